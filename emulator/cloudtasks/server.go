@@ -1,0 +1,189 @@
+// Package cloudtasks emulates Google Cloud Tasks in memory. It serves the real
+// gRPC API google.cloud.tasks.v2, so the ordinary client of
+// cloud.google.com/go/cloudtasks/apiv2 works against it when it is given the
+// endpoint [Server.Addr], no authentication and insecure transport credentials.
+//
+// Codes, texts and dispatch headers follow recordings of the real service (the
+// conformance goldens of github.com/aertje/cloud-tasks-emulator) and the proto
+// comments of cloudtasks v1.21.0. What the service does and this package does
+// not is answered UNIMPLEMENTED, never ignored: App Engine tasks and routing,
+// OAuth tokens, queue-level HTTP targets, list filters, batches, IAM and CMEK.
+//
+// A 429 or 503 answer slows the whole queue: each halves the rate in use, down
+// to an eighth of the configured one, and each 2xx gives a sixteenth back. A
+// Retry-After on any failed answer also holds the whole queue back for that
+// long, at most ten seconds, and the failed task for all of it.
+package cloudtasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"google.golang.org/grpc"
+)
+
+// NoWindow, as a window of [Options], frees a name the moment its owner is gone.
+const NoWindow time.Duration = -1
+
+// The windows a zero [Options] field stands for, and the longest a task's name
+// stays burnt. Source: comments of CreateTaskRequest.task and of DeleteQueue.
+const (
+	defaultDedupWindow = time.Hour
+	maxDedupWindow     = 24 * time.Hour
+	defaultTombstone   = 3 * 24 * time.Hour
+)
+
+// ErrUnknownAccount is what a [TokenSource] wraps to say that a service account
+// does not exist. CreateTask then answers NOT_FOUND, as the service does.
+var ErrUnknownAccount = errors.New("unknown service account")
+
+// TokenSource mints the OIDC tokens of tasks that carry an oidc_token.
+type TokenSource interface {
+	// Token returns a signed token for the account email and the audience. It is
+	// asked once when a task is created, where the answer only proves that the
+	// account exists, and once for every delivery; an error at delivery fails
+	// that attempt. It is called from many goroutines and must return when ctx
+	// ends.
+	Token(ctx context.Context, email, audience string) (string, error)
+}
+
+// Options configure a [Server]. The zero value works.
+type Options struct {
+	// Addr is the TCP address to listen on; empty means 127.0.0.1:0.
+	Addr string
+	// DedupWindow is how long the name of a finished, deleted or purged task
+	// stays burnt: zero means one hour, [NoWindow] not at all, 24 hours at most.
+	DedupWindow time.Duration
+	// QueueTombstone is how long the name of a deleted queue is refused to
+	// CreateQueue: zero means three days, [NoWindow] not at all.
+	QueueTombstone time.Duration
+	// Tokens mints OIDC tokens. While it is nil CreateTask refuses tasks with an
+	// oidc_token.
+	Tokens TokenSource
+	// Client sends the tasks; nil means a client with a connection pool of its
+	// own. Redirects are never followed, whatever the client says; its time-out
+	// applies beside the dispatch deadline; [Server.Close] closes its idle
+	// connections.
+	Client *http.Client
+	// Log receives failed attempts at level debug; nil discards them.
+	Log *slog.Logger
+}
+
+// Server is a running emulator. Make one with [Start].
+type Server struct {
+	addr   string
+	svc    *service
+	stop   context.CancelFunc
+	served chan struct{}
+}
+
+// service answers the RPCs; it holds all state there is.
+type service struct {
+	cloudtaskspb.UnimplementedCloudTasksServer
+
+	window, tombstone time.Duration
+	tokens            TokenSource
+	client            *http.Client
+	log               *slog.Logger
+	faults            atomic.Pointer[seam]
+	work              sync.WaitGroup // dispatchers and deliveries
+	launch            func(*queue)   // starts the dispatcher of a new queue
+
+	mu     sync.RWMutex
+	queues map[string]*queue
+	blocks burntNames // names of deleted queues
+}
+
+// Start listens and serves until [Server.Close] is called or ctx ends. The error
+// says which option is wrong or why the address cannot be had.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	svc, err := newService(o)
+	if err != nil {
+		return nil, err
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", orDefault(o.Addr, "127.0.0.1:0"))
+	if err != nil {
+		return nil, fmt.Errorf("listen for Cloud Tasks: %w", err)
+	}
+	run, stop := context.WithCancel(ctx)
+	svc.launch = func(q *queue) { svc.work.Go(func() { svc.dispatch(run, q) }) }
+	server := grpc.NewServer(grpc.WaitForHandlers(true))
+	cloudtaskspb.RegisterCloudTasksServer(server, svc)
+	context.AfterFunc(run, server.Stop)
+	s := &Server{addr: listener.Addr().String(), svc: svc, stop: stop, served: make(chan struct{})}
+	go func() {
+		defer close(s.served)
+		if err := server.Serve(listener); err != nil && run.Err() == nil {
+			svc.log.Error("Cloud Tasks emulator stopped serving", "error", err)
+		}
+	}()
+	return s, nil
+}
+
+func newService(o Options) (*service, error) {
+	if o.DedupWindow < NoWindow || o.DedupWindow > maxDedupWindow {
+		return nil, fmt.Errorf("DedupWindow is %v: want at most %v, or NoWindow", o.DedupWindow, maxDedupWindow)
+	}
+	if o.QueueTombstone < NoWindow {
+		return nil, fmt.Errorf("QueueTombstone is %v: want a positive duration, or NoWindow", o.QueueTombstone)
+	}
+	return &service{
+		window:    orDefault(o.DedupWindow, defaultDedupWindow),
+		tombstone: orDefault(o.QueueTombstone, defaultTombstone),
+		tokens:    o.Tokens,
+		client:    newClient(o.Client),
+		log:       orDefault(o.Log, slog.New(slog.DiscardHandler)),
+		queues:    make(map[string]*queue),
+	}, nil
+}
+
+func orDefault[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+	return value
+}
+
+// Addr is the host:port the emulator listens on.
+func (s *Server) Addr() string { return s.addr }
+
+// Close stops serving, cancels the deliveries in flight and waits for them. All
+// queues and tasks are lost. Calling it again does no harm.
+func (s *Server) Close() {
+	s.stop()
+	<-s.served
+	s.svc.work.Wait()
+	s.svc.client.CloseIdleConnections()
+}
+
+// QueueStats counts what happened to one queue since it was created.
+type QueueStats struct {
+	// Created counts the tasks CreateTask stored.
+	Created int
+	// Dispatched counts the requests started towards targets: first attempts,
+	// retries, forced runs and the copies made by [Faults].
+	Dispatched int
+	// Pending is the number of tasks that exist now, those in flight included.
+	Pending int
+}
+
+// Stats returns the counters of every queue, by its full resource name.
+func (s *Server) Stats() map[string]QueueStats {
+	s.svc.mu.RLock()
+	defer s.svc.mu.RUnlock()
+	all := make(map[string]QueueStats, len(s.svc.queues))
+	for name, q := range s.svc.queues {
+		all[name] = q.stats()
+	}
+	return all
+}

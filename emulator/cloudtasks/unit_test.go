@@ -1,0 +1,143 @@
+package cloudtasks
+
+import (
+	"testing"
+	"time"
+
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+func TestBackoffDoublesThenGrowsLinearlyThenStays(t *testing.T) {
+	t.Parallel()
+	c := &cloudtaskspb.RetryConfig{MinBackoff: durationpb.New(10 * time.Second), MaxBackoff: durationpb.New(300 * time.Second), MaxDoublings: 3}
+	var got []float64
+	for n := range 8 {
+		got = append(got, backoff(c, n+1).Seconds())
+	}
+	want := []float64{10, 20, 40, 80, 160, 240, 300, 300} // the proto's own example
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("backoff (-want +got):\n%s", diff)
+	}
+	c.MaxDoublings = 16
+	if got, want := backoff(c, 1_000_000), 300*time.Second; got != want {
+		t.Errorf("got %v for a millionth retry, want %v", got, want)
+	}
+}
+
+func TestRetriesEndOnlyWhenEveryLimitThatIsSetIsReached(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	for _, c := range []struct {
+		name     string
+		attempts int32
+		duration time.Duration
+		made     int
+		after    time.Duration
+		want     bool
+	}{
+		{"attempts alone, one left", 3, 0, 2, time.Hour, false},
+		{"attempts alone, reached", 3, 0, 3, 0, true},
+		{"duration alone, not yet", -1, time.Minute, 1000, 59 * time.Second, false},
+		{"duration alone, reached", -1, time.Minute, 1, time.Minute, true},
+		{"both, only attempts reached", 3, time.Minute, 3, time.Second, false},
+		{"both, only duration reached", 3, time.Minute, 2, time.Hour, false},
+		{"both reached", 3, time.Minute, 3, time.Minute, true},
+		{"no limit", -1, 0, 1_000_000, 30 * 24 * time.Hour, false},
+		{"no limit but retention", -1, 0, 1, 31 * 24 * time.Hour, true},
+	} {
+		config := &cloudtaskspb.RetryConfig{MaxAttempts: c.attempts, MaxRetryDuration: durationpb.New(c.duration)}
+		if got := exhausted(config, c.made, start, start, start.Add(c.after)); got != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestBackoffIsCutToWholeSecondsFromOneSecondUp(t *testing.T) {
+	t.Parallel()
+	c := &cloudtaskspb.RetryConfig{MinBackoff: durationpb.New(250 * time.Millisecond), MaxBackoff: durationpb.New(2900 * time.Millisecond), MaxRetryDuration: durationpb.New(3700 * time.Millisecond)}
+	fillRetry(c)
+	got := []time.Duration{c.MinBackoff.AsDuration(), c.MaxBackoff.AsDuration(), c.MaxRetryDuration.AsDuration()}
+	want := []time.Duration{250 * time.Millisecond, 2 * time.Second, 3 * time.Second}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("durations (-want +got):\n%s", diff)
+	}
+}
+
+func TestPaceIsATokenBucket(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	p := newPace(10, 3, now)
+	for range 3 {
+		if got := p.wait(now); got != 0 {
+			t.Fatalf("got a wait of %v with tokens left, want none", got)
+		}
+		p.take()
+	}
+	if got, want := p.wait(now), 100*time.Millisecond; got != want {
+		t.Errorf("got a wait of %v after the burst, want %v", got, want)
+	}
+	now = now.Add(time.Hour)
+	for range 3 {
+		p.take()
+	}
+	p.wait(now)
+	if got := p.tokens; got > 3 {
+		t.Errorf("got %v tokens after an hour, want at most the burst of 3", got)
+	}
+}
+
+func TestOverloadHalvesThePaceAndSuccessRestoresIt(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	p := newPace(100, 100, now)
+	shares := []float64{}
+	for _, status := range []int{500, 429, 503, 503, 503, 200} {
+		p.heed(answer{status: status, heard: true}, now)
+		shares = append(shares, p.share)
+	}
+	if diff := cmp.Diff([]float64{1, .5, .25, .125, .125, .1875}, shares); diff != "" {
+		t.Errorf("share of the rate after 500, 429, 503, 503, 503, 200 (-want +got):\n%s", diff)
+	}
+	if p.wait(now) == 0 {
+		t.Error("got no wait after overload, want the burst to be gone")
+	}
+	p.heed(answer{status: 503, retryAfter: time.Minute}, now)
+	if got := p.wait(now); got != longestHold {
+		t.Errorf("got a hold of %v for Retry-After 60, want %v", got, longestHold)
+	}
+}
+
+func TestRetryAfterIsSecondsOrADate(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	for header, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "-1": 0, "soon": 0,
+		"Sun, 01 Nov 2026 12:00:30 GMT": 30 * time.Second,
+		"Sun, 01 Nov 2026 11:00:00 GMT": 0,
+	} {
+		if got := retryAfter(header, now); got != want {
+			t.Errorf("Retry-After %q: got %v, want %v", header, got, want)
+		}
+	}
+}
+
+func TestBurntNamesComeFreeAndAreForgotten(t *testing.T) {
+	t.Parallel()
+	var b burntNames
+	start := time.Now()
+	b.burn("a", start, time.Minute)
+	b.burn("b", start.Add(30*time.Second), time.Minute)
+	if !b.has("a", start.Add(59*time.Second)) || b.has("a", start.Add(time.Minute)) {
+		t.Error("got a name burnt for another time than its window, want exactly its window")
+	}
+	b.burn("c", start.Add(80*time.Second), time.Minute)
+	if got := len(b.until); got != 2 || len(b.order) != 2 {
+		t.Errorf("got %d names kept, want a forgotten and b and c kept", got)
+	}
+	b.burn("d", start, 0)
+	if b.has("d", start) {
+		t.Error("got a name burnt without a window, want it free")
+	}
+}

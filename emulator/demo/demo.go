@@ -1,0 +1,127 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+)
+
+// ErrNotProven reports that the chain does not say of every intent that it was
+// carried out exactly once with no gap.
+var ErrNotProven = errors.New("the chain does not confirm every intent exactly once")
+
+// Run posts the intents to the running stack, kills one function process
+// halfway, waits for every intent's end, and prints what the chain says. Its
+// error is nil only if the chain says that every intent was carried out exactly
+// once and no nonce is missing.
+func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) error {
+	submitters := make(map[string]bool)
+	for _, in := range intents {
+		submitters[string(in.account)] = true
+	}
+	fmt.Fprintf(out, "\nPosting %d intents for %d submitters (confirmations.required=1, window 1, 1 s blocks).\n", len(intents), len(submitters))
+	began := time.Now()
+	all, err := postAll(ctx, s, intents)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Accepted %d in %s. Each waits its turn: a submitter's next nonce is used once the last is final.\n\n",
+		len(all), time.Since(began).Round(time.Millisecond))
+	if err := await(ctx, s, all, out); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nAll ended after %s. Asking the chain itself:\n\n", time.Since(began).Round(100*time.Millisecond))
+	chain, err := readChain(ctx, s.Chain.URL())
+	if err != nil {
+		return err
+	}
+	verdict := judge(all, chain)
+	ok := printVerdict(out, verdict, all)
+	printCosts(out, s.Costs, len(all))
+	if !ok {
+		return ErrNotProven
+	}
+	return nil
+}
+
+// refreshEvery is how often the demo asks for states.
+const refreshEvery = 500 * time.Millisecond
+
+// await shows the progress and kills one process when half is done.
+func await(ctx context.Context, s *stack.Stack, all []*posted, out io.Writer) error {
+	killed := false
+	for {
+		done := refresh(ctx, s, all)
+		progress(out, done, len(all))
+		if done == len(all) {
+			fmt.Fprintln(out)
+			return nil
+		}
+		if !killed && done >= len(all)/2 {
+			killed = true
+			victim := s.Processes()[0]
+			if err := victim.Kill(); err != nil {
+				return err
+			}
+			fmt.Fprintf(out, "\nKilled function process %d with SIGKILL; the others and its replacement go on.\n", victim.PID())
+		}
+		if err := pause(ctx, refreshEvery); err != nil {
+			return err
+		}
+	}
+}
+
+func progress(out io.Writer, done, all int) {
+	const width = 40
+	filled := width * done / all
+	fmt.Fprintf(out, "\r[%s%s] %d/%d", strings.Repeat("#", filled), strings.Repeat(".", width-filled), done, all)
+}
+
+func printVerdict(out io.Writer, verdict []account, all []*posted) bool {
+	fmt.Fprintf(out, "%-58s %7s %5s %5s %5s %10s %6s\n", "submitter", "intents", "first", "last", "gaps", "duplicates", "failed")
+	ok, proven := true, 0
+	for _, a := range verdict {
+		fmt.Fprintf(out, "%-58s %7d %5d %5d %5d %10d %6d\n", a.submitter, a.intents, a.first, a.last, a.gaps, a.duplicates, a.failed+a.missing)
+		ok = ok && a.ok()
+		proven += a.intents - a.missing
+	}
+	for _, p := range all {
+		if p.state != "CONFIRMED" {
+			ok = false
+			fmt.Fprintf(out, "  %s (%s) ended %s %s\n", p.RequestID, p.txID, p.state, p.subState)
+		}
+	}
+	word := "exactly once, no gap"
+	if !ok {
+		word = "NOT proven"
+	}
+	fmt.Fprintf(out, "\n%d of %d: %s.\n", proven, len(all), word)
+	return ok
+}
+
+// printCosts prints the cost table of one transaction as counted in this run.
+func printCosts(out io.Writer, c *stack.Costs, n int) {
+	create, after := c.Of("create"), c.Of("advance", "receipt", "confirm", "resubmit")
+	per := func(total int64) string { return fmt.Sprintf("%.2f", float64(total)/float64(n)) }
+	fmt.Fprintf(out, "\nCost of one transaction, counted in this run (a killed invocation writes no count):\n\n")
+	fmt.Fprintf(out, "%-38s %8s %26s\n", "", "create", "accepted to CONFIRMED")
+	for _, row := range []struct {
+		name          string
+		create, after int64
+		budget        string
+	}{
+		{"function invocations", create.Invocations, after.Invocations, "<= 3"},
+		{"SQL round trips", create.SQLRoundTrips, after.SQLRoundTrips, "<= 7"},
+		{"SQL statements", create.SQLStatements, after.SQLStatements, ""},
+		{"commits to Postgres", create.Commits, after.Commits, "<= 7"},
+		{"HTTP round trips to the chain's node", create.RPCRoundTrips, after.RPCRoundTrips, "<= 4"},
+		{"tasks asked for", create.Tasks, after.Tasks, ""},
+	} {
+		fmt.Fprintf(out, "%-38s %8s %12s %13s\n", row.name, per(row.create), per(row.after), row.budget)
+	}
+}

@@ -1,0 +1,106 @@
+// Package demo shows the main job end to end: it posts intents, kills a function
+// process halfway, and asks the chain itself whether each was carried out
+// exactly once, without a gap.
+package demo
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+//go:embed intents.jsonl
+var standard []byte
+
+// Intent is one line of an intents file, and the body of one create.
+type Intent struct {
+	Submitter string          `json:"submitter"`
+	RequestID string          `json:"requestId"`
+	Payload   json.RawMessage `json:"payload"`
+
+	account nonce.Submitter
+	call    nonce.Call
+}
+
+// maxLine bounds one line of an intents file, in bytes.
+const maxLine = 256 << 10
+
+// LoadIntents reads the intents file at path, or the one that comes with the
+// demo where path is "". Every bad line is named with its number and reason.
+func LoadIntents(path string, known []nonce.Submitter) ([]Intent, error) {
+	text := standard
+	if path != "" {
+		var err error
+		if text, err = os.ReadFile(path); err != nil {
+			return nil, err
+		}
+	}
+	return readIntents(text, known)
+}
+
+func readIntents(text []byte, known []nonce.Submitter) ([]Intent, error) {
+	var intents []Intent
+	var problems []error
+	seen := make(map[string]int)
+	for i, line := range bytes.Split(text, []byte("\n")) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		in, err := readIntent(line, known)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("line %d: %w", i+1, err))
+			continue
+		}
+		key := string(in.account) + " " + in.RequestID
+		if first, ok := seen[key]; ok {
+			problems = append(problems, fmt.Errorf("line %d: requestId %q of this submitter stands in line %d already", i+1, in.RequestID, first))
+			continue
+		}
+		seen[key] = i + 1
+		intents = append(intents, in)
+	}
+	if len(intents) == 0 && len(problems) == 0 {
+		problems = append(problems, errors.New("the file has no intents: want one JSON object a line"))
+	}
+	return intents, errors.Join(problems...)
+}
+
+// readIntent reads one line as strictly as the API would.
+func readIntent(line []byte, known []nonce.Submitter) (in Intent, err error) {
+	if len(line) > maxLine {
+		return in, fmt.Errorf("%d bytes: want at most %d", len(line), maxLine)
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		return in, fmt.Errorf("want {\"submitter\", \"requestId\", \"payload\"}: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return in, errors.New("there is more after the JSON object: want one object a line")
+	}
+	if len(in.RequestID) == 0 || len(in.RequestID) > 128 {
+		return in, fmt.Errorf("requestId is %d bytes long: want 1 to 128", len(in.RequestID))
+	}
+	chain := known[0].ChainID()
+	if in.account, err = nonce.ParseSubmitter(in.Submitter, chain); err != nil {
+		return in, fmt.Errorf("submitter: %w", err)
+	}
+	if !slices.Contains(known, in.account) {
+		return in, fmt.Errorf("submitter %s is not one of the %d dev accounts", in.Submitter, len(known))
+	}
+	canonical, _, err := evm.ParsePayload(in.Payload)
+	if err != nil {
+		return in, err
+	}
+	in.call, err = new(evm.Connector).Call(canonical)
+	return in, err
+}

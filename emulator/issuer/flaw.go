@@ -1,0 +1,115 @@
+package issuer
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// Flaw is one way in which a token can be wrong, all else being right. Every
+// verifier refuses every one of them, but for [EmailNotVerified] and [NoEmail],
+// which are valid tokens of holders whose e-mail proves nothing.
+type Flaw int
+
+// The flaws that [Issuer.FlawedToken] knows.
+const (
+	Expired           Flaw = iota // its hour ended a minute ago
+	FromTheFuture                 // made an hour from now
+	NotBeforeLater                // "nbf" an hour from now
+	WrongIssuer                   // another "iss"
+	NoAudience                    // no "aud"
+	NoExpiry                      // no "exp"
+	NoIssuedAt                    // no "iat"
+	NoSubject                     // an empty "sub"
+	OtherKey                      // signed by a key that is not served, under the id of the one that is
+	UnknownKey                    // signed by a key that is not served, under an id of its own
+	Unsigned                      // "alg": "none"
+	HMACWithPublicKey             // HS256, the served public key (PEM) being the secret
+	Tampered                      // another e-mail put in after signing
+	EmailNotVerified              // "email_verified": false
+	NoEmail                       // no "email"
+)
+
+// FlawedToken is a token for a known account and audience with one flaw, for
+// tests. Errors are as of [Issuer.Token].
+func (i *Issuer) FlawedToken(email, audience string, flaw Flaw) (string, error) {
+	k, err := i.keyFor(email)
+	if err != nil {
+		return "", err
+	}
+	claims := i.claims(email, audience)
+	switch flaw {
+	case OtherKey, UnknownKey, Unsigned, HMACWithPublicKey, Tampered:
+		return k.signWrongly(claims, flaw)
+	}
+	spoil(claims, flaw)
+	return k.sign(claims)
+}
+
+func spoil(claims jwt.MapClaims, flaw Flaw) {
+	now := time.Now()
+	switch flaw {
+	case Expired:
+		claims["iat"], claims["exp"] = now.Add(-lifetime-time.Minute).Unix(), now.Add(-time.Minute).Unix()
+	case FromTheFuture:
+		claims["iat"], claims["exp"] = now.Add(lifetime).Unix(), now.Add(2*lifetime).Unix()
+	case NotBeforeLater:
+		claims["nbf"] = now.Add(lifetime).Unix()
+	case WrongIssuer:
+		claims["iss"] = "https://issuer.invalid"
+	case NoAudience:
+		delete(claims, "aud")
+	case NoExpiry:
+		delete(claims, "exp")
+	case NoIssuedAt:
+		delete(claims, "iat")
+	case NoSubject:
+		claims["sub"] = ""
+	case EmailNotVerified:
+		claims["email_verified"] = false
+	case NoEmail:
+		delete(claims, "email")
+	}
+}
+
+func (k key) signWrongly(claims jwt.MapClaims, flaw Flaw) (string, error) {
+	switch flaw {
+	case Unsigned:
+		return signAs(k.id, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, claims)
+	case HMACWithPublicKey:
+		der, err := x509.MarshalPKIXPublicKey(k.private.Public())
+		if err != nil {
+			return "", fmt.Errorf("encode the public key: %w", err)
+		}
+		secret := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+		return signAs(k.id, jwt.SigningMethodHS256, secret, claims)
+	case Tampered:
+		return k.tampered(claims)
+	}
+	other, err := newKey(k.method.Alg())
+	if err != nil {
+		return "", err
+	}
+	if flaw == OtherKey {
+		other.id = k.id
+	}
+	return other.sign(claims)
+}
+
+// tampered is another account's token under the signature of the right one.
+func (k key) tampered(claims jwt.MapClaims) (string, error) {
+	signed, err := k.sign(claims)
+	if err != nil {
+		return "", err
+	}
+	claims["email"] = "someone.else@fencepost.test"
+	other, err := k.sign(claims)
+	if err != nil {
+		return "", err
+	}
+	return other[:strings.LastIndexByte(other, '.')] + signed[strings.LastIndexByte(signed, '.'):], nil
+}

@@ -1,0 +1,10 @@
+package processes
+
+import "syscall"
+
+// attributes of a child: it dies with the thread that made it, and has a process
+// group of its own, so that Ctrl-C at the terminal reaches only the parent,
+// which then stops its children in order.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}

@@ -1,0 +1,70 @@
+package stack
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/url"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+)
+
+// functionRole is who the functions are to the database: they read and write
+// rows and change nothing else.
+const functionRole = "fencepost_function"
+
+// startDatabase makes a cluster where none was given, and a migrated database in
+// it.
+func (s *Stack) startDatabase(ctx context.Context) error {
+	cluster := s.options.Cluster
+	if cluster == nil {
+		own, err := pgcluster.Start(ctx, pgcluster.Options{Fsync: true})
+		if err != nil {
+			return err
+		}
+		s.onClose(own.Stop)
+		cluster = own
+	}
+	name, drop, err := cluster.Clone(ctx, "template1")
+	if err != nil {
+		return err
+	}
+	s.onClose(func() error { drop(); return nil })
+	s.Database = cluster.URL(name)
+	applied, err := migrations.Up(ctx, s.Database, s.options.Log)
+	if err != nil {
+		return err
+	}
+	s.options.Log.Info("migrated the database", "migrations", applied)
+	return nil
+}
+
+// functionURL makes the functions' role, if the cluster has none yet, and says
+// how they reach the database.
+func (s *Stack) functionURL(ctx context.Context) (string, error) {
+	db, err := pgx.Connect(ctx, s.Database)
+	if err != nil {
+		return "", err
+	}
+	defer db.Close(ctx)
+	password := rand.Text() // base32: nothing to quote
+	role := functionRole + "_" + rand.Text()[:8]
+	for _, statement := range []string{
+		fmt.Sprintf("create role %s login password '%s'", pgx.Identifier{role}.Sanitize(), password),
+		fmt.Sprintf("grant select, insert, update, delete on all tables in schema public to %s", pgx.Identifier{role}.Sanitize()),
+		fmt.Sprintf("grant usage on all sequences in schema public to %s", pgx.Identifier{role}.Sanitize()),
+	} {
+		if _, err := db.Exec(ctx, statement); err != nil {
+			return "", fmt.Errorf("make the functions' role: %w", err)
+		}
+	}
+	u, err := url.Parse(s.Database)
+	if err != nil {
+		return "", err
+	}
+	u.User = url.UserPassword(role, password)
+	return u.String(), nil
+}

@@ -1,0 +1,62 @@
+package stack
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	cloudtasksapi "cloud.google.com/go/cloudtasks/apiv2"
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// How soon, and how rarely at most, a failed task comes again.
+const (
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 10 * time.Second
+)
+
+const (
+	project  = "fencepost-local"
+	location = "local1"
+	parent   = "projects/" + project + "/locations/" + location
+)
+
+// TasksClient is the ordinary client of Cloud Tasks, connected to the emulator.
+// The caller closes it.
+func (s *Stack) TasksClient(ctx context.Context) (*cloudtasksapi.Client, error) {
+	return cloudtasksapi.NewClient(ctx, option.WithEndpoint(s.Tasks.Addr()), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+}
+
+// QueueName is the full name of the queue of kind.
+func QueueName(kind nonce.Kind) string { return fmt.Sprintf("%s/queues/fencepost-%s-0", parent, kind) }
+
+// createQueues makes one queue for each function that moves transactions, with
+// the settings that the code relies on: retried without end, soon, and never
+// further apart than ten seconds.
+func (s *Stack) createQueues(ctx context.Context) error {
+	client, err := s.TasksClient(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for _, kind := range []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit} {
+		_, err := client.CreateQueue(ctx, &cloudtaskspb.CreateQueueRequest{Parent: parent, Queue: &cloudtaskspb.Queue{
+			Name:       QueueName(kind),
+			RateLimits: &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: 500, MaxConcurrentDispatches: 100},
+			RetryConfig: &cloudtaskspb.RetryConfig{
+				MaxAttempts: -1, MinBackoff: durationpb.New(minBackoff), MaxBackoff: durationpb.New(maxBackoff), MaxDoublings: 5,
+			},
+		}})
+		if err != nil {
+			return fmt.Errorf("create queue %s: %w", QueueName(kind), err)
+		}
+	}
+	return nil
+}

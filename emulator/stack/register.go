@@ -1,0 +1,121 @@
+package stack
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// register puts the dev accounts under management, by the admin function like
+// any operator.
+func (s *Stack) register(ctx context.Context) error {
+	for _, sub := range s.Submitters() {
+		body := map[string]any{"submitter": sub, "callers": []string{CallerAccount}}
+		status, answer, err := s.Call(ctx, OperatorAccount, http.MethodPost, "/admin/v1/submitters", body)
+		if err != nil {
+			return err
+		}
+		if status != http.StatusCreated {
+			return fmt.Errorf("register %s: status %d: %s", sub, status, answer)
+		}
+	}
+	return nil
+}
+
+// Call makes one request of the public API as the account given; body is sent
+// as JSON unless it is nil.
+func (s *Stack) Call(ctx context.Context, account, method, path string, body any) (status int, answer []byte, err error) {
+	var reader io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return 0, nil, err
+		}
+		reader = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.URLMap.PublicURL()+path, reader)
+	if err != nil {
+		return 0, nil, err
+	}
+	token, err := s.Issuer.Token(ctx, account, publicAudience)
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	if reader != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+// Info is what a newcomer needs to play with a running stack.
+type Info struct {
+	API         string       `json:"api"`
+	Token       string       `json:"token"`
+	Operator    string       `json:"operatorToken"`
+	RPC         string       `json:"rpc"`
+	Database    string       `json:"database"`
+	CloudTasks  string       `json:"cloudTasks"`
+	Queues      string       `json:"queues"` // the parent of all queues
+	Issuer      string       `json:"issuer"`
+	ChainID     uint64       `json:"chainId"`
+	Submitters  []DevAccount `json:"submitters"`
+	Processes   []Instance   `json:"processes"`
+	GeneratedAt time.Time    `json:"generatedAt"` // the tokens are good for an hour from then
+}
+
+// DevAccount is a registered submitter with its key, which is worth nothing
+// anywhere else.
+type DevAccount struct {
+	Submitter  string `json:"submitter"`
+	PrivateKey string `json:"privateKey"`
+}
+
+// Instance is one function process.
+type Instance struct {
+	PID  int    `json:"pid"`
+	Addr string `json:"addr"`
+}
+
+// Info describes the stack as it is now, with fresh tokens.
+func (s *Stack) Info(ctx context.Context) (Info, error) {
+	token, err := s.Issuer.Token(ctx, CallerAccount, publicAudience)
+	if err != nil {
+		return Info{}, err
+	}
+	operator, err := s.Issuer.Token(ctx, OperatorAccount, publicAudience)
+	if err != nil {
+		return Info{}, err
+	}
+	info := Info{
+		API: s.URLMap.PublicURL(), Token: token, Operator: operator, RPC: s.Chain.URL(), Database: s.Database,
+		CloudTasks: s.Tasks.Addr(), Queues: parent, Issuer: s.Issuer.URL(), ChainID: s.Chain.ChainID(), GeneratedAt: time.Now().UTC(),
+	}
+	for i, sub := range s.Submitters() {
+		info.Submitters = append(info.Submitters, DevAccount{string(sub), s.key(i)})
+	}
+	for _, p := range s.Processes() {
+		info.Processes = append(info.Processes, Instance{p.PID(), p.Addr()})
+	}
+	return info, nil
+}
+
+// Curl is a request that works when pasted into a shell.
+func (i Info) Curl() string {
+	to := strings.Repeat("0", 36) + "cafe"
+	return fmt.Sprintf(`curl -sS %s/api/v1/tx \
+  -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' \
+  -d '{"submitter": "%s", "requestId": "hello-1", "payload": {"to": "0x%s", "value": "1"}}'`,
+		i.API, i.Token, i.Submitters[0].Submitter, to)
+}

@@ -1,0 +1,203 @@
+package stack
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/emulator/processes"
+	"github.com/fencepost/fencepost/emulator/urlmap"
+)
+
+// publicRoutes are the load balancer's URL map: the one list of public paths.
+var publicRoutes = []urlmap.Route{
+	{Pattern: "/api/v1/tx", Service: "create"},
+	{Pattern: "/api/v1/tx/", Service: "query"},
+	{Pattern: "/admin/v1/", Service: "admin"},
+}
+
+// internalServices are reached by tasks and the scheduler alone.
+var internalServices = []string{"advance", "receipt", "confirm", "resubmit", "sweep"}
+
+// all is the target that serves every function.
+const all = "all"
+
+func (s *Stack) startURLMap(context.Context) (err error) {
+	s.URLMap, err = urlmap.Start(urlmap.Options{Public: publicRoutes, Internal: internalServices, PublicAddr: s.options.PublicAddr})
+	if err == nil {
+		s.onClose(func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+			defer cancel()
+			return s.URLMap.Close(ctx)
+		})
+	}
+	return err
+}
+
+// service is a set of processes that serve the same functions.
+type service struct {
+	target    string
+	functions []string // the routes that lead to it
+	pool      *processes.Pool
+}
+
+// functionNames are all services that a route leads to.
+func functionNames() []string {
+	names := slices.Clone(internalServices)
+	for _, r := range publicRoutes {
+		names = append(names, r.Service)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (s *Stack) startServices(ctx context.Context) error {
+	env, err := s.environment(ctx)
+	if err != nil {
+		return err
+	}
+	if s.options.Split {
+		for _, name := range functionNames() {
+			s.services = append(s.services, &service{target: name, functions: []string{name}})
+		}
+	} else {
+		s.services = []*service{{target: all, functions: functionNames()}}
+	}
+	for _, svc := range s.services {
+		if err := s.startService(ctx, svc, env); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Stack) startService(ctx context.Context, svc *service, env []string) (err error) {
+	output := s.output()
+	svc.pool, err = processes.StartPool(ctx, processes.PoolOptions{
+		Size: s.options.Processes,
+		Spec: processes.Spec{
+			Name: svc.target, Path: s.options.Binary, Env: append(env, "FUNCTION_TARGET="+svc.target), Output: output,
+		},
+		Started: func(p *processes.Process) {
+			for _, f := range svc.functions {
+				if err := s.URLMap.Add(f, p.Addr()); err != nil {
+					s.options.Log.Error("add a backend", "error", err)
+				}
+			}
+			s.options.Log.Info("function process started", "service", svc.target, "pid", p.PID(), "addr", p.Addr())
+		},
+		Ended: func(p *processes.Process, err error, unexpected bool) {
+			for _, f := range svc.functions {
+				s.URLMap.Remove(f, p.Addr())
+			}
+			if unexpected {
+				s.options.Log.Warn("function process ended", "service", svc.target, "pid", p.PID(), "error", err)
+			}
+		},
+	})
+	if err == nil {
+		s.onClose(func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+			defer cancel()
+			return svc.pool.Stop(ctx)
+		})
+	}
+	return err
+}
+
+// output writes the functions' log lines, one at a time, and counts the costs
+// that they tell.
+func (s *Stack) output() func(processes.Line) {
+	var mu sync.Mutex
+	return func(line processes.Line) {
+		s.Costs.read(line.Text)
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintln(s.options.Output, line.Text)
+	}
+}
+
+// Processes are the function processes that are alive.
+func (s *Stack) Processes() []*processes.Process {
+	var list []*processes.Process
+	for _, svc := range s.services {
+		list = append(list, svc.pool.Processes()...)
+	}
+	return list
+}
+
+// environment is what every function process gets.
+func (s *Stack) environment(ctx context.Context) ([]string, error) {
+	database, err := s.functionURL(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := s.writeKeys()
+	if err != nil {
+		return nil, err
+	}
+	env := map[string]string{
+		"FENCEPOST_DATABASE_URL":           database,
+		"FENCEPOST_RPC_URLS":               s.Chain.URL(),
+		"FENCEPOST_CHAIN_ID":               strconv.FormatUint(s.Chain.ChainID(), 10),
+		"FENCEPOST_CHAIN_BLOCK_TIME":       s.options.BlockTime.String(),
+		"FENCEPOST_CONFIRMATIONS_REQUIRED": "1",
+		"FENCEPOST_TASKS_PROJECT":          project,
+		"FENCEPOST_TASKS_LOCATION":         location,
+		"FENCEPOST_TASKS_ENDPOINT":         s.Tasks.Addr(),
+		"FENCEPOST_TASKS_TARGET_URL":       s.URLMap.InternalURL(),
+		"FENCEPOST_TASKS_SERVICE_ACCOUNT":  tasksAccount,
+		"FENCEPOST_OIDC_ISSUER":            s.Issuer.URL(),
+		"FENCEPOST_OIDC_JWKS_URL":          s.Issuer.JWKSURL(),
+		"FENCEPOST_AUTH_PUBLIC_AUDIENCE":   publicAudience,
+		"FENCEPOST_AUTH_INTERNAL_AUDIENCE": internalAudience,
+		"FENCEPOST_AUTH_INTERNAL_ACCOUNTS": tasksAccount + "," + schedulerAccount,
+		"FENCEPOST_AUTH_OPERATORS":         OperatorAccount,
+		"FENCEPOST_SIGNER_LOCAL_KEYS_FILE": keys,
+		"CLOUD_RUN_TIMEOUT_SECONDS":        "60",
+		"TMPDIR":                           os.TempDir(),
+	}
+	maps.Copy(env, s.options.Settings)
+	var list []string
+	for name, value := range env {
+		list = append(list, name+"="+value)
+	}
+	return list, nil
+}
+
+// writeKeys writes the dev accounts' keys where the local signer reads them.
+func (s *Stack) writeKeys() (path string, err error) {
+	var text strings.Builder
+	for i, sub := range s.Submitters() {
+		fmt.Fprintf(&text, "%s=%s\n", sub, s.key(i))
+	}
+	path = s.path("keys")
+	return path, os.WriteFile(path, []byte(text.String()), 0o600)
+}
+
+// key is the private key of the i-th dev account.
+func (s *Stack) key(i int) string {
+	return "0x" + hex.EncodeToString(crypto.FromECDSA(s.accounts[i].Key))
+}
+
+// Build compiles the function server into folder and returns its path. It runs
+// in the module's tree.
+func Build(ctx context.Context, folder string, flags ...string) (string, error) {
+	path := filepath.Join(folder, "server")
+	args := append([]string{"build", "-o", path}, flags...)
+	build := exec.CommandContext(ctx, "go", append(args, "github.com/fencepost/fencepost/functions/server")...)
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the function server: %w\n%s", err, out)
+	}
+	return path, nil
+}

@@ -1,0 +1,230 @@
+// Package stack puts the whole house together on one machine, out of real
+// parts: Postgres, a chain, Cloud Tasks over gRPC, a scheduler, an issuer of
+// OIDC tokens, and real function processes behind a URL map.
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/cloudtasks"
+	"github.com/fencepost/fencepost/emulator/issuer"
+	"github.com/fencepost/fencepost/emulator/scheduler"
+	"github.com/fencepost/fencepost/emulator/urlmap"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+)
+
+// Options say what to start. The zero value is the demo: three processes, each
+// serving every function, on blocks of one second.
+type Options struct {
+	Binary     string             // the function server, see [Build]; "": it is built
+	Cluster    *pgcluster.Cluster // where to make the database; nil: a durable cluster of its own
+	Processes  int                // of each service; 0: 3
+	Split      bool               // one service per function, as deployed, instead of all in each process
+	BlockTime  time.Duration      // 0: 1 s
+	Submitters int                // how many dev accounts are registered; 0: 10
+	SweepEvery time.Duration      // 0: 1 min; negative: never, but for RunSweep
+	Settings   map[string]string  // environment of the functions, over the stack's own
+	PublicAddr string             // where the public paths listen; "": a free port
+	Output     io.Writer          // the functions' log; nil: nowhere
+	Log        *slog.Logger       // what the stack itself tells; nil: nowhere
+}
+
+func (o Options) withDefaults() Options {
+	if o.Processes == 0 {
+		o.Processes = 3
+	}
+	if o.BlockTime == 0 {
+		o.BlockTime = time.Second
+	}
+	if o.Submitters == 0 {
+		o.Submitters = 10
+	}
+	if o.SweepEvery == 0 {
+		o.SweepEvery = time.Minute
+	}
+	if o.Output == nil {
+		o.Output = io.Discard
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Stack is the running house.
+type Stack struct {
+	Chain    *devchain.Chain
+	Tasks    *cloudtasks.Server
+	Issuer   *issuer.Issuer
+	URLMap   *urlmap.Map
+	Costs    *Costs
+	Database string // URL, as the database's owner
+
+	options   Options
+	folder    string
+	services  []*service
+	scheduler *scheduler.Scheduler
+	accounts  []devchain.Account
+	closers   []func() error // run in reverse
+}
+
+// The accounts that the issuer knows.
+const (
+	CallerAccount    = "shop@fencepost.example"
+	OperatorAccount  = "operator@fencepost.example"
+	tasksAccount     = "tasks@fencepost.example"
+	schedulerAccount = "scheduler@fencepost.example"
+	publicAudience   = "https://api.fencepost.example"
+	internalAudience = "https://internal.fencepost.example"
+)
+
+// stopWithin bounds the end of the whole stack.
+const stopWithin = 12 * time.Second
+
+// Start starts every part and returns when intents can be posted. What it had
+// started is stopped again if it fails. The caller ends it with [Stack.Close].
+func Start(ctx context.Context, o Options) (_ *Stack, err error) {
+	s := &Stack{options: o.withDefaults(), Costs: new(Costs)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	for _, part := range []struct {
+		name  string
+		start func(context.Context) error
+	}{
+		{"a temporary folder", s.startFolder},
+		{"the function server", s.build},
+		{"Postgres", s.startDatabase},
+		{"the chain", s.startChain},
+		{"the token issuer", s.startIssuer},
+		{"the URL map", s.startURLMap},
+		{"Cloud Tasks", s.startTasks},
+		{"the functions", s.startServices},
+		{"the scheduler", s.startScheduler},
+		{"the submitters", s.register},
+	} {
+		began := time.Now()
+		if err := part.start(ctx); err != nil {
+			return nil, fmt.Errorf("start %s: %w", part.name, err)
+		}
+		s.options.Log.Info("ready: "+part.name, "took", time.Since(began).Round(time.Millisecond).String())
+	}
+	return s, nil
+}
+
+// Close stops everything and removes what it made. A second Close does nothing.
+func (s *Stack) Close() error {
+	var failures []error
+	for len(s.closers) > 0 {
+		last := len(s.closers) - 1
+		failures = append(failures, s.closers[last]())
+		s.closers = s.closers[:last]
+	}
+	return errors.Join(failures...)
+}
+
+func (s *Stack) onClose(f func() error) { s.closers = append(s.closers, f) }
+
+func (s *Stack) startFolder(context.Context) (err error) {
+	s.folder, err = os.MkdirTemp("", "fencepost-")
+	if err == nil {
+		s.onClose(func() error { return os.RemoveAll(s.folder) })
+	}
+	return err
+}
+
+func (s *Stack) build(ctx context.Context) (err error) {
+	if s.options.Binary == "" {
+		s.options.Binary, err = Build(ctx, s.folder)
+	}
+	return err
+}
+
+func (s *Stack) startChain(ctx context.Context) (err error) {
+	s.accounts = devchain.DevAccounts(s.options.Submitters)
+	s.Chain, err = devchain.Start(ctx, devchain.Options{BlockTime: s.options.BlockTime, Accounts: s.accounts})
+	if err == nil {
+		s.onClose(s.Chain.Close)
+	}
+	return err
+}
+
+func (s *Stack) startIssuer(context.Context) (err error) {
+	s.Issuer, err = issuer.Start(issuer.Options{
+		Accounts: []string{CallerAccount, OperatorAccount, tasksAccount, schedulerAccount},
+	})
+	if err == nil {
+		s.onClose(s.Issuer.Close)
+	}
+	return err
+}
+
+func (s *Stack) startTasks(ctx context.Context) (err error) {
+	s.Tasks, err = cloudtasks.Start(context.WithoutCancel(ctx), cloudtasks.Options{Tokens: taskTokens{s.Issuer}, Log: s.options.Log})
+	if err != nil {
+		return err
+	}
+	s.onClose(func() error { s.Tasks.Close(); return nil })
+	return s.createQueues(ctx)
+}
+
+// taskTokens lets Cloud Tasks mint the tokens of the issuer's accounts.
+type taskTokens struct{ *issuer.Issuer }
+
+func (t taskTokens) Token(ctx context.Context, email, audience string) (string, error) {
+	token, err := t.Issuer.Token(ctx, email, audience)
+	if errors.Is(err, issuer.ErrUnknownAccount) {
+		return "", fmt.Errorf("%w: %w", cloudtasks.ErrUnknownAccount, err)
+	}
+	return token, err
+}
+
+const sweepJob = "sweep"
+
+func (s *Stack) startScheduler(context.Context) (err error) {
+	every := s.options.SweepEvery
+	if every < 0 {
+		every = 24 * 365 * time.Hour
+	}
+	s.scheduler, err = scheduler.Start(scheduler.Options{
+		Token: s.Issuer.Token,
+		Jobs: []scheduler.Job{{
+			Name: sweepJob, Every: every, URL: s.URLMap.InternalURL() + "/internal/sweep",
+			Body: []byte("{}"), Account: schedulerAccount, Audience: internalAudience,
+		}},
+		Attempted: func(job string, err error) {
+			if err != nil {
+				s.options.Log.Warn("scheduled job failed", "job", job, "error", err)
+			}
+		},
+	})
+	if err == nil {
+		s.onClose(func() error { s.scheduler.Stop(); return nil })
+	}
+	return err
+}
+
+// RunSweep makes one sweep now and returns what it answered.
+func (s *Stack) RunSweep(ctx context.Context) error { return s.scheduler.RunNow(ctx, sweepJob) }
+
+// Submitters are the registered dev accounts, in order.
+func (s *Stack) Submitters() []nonce.Submitter {
+	names := make([]nonce.Submitter, len(s.accounts))
+	for i, a := range s.accounts {
+		names[i] = nonce.NewSubmitter(s.Chain.ChainID(), a.Address)
+	}
+	return names
+}
+
+func (s *Stack) path(name string) string { return filepath.Join(s.folder, name) }

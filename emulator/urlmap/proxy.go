@@ -1,0 +1,194 @@
+package urlmap
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// maxReplay is how long a body may be to be kept for a second backend. It is
+// more than any function takes.
+const maxReplay = 1 << 20
+
+// badGateway is what a load balancer answers when a backend's connection breaks.
+var badGateway = web.Code{Name: web.Unavailable.Name, Status: http.StatusBadGateway}
+
+// service is a set of backends and its counts.
+type service struct {
+	mu       sync.Mutex
+	backends []string // replaced, never changed in place
+	next     int
+
+	invocations, inFlight, failovers, broken, unserved atomic.Int64
+}
+
+// turn is the backends in the order in which this request tries them: the next
+// in turn, then those after it.
+func (s *service) turn() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.backends)
+	if n == 0 {
+		return nil
+	}
+	first := s.next % n
+	s.next = first + 1
+	order := make([]string, 0, n)
+	return append(append(order, s.backends[first:]...), s.backends[:first]...)
+}
+
+type statusKey struct{}
+
+// proxy is the handler that hands requests to the named service.
+func (m *Map) proxy(name string) http.Handler {
+	s, ok := m.services[name]
+	if !ok {
+		s = &service{}
+		m.services[name] = s
+	}
+	forward := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme = "http" // the host is the backend's: see balancer
+			r.SetXForwarded()
+		},
+		Transport:  &balancer{service: s, transport: m.transport},
+		BufferPool: buffers{},
+		ModifyResponse: func(resp *http.Response) error {
+			noteStatus(resp.Request.Context(), resp.StatusCode)
+			return nil
+		},
+		ErrorHandler: s.fail,
+		ErrorLog:     slog.NewLogLogger(slog.Default().Handler(), slog.LevelWarn),
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began, status := time.Now(), 0
+		s.inFlight.Add(1)
+		defer func() {
+			s.inFlight.Add(-1)
+			if m.observe != nil {
+				m.observe(name, status, time.Since(began))
+			}
+		}()
+		forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), statusKey{}, &status)))
+	})
+}
+
+func noteStatus(ctx context.Context, status int) {
+	if at, ok := ctx.Value(statusKey{}).(*int); ok {
+		*at = status
+	}
+}
+
+// fail answers a request that no backend answered.
+func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := &web.Problem{Code: badGateway, Detail: "the connection to the backend broke; what it did is not known", Cause: err}
+	switch {
+	case errors.Is(err, errUnreached):
+		s.unserved.Add(1)
+		p = web.UnavailableBecause(err, "no backend can be reached; try again")
+	case r.Context().Err() == nil: // a caller that went away is no fault of the backend
+		s.broken.Add(1)
+	}
+	noteStatus(r.Context(), p.Code.Status)
+	web.Fail(w, r, p)
+}
+
+// errUnreached reports a request of which nothing was sent to any backend.
+var errUnreached = errors.New("no backend was reached")
+
+// balancer is the transport that picks the backend.
+type balancer struct {
+	service   *service
+	transport *http.Transport
+}
+
+// RoundTrip tries the backends in turn until one gets the request.
+func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
+	replay, err := keepBody(r)
+	if err != nil {
+		return nil, err
+	}
+	last := errors.New("the service has no backend")
+	for i, addr := range b.service.turn() {
+		if i > 0 {
+			b.service.failovers.Add(1)
+		}
+		resp, sent, err := b.try(r, addr)
+		if err == nil || sent || r.Context().Err() != nil {
+			b.service.invocations.Add(1)
+			return resp, err
+		}
+		last = err
+		if !replay {
+			break // the body was streamed and may be consumed
+		}
+	}
+	return nil, fmt.Errorf("%w: %w", errUnreached, last)
+}
+
+func (b *balancer) try(r *http.Request, addr string) (_ *http.Response, sent bool, err error) {
+	watch := &watch{}
+	out := r.Clone(watch.trace(r.Context()))
+	out.URL.Host = addr
+	hideIdempotency(out.Header)
+	if r.GetBody != nil {
+		if out.Body, err = r.GetBody(); err != nil {
+			return nil, false, err
+		}
+	}
+	resp, err := b.transport.RoundTrip(out)
+	return resp, watch.sent(), err
+}
+
+// hideIdempotency keeps [http.Transport] from sending a POST a second time after
+// it was sent once, which it does on a kept connection for requests that have
+// one of these headers. It looks for the canonical spelling only; to the backend
+// all spellings are one.
+func hideIdempotency(h http.Header) {
+	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		if values, ok := h[name]; ok {
+			delete(h, name)
+			h[strings.ToLower(name)] = values
+		}
+	}
+}
+
+// keepBody reads a short body into memory, so that it can be sent again; the
+// transport itself does so too when a kept connection turns out to be dead
+// before anything was written. It reports whether the request can be repeated.
+func keepBody(r *http.Request) (replay bool, err error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return true, nil
+	}
+	if r.ContentLength < 0 || r.ContentLength > maxReplay {
+		return false, nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return false, fmt.Errorf("read the caller's body: %w", err)
+	}
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	return true, nil
+}
+
+var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// buffers lends the reverse proxy its copy buffers.
+type buffers struct{}
+
+// Get lends a buffer.
+func (buffers) Get() []byte { return copyBuffers.Get().(*[32 << 10]byte)[:] }
+
+// Put takes it back.
+func (buffers) Put(b []byte) { copyBuffers.Put((*[32 << 10]byte)(b)) }

@@ -1,0 +1,168 @@
+package functions
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+func (a *App) routeAdmin(mux *web.Mux) {
+	a.handle(mux, "admin", "POST /admin/v1/submitters", a.register)
+	a.handle(mux, "admin", "GET /admin/v1/submitters", a.listSubmitters)
+	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}", a.showSubmitter)
+}
+
+type registerRequest struct {
+	Submitter   string   `json:"submitter"`
+	Signer      string   `json:"signer"`
+	StartNonce  *uint64  `json:"startNonce"`
+	Reason      string   `json:"reason"`
+	MaxInFlight *int     `json:"maxInFlight"`
+	Callers     []string `json:"callers"`
+}
+
+// register puts a signing account under management, if the chain agrees that
+// its next nonce is the one it shall start with.
+func (a *App) register(w http.ResponseWriter, r *http.Request) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[registerRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	reg, err := a.registration(body)
+	if err != nil {
+		return err
+	}
+	reg.CreatedBy = operator
+	if err := a.startsWhereTheChainIs(r, reg); err != nil {
+		return err
+	}
+	isNew, err := a.store.Register(r.Context(), reg)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if isNew {
+		status = http.StatusCreated
+		a.log.InfoContext(r.Context(), "submitter registered", telemetry.SubmitterKey, reg.Submitter,
+			"operator", operator, "startNonce", reg.StartNonce, "reason", reg.StartReason, "maxInFlight", reg.MaxInFlight)
+	}
+	view, err := a.store.Submitter(r.Context(), reg.Submitter)
+	if err != nil {
+		return err
+	}
+	web.Reply(w, r, status, view)
+	return nil
+}
+
+// registration checks the terms and fills in the deployment's defaults.
+func (a *App) registration(body registerRequest) (store.Registration, error) {
+	reg := store.Registration{
+		Signer: "local", StartNonce: a.config.Nonce.StartFrom, StartReason: strings.TrimSpace(body.Reason),
+		MaxInFlight: a.config.Nonce.MaxInFlight, Callers: body.Callers,
+	}
+	var err error
+	if reg.Submitter, err = a.submitter("submitter", body.Submitter); err != nil {
+		return reg, err
+	}
+	if _, err := a.chainOf(reg.Submitter); err != nil {
+		return reg, web.FieldProblem("submitter", "is on chain %d; this deployment serves chain %d", reg.Submitter.ChainID(), a.config.Chain.ID)
+	}
+	if body.Signer != "" && body.Signer != reg.Signer {
+		return reg, web.FieldProblem("signer", "is not known: the signer here is %q", reg.Signer)
+	}
+	if body.StartNonce != nil {
+		reg.StartNonce = *body.StartNonce
+	}
+	if reg.StartNonce != 0 && reg.StartReason == "" {
+		return reg, web.FieldProblem("reason", "is required where startNonce is not 0: why was the account used before?")
+	}
+	if body.MaxInFlight != nil {
+		reg.MaxInFlight = *body.MaxInFlight
+	}
+	switch {
+	case reg.MaxInFlight < 1 || reg.MaxInFlight > 10_000:
+		return reg, web.FieldProblem("maxInFlight", "is %d: want 1 to 10000", reg.MaxInFlight)
+	case reg.MaxInFlight > 1 && a.config.Nonce.Strict:
+		return reg, web.FieldProblem("maxInFlight", "is %d: above 1 needs nonce.strict.enabled=false", reg.MaxInFlight)
+	case len(reg.Callers) == 0:
+		return reg, web.FieldProblem("callers", "is required: the e-mails or subjects that may post intents, or [\"*\"] for any authenticated caller")
+	}
+	return reg, nil
+}
+
+// startsWhereTheChainIs refuses a start that the chain does not confirm, with
+// both numbers: a skipped or repeated nonce would never heal.
+func (a *App) startsWhereTheChainIs(r *http.Request, reg store.Registration) error {
+	v, err := a.chain.Look(r.Context(), nonce.Look{Submitter: reg.Submitter, Account: true})
+	if err != nil {
+		return web.UnavailableBecause(err, "the chain's count of the account could not be read; nothing was registered")
+	}
+	known, err := a.store.Submitter(r.Context(), reg.Submitter)
+	if err == nil && known.StartNonce == int64(reg.StartNonce) { // again: its count has moved on since
+		return nil
+	}
+	switch acc := v.Account; {
+	case acc.LatestCount != reg.StartNonce:
+		return web.FieldProblem("startNonce", "is %d, but the chain's count of the account is %d: give that count as startNonce with a reason, or use a fresh account",
+			reg.StartNonce, acc.LatestCount)
+	case acc.PendingCount != reg.StartNonce:
+		return web.FieldProblem("startNonce", "is %d, but the account has %d transactions pending: somebody uses it",
+			reg.StartNonce, acc.PendingCount-acc.LatestCount)
+	case acc.HasCode:
+		return web.FieldProblem("submitter", "has code or a delegation on chain: its nonce may move by itself")
+	}
+	return nil
+}
+
+type submittersResponse struct {
+	Submitters []store.SubmitterView `json:"submitters"`
+	NextAfter  string                `json:"nextAfter,omitempty"` // pass as ?after= for the next page
+}
+
+// pageSize is how many submitters one page lists.
+const pageSize = 100
+
+func (a *App) listSubmitters(w http.ResponseWriter, r *http.Request) error {
+	if _, err := a.operator(r); err != nil {
+		return err
+	}
+	q, err := parameters(r, "after")
+	if err != nil {
+		return err
+	}
+	list, err := a.store.Submitters(r.Context(), q["after"], pageSize)
+	if err != nil {
+		return fmt.Errorf("list submitters: %w", err)
+	}
+	out := submittersResponse{Submitters: list}
+	if len(list) == pageSize {
+		out.NextAfter = string(list[len(list)-1].Submitter)
+	}
+	web.Reply(w, r, http.StatusOK, out)
+	return nil
+}
+
+func (a *App) showSubmitter(w http.ResponseWriter, r *http.Request) error {
+	if _, err := a.operator(r); err != nil {
+		return err
+	}
+	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	if err != nil {
+		return err
+	}
+	view, err := a.store.Submitter(r.Context(), s)
+	if err != nil {
+		return err
+	}
+	web.Reply(w, r, http.StatusOK, view)
+	return nil
+}

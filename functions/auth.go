@@ -1,0 +1,45 @@
+package functions
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// viewer is who calls a public function: the verified e-mail of the token, or
+// its subject where it has none.
+func (a *App) viewer(r *http.Request) (store.Viewer, error) {
+	id, err := a.public.Authenticate(r)
+	if err != nil {
+		return store.Viewer{}, err
+	}
+	email := id.Email
+	if !id.EmailVerified {
+		email = ""
+	}
+	return store.Viewer{
+		Caller:   cmp.Or(email, id.Subject),
+		Operator: email != "" && slices.Contains(a.config.Auth.Operators, email),
+	}, nil
+}
+
+// operator is the person who calls an admin function.
+func (a *App) operator(r *http.Request) (string, error) {
+	v, err := a.viewer(r)
+	if err != nil {
+		return "", err
+	}
+	if !v.Operator {
+		return "", web.NewProblem(web.Forbidden, "only operators may call admin functions")
+	}
+	return v.Caller, nil
+}
+
+// internalOnly lets in the accounts of tasks and of the scheduler, and nobody
+// by a header's word.
+func (a *App) internalOnly(h http.Handler) http.Handler {
+	return web.RequireAccounts(a.internal, a.config.Auth.InternalAccounts...)(h)
+}

@@ -1,0 +1,100 @@
+package functions
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+func (a *App) routeCreate(mux *web.Mux) {
+	a.handle(mux, "create", "POST /api/v1/tx", a.create)
+}
+
+type createRequest struct {
+	Submitter string          `json:"submitter"`
+	RequestID string          `json:"requestId"`
+	Payload   json.RawMessage `json:"payload"`
+}
+
+type createResponse struct {
+	TxID string `json:"txId"`
+}
+
+// create stores an intent, once: 202 with its txId, or 200 with the txId of what
+// is stored under its requestId already. It takes no lease; the unique key
+// protects the row.
+func (a *App) create(w http.ResponseWriter, r *http.Request) error {
+	v, err := a.viewer(r)
+	if err != nil {
+		return err
+	}
+	in, err := a.intent(w, r)
+	if err != nil {
+		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
+		return err
+	}
+	in.Caller = v.Caller
+	accepted, err := a.store.Create(r.Context(), in, a.config.Queue.MaxPerSubmitter)
+	if err != nil {
+		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
+		return err
+	}
+	status, result := http.StatusOK, "known"
+	if accepted.New {
+		status, result = http.StatusAccepted, "accepted"
+		a.log.InfoContext(r.Context(), "intent accepted", telemetry.SubmitterKey, in.Submitter,
+			telemetry.TxIDKey, accepted.TxID, telemetry.NodeIDKey, a.node, telemetry.FencingTokenKey, accepted.Token)
+	}
+	telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result(result))
+	if accepted.Queued {
+		a.wake(r, in, accepted)
+	}
+	web.Reply(w, r, status, createResponse{TxID: accepted.TxID})
+	return nil
+}
+
+// wake asks for an advance. If it cannot, the intent is safe all the same: the
+// sweep finds it.
+func (a *App) wake(r *http.Request, in store.Intent, accepted store.Accepted) {
+	if err := a.tasks.Advance(r.Context(), in.Submitter, accepted.Token); err != nil {
+		a.log.WarnContext(r.Context(), "no advance task: the sweep will find the intent",
+			telemetry.SubmitterKey, in.Submitter, telemetry.TxIDKey, accepted.TxID, "error", err.Error())
+	}
+}
+
+// intent decodes and checks the body; what it returns can be stored.
+func (a *App) intent(w http.ResponseWriter, r *http.Request) (store.Intent, error) {
+	body, err := web.Decode[createRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return store.Intent{}, err
+	}
+	s, err := a.submitter("submitter", body.Submitter)
+	if err != nil {
+		return store.Intent{}, err
+	}
+	if err := requestID("requestId", body.RequestID); err != nil {
+		return store.Intent{}, err
+	}
+	if len(body.Payload) == 0 {
+		return store.Intent{}, web.FieldProblem("payload", "is required: what to do, such as {\"to\": \"0x…\", \"value\": \"1\"}")
+	}
+	if _, err := a.chainOf(s); err != nil {
+		return store.Intent{}, err
+	}
+	payload, fingerprint, err := evm.ParsePayload(body.Payload)
+	if err != nil {
+		return store.Intent{}, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return store.Intent{}, errors.Join(errors.New("make a txId"), err)
+	}
+	return store.Intent{TxID: id.String(), Submitter: s, RequestID: body.RequestID, Payload: payload, Fingerprint: fingerprint}, nil
+}

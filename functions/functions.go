@@ -1,0 +1,192 @@
+// Package functions is the edge of the house: one stateless HTTP function a
+// file, each of which decodes, authenticates, calls what is in shared, and
+// encodes. One container image serves them all; FUNCTION_TARGET says which one
+// a process is, or "all".
+package functions
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/tasks"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// All is the target that serves every function in one process.
+const All = "all"
+
+// App is the parts of which functions are made. It holds no state that matters:
+// everything in it is a connection, a key or a setting.
+type App struct {
+	config   config.Config
+	log      *slog.Logger
+	node     string
+	store    *store.Store
+	tasks    *tasks.Tasks
+	chain    *evm.Connector
+	signer   nonce.SubmitterSignService
+	worker   *nonce.Worker
+	public   *web.Verifier
+	internal *web.Verifier
+}
+
+// required are the settings that no function works without.
+var required = []string{
+	"database.url", "rpc.urls", "tasks.project", "tasks.location", "tasks.targetUrl", "tasks.serviceAccount",
+	"oidc.issuer", "oidc.jwksUrl", "auth.publicAudience", "auth.internalAudience", "auth.internalAccounts",
+}
+
+// New makes the parts. It connects to nothing yet.
+func New(ctx context.Context, c config.Config, log *slog.Logger, node string) (*App, error) {
+	if err := c.Require(required...); err != nil {
+		return nil, err
+	}
+	a := &App{config: c, log: log, node: node}
+	for _, open := range []func(context.Context) error{a.openStore, a.openChain, a.openSigner, a.openVerifiers} {
+		if err := open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	a.openTasks()
+	a.worker = &nonce.Worker{
+		Book: a.store, Chain: a.chainOf, Signer: a.signer, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
+	}
+	return a, nil
+}
+
+// Close gives every connection back.
+func (a *App) Close(context.Context) error {
+	a.store.Close()
+	a.chain.Close()
+	return a.tasks.Close()
+}
+
+func leaseRules(c config.Lease) lease.Rules {
+	return lease.Rules{
+		Duration:           c.Duration,
+		RenewBelow:         min(renewBelow, c.Duration-c.RenewInterval),
+		ClockSkewAllowance: c.ClockSkewAllowance,
+	}
+}
+
+// rules are the settings by which submitters are served.
+func rules(c config.Config) nonce.Rules {
+	return nonce.Rules{
+		Lease:          leaseRules(c.Lease),
+		Finality:       nonce.Finality(c.Finality.Mode),
+		Confirmations:  uint64(c.Confirmations.Required),
+		BlockTime:      c.Chain.BlockTime,
+		Resubmit:       c.Resubmit.Enabled,
+		ResubmitEvery:  c.Resubmit.Interval,
+		ResubmitMost:   c.Resubmit.MaxAttempts,
+		StuckAfter:     c.Stuck.After,
+		CallTimeout:    c.RPC.Timeout,
+		RoundsEndAfter: c.Tasks.DispatchDeadline / 2,
+	}
+}
+
+func (a *App) openStore(ctx context.Context) (err error) {
+	db := a.config.Database
+	a.store, err = store.Open(ctx, store.Options{
+		URL: db.URL.Reveal(), MaxConns: int(db.MaxConns), Lease: leaseRules(a.config.Lease),
+		StatementTimeout: db.StatementTimeout, LockTimeout: db.LockTimeout,
+		IdleInTransactionTimeout: db.IdleInTransactionTimeout, Tracer: store.Costs{},
+	})
+	return err
+}
+
+func (a *App) openChain(context.Context) (err error) {
+	rpc := a.config.RPC
+	a.chain, err = evm.New(evm.Options{
+		URL: rpc.URL.Reveal(), ChainID: a.config.Chain.ID, Timeout: rpc.Timeout, MaxInFlight: rpc.MaxInFlight,
+		OnRoundTrip: func(ctx context.Context) { telemetry.MeterFrom(ctx).RPC() },
+	})
+	return err
+}
+
+// chainOf is the connector of a submitter's chain.
+func (a *App) chainOf(s nonce.Submitter) (nonce.ChainConnector, error) {
+	if s.ChainID() != a.config.Chain.ID {
+		return nil, fmt.Errorf("%s: chain %d is not served here: %w", s, s.ChainID(), store.ErrUnknownSubmitter)
+	}
+	return a.chain, nil
+}
+
+func (a *App) openSigner(context.Context) (err error) {
+	var keys map[nonce.Submitter]*ecdsa.PrivateKey // none, in a function that never signs
+	if path := a.config.Signer.LocalKeysFile; path != "" {
+		if keys, err = signer.LoadKeys(path); err != nil {
+			return err
+		}
+	}
+	a.signer, err = signer.NewLocal(keys)
+	return err
+}
+
+func (a *App) openVerifiers(context.Context) (err error) {
+	verifier := func(audience string) (*web.Verifier, error) {
+		return web.NewVerifier(web.VerifierOptions{
+			Issuer: a.config.OIDC.Issuer, JWKSURL: a.config.OIDC.JWKSURL, Audience: audience,
+		})
+	}
+	if a.public, err = verifier(a.config.Auth.PublicAudience); err != nil {
+		return err
+	}
+	a.internal, err = verifier(a.config.Auth.InternalAudience)
+	return err
+}
+
+func (a *App) openTasks() {
+	t := a.config.Tasks
+	a.tasks = tasks.New(tasks.Options{
+		Parent:   "projects/" + t.Project + "/locations/" + t.Location,
+		Endpoint: t.Endpoint, QueuePrefix: t.QueuePrefix, QueueShards: t.QueueShards,
+		TargetURL: t.TargetURL, ServiceAccount: t.ServiceAccount, Audience: a.config.Auth.InternalAudience,
+		DispatchDeadline: t.DispatchDeadline, Epoch: a.store.Epoch,
+	})
+}
+
+// Handlers are all functions by target. Each answers /healthz and /readyz.
+func (a *App) Handlers(gate *web.Gate) map[string]http.Handler {
+	routes := map[string]func(*web.Mux){
+		"create":   a.routeCreate,
+		"query":    a.routeQuery,
+		"advance":  a.routeTenure(nonce.KindAdvance),
+		"receipt":  a.routeTenure(nonce.KindReceipt),
+		"confirm":  a.routeTenure(nonce.KindConfirm),
+		"resubmit": a.routeTenure(nonce.KindResubmit),
+		"sweep":    a.routeSweep,
+		"admin":    a.routeAdmin,
+	}
+	all := web.NewMux()
+	all.HandleHealth(a.store.Ping)
+	handlers := map[string]http.Handler{All: web.Edge(gate, all)}
+	for name, route := range routes {
+		mux := web.NewMux()
+		mux.HandleHealth(a.store.Ping)
+		route(mux)
+		handlers[name] = web.Edge(gate, mux)
+		route(all)
+	}
+	return handlers
+}
+
+// handle serves pattern by h as the function name, and logs what each
+// invocation cost.
+func (a *App) handle(mux *web.Mux, name, pattern string, h func(http.ResponseWriter, *http.Request) error) {
+	mux.Handle(pattern, telemetry.Invocation(a.log, name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			web.Fail(w, r, problem(err))
+		}
+	})))
+}

@@ -1,0 +1,93 @@
+package functions
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// The codes of the transaction manager, beside those of every edge.
+var (
+	unknownSubmitter   = web.Code{Name: "UNKNOWN_SUBMITTER", Status: http.StatusNotFound}
+	requestIDConflict  = web.Code{Name: "REQUEST_ID_CONFLICT", Status: http.StatusConflict}
+	submitterProtected = web.Code{Name: "SUBMITTER_PROTECTED", Status: http.StatusConflict}
+	submitterExists    = web.Code{Name: "SUBMITTER_EXISTS", Status: http.StatusConflict}
+	queueFull          = web.Code{Name: "QUEUE_FULL", Status: http.StatusTooManyRequests}
+)
+
+// queueRetryAfter is when a caller may find room in a queue that was full.
+const queueRetryAfter = 10 * time.Second
+
+// problem is the one place that turns the errors of the inner layers into what
+// a caller may see. What it does not know stays as it is, and is answered as
+// UNAVAILABLE.
+func problem(err error) error {
+	const nothingStored = " This attempt stored nothing; GET /api/v1/tx/by-request is the word on the intent."
+	var field *evm.FieldError
+	switch {
+	case errors.As(err, &field):
+		return payloadProblem(field)
+	case errors.Is(err, store.ErrUnknownSubmitter):
+		return web.NewProblem(unknownSubmitter, "the submitter is not registered, or not yours to use")
+	case errors.Is(err, store.ErrRequestConflict):
+		return web.NewProblem(requestIDConflict, "this requestId belongs to another payload: post a new intent under a new requestId")
+	case errors.Is(err, store.ErrProtected):
+		return web.NewProblem(submitterProtected, "the submitter is in PROTECT until an operator releases it."+nothingStored)
+	case errors.Is(err, store.ErrSuspended):
+		return web.NewProblem(web.Forbidden, "an operator has suspended the submitter."+nothingStored)
+	case errors.Is(err, store.ErrQueueFull):
+		p := web.NewProblem(queueFull, "too many intents wait for this submitter."+nothingStored)
+		p.RetryAfter = queueRetryAfter
+		return p
+	case errors.Is(err, store.ErrNotFound):
+		return web.NewProblem(web.NotFound, "no such transaction")
+	case errors.Is(err, store.ErrRegisteredOtherwise):
+		return web.NewProblem(submitterExists, "the submitter is registered with other terms: GET /admin/v1/submitters/{submitter} shows them")
+	}
+	return err
+}
+
+// payloadProblem names the field of the payload as the caller wrote it.
+func payloadProblem(f *evm.FieldError) error {
+	codes := map[string]web.Code{
+		evm.CodeInvalidJSON: web.InvalidJSON, evm.CodeInvalidField: web.InvalidField, evm.CodeUnsupportedField: web.UnsupportedField,
+	}
+	p := web.NewProblem(codes[f.Code], "%s", f.Problem)
+	p.Field = f.Field
+	return p
+}
+
+// submitter reads the submitter that a caller named.
+func (a *App) submitter(field, text string) (nonce.Submitter, error) {
+	if text == "" {
+		return "", web.FieldProblem(field, "is required: an account such as eip155:%d:0x… or 0x…", a.config.Chain.ID)
+	}
+	s, err := nonce.ParseSubmitter(text, a.config.Chain.ID)
+	if err != nil {
+		return "", web.FieldProblem(field, "is no account: want eip155:<chainId>:0x<40 hex digits>, or 0x<40 hex digits> on chain %d", a.config.Chain.ID)
+	}
+	return s, nil
+}
+
+// requestID checks the caller's key: 1 to 128 bytes, compared byte for byte.
+func requestID(field, text string) error {
+	const most = 128
+	switch {
+	case text == "":
+		return web.FieldProblem(field, "is required: 1 to %d bytes, your own key for this intent", most)
+	case len(text) > most:
+		return web.FieldProblem(field, "is %d bytes long: at most %d", len(text), most)
+	}
+	for _, r := range text {
+		if r < ' ' || r == 0x7f {
+			return web.FieldProblem(field, "has the control character %s: use printable text", fmt.Sprintf("%U", r))
+		}
+	}
+	return nil
+}

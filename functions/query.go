@@ -1,0 +1,90 @@
+package functions
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+func (a *App) routeQuery(mux *web.Mux) {
+	a.handle(mux, "query", "GET /api/v1/tx/{txId}", a.queryByID)
+	a.handle(mux, "query", "GET /api/v1/tx/by-request", a.queryByRequest)
+}
+
+// txResponse is a transaction on the wire. Only an operator sees the nonce.
+type txResponse struct {
+	store.Record
+	Nonce *int64 `json:"nonce,omitempty"`
+}
+
+func (a *App) queryByID(w http.ResponseWriter, r *http.Request) error {
+	v, err := a.viewer(r)
+	if err != nil {
+		return err
+	}
+	id, err := uuid.Parse(r.PathValue("txId"))
+	if err != nil {
+		return web.FieldProblem("txId", "is not a txId: want the UUID that create answered")
+	}
+	rec, err := a.store.Tx(r.Context(), id.String(), v)
+	return reply(w, r, rec, v, err)
+}
+
+func (a *App) queryByRequest(w http.ResponseWriter, r *http.Request) error {
+	v, err := a.viewer(r)
+	if err != nil {
+		return err
+	}
+	q, err := parameters(r, "submitter", "requestId")
+	if err != nil {
+		return err
+	}
+	s, err := a.submitter("submitter", q["submitter"])
+	if err != nil {
+		return err
+	}
+	if err := requestID("requestId", q["requestId"]); err != nil {
+		return err
+	}
+	rec, err := a.store.TxByRequest(r.Context(), s, q["requestId"], v)
+	return reply(w, r, rec, v, err)
+}
+
+func reply(w http.ResponseWriter, r *http.Request, rec store.Record, v store.Viewer, err error) error {
+	if err != nil {
+		return err
+	}
+	out := txResponse{Record: rec}
+	if v.Operator {
+		out.Nonce = rec.Nonce
+	}
+	web.Reply(w, r, http.StatusOK, out)
+	return nil
+}
+
+// parameters reads a query string in which only the names given may stand, each
+// at most once.
+func parameters(r *http.Request, names ...string) (map[string]string, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, web.NewProblem(web.InvalidField, "the query string is malformed: use percent-encoding")
+	}
+	found := make(map[string]string, len(names))
+	for _, name := range names {
+		if len(values[name]) > 1 {
+			return nil, web.FieldProblem(name, "stands %d times: give it once", len(values[name]))
+		}
+		found[name] = values.Get(name)
+		delete(values, name)
+	}
+	for name := range values {
+		p := web.NewProblem(web.UnsupportedField, "no such parameter; known are %q", names)
+		p.Field = name
+		return nil, p
+	}
+	return found, nil
+}

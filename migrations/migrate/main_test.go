@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+)
+
+// commandVariable makes the test binary the command itself.
+const commandVariable = "MIGRATE_IS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(commandVariable) != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// migrate runs the command as a process.
+func migrate(t *testing.T, databaseURL string, arguments ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, arguments...)
+	cmd.Env = append(os.Environ(), commandVariable+"=1", "FENCEPOST_DATABASE_URL="+databaseURL)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
+			t.Fatal(err)
+		}
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+func TestUpThenStatus(t *testing.T) {
+	t.Parallel()
+	cluster, err := pgcluster.Shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, drop, err := cluster.Clone(t.Context(), "template1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(drop)
+	for _, step := range []struct{ command, wantOut, wantErr string }{
+		{"status", `(?m)\Apending +0001_\w+\.sql$`, `\A\z`},
+		{"up", `\Amigrations applied: [1-9]\d*\n\z`, `file=0001_\w+\.sql`},
+		{"up", `\Amigrations applied: 0\n\z`, `\A\z`},
+		{"status", `(?m)\A\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ +0001_\w+\.sql$`, `\A\z`},
+	} {
+		code, stdout, stderr := migrate(t, cluster.URL(name), step.command)
+		if code != 0 || !regexp.MustCompile(step.wantOut).MatchString(stdout) || !regexp.MustCompile(step.wantErr).MatchString(stderr) {
+			t.Errorf("migrate %s: got code %d, output %q, errors %q, want code 0, %q, %q",
+				step.command, code, stdout, stderr, step.wantOut, step.wantErr)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	const nowhere = "postgres://owner@127.0.0.1:1/none?connect_timeout=5"
+	tests := map[string]struct {
+		databaseURL string
+		arguments   []string
+		want        int
+		says        string
+	}{
+		"help":             {"", []string{"--help"}, 0, "usage: migrate"},
+		"help, one dash":   {"", []string{"-help"}, 0, "usage: migrate"},
+		"no command":       {nowhere, nil, 2, "got 0 arguments"},
+		"two commands":     {nowhere, []string{"up", "status"}, 2, "got 2 arguments"},
+		"unknown command":  {nowhere, []string{"down"}, 2, `"down"`},
+		"unknown flag":     {nowhere, []string{"--force", "up"}, 2, "-force"},
+		"no database":      {"", []string{"up"}, 2, "FENCEPOST_DATABASE_URL"},
+		"nothing answers":  {nowhere, []string{"up"}, 1, "127.0.0.1:1"},
+		"status, the same": {nowhere, []string{"status"}, 1, "127.0.0.1:1"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := migrate(t, test.databaseURL, test.arguments...)
+			if code != test.want || !strings.Contains(stdout+stderr, test.says) {
+				t.Errorf("got code %d, output %q, errors %q, want code %d and %q", code, stdout, stderr, test.want, test.says)
+			}
+		})
+	}
+}

@@ -1,0 +1,110 @@
+// Package migrations holds the schema of our database as numbered SQL files and
+// brings a database up to them. A job does that, with the role that owns the
+// tables; an instance that serves requests never does.
+//
+// A file is named 0001_name.sql, the numbers have no gaps, and a file that was
+// released is never edited: goose, which runs them, remembers only the numbers.
+// Each file runs in one transaction unless it says otherwise, so a file that
+// fails leaves nothing behind and is run again the next time.
+package migrations
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+)
+
+//go:embed *.sql
+var files embed.FS
+
+// State is one migration as one database knows it.
+type State struct {
+	Name      string    // the file's name
+	AppliedAt time.Time // UTC, by the database's clock; zero if not applied
+}
+
+// Up applies in order every migration that the database has not seen, logs each
+// and returns how many it applied. Several may run at once: one works, the
+// others wait for it up to ten minutes and then find nothing to do.
+//
+// When a migration fails, those before it stay applied and are counted, and the
+// error names the file. Calling Up again goes on from there.
+func Up(ctx context.Context, databaseURL string, log *slog.Logger) (applied int, err error) {
+	return up(ctx, databaseURL, log, files)
+}
+
+// Status returns every migration in order. It waits for an Up at work, and it
+// makes goose's own table if the database has none.
+func Status(ctx context.Context, databaseURL string) ([]State, error) {
+	return status(ctx, databaseURL, files)
+}
+
+func up(ctx context.Context, databaseURL string, log *slog.Logger, files fs.FS) (applied int, err error) {
+	provider, err := open(databaseURL, files)
+	if err != nil {
+		return 0, fmt.Errorf("apply migrations: %w", err)
+	}
+	defer func() { err = errors.Join(err, provider.Close()) }()
+
+	results, err := provider.Up(ctx)
+	if partial, ok := errors.AsType[*goose.PartialError](err); ok {
+		results = partial.Applied
+		err = fmt.Errorf("%s: %w", path.Base(partial.Failed.Source.Path), partial.Err)
+	}
+	for _, result := range results {
+		log.InfoContext(ctx, "migration applied", "file", path.Base(result.Source.Path), "took", result.Duration)
+	}
+	if err != nil {
+		return len(results), fmt.Errorf("apply migrations: %w", err)
+	}
+	return len(results), nil
+}
+
+func status(ctx context.Context, databaseURL string, files fs.FS) (states []State, err error) {
+	provider, err := open(databaseURL, files)
+	if err != nil {
+		return nil, fmt.Errorf("read state of migrations: %w", err)
+	}
+	defer func() { err = errors.Join(err, provider.Close()) }()
+
+	found, err := provider.Status(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read state of migrations: %w", err)
+	}
+	for _, one := range found {
+		states = append(states, State{Name: path.Base(one.Source.Path), AppliedAt: one.AppliedAt})
+	}
+	return states, nil
+}
+
+// open returns a provider for one call; its Close closes the database too.
+func open(databaseURL string, files fs.FS) (*goose.Provider, error) {
+	config, err := pgx.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, err
+	}
+	config.RuntimeParams["timezone"] = "UTC" // goose stores its times without a zone
+	// Once a second for ten minutes: longer than a migration should take, and
+	// far shorter than the job's own time-out.
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 600))
+	if err != nil {
+		return nil, err
+	}
+	db := stdlib.OpenDB(*config)
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return provider, nil
+}

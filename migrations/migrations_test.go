@@ -1,0 +1,192 @@
+package migrations
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/jackc/pgx/v5"
+)
+
+// empty returns the URL of a new empty database.
+func empty(t *testing.T) string {
+	t.Helper()
+	cluster, err := pgcluster.Shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, drop, err := cluster.Clone(t.Context(), "template1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(drop)
+	return cluster.URL(name)
+}
+
+// count returns the number that a query finds.
+func count(t *testing.T, databaseURL, query string) (n int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if err := conn.QueryRow(t.Context(), query).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// apply runs up and checks how many migrations it applied.
+func apply(t *testing.T, databaseURL string, from fs.FS, want int) {
+	t.Helper()
+	got, err := up(t.Context(), databaseURL, slog.New(slog.DiscardHandler), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != want {
+		t.Errorf("applied: got %d, want %d", got, want)
+	}
+}
+
+// embedded returns the names of the embedded files.
+func embedded(t *testing.T) []string {
+	t.Helper()
+	names, err := fs.Glob(files, "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// steps are two migrations, the second of which needs the first.
+func steps() fstest.MapFS {
+	return fstest.MapFS{
+		"0001_first.sql":  {Data: []byte("-- +goose Up\ncreate table first (n int);\n")},
+		"0002_second.sql": {Data: []byte("-- +goose Up\ninsert into first values (2);\n")},
+	}
+}
+
+func TestFilesAreNumberedWithoutGaps(t *testing.T) {
+	t.Parallel()
+	names := embedded(t)
+	if len(names) == 0 {
+		t.Fatal("got no files")
+	}
+	form := regexp.MustCompile(`^\d{4}_[a-z0-9]+(_[a-z0-9]+)*\.sql$`)
+	for i, name := range names {
+		if number := fmt.Sprintf("%04d_", i+1); !form.MatchString(name) || !strings.HasPrefix(name, number) {
+			t.Errorf("file %d: got %s, want %sname.sql", i+1, name, number)
+		}
+	}
+}
+
+func TestUpFromEmptyAppliesAllAndThenNone(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	apply(t, databaseURL, files, len(embedded(t)))
+	if got := count(t, databaseURL, "select count(*) from pg_tables where schemaname = 'public'"); got < 2 {
+		t.Errorf("tables: got %d, want goose's and ours", got)
+	}
+	apply(t, databaseURL, files, 0)
+}
+
+func TestUpAppliesWhatIsNew(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	apply(t, databaseURL, steps(), 2)
+	more := steps()
+	more["0003_third.sql"] = &fstest.MapFile{Data: []byte("-- +goose Up\ninsert into first values (3);\n")}
+	apply(t, databaseURL, more, 1)
+	if got := count(t, databaseURL, "select sum(n) from first"); got != 5 {
+		t.Errorf("sum: got %d, want 5", got)
+	}
+}
+
+func TestTwoJobsAtOnceBothSucceed(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	// goose's own table is there, so that nothing but the lock keeps the jobs apart.
+	apply(t, databaseURL, fstest.MapFS{"0001_first.sql": steps()["0001_first.sql"]}, 1)
+	slow := steps()
+	slow["0002_second.sql"].Data = append(slow["0002_second.sql"].Data, "select pg_sleep(0.5);\n"...)
+	const jobs = 2
+	var applied [jobs]int
+	var group sync.WaitGroup
+	for job := range jobs {
+		group.Go(func() {
+			var err error
+			if applied[job], err = up(t.Context(), databaseURL, slog.New(slog.DiscardHandler), slow); err != nil {
+				t.Errorf("job %d: %v", job, err)
+			}
+		})
+	}
+	group.Wait()
+	if got := applied[0] + applied[1]; got != 1 {
+		t.Errorf("applied: got %v, want 1 by one job and 0 by the other", applied)
+	}
+	if got := count(t, databaseURL, "select count(*) from first"); got != 1 {
+		t.Errorf("rows: got %d, want 1", got)
+	}
+}
+
+func TestFailedMigrationLeavesTheOnesBefore(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	broken := steps()
+	broken["0002_second.sql"].Data = []byte("-- +goose Up\ninsert into first values (7);\nselect 1/0;\n")
+	var log bytes.Buffer
+	applied, err := up(t.Context(), databaseURL, slog.New(slog.NewTextHandler(&log, nil)), broken)
+	if applied != 1 {
+		t.Errorf("applied: got %d, want 1", applied)
+	}
+	if err == nil || !strings.Contains(err.Error(), "apply migrations: 0002_second.sql: ") || !strings.Contains(err.Error(), "division by zero") {
+		t.Errorf("error: got %v, want one that names the file and the cause", err)
+	}
+	if got := log.String(); !strings.Contains(got, "0001_first.sql") || strings.Contains(got, "0002_second.sql") {
+		t.Errorf("log: got %q, want the first file and not the second", got)
+	}
+	if got := count(t, databaseURL, "select count(*) from first"); got != 0 {
+		t.Errorf("rows of the failed migration: got %d, want 0", got)
+	}
+	apply(t, databaseURL, steps(), 1)
+}
+
+func TestStatusTellsAppliedFromPending(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t) + "&timezone=Asia/Tokyo" // must not shift the times
+	first := steps()
+	delete(first, "0002_second.sql")
+	apply(t, databaseURL, first, 1)
+	got, err := status(t.Context(), databaseURL, steps())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []State{{Name: "0001_first.sql", AppliedAt: time.Now()}, {Name: "0002_second.sql"}}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApproxTime(time.Minute)); diff != "" {
+		t.Errorf("status (-want +got):\n%s", diff)
+	}
+}
+
+func TestErrorsKeepThePassword(t *testing.T) {
+	t.Parallel()
+	for _, databaseURL := range []string{
+		"postgres://owner:s3cret@127.0.0.1:1/none?connect_timeout=5",
+		"postgres://owner:s3cret@127.0.0.1:port/none",
+	} {
+		_, err := Up(t.Context(), databaseURL, slog.New(slog.DiscardHandler))
+		if err == nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("up at an unreachable database: got %v, want an error without the password", err)
+		}
+	}
+}

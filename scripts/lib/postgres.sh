@@ -1,0 +1,69 @@
+# Sourced by the scripts that need Go and a Postgres server: bash, with
+# set -euo pipefail. The functions print what they do and return 1, with one
+# sentence on stderr, when the caller has to act.
+# shellcheck shell=bash
+
+# postgres_found: is there a server that the Go code will find too?
+postgres_found() {
+  local bin
+  if command -v pg_ctl >/dev/null; then
+    bin=$(dirname "$(realpath "$(command -v pg_ctl)")")
+    postgres_complete "$bin" && return 0
+  fi
+  for bin in /usr/lib/postgresql/*/bin; do
+    postgres_complete "$bin" && return 0
+  done
+  return 1
+}
+
+# postgres_complete FOLDER: does it hold every program that is needed?
+postgres_complete() {
+  [[ -x $1/initdb && -x $1/pg_ctl && -x $1/postgres ]]
+}
+
+# ensure_postgres: makes sure that there is a server, installing the system's
+# package where apt-get and the right to use it without a password are there.
+ensure_postgres() {
+  postgres_found && return 0
+  local as_root=(env) # not empty: older versions of bash call that unbound
+  if [[ $EUID -ne 0 ]]; then
+    as_root=(sudo -n)
+  fi
+  if command -v apt-get >/dev/null && "${as_root[@]}" true 2>/dev/null; then
+    echo "No Postgres server found: installing the package postgresql with apt-get."
+    postgres_install "${as_root[@]}" && postgres_found && return 0
+    echo "apt-get could not install the package postgresql: see its messages above." >&2
+    return 1
+  fi
+  echo "Install a Postgres server (Debian, Ubuntu: apt-get install postgresql; Fedora: dnf install postgresql-server; macOS: brew install postgresql and put its bin folder in PATH)." >&2
+  return 1
+}
+
+# postgres_install [SUDO...]: installs the server without the cluster that
+# Debian would make and start: ours are temporary. The setting that prevents
+# it is put back afterwards.
+postgres_install() {
+  local apt=("$@" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y)
+  local setting=/etc/postgresql-common/createcluster.conf status=0
+  "${apt[@]}" update || return 1
+  "${apt[@]}" install --no-install-recommends postgresql-common || return 1
+  "$@" cp "$setting" "$setting.before" || return 1
+  "$@" sed -i 's/^#*create_main_cluster.*/create_main_cluster = false/' "$setting" || status=1
+  if [[ $status -eq 0 ]]; then
+    "${apt[@]}" install --no-install-recommends postgresql || status=1
+  fi
+  "$@" mv "$setting.before" "$setting" || status=1
+  return "$status"
+}
+
+# ensure_go: makes sure that there is a Go which builds this module.
+ensure_go() {
+  local have
+  have=$(go env GOVERSION 2>/dev/null) || have="not there"
+  if [[ $have =~ go([0-9]+)\.([0-9]+) ]] &&
+    ((BASH_REMATCH[1] > 1 || (BASH_REMATCH[1] == 1 && BASH_REMATCH[2] >= 26))); then
+    return 0
+  fi
+  echo "Install Go 1.26 or later from https://go.dev/dl and put it first in PATH: the go command is $have." >&2
+  return 1
+}

@@ -1,0 +1,164 @@
+// Package chaintest is the contract of [nonce.ChainConnector] as tests, run by
+// every implementation against every chain: what each answer means, what *not
+// found*, silence and *twice* mean.
+package chaintest
+
+import (
+	"crypto/ecdsa"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Fixture is one chain of its own for one test, with nothing pending, and a way
+// to connect to it. A chain needs no more than this to be tested.
+type Fixture struct {
+	URL      string            // the node's JSON-RPC over HTTP
+	ChainID  uint64            // EIP-155
+	Key      *ecdsa.PrivateKey // of an account with at least 10 ether and no transaction
+	Mine     func(n int) error // adds n blocks with what is pending; nothing else adds one
+	DropPool func()            // forgets what is pending
+
+	// Connect makes the connector under test for a node of chainID at url.
+	Connect func(t *testing.T, url string, chainID uint64, timeout time.Duration) nonce.ChainConnector
+}
+
+// Run runs the contract. newFixture is called once for each test.
+func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
+	for name, test := range map[string]func(*testing.T, *bundle){
+		"EmptyLookIsTheHead":         testEmptyLookIsTheHead,
+		"Account":                    testAccount,
+		"AccountWithCode":            testAccountWithCode,
+		"ReceiptFoundNotFound":       testReceiptFoundNotFound,
+		"ReceiptUnknown":             testReceiptUnknown,
+		"RevertedReceipt":            testRevertedReceipt,
+		"KnownPendingThenDropped":    testKnownPendingThenDropped,
+		"HeadersLinked":              testHeadersLinked,
+		"HeadersNotLinked":           testHeadersNotLinked,
+		"EstimateDoneRefusedUnknown": testEstimates,
+		"OneRoundTrip":               testOneRoundTrip,
+		"LookFailsAsAWhole":          testLookFailsAsAWhole,
+		"WrongChain":                 testWrongChain,
+		"SendTwice":                  testSendTwice,
+		"SendInOrder":                testSendInOrder,
+		"NonceTooLow":                testNonceTooLow,
+		"ReplacementUnderpriced":     testReplacementUnderpriced,
+		"InsufficientFunds":          testInsufficientFunds,
+		"SilenceAfterAcceptance":     testSilenceAfterAcceptance,
+		"UnknownWordsAndWrongHash":   testUnknownWords,
+		"TagsAreInTheHeadsChain":     testTags,
+		"ChainChanged":               testChainChanged,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, setup(t, newFixture(t)))
+		})
+	}
+}
+
+// patience is the time-out of connectors whose answers are waited for.
+const patience = 20 * time.Second
+
+type bundle struct {
+	Fixture
+	proxy     *Proxy
+	connector nonce.ChainConnector // through proxy
+	submitter nonce.Submitter
+	signer    types.Signer
+}
+
+func setup(t *testing.T, f Fixture) *bundle {
+	t.Helper()
+	b := &bundle{Fixture: f, proxy: NewProxy(t, f.URL)}
+	b.connector = f.Connect(t, b.proxy.URL, f.ChainID, patience)
+	b.submitter = nonce.NewSubmitter(f.ChainID, nonce.Address(crypto.PubkeyToAddress(f.Key.PublicKey)))
+	b.signer = types.LatestSignerForChainID(new(big.Int).SetUint64(f.ChainID))
+	return b
+}
+
+// tx is a transfer of 1 wei at 10 gwei; edit changes it before it is signed.
+func (b *bundle) tx(t *testing.T, n uint64, edit func(*types.DynamicFeeTx)) nonce.Signed {
+	t.Helper()
+	inner := &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.ChainID), Nonce: n, To: &common.Address{0xfe},
+		Value: big.NewInt(1), Gas: 100_000, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)}
+	if edit != nil {
+		edit(inner)
+	}
+	signed, err := types.SignNewTx(b.Key, b.signer, inner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := signed.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nonce.Signed{Hash: nonce.Hash(signed.Hash()), Raw: raw}
+}
+
+func (b *bundle) send(t *testing.T, txs ...nonce.Signed) []nonce.SendResult {
+	t.Helper()
+	raws := make([][]byte, len(txs))
+	for i, tx := range txs {
+		raws[i] = tx.Raw
+	}
+	results := b.connector.Send(t.Context(), raws)
+	if got, want := len(results), len(txs); got != want {
+		t.Fatalf("results: got %d, want %d", got, want)
+	}
+	return results
+}
+
+// mustSend sends and wants each transaction accepted.
+func (b *bundle) mustSend(t *testing.T, txs ...nonce.Signed) {
+	t.Helper()
+	for i, r := range b.send(t, txs...) {
+		wantClass(t, r, nonce.SendAccepted)
+		if t.Failed() {
+			t.Fatalf("transaction %d was not accepted", i)
+		}
+	}
+}
+
+func (b *bundle) mine(t *testing.T, n int) {
+	t.Helper()
+	if err := b.Mine(n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bundle) look(t *testing.T, q nonce.Look) nonce.View {
+	t.Helper()
+	q.Submitter = b.submitter
+	v, err := b.connector.Look(t.Context(), q)
+	if err != nil {
+		t.Fatalf("look: %v", err)
+	}
+	return v
+}
+
+// wantNoLook looks and wants an error: nothing may be said.
+func (b *bundle) wantNoLook(t *testing.T, why string, q nonce.Look) error {
+	t.Helper()
+	q.Submitter = b.submitter
+	v, err := b.connector.Look(t.Context(), q)
+	if err == nil {
+		t.Errorf("look with %s: got %+v, want an error", why, v)
+	}
+	return err
+}
+
+func wantClass(t *testing.T, r nonce.SendResult, want nonce.SendClass) {
+	t.Helper()
+	if r.Class != want {
+		t.Errorf("class: got %s (%q), want %s", r.Class, r.Text, want)
+	}
+	if r.Node == "" {
+		t.Error("node: got none, want its name")
+	}
+}

@@ -1,0 +1,358 @@
+package chaintest
+
+import (
+	"encoding/json"
+	"maps"
+	"math/big"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// revert is init code that reverts: PUSH1 0, PUSH1 0, REVERT.
+var revert = []byte{0x60, 0, 0x60, 0, 0xfd}
+
+// nobody is a hash that no chain has.
+var nobody = nonce.Hash{0: 0xde, 31: 0xad}
+
+func testEmptyLookIsTheHead(t *testing.T, b *bundle) {
+	before := b.look(t, nonce.Look{})
+	b.mine(t, 2)
+	after := b.look(t, nonce.Look{})
+	if got, want := after.Head.Number, before.Head.Number+2; got != want {
+		t.Errorf("head: got %d, want %d", got, want)
+	}
+	if after.Head.Hash == before.Head.Hash || after.Head.Parent == (nonce.Hash{}) || after.Head.Time == 0 {
+		t.Errorf("head: got %+v, want another hash, a parent and a time", after.Head)
+	}
+	if after.Node == "" || strings.Contains(after.Node, "@") {
+		t.Errorf("node: got %q, want a name without credentials", after.Node)
+	}
+	if len(after.Receipts)+len(after.Known)+len(after.Headers)+len(after.Estimates) > 0 || after.Tagged != nil {
+		t.Errorf("view: got %+v, want nothing that was not asked for", after)
+	}
+}
+
+func testAccount(t *testing.T, b *bundle) {
+	first := b.look(t, nonce.Look{Account: true}).Account
+	if first.LatestCount != 0 || first.PendingCount != 0 || first.HasCode {
+		t.Errorf("fresh account: got %+v, want counts of 0 and no code", first)
+	}
+	b.mustSend(t, b.tx(t, 0, nil), b.tx(t, 1, nil))
+	if got := b.look(t, nonce.Look{Account: true}).Account; got.LatestCount != 0 || got.PendingCount != 2 {
+		t.Errorf("counts before the block: got %d and %d, want 0 and 2", got.LatestCount, got.PendingCount)
+	}
+	b.mine(t, 1)
+	last := b.look(t, nonce.Look{Account: true}).Account
+	if last.LatestCount != 2 || last.PendingCount != 2 {
+		t.Errorf("counts after the block: got %d and %d, want 2 and 2", last.LatestCount, last.PendingCount)
+	}
+	if last.BalanceWei.Cmp(first.BalanceWei) >= 0 {
+		t.Errorf("balance: got %s, want less than %s", last.BalanceWei, first.BalanceWei)
+	}
+	if last.BaseFeeWei.Sign() <= 0 || last.TipWei.Sign() < 0 {
+		t.Errorf("fees: got base %s and tip %s, want positive ones", last.BaseFeeWei, last.TipWei)
+	}
+}
+
+// An account with a delegation of EIP-7702 has code.
+func testAccountWithCode(t *testing.T, b *bundle) {
+	b.proxy.Set(SpoilMethod("eth_getCode", map[string]any{"result": "0xef0100" + strings.Repeat("11", 20)}))
+	if !b.look(t, nonce.Look{Account: true}).Account.HasCode {
+		t.Error("has code: got false, want true")
+	}
+}
+
+func testReceiptFoundNotFound(t *testing.T, b *bundle) {
+	tx := b.tx(t, 0, nil)
+	q := nonce.Look{Receipts: []nonce.Hash{tx.Hash, nobody}}
+	b.mustSend(t, tx)
+	if got := b.look(t, q).Receipts[tx.Hash].Answer; got != nonce.AnswerNotFound {
+		t.Errorf("receipt of a pending transaction: got answer %d, want not found", got)
+	}
+	b.mine(t, 1)
+	v := b.look(t, q)
+	got := v.Receipts[tx.Hash]
+	if got.Answer != nonce.AnswerFound || !got.Receipt.Succeeded || got.Receipt.TxHash != tx.Hash ||
+		got.Receipt.BlockHash != v.Head.Hash || got.Receipt.BlockNumber != v.Head.Number {
+		t.Errorf("receipt: got %+v, want a success in the head %+v", got, v.Head)
+	}
+	var document struct{ GasUsed string }
+	if err := json.Unmarshal(got.Receipt.Document, &document); err != nil || document.GasUsed == "" {
+		t.Errorf("document: got %s, want the node's receipt, whole", got.Receipt.Document)
+	}
+	if got := v.Receipts[nobody]; got.Answer != nonce.AnswerNotFound {
+		t.Errorf("receipt of nobody: got answer %d, want not found", got.Answer)
+	}
+}
+
+// Every answer that is neither a receipt nor null leaves the receipt unknown,
+// and the rest of the look as it is.
+func testReceiptUnknown(t *testing.T, b *bundle) {
+	tx := b.tx(t, 0, nil)
+	b.mustSend(t, tx)
+	b.mine(t, 1)
+	q := nonce.Look{Account: true, Receipts: []nonce.Hash{tx.Hash}}
+	for name, response := range map[string]map[string]any{
+		"an index being built": NodeError("transaction indexing is in progress"),
+		"a list":               {"result": []string{}},
+		"no status":            {"result": map[string]any{"transactionHash": tx.Hash, "blockHash": nobody, "blockNumber": "0x1"}},
+		"no block":             {"result": map[string]any{"transactionHash": tx.Hash, "blockHash": nil, "blockNumber": nil, "status": "0x1"}},
+		"another transaction":  {"result": map[string]any{"transactionHash": nobody, "blockHash": nobody, "blockNumber": "0x1", "status": "0x1"}},
+		"neither of both":      {},
+	} {
+		b.proxy.Set(SpoilMethod("eth_getTransactionReceipt", response))
+		v := b.look(t, q)
+		if got, ok := v.Receipts[tx.Hash]; !ok || got.Answer != nonce.AnswerUnknown {
+			t.Errorf("%s: got %+v, want unknown", name, got)
+		}
+		if v.Account.LatestCount != 1 {
+			t.Errorf("%s: latest count got %d, want 1", name, v.Account.LatestCount)
+		}
+	}
+}
+
+func testRevertedReceipt(t *testing.T, b *bundle) {
+	tx := b.tx(t, 0, func(tx *types.DynamicFeeTx) { tx.To, tx.Value, tx.Data = nil, nil, revert })
+	b.mustSend(t, tx)
+	b.mine(t, 1)
+	got := b.look(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}}).Receipts[tx.Hash]
+	if got.Answer != nonce.AnswerFound || got.Receipt.Succeeded {
+		t.Errorf("receipt: got %+v, want found and not succeeded", got)
+	}
+}
+
+func testKnownPendingThenDropped(t *testing.T, b *bundle) {
+	mined, dropped := b.tx(t, 0, nil), b.tx(t, 1, nil)
+	q := nonce.Look{Known: []nonce.Hash{mined.Hash, dropped.Hash, nobody}}
+	want := func(when string, answers ...nonce.Answer) {
+		t.Helper()
+		v := b.look(t, q)
+		for i, h := range q.Known {
+			if got := v.Known[h]; got != answers[i] {
+				t.Errorf("%s, hash %d: got %d, want %d", when, i, got, answers[i])
+			}
+		}
+	}
+	b.mustSend(t, mined)
+	b.mine(t, 1)
+	b.mustSend(t, dropped)
+	want("one pending", nonce.AnswerFound, nonce.AnswerFound, nonce.AnswerNotFound)
+	b.DropPool()
+	want("dropped", nonce.AnswerFound, nonce.AnswerNotFound, nonce.AnswerNotFound)
+	b.proxy.Set(SpoilMethod("eth_getTransactionByHash", NodeError("transaction indexing is in progress")))
+	want("no index", nonce.AnswerUnknown, nonce.AnswerUnknown, nonce.AnswerUnknown)
+}
+
+func testHeadersLinked(t *testing.T, b *bundle) {
+	b.mine(t, 8)
+	head := b.look(t, nonce.Look{}).Head
+	for name, c := range map[string]struct{ from, to, last uint64 }{
+		"inside":        {head.Number - 5, head.Number - 2, head.Number - 2},
+		"to the head":   {head.Number - 5, head.Number, head.Number},
+		"past the head": {head.Number - 5, head.Number + 7, head.Number},
+		"one":           {head.Number, head.Number, head.Number},
+	} {
+		headers := b.look(t, nonce.Look{FromBlock: c.from, ToBlock: c.to}).Headers
+		var numbers, want []uint64
+		for i, h := range headers {
+			numbers = append(numbers, h.Number)
+			if i > 0 && h.Parent != headers[i-1].Hash {
+				t.Errorf("%s: header %d has parent %s, want %s", name, h.Number, h.Parent, headers[i-1].Hash)
+			}
+		}
+		for n := c.from; n <= c.last; n++ {
+			want = append(want, n)
+		}
+		if !slices.Equal(numbers, want) {
+			t.Errorf("%s: got headers %v, want %v", name, numbers, want)
+		}
+	}
+	if got := b.look(t, nonce.Look{FromBlock: head.Number + 1, ToBlock: head.Number + 3}).Headers; len(got) > 0 {
+		t.Errorf("headers after the head: got %v, want none", got)
+	}
+}
+
+// One header that is missing, or of another fork, spoils the list.
+func testHeadersNotLinked(t *testing.T, b *bundle) {
+	b.mine(t, 8)
+	head := b.look(t, nonce.Look{}).Head
+	q := nonce.Look{FromBlock: head.Number - 5, ToBlock: head.Number}
+	for name, spoil := range map[string]func(block map[string]any) map[string]any{
+		"missing":      func(map[string]any) map[string]any { return map[string]any{"result": nil} },
+		"refused":      func(map[string]any) map[string]any { return NodeError("header not found") },
+		"another fork": func(b map[string]any) map[string]any { b["hash"] = nobody; return map[string]any{"result": b} },
+		"another height": func(b map[string]any) map[string]any {
+			b["number"] = "0x1"
+			return map[string]any{"result": b}
+		},
+	} {
+		for _, height := range []uint64{head.Number - 5, head.Number - 3, head.Number - 1} {
+			b.proxy.Set(spoilHeader(height, spoil))
+			if got := b.look(t, q).Headers; len(got) > 0 {
+				t.Errorf("%s at %d: got %d headers, want none", name, height, len(got))
+			}
+		}
+	}
+}
+
+// spoilHeader spoils the block of one height where it is asked for by number.
+func spoilHeader(height uint64, spoil func(map[string]any) map[string]any) Fault {
+	return spoilBlock("0x"+new(big.Int).SetUint64(height).Text(16), spoil)
+}
+
+// spoilBlock spoils each answer for one number or tag.
+func spoilBlock(numberOrTag string, spoil func(block map[string]any) map[string]any) Fault {
+	return Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
+		var answer struct{ Result map[string]any }
+		if !call.asksFor(numberOrTag) || json.Unmarshal(own, &answer) != nil {
+			return nil
+		}
+		return spoil(answer.Result)
+	}}
+}
+
+func testEstimates(t *testing.T, b *bundle) {
+	to := nonce.Address{0xfe}
+	tooMuch := new(big.Int).Lsh(big.NewInt(1), 200)
+	q := nonce.Look{Estimates: []nonce.Call{
+		{To: &to, Value: big.NewInt(1)},
+		{Value: new(big.Int), Data: revert},
+		{To: &to, Value: tooMuch},
+	}}
+	got := b.look(t, q).Estimates
+	if len(got) != 3 {
+		t.Fatalf("estimates: got %d, want 3", len(got))
+	}
+	for i, want := range []nonce.Outcome{nonce.Done, nonce.Refused, nonce.Unknown} {
+		if got[i].Outcome != want || (want == nonce.Done) != (got[i].Gas >= 21_000) || (want == nonce.Done) != (got[i].Reason == "") {
+			t.Errorf("estimate %d: got %+v, want %s", i, got[i], want)
+		}
+	}
+	b.proxy.Set(SpoilMethod("eth_estimateGas", NodeError("execution aborted (timeout = 5s)")))
+	for i, e := range b.look(t, q).Estimates {
+		if e.Outcome != nonce.Unknown || e.Reason == "" {
+			t.Errorf("estimate %d without an answer: got %+v, want unknown with a reason", i, e)
+		}
+	}
+}
+
+func testOneRoundTrip(t *testing.T, b *bundle) {
+	to := nonce.Address{0xfe}
+	tx := b.tx(t, 0, nil)
+	b.mustSend(t, tx)
+	b.mine(t, 3)
+	before := b.proxy.RoundTrips()
+	b.look(t, nonce.Look{Account: true, Receipts: []nonce.Hash{tx.Hash, nobody}, Known: []nonce.Hash{tx.Hash},
+		FromBlock: 1, ToBlock: 30, Estimates: []nonce.Call{{To: &to, Value: big.NewInt(1)}}, Finality: "finalized"})
+	if got := b.proxy.RoundTrips() - before; got != 1 {
+		t.Errorf("round trips of a look at everything: got %d, want 1", got)
+	}
+	before = b.proxy.RoundTrips()
+	b.mustSend(t, b.tx(t, 1, nil), b.tx(t, 2, nil), b.tx(t, 3, nil))
+	if got := b.proxy.RoundTrips() - before; got != 1 {
+		t.Errorf("round trips of three transactions: got %d, want 1", got)
+	}
+}
+
+// Without the head, or an asked-for part of the account, nothing may be
+// believed.
+func testLookFailsAsAWhole(t *testing.T, b *bundle) {
+	b.mine(t, 1)
+	b.look(t, nonce.Look{})
+	all := nonce.Look{Account: true, ToBlock: 1}
+	for _, method := range []string{"eth_getBlockByNumber", "eth_getTransactionCount", "eth_getBalance", "eth_getCode", "eth_maxPriorityFeePerGas"} {
+		b.proxy.Set(SpoilMethod(method, NodeError("header not found")))
+		b.wantNoLook(t, "an error of "+method, all)
+		b.proxy.Set(SpoilMethod(method, map[string]any{"result": nil}))
+		b.wantNoLook(t, "null for "+method, all)
+	}
+	b.proxy.Set(Fault{Drop: true})
+	b.wantNoLook(t, "a dropped answer", all)
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusFound} {
+		b.proxy.Set(Fault{Status: status})
+		b.wantNoLook(t, "an HTTP status", all)
+	}
+	b.proxy.Set(Fault{})
+	b.look(t, all)
+}
+
+// A node of another chain is never believed, and asked again next time.
+func testWrongChain(t *testing.T, b *bundle) {
+	b.connector = b.Connect(t, b.proxy.URL, b.ChainID+1, patience)
+	b.submitter = nonce.NewSubmitter(b.ChainID+1, b.submitter.Address())
+	b.wantNoLook(t, "a node of another chain", nonce.Look{})
+	wantClass(t, b.send(t, b.tx(t, 0, nil))[0], nonce.SendUnknown)
+
+	b.proxy.Set(SpoilMethod("eth_chainId", map[string]any{"result": "0x" + new(big.Int).SetUint64(b.ChainID+1).Text(16)}))
+	b.look(t, nonce.Look{})
+
+	b.submitter = nonce.NewSubmitter(b.ChainID, b.submitter.Address())
+	b.wantNoLook(t, "a submitter of another chain", nonce.Look{Account: true})
+}
+
+// A tagged block that contradicts the head's chain is none.
+func testTags(t *testing.T, b *bundle) {
+	b.mine(t, 3)
+	for _, tag := range []string{"safe", "finalized"} {
+		q := nonce.Look{Finality: tag, ToBlock: 100}
+		v := b.look(t, q)
+		if v.Tagged == nil {
+			t.Fatalf("%s: got none, want a block", tag)
+		}
+		if !slices.ContainsFunc(v.Headers, func(h nonce.Header) bool { return h.Hash == v.Tagged.Hash }) {
+			t.Errorf("%s: got %+v, want a block of the head's chain", tag, v.Tagged)
+		}
+		for name, response := range map[string]map[string]any{
+			"null":         {"result": nil},
+			"an error":     NodeError("finalized block not found"),
+			"another fork": {"result": map[string]any{"number": "0x2", "hash": nobody, "parentHash": nobody, "timestamp": "0x1"}},
+			"the future":   {"result": map[string]any{"number": "0xffff", "hash": nobody, "parentHash": nobody, "timestamp": "0x1"}},
+		} {
+			b.proxy.Set(spoilBlock(tag, func(map[string]any) map[string]any { return maps.Clone(response) }))
+			if got := b.look(t, q).Tagged; got != nil {
+				t.Errorf("%s answered with %s: got %+v, want none", tag, name, got)
+			}
+		}
+		b.proxy.Set(Fault{})
+	}
+	b.wantNoLook(t, "an unknown tag", nonce.Look{Finality: "latest"})
+}
+
+// A look that began on one chain and ended on another says nothing; one during
+// which a block came does.
+func testChainChanged(t *testing.T, b *bundle) {
+	b.mine(t, 3)
+	for name, c := range map[string]struct {
+		spoil func(block map[string]any) // the head at the beginning
+		fails bool
+	}{
+		"another chain":      {func(b map[string]any) { b["hash"] = nobody }, true},
+		"a higher block":     {func(b map[string]any) { b["hash"], b["number"] = nobody, "0xffff" }, true},
+		"the parent":         {func(b map[string]any) { b["hash"], b["number"] = b["parentHash"], lower(b["number"]) }, false},
+		"the parent, higher": {func(b map[string]any) { b["hash"] = b["parentHash"] }, true},
+	} {
+		heads := 0
+		b.proxy.Set(spoilBlock("latest", func(block map[string]any) map[string]any {
+			if heads++; heads == 1 {
+				c.spoil(block)
+			}
+			return map[string]any{"result": block}
+		}))
+		_, err := b.connector.Look(t.Context(), nonce.Look{Submitter: b.submitter, Account: true})
+		if (err != nil) != c.fails {
+			t.Errorf("look that began on %s: got %v, want an error: %t", name, err, c.fails)
+		}
+	}
+}
+
+// lower is the number before a hex number.
+func lower(hex any) string {
+	n, _ := new(big.Int).SetString(hex.(string), 0)
+	return "0x" + n.Sub(n, big.NewInt(1)).Text(16)
+}

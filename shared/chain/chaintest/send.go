@@ -1,0 +1,129 @@
+package chaintest
+
+import (
+	"math/big"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// The same bytes again are already known, and do no harm.
+func testSendTwice(t *testing.T, b *bundle) {
+	tx := b.tx(t, 0, nil)
+	b.mustSend(t, tx)
+	again := b.send(t, tx)[0]
+	wantClass(t, again, nonce.SendAlreadyKnown)
+	if !again.Acknowledged() || again.Text == "" {
+		t.Errorf("result: got %+v, want it acknowledged, with the node's words", again)
+	}
+	b.mine(t, 1)
+	if got := b.look(t, nonce.Look{Account: true}).Account.LatestCount; got != 1 {
+		t.Errorf("latest count: got %d, want 1", got)
+	}
+}
+
+// Results stand in the order of the transactions, each for itself.
+func testSendInOrder(t *testing.T, b *bundle) {
+	first := b.tx(t, 0, nil)
+	results := b.send(t, first, b.tx(t, 1, nil), first, b.tx(t, 2, nil))
+	for i, want := range []nonce.SendClass{nonce.SendAccepted, nonce.SendAccepted, nonce.SendAlreadyKnown, nonce.SendAccepted} {
+		wantClass(t, results[i], want)
+	}
+	b.mine(t, 1)
+	if got := b.look(t, nonce.Look{Account: true}).Account.LatestCount; got != 3 {
+		t.Errorf("latest count: got %d, want 3", got)
+	}
+	if got := b.connector.Send(t.Context(), nil); len(got) != 0 {
+		t.Errorf("results of nothing: got %d, want 0", len(got))
+	}
+}
+
+// A consumed nonce is refused with the same class whoever consumed it; only what
+// the node knows tells the two apart.
+func testNonceTooLow(t *testing.T, b *bundle) {
+	ours, foreign := b.tx(t, 0, nil), b.tx(t, 0, func(tx *types.DynamicFeeTx) { tx.Value = big.NewInt(2) })
+	b.mustSend(t, ours)
+	b.mine(t, 1)
+	for name, c := range map[string]struct {
+		tx    nonce.Signed
+		known nonce.Answer
+	}{
+		"consumed by these bytes": {ours, nonce.AnswerFound},
+		"consumed by others":      {foreign, nonce.AnswerNotFound},
+	} {
+		wantClass(t, b.send(t, c.tx)[0], nonce.SendNonceTooLow)
+		if got := b.look(t, nonce.Look{Known: []nonce.Hash{c.tx.Hash}}).Known[c.tx.Hash]; got != c.known {
+			t.Errorf("%s: known got %d, want %d", name, got, c.known)
+		}
+	}
+}
+
+func testReplacementUnderpriced(t *testing.T, b *bundle) {
+	bumped := func(percent int64) nonce.Signed {
+		return b.tx(t, 0, func(tx *types.DynamicFeeTx) {
+			tx.GasFeeCap = big.NewInt(10e9 / 100 * percent)
+			tx.GasTipCap = big.NewInt(1e9 / 100 * percent)
+		})
+	}
+	b.mustSend(t, b.tx(t, 0, nil))
+	refused := b.send(t, bumped(101))[0]
+	wantClass(t, refused, nonce.SendUnderpriced)
+	if refused.Acknowledged() {
+		t.Error("underpriced replacement: got acknowledged, want not")
+	}
+	b.mustSend(t, bumped(125))
+}
+
+func testInsufficientFunds(t *testing.T, b *bundle) {
+	tx := b.tx(t, 0, func(tx *types.DynamicFeeTx) { tx.Value = new(big.Int).Lsh(big.NewInt(1), 200) })
+	wantClass(t, b.send(t, tx)[0], nonce.SendInsufficientFunds)
+}
+
+// A node that took the bytes and could not say so leaves them unknown, whatever
+// the silence looks like; sent again they are known.
+func testSilenceAfterAcceptance(t *testing.T, b *bundle) {
+	hasty := b.Connect(t, b.proxy.URL, b.ChainID, 300*time.Millisecond)
+	for n, c := range []struct {
+		name      string
+		fault     Fault
+		connector nonce.ChainConnector
+	}{
+		{"dropped", Fault{Drop: true}, b.connector},
+		{"bad gateway", Fault{Status: http.StatusBadGateway}, b.connector},
+		{"hanging", Fault{Hang: true}, hasty},
+	} {
+		tx, next := b.tx(t, uint64(2*n), nil), b.tx(t, uint64(2*n+1), nil)
+		b.proxy.Set(c.fault)
+		for _, r := range c.connector.Send(t.Context(), [][]byte{tx.Raw, next.Raw}) {
+			wantClass(t, r, nonce.SendUnknown)
+			if r.Text == "" {
+				t.Errorf("%s: got no text, want the reason", c.name)
+			}
+		}
+		b.proxy.Set(Fault{})
+		for _, r := range b.send(t, tx, next) {
+			wantClass(t, r, nonce.SendAlreadyKnown)
+		}
+	}
+}
+
+func testUnknownWords(t *testing.T, b *bundle) {
+	for n, response := range []map[string]any{
+		NodeError("the moon is in the wrong house"),
+		{"result": nil},
+		{"result": nobody},
+		{"result": true},
+		{},
+	} {
+		b.proxy.Set(SpoilMethod("eth_sendRawTransaction", response))
+		got := b.send(t, b.tx(t, uint64(n), nil))[0]
+		wantClass(t, got, nonce.SendUnknown)
+		if got.Text == "" {
+			t.Errorf("response %d: got no text, want the reason", n)
+		}
+	}
+}

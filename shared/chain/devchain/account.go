@@ -1,0 +1,43 @@
+package devchain
+
+import (
+	"crypto/ecdsa"
+	"encoding/binary"
+
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// seed is what every development key is derived from. The keys are public
+// knowledge: they hold value on development chains only.
+const seed = "fencepost development account"
+
+// Account is a key that the genesis block funds with 1,000,000 ether.
+type Account struct {
+	Key     *ecdsa.PrivateKey
+	Address nonce.Address
+}
+
+// DevAccounts derives the first n development accounts. They are the same on
+// every machine and in every run.
+func DevAccounts(n int) []Account {
+	accounts := make([]Account, n)
+	for i := range accounts {
+		accounts[i] = devAccount(uint64(i))
+	}
+	return accounts
+}
+
+// devAccount hashes seed and index; the few hashes in 2^128 that are no key on
+// the curve are hashed again.
+func devAccount(index uint64) Account {
+	digest := crypto.Keccak256(binary.BigEndian.AppendUint64([]byte(seed), index))
+	for {
+		key, err := crypto.ToECDSA(digest)
+		if err == nil {
+			return Account{Key: key, Address: nonce.Address(crypto.PubkeyToAddress(key.PublicKey))}
+		}
+		digest = crypto.Keccak256(digest)
+	}
+}

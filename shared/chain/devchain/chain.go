@@ -1,0 +1,165 @@
+// Package devchain runs a real go-ethereum node inside the process and serves
+// it over JSON-RPC HTTP, for tests and the emulator. Nothing in it is imitated:
+// transaction pool, state and error texts are go-ethereum's own. Only the
+// consensus is replaced, by the methods of [Chain] that say which block comes
+// next.
+//
+// Blocks are built through the miner's own builder and inserted without an
+// engine API between. One way of making blocks keeps their timestamps in
+// order: a block that is not later than its parent would be dropped in silence.
+package devchain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ethereum/go-ethereum/eth"
+	"github.com/ethereum/go-ethereum/node"
+)
+
+// DefaultChainID is the EIP-155 id of a chain whose options name none.
+const DefaultChainID = 1337
+
+// Options say what chain to run. The zero value is a chain of id 1337 with ten
+// funded accounts on a free port of the loopback interface, whose blocks come
+// only when they are asked for.
+type Options struct {
+	Addr      string        // host:port to serve at; "" is 127.0.0.1 and a free port
+	ChainID   uint64        // EIP-155; 0 is [DefaultChainID]
+	BlockTime time.Duration // a block each BlockTime; 0: only when Mine is called
+	Accounts  []Account     // funded at genesis; nil is DevAccounts(10)
+	GasLimit  uint64        // gas of one block; 0 is 60,000,000
+}
+
+// Chain is a running node. Its methods may be used from many goroutines.
+type Chain struct {
+	id     uint64
+	node   *node.Node
+	eth    *eth.Ethereum
+	server *http.Server
+	url    string
+	counts counts
+
+	mining sync.Mutex // one block at a time
+	paused atomic.Bool
+	stop   context.CancelFunc
+	loops  sync.WaitGroup
+	closed sync.Once
+}
+
+// Start runs a node until [Chain.Close] and returns when it answers. ctx bounds
+// the start only. Block 1 is mined at once: before it the node answers
+// "transaction indexing is in progress" to every receipt.
+func Start(ctx context.Context, o Options) (*Chain, error) {
+	o = o.withDefaults()
+	stack, backend, err := newNode(o)
+	if err != nil {
+		return nil, fmt.Errorf("start development chain %d: %w", o.ChainID, err)
+	}
+	c := &Chain{id: o.ChainID, node: stack, eth: backend, stop: func() {}}
+	if err := c.start(ctx, o); err != nil {
+		return nil, errors.Join(fmt.Errorf("start development chain %d: %w", o.ChainID, err), c.Close())
+	}
+	return c, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Addr == "" {
+		o.Addr = "127.0.0.1:0"
+	}
+	if o.ChainID == 0 {
+		o.ChainID = DefaultChainID
+	}
+	if o.Accounts == nil {
+		o.Accounts = DevAccounts(10)
+	}
+	if o.GasLimit == 0 {
+		o.GasLimit = 60_000_000
+	}
+	return o
+}
+
+func (c *Chain) start(ctx context.Context, o Options) error {
+	if err := c.node.Start(); err != nil {
+		return err
+	}
+	c.eth.SetSynced()
+	if err := c.Mine(1); err != nil {
+		return err
+	}
+	if err := c.waitIndexed(ctx); err != nil {
+		return err
+	}
+	if err := c.serve(ctx, o.Addr); err != nil {
+		return err
+	}
+	if o.BlockTime > 0 {
+		ticking, stop := context.WithCancel(context.Background())
+		c.stop = stop
+		c.loops.Go(func() { c.tick(ticking, o.BlockTime) })
+	}
+	return nil
+}
+
+// waitIndexed waits until the node can say "not found". The node has no event
+// for it, so it is asked again and again.
+func (c *Chain) waitIndexed(ctx context.Context) error {
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for !c.eth.BlockChain().TxIndexDone() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the transaction index: %w", ctx.Err())
+		case <-again.C:
+		}
+	}
+	return nil
+}
+
+func (c *Chain) serve(ctx context.Context, addr string) error {
+	api, err := newAPI(c.eth)
+	if err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	c.url = "http://" + listener.Addr().String()
+	c.server = &http.Server{Handler: c.counts.middleware(api), ReadHeaderTimeout: 10 * time.Second}
+	c.loops.Go(func() { _ = c.server.Serve(listener) }) // ends with ErrServerClosed, in Close
+	return nil
+}
+
+// URL is where the node takes JSON-RPC over HTTP.
+func (c *Chain) URL() string { return c.url }
+
+// ChainID is the chain's EIP-155 id.
+func (c *Chain) ChainID() uint64 { return c.id }
+
+// RoundTrips counts the HTTP requests that the node has been sent, a batch as
+// one.
+func (c *Chain) RoundTrips() uint64 { return c.counts.roundTrips.Load() }
+
+// Calls counts the JSON-RPC calls of method, each call of a batch for itself.
+func (c *Chain) Calls(method string) uint64 { return c.counts.of(method) }
+
+// Close ends the node and frees its port, memory and files. The chain is gone.
+// A second Close does nothing.
+func (c *Chain) Close() (err error) {
+	c.closed.Do(func() {
+		c.stop()
+		if c.server != nil {
+			err = c.server.Close()
+		}
+		c.loops.Wait()
+		err = errors.Join(err, c.node.Close())
+	})
+	return err
+}

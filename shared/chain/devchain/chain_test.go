@@ -1,0 +1,310 @@
+package devchain_test
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/ethereum/go-ethereum/rpc"
+	"go.uber.org/goleak"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+)
+
+// Every chain of these tests is closed, so whatever still runs is leaked, except
+// what go-ethereum starts once for the whole process, and a goroutine of its peer
+// database that ends a second after the database.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreTopFunction("github.com/ethereum/go-ethereum/core.(*txSenderCacher).cache"),
+		goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
+}
+
+type bundle struct {
+	chain   *devchain.Chain
+	client  *ethclient.Client
+	account devchain.Account
+}
+
+func setup(t *testing.T, o devchain.Options) bundle {
+	t.Helper()
+	chain, err := devchain.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := ethclient.Dial(chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		if err := chain.Close(); err != nil {
+			t.Errorf("close: got %v, want nil", err)
+		}
+	})
+	return bundle{chain, client, devchain.DevAccounts(1)[0]}
+}
+
+func (b bundle) transfer(t *testing.T, nonce uint64) *types.Transaction {
+	t.Helper()
+	id := new(big.Int).SetUint64(b.chain.ChainID())
+	tx, err := types.SignNewTx(b.account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: nonce, To: &common.Address{1}, Value: big.NewInt(1), Gas: 21_000,
+		GasFeeCap: big.NewInt(5e9), GasTipCap: big.NewInt(1e9),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+func (b bundle) send(t *testing.T, tx *types.Transaction) {
+	t.Helper()
+	if err := b.client.SendTransaction(t.Context(), tx); err != nil {
+		t.Fatalf("send nonce %d: %v", tx.Nonce(), err)
+	}
+}
+
+func (b bundle) mine(t *testing.T, n int) {
+	t.Helper()
+	if err := b.chain.Mine(n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// blockOf is the block that the node says tx is in; 0 if it says none.
+func (b bundle) blockOf(t *testing.T, tx *types.Transaction) uint64 {
+	t.Helper()
+	receipt, err := b.client.TransactionReceipt(t.Context(), tx.Hash())
+	if err != nil {
+		return 0
+	}
+	return receipt.BlockNumber.Uint64()
+}
+
+func (b bundle) counts(t *testing.T) [2]uint64 {
+	t.Helper()
+	latest, err := b.client.NonceAt(t.Context(), common.Address(b.account.Address), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending, err := b.client.PendingNonceAt(t.Context(), common.Address(b.account.Address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return [2]uint64{latest, pending}
+}
+
+func raw(t *testing.T, tx *types.Transaction) []byte {
+	t.Helper()
+	raw, err := tx.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// One account's 2,000 and more transactions fit the pool, come in batches of
+// 1,000 calls, and are mined into one block.
+func TestManyPendingOfOneAccount(t *testing.T) {
+	t.Parallel()
+	b := setup(t, devchain.Options{})
+	const n = 2100
+	batch := make([]rpc.BatchElem, 0, n)
+	for i := range uint64(n) {
+		batch = append(batch, rpc.BatchElem{Method: "eth_sendRawTransaction",
+			Args: []any{hexutil.Encode(raw(t, b.transfer(t, i)))}, Result: new(common.Hash)})
+	}
+	for start := 0; start < n; start += 1000 {
+		part := batch[start:min(start+1000, n)]
+		if err := b.client.Client().BatchCallContext(t.Context(), part); err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range part {
+			if e.Error != nil {
+				t.Fatalf("transaction %d: got %v, want nil", start+i, e.Error)
+			}
+		}
+	}
+	b.mine(t, 1)
+	if got, want := b.counts(t), [2]uint64{n, n}; got != want {
+		t.Errorf("counts after one block: got %v, want %v", got, want)
+	}
+	if got, want := b.chain.RoundTrips(), uint64(3+2); got != want {
+		t.Errorf("round trips: got %d, want %d", got, want)
+	}
+	if got, want := b.chain.Calls("eth_sendRawTransaction"), uint64(n); got != want {
+		t.Errorf("calls: got %d, want %d", got, want)
+	}
+}
+
+// With a block time blocks come by themselves, except while mining is stopped.
+func TestBlockTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t, devchain.Options{BlockTime: time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := b.chain.WaitBlock(ctx, b.chain.Head()+5); err != nil {
+		t.Fatal(err)
+	}
+
+	b.chain.StopMining()
+	before := b.chain.Head()
+	const mined = 30 // takes longer than many ticks
+	for range mined {
+		b.mine(t, 1)
+	}
+	if got, most := b.chain.Head()-before, uint64(mined+1); got > most { // one tick may have been under way
+		t.Errorf("blocks while stopped: got %d, want at most %d", got, most)
+	}
+
+	b.chain.StartMining()
+	if err := b.chain.WaitBlock(ctx, b.chain.Head()+5); err != nil {
+		t.Errorf("after the restart: %v", err)
+	}
+}
+
+// WaitBlock ends with its context.
+func TestWaitBlockEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t, devchain.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.chain.WaitBlock(ctx, 100); err == nil {
+		t.Error("got nil, want the context's error")
+	}
+}
+
+// A reorg takes a mined transaction back into the pool; from there it can be
+// mined again at another height, or vanish.
+func TestReorg(t *testing.T) {
+	t.Parallel()
+	b := setup(t, devchain.Options{})
+	tx := b.transfer(t, 0)
+	b.send(t, tx)
+	b.mine(t, 2)
+	if got, want := b.blockOf(t, tx), uint64(2); got != want {
+		t.Fatalf("block of the transaction: got %d, want %d", got, want)
+	}
+
+	if err := b.chain.Reorg(2, nil, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.chain.Head(), uint64(4); got != want {
+		t.Errorf("head after the reorg: got %d, want %d", got, want)
+	}
+	if got := b.blockOf(t, tx); got != 0 {
+		t.Errorf("block after the reorg: got %d, want none", got)
+	}
+	if got, want := b.counts(t), [2]uint64{0, 1}; got != want {
+		t.Errorf("counts after the reorg: got %v, want %v", got, want)
+	}
+
+	if err := b.chain.Reorg(1, [][]byte{raw(t, tx)}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.blockOf(t, tx), uint64(4); got != want {
+		t.Errorf("block in the new chain: got %d, want %d", got, want)
+	}
+
+	if err := b.chain.Reorg(1, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.chain.DropPool()
+	b.mine(t, 1)
+	if got, want := b.counts(t), [2]uint64{0, 0}; got != want {
+		t.Errorf("counts after the pool was dropped: got %v, want %v", got, want)
+	}
+}
+
+// A block can leave out what is pending and take what nobody has seen.
+func TestMineExactly(t *testing.T) {
+	t.Parallel()
+	b := setup(t, devchain.Options{})
+	pooled := b.transfer(t, 0)
+	b.send(t, pooled)
+	if err := b.chain.MineExactly(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.counts(t), [2]uint64{0, 1}; got != want {
+		t.Errorf("counts after an empty block: got %v, want %v", got, want)
+	}
+	if err := b.chain.MineExactly(raw(t, pooled), raw(t, b.transfer(t, 1))); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.counts(t), [2]uint64{2, 2}; got != want {
+		t.Errorf("counts after both: got %v, want %v", got, want)
+	}
+}
+
+// The head is safe; every 32nd block is finalized.
+func TestTags(t *testing.T) {
+	t.Parallel()
+	b := setup(t, devchain.Options{})
+	b.mine(t, 39)
+	for tag, want := range map[rpc.BlockNumber]uint64{rpc.SafeBlockNumber: 40, rpc.FinalizedBlockNumber: 32} {
+		header, err := b.client.HeaderByNumber(t.Context(), big.NewInt(tag.Int64()))
+		if err != nil || header.Number.Uint64() != want {
+			t.Errorf("%s block: got %v, %v, want %d", tag, header, err, want)
+		}
+	}
+}
+
+// A chain has the id it is given, and refuses what is signed for another.
+func TestChainID(t *testing.T) {
+	t.Parallel()
+	b := setup(t, devchain.Options{ChainID: 31_415})
+	id, err := b.client.ChainID(t.Context())
+	if err != nil || id.Uint64() != 31_415 {
+		t.Errorf("chain id: got %v, %v, want 31415", id, err)
+	}
+	other := setup(t, devchain.Options{})
+	if err := b.client.SendTransaction(t.Context(), other.transfer(t, 0)); err == nil {
+		t.Error("transaction of another chain: got nil, want an error")
+	}
+}
+
+// Close frees the port, and a taken port is an error.
+func TestAddr(t *testing.T) {
+	t.Parallel()
+	first, err := devchain.Start(t.Context(), devchain.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := url.Parse(first.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := devchain.Start(t.Context(), devchain.Options{Addr: at.Host}); err == nil {
+		t.Error("taken port: got nil, want an error")
+		_ = second.Close()
+	}
+	if err := first.Close(); err != nil {
+		t.Errorf("close: got %v, want nil", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Errorf("second close: got %v, want nil", err)
+	}
+	if conn, err := net.Dial("tcp", at.Host); err == nil {
+		t.Error("port after close: got a connection, want none")
+		_ = conn.Close()
+	}
+}
+
+// Development accounts are the same everywhere: what is written down about them
+// stays true.
+func TestDevAccounts(t *testing.T) {
+	t.Parallel()
+	got := fmt.Sprint(devchain.DevAccounts(2)[0].Address, devchain.DevAccounts(2)[1].Address)
+	if want := "0xabed6bd9ec382975f0d1ba42f925c3edf46be6ad 0xe5468c84dfab6a96b53c70a1e4b1d0ed3dd6f039"; got != want {
+		t.Errorf("accounts: got %s, want %s", got, want)
+	}
+}

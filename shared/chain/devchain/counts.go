@@ -1,0 +1,62 @@
+package devchain
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+// counts is what clients have asked of the node.
+type counts struct {
+	roundTrips atomic.Uint64
+	mu         sync.Mutex
+	methods    map[string]uint64
+}
+
+// middleware counts each request before it is handled, so that a client that
+// has its answer finds it counted.
+func (c *counts) middleware(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBytes))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+			return
+		}
+		c.add(body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		next.ServeHTTP(w, r)
+	})
+}
+
+type call struct {
+	Method string `json:"method"`
+}
+
+func (c *counts) add(body []byte) {
+	c.roundTrips.Add(1)
+	calls := make([]call, 1)
+	into := any(&calls[0])
+	if bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")) {
+		into = &calls
+	}
+	if json.Unmarshal(body, into) != nil {
+		return // the node will say what is wrong with it
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.methods == nil {
+		c.methods = map[string]uint64{}
+	}
+	for _, call := range calls {
+		c.methods[call.Method]++
+	}
+}
+
+func (c *counts) of(method string) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.methods[method]
+}

@@ -1,0 +1,162 @@
+package devchain
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/miner"
+)
+
+// finalizedEvery is how far apart finalized blocks are: the last block whose
+// number is a multiple of it is finalized, and the head is safe, as in
+// go-ethereum's own simulated chain.
+const finalizedEvery = 32
+
+// Mine adds n blocks of what the pool holds. When it returns, the pool knows
+// the new head.
+func (c *Chain) Mine(n int) error {
+	c.mining.Lock()
+	defer c.mining.Unlock()
+	for range n {
+		if err := c.eth.TxPool().Sync(); err != nil {
+			return fmt.Errorf("mine: %w", err)
+		}
+		block, err := c.build(c.head(), nil, false)
+		if err != nil {
+			return fmt.Errorf("mine: %w", err)
+		}
+		if err := c.setHead(block); err != nil {
+			return fmt.Errorf("mine: %w", err)
+		}
+	}
+	return nil
+}
+
+// MineExactly adds one block of exactly these raw transactions, in this order,
+// whatever the pool holds: none of them an empty block. Each must be valid where
+// it stands.
+func (c *Chain) MineExactly(raws ...[]byte) error { return c.Reorg(0, raws) }
+
+// Reorg replaces the last depth blocks by new ones, each of exactly the raw
+// transactions given for it, in one step: nobody sees a head between. What was
+// only in the replaced blocks returns to the pool, as in any go-ethereum node;
+// [Chain.DropPool] makes it vanish. Safe and finalized blocks are replaced like
+// any other.
+func (c *Chain) Reorg(depth uint64, blocks ...[][]byte) error {
+	c.mining.Lock()
+	defer c.mining.Unlock()
+	head := c.head()
+	if depth > head.Number.Uint64() || len(blocks) == 0 {
+		return fmt.Errorf("reorg of %d blocks to %d at head %d: want at least one new block and no more than the head's number replaced",
+			depth, len(blocks), head.Number)
+	}
+	parent := c.eth.BlockChain().GetHeaderByNumber(head.Number.Uint64() - depth)
+	var last *types.Block
+	for _, raws := range blocks {
+		txs, err := decode(raws)
+		if err != nil {
+			return fmt.Errorf("reorg: %w", err)
+		}
+		if last, err = c.build(parent, txs, true); err != nil {
+			return fmt.Errorf("reorg: block %d: %w", parent.Number.Uint64()+1, err)
+		}
+		parent = last.Header()
+	}
+	return c.setHead(last)
+}
+
+// DropPool forgets every transaction that is not in a block.
+func (c *Chain) DropPool() {
+	c.mining.Lock()
+	defer c.mining.Unlock()
+	c.eth.TxPool().Clear()
+}
+
+// StopMining holds back the blocks of BlockTime until [Chain.StartMining].
+func (c *Chain) StopMining() { c.paused.Store(true) }
+
+// StartMining lets the blocks of BlockTime come again.
+func (c *Chain) StartMining() { c.paused.Store(false) }
+
+// Head is the number of the latest block.
+func (c *Chain) Head() uint64 { return c.head().Number.Uint64() }
+
+// WaitBlock waits until the head is at block n or past it. Its error is that of
+// ctx.
+func (c *Chain) WaitBlock(ctx context.Context, n uint64) error {
+	heads := make(chan core.ChainHeadEvent, 1)
+	sub := c.eth.BlockChain().SubscribeChainHeadEvent(heads)
+	defer sub.Unsubscribe()
+	for c.Head() < n {
+		select {
+		case <-heads:
+		case <-sub.Err():
+			return fmt.Errorf("wait for block %d: %w", n, errors.New("the chain was closed"))
+		case <-ctx.Done():
+			return fmt.Errorf("wait for block %d at block %d: %w", n, c.Head(), ctx.Err())
+		}
+	}
+	return nil
+}
+
+func (c *Chain) tick(ctx context.Context, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if !c.paused.Load() {
+				_ = c.Mine(1) // fails only when the chain is being closed
+			}
+		}
+	}
+}
+
+func (c *Chain) head() *types.Header { return c.eth.BlockChain().CurrentBlock() }
+
+// build makes and stores a block without making it the head. An exact block has
+// the given transactions and no others; one that is not takes the pool's.
+func (c *Chain) build(parent *types.Header, txs []*types.Transaction, exact bool) (*types.Block, error) {
+	args := &miner.BuildPayloadArgs{
+		Parent:     parent.Hash(),
+		Timestamp:  max(parent.Time+1, uint64(time.Now().Unix())),
+		BeaconRoot: new(common.Hash),
+	}
+	_, _ = rand.Read(args.Random[:]) // never fails; makes siblings differ
+	block, _, err := c.eth.Miner().BuildTestingPayload(args, txs, exact && len(txs) == 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.eth.BlockChain().InsertBlockWithoutSetHead(context.Background(), block, false)
+	return block, err
+}
+
+// setHead makes block the head and waits until the pool has followed.
+func (c *Chain) setHead(block *types.Block) error {
+	chain := c.eth.BlockChain()
+	if _, err := chain.SetCanonical(block); err != nil {
+		return err
+	}
+	chain.SetSafe(block.Header())
+	chain.SetFinalized(chain.GetHeaderByNumber(block.NumberU64() / finalizedEvery * finalizedEvery))
+	return c.eth.TxPool().Sync()
+}
+
+func decode(raws [][]byte) ([]*types.Transaction, error) {
+	txs := make([]*types.Transaction, len(raws))
+	for i, raw := range raws {
+		txs[i] = new(types.Transaction)
+		if err := txs[i].UnmarshalBinary(raw); err != nil {
+			return nil, fmt.Errorf("transaction %d: %w", i, err)
+		}
+	}
+	return txs, nil
+}

@@ -1,0 +1,86 @@
+package devchain
+
+import (
+	"fmt"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/eth"
+	"github.com/ethereum/go-ethereum/eth/ethconfig"
+	"github.com/ethereum/go-ethereum/node"
+	"github.com/ethereum/go-ethereum/p2p"
+	"github.com/ethereum/go-ethereum/params"
+	"github.com/ethereum/go-ethereum/rpc"
+)
+
+// What the node takes in one HTTP request. Its defaults (1,000 calls, 5 MB in,
+// 25 MB out) are kept for the number of calls and raised for the bytes, so that
+// a full batch of large transactions passes.
+const (
+	maxBatchCalls    = 1000
+	maxRequestBytes  = 64 << 20
+	maxResponseBytes = 128 << 20
+)
+
+// maxAccountTxs is how many transactions of one account the pool holds.
+const maxAccountTxs = 16_384
+
+// newNode makes a node that talks to no other and keeps everything in memory.
+func newNode(o Options) (*node.Node, *eth.Ethereum, error) {
+	shell := node.DefaultConfig
+	shell.DataDir = ""
+	shell.P2P = p2p.Config{NoDiscovery: true, NoDial: true}
+	stack, err := node.New(&shell)
+	if err != nil {
+		return nil, nil, err
+	}
+	backend, err := eth.New(stack, ethConfig(o))
+	if err != nil {
+		_ = stack.Close()
+		return nil, nil, err
+	}
+	return stack, backend, nil
+}
+
+func ethConfig(o Options) *ethconfig.Config {
+	c := ethconfig.Defaults
+	c.Genesis = genesis(o)
+	c.NetworkId = o.ChainID
+	c.SyncMode = ethconfig.FullSync
+	c.LogNoHistory = true
+	c.Miner.GasCeil = o.GasLimit
+	c.TxPool.NoLocals, c.TxPool.Journal = true, ""
+	c.TxPool.AccountSlots, c.TxPool.GlobalSlots = maxAccountTxs, 8*maxAccountTxs
+	c.TxPool.AccountQueue, c.TxPool.GlobalQueue = maxAccountTxs, 8*maxAccountTxs
+	return &c
+}
+
+func genesis(o Options) *core.Genesis {
+	config := *params.AllDevChainProtocolChanges
+	config.ChainID = new(big.Int).SetUint64(o.ChainID)
+	funds := new(big.Int).Mul(big.NewInt(1_000_000), big.NewInt(params.Ether))
+	alloc := core.SystemContractAllocs()
+	for _, a := range o.Accounts {
+		alloc[common.Address(a.Address)] = types.Account{Balance: funds}
+	}
+	return &core.Genesis{Config: &config, GasLimit: o.GasLimit, Alloc: alloc}
+}
+
+// newAPI serves what a public node serves, and nothing that could change the
+// chain behind the back of [Chain].
+func newAPI(backend *eth.Ethereum) (*rpc.Server, error) {
+	server := rpc.NewServer()
+	server.SetBatchLimits(maxBatchCalls, maxResponseBytes)
+	server.SetHTTPBodyLimit(maxRequestBytes)
+	for _, api := range backend.APIs() {
+		switch api.Namespace {
+		case "eth", "net", "txpool":
+			if err := server.RegisterName(api.Namespace, api.Service); err != nil {
+				return nil, fmt.Errorf("serve %s: %w", api.Namespace, err)
+			}
+		}
+	}
+	return server, nil
+}

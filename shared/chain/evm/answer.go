@@ -1,0 +1,219 @@
+package evm
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"regexp"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// block is what is read of a block.
+type block struct {
+	Number  hexutil.Uint64 `json:"number"`
+	Hash    nonce.Hash     `json:"hash"`
+	Parent  nonce.Hash     `json:"parentHash"`
+	Time    hexutil.Uint64 `json:"timestamp"`
+	BaseFee *hexutil.Big   `json:"baseFeePerGas"`
+}
+
+// askBlock asks for a block by its number in hex or by tag, with the hashes of
+// its transactions only: there is no call for the header alone that all nodes
+// know.
+func askBlock(numberOrTag string) *call { return ask("eth_getBlockByNumber", numberOrTag, false) }
+
+func (b block) header() nonce.Header {
+	return nonce.Header{Number: uint64(b.Number), Hash: b.Hash, Parent: b.Parent, Time: uint64(b.Time)}
+}
+
+// linkedHeaders are the headers asked for from block number on, up to head, if
+// the node gave each and each is the parent of the next; else none.
+func linkedHeaders(calls []*call, number uint64, head nonce.Header) []nonce.Header {
+	var headers []nonce.Header
+	for _, a := range calls {
+		if number > head.Number {
+			break
+		}
+		var b block
+		if a.into(&b) != nil || uint64(b.Number) != number {
+			return nil
+		}
+		if n := len(headers); n > 0 && headers[n-1].Hash != b.Parent {
+			return nil
+		}
+		headers = append(headers, b.header())
+		number++
+	}
+	if n := len(headers); n > 0 && !links(headers[n-1], head) {
+		return nil
+	}
+	return headers
+}
+
+// links is false if the two heights show that h is not in head's chain.
+func links(h, head nonce.Header) bool {
+	switch h.Number {
+	case head.Number:
+		return h.Hash == head.Hash
+	case head.Number - 1:
+		return h.Hash == head.Parent
+	}
+	return true
+}
+
+// taggedHeader is nil for any doubt: the node has no such block, would not say,
+// or gave one that is not in the head's chain.
+func taggedHeader(a *call, head nonce.Header, linked []nonce.Header) *nonce.Header {
+	var b block
+	if a == nil || a.into(&b) != nil || b.header().Number > head.Number || !links(b.header(), head) {
+		return nil
+	}
+	tagged := b.header()
+	for _, h := range linked {
+		if h.Number == tagged.Number && h.Hash != tagged.Hash {
+			return nil
+		}
+	}
+	return &tagged
+}
+
+// account is the questions about one account.
+type account struct{ latest, pending, balance, code, tip *call }
+
+func askAccount(address nonce.Address) *account {
+	a := address.String()
+	return &account{
+		latest:  ask("eth_getTransactionCount", a, "latest"),
+		pending: ask("eth_getTransactionCount", a, "pending"),
+		balance: ask("eth_getBalance", a, "latest"),
+		code:    ask("eth_getCode", a, "latest"),
+		tip:     ask("eth_maxPriorityFeePerGas"),
+	}
+}
+
+func (a *account) calls() []*call { return []*call{a.latest, a.pending, a.balance, a.code, a.tip} }
+
+func (a *account) answer(head block) (nonce.Account, error) {
+	var latest, pending hexutil.Uint64
+	var balance, tip hexutil.Big
+	var code hexutil.Bytes
+	err := errors.Join(a.latest.into(&latest), a.pending.into(&pending), a.balance.into(&balance),
+		a.code.into(&code), a.tip.into(&tip))
+	if err != nil {
+		return nonce.Account{}, err
+	}
+	if head.BaseFee == nil {
+		return nonce.Account{}, fmt.Errorf("block %d has no base fee: want a chain with EIP-1559", uint64(head.Number))
+	}
+	return nonce.Account{LatestCount: uint64(latest), PendingCount: uint64(pending), BalanceWei: balance.ToInt(),
+		HasCode: len(code) > 0, BaseFeeWei: head.BaseFee.ToInt(), TipWei: tip.ToInt()}, nil
+}
+
+// receipt is what is read of a receipt. Fields are pointers where their absence
+// means that the receipt proves nothing: of a pending transaction, or from
+// before Byzantium.
+type receipt struct {
+	TxHash      nonce.Hash      `json:"transactionHash"`
+	BlockNumber *hexutil.Uint64 `json:"blockNumber"`
+	BlockHash   *nonce.Hash     `json:"blockHash"`
+	Status      *hexutil.Uint64 `json:"status"`
+}
+
+func receiptAnswers(hashes []nonce.Hash, calls []*call) map[nonce.Hash]nonce.ReceiptAnswer {
+	answers := make(map[nonce.Hash]nonce.ReceiptAnswer, len(hashes))
+	for i, hash := range hashes {
+		answers[hash] = receiptAnswer(hash, calls[i])
+	}
+	return answers
+}
+
+func receiptAnswer(hash nonce.Hash, a *call) nonce.ReceiptAnswer {
+	if a.null() {
+		return nonce.ReceiptAnswer{Answer: nonce.AnswerNotFound}
+	}
+	var r receipt
+	if a.into(&r) != nil || r.TxHash != hash || r.BlockNumber == nil || r.BlockHash == nil || r.Status == nil {
+		return nonce.ReceiptAnswer{Answer: nonce.AnswerUnknown}
+	}
+	return nonce.ReceiptAnswer{Answer: nonce.AnswerFound, Receipt: nonce.Receipt{
+		TxHash: hash, BlockNumber: uint64(*r.BlockNumber), BlockHash: *r.BlockHash,
+		Succeeded: *r.Status == 1, Document: a.raw,
+	}}
+}
+
+func knownAnswers(hashes []nonce.Hash, calls []*call) map[nonce.Hash]nonce.Answer {
+	answers := make(map[nonce.Hash]nonce.Answer, len(hashes))
+	for i, hash := range hashes {
+		var tx struct {
+			Hash nonce.Hash `json:"hash"`
+		}
+		switch {
+		case calls[i].null():
+			answers[hash] = nonce.AnswerNotFound
+		case calls[i].into(&tx) == nil && tx.Hash == hash:
+			answers[hash] = nonce.AnswerFound
+		default:
+			answers[hash] = nonce.AnswerUnknown
+		}
+	}
+	return answers
+}
+
+// estimateArgs is the call object of eth_estimateGas. It has no fees: with them
+// a node would answer for the balance and the base fee of the moment, not for
+// the call.
+type estimateArgs struct {
+	From  string        `json:"from"`
+	To    *string       `json:"to,omitempty"`
+	Value *hexutil.Big  `json:"value,omitempty"`
+	Data  hexutil.Bytes `json:"data,omitempty"`
+}
+
+func askEstimate(from nonce.Address, c nonce.Call) *call {
+	args := estimateArgs{From: from.String(), Data: c.Data}
+	if c.To != nil {
+		to := c.To.String()
+		args.To = &to
+	}
+	if c.Value != nil && c.Value.Sign() > 0 {
+		args.Value = (*hexutil.Big)(new(big.Int).Set(c.Value))
+	}
+	return ask("eth_estimateGas", args, "latest")
+}
+
+func estimateAnswer(a *call) nonce.Estimate {
+	var gas hexutil.Uint64
+	err := a.into(&gas)
+	if err == nil && gas > 0 {
+		return nonce.Estimate{Outcome: nonce.Done, Gas: uint64(gas)}
+	}
+	if err == nil {
+		return nonce.Estimate{Outcome: nonce.Unknown, Reason: "the node estimated 0 gas"}
+	}
+	outcome := nonce.Unknown
+	if a.err != nil && haltsExecution(a.err) {
+		outcome = nonce.Refused
+	}
+	return nonce.Estimate{Outcome: outcome, Reason: shorten(err.Error())}
+}
+
+// executionError is the code of a call that was executed and reverted, in
+// go-ethereum and those that follow it.
+const executionError = 3
+
+// halted are the words of nodes for a call that was executed and failed for a
+// reason that more gas or more balance would not mend. Out of gas is not among
+// them: it may be the node's own limit.
+var halted = regexp.MustCompile(`(?i)\brevert(ed)?\b|invalid opcode|opcode 0x[0-9a-f]+ not defined|` +
+	`invalid jump destination|stack underflow|InvalidFEOpcode|OpcodeNotFound|InvalidJump|BadInstruction`)
+
+func haltsExecution(err error) bool {
+	if coded, ok := errors.AsType[rpc.Error](err); ok && coded.ErrorCode() == executionError {
+		return true
+	}
+	return halted.MatchString(err.Error())
+}

@@ -1,0 +1,139 @@
+package evm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/rpc"
+)
+
+// reserved is how many calls a batch may need beside its questions: the chain
+// id, and the two that show that the chain did not change.
+const reserved = 3
+
+// call is one JSON-RPC call and, after its round trip, the node's answer.
+type call struct {
+	method string
+	args   []any
+	size   int // bytes of the request, roughly
+
+	raw json.RawMessage // the result, may be null
+	err error           // why there is no result
+}
+
+func ask(method string, args ...any) *call {
+	size := 100
+	for _, a := range args {
+		switch a := a.(type) {
+		case string:
+			size += len(a)
+		case estimateArgs:
+			size += 200 + 2*len(a.Data)
+		}
+	}
+	return &call{method: method, args: args, size: size, err: errors.New("not asked")}
+}
+
+// into decodes the result. A null result is an error: where null has a meaning,
+// the caller looks at it first.
+func (a *call) into(v any) error {
+	if a.err != nil {
+		return fmt.Errorf("%s: %w", a.method, a.err)
+	}
+	if a.null() {
+		return fmt.Errorf("%s: the node answered null", a.method)
+	}
+	if err := json.Unmarshal(a.raw, v); err != nil {
+		return fmt.Errorf("%s: %w", a.method, err)
+	}
+	return nil
+}
+
+func (a *call) null() bool {
+	return a.err == nil && bytes.Equal(bytes.TrimSpace(a.raw), []byte("null"))
+}
+
+// split cuts calls into batches that a node takes, keeping their order.
+func (c *Connector) split(calls []*call) [][]*call {
+	var batches [][]*call
+	start, size := 0, 0
+	for i, a := range calls {
+		if i > start && (i-start == c.maxBatch-reserved || size+a.size > maxRequestBytes) {
+			batches = append(batches, calls[start:i])
+			start, size = i, 0
+		}
+		size += a.size
+	}
+	if start < len(calls) {
+		batches = append(batches, calls[start:])
+	}
+	return batches
+}
+
+// roundTrip asks calls in one HTTP request. Its error means that nothing in the
+// answer may be believed: there is none, or the node is on another chain.
+func (c *Connector) roundTrip(ctx context.Context, calls []*call) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	select {
+	case c.places <- struct{}{}:
+		defer func() { <-c.places }()
+	case <-ctx.Done():
+		return fmt.Errorf("wait for one of %d places: %w", cap(c.places), ctx.Err())
+	}
+	var chain *call
+	if !c.verified.Load() {
+		chain = ask("eth_chainId")
+		calls = append([]*call{chain}, calls...)
+	}
+	elems := make([]rpc.BatchElem, len(calls))
+	for i, a := range calls {
+		elems[i] = rpc.BatchElem{Method: a.method, Args: a.args, Result: &a.raw}
+	}
+	if err := c.client.BatchCallContext(ctx, elems); err != nil {
+		return scrub(err)
+	}
+	for i, a := range calls {
+		a.err = elems[i].Error
+	}
+	return c.verify(chain)
+}
+
+func (c *Connector) verify(chain *call) error {
+	if chain == nil {
+		return nil
+	}
+	var id hexutil.Uint64
+	if err := chain.into(&id); err != nil {
+		return err
+	}
+	if uint64(id) != c.chainID {
+		return fmt.Errorf("the node answers for chain %d, want %d: %w", uint64(id), c.chainID, ErrWrongChain)
+	}
+	c.verified.Store(true)
+	return nil
+}
+
+// maxText bounds a node's words in results, in bytes.
+const maxText = 300
+
+// shorten makes a node's words fit for logs and for a text column, which takes
+// no NUL.
+func shorten(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) > maxText {
+		text = text[:maxText] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
+}

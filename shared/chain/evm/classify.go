@@ -1,0 +1,72 @@
+package evm
+
+import (
+	"regexp"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// classify says what a node's refusal of a raw transaction means. It is the only
+// reader of these texts; the table of its test names the source of each.
+//
+// A phrase counts only as a whole: at the start of the text or of one of its
+// parts, and up to a mark of punctuation or the end. "unknown transaction type"
+// is not a "known transaction". What nobody knows is [nonce.SendUnknown], which
+// claims nothing.
+func classify(text string) nonce.SendClass {
+	if otherChain.MatchString(text) {
+		return nonce.SendUnknown
+	}
+	for _, rule := range sendRules {
+		if rule.phrase.MatchString(text) {
+			return rule.class
+		}
+	}
+	return nonce.SendUnknown
+}
+
+// otherChain: the node is on another chain. That says something about the node
+// and nothing about the bytes, though some nodes word it as "invalid sender".
+var otherChain = regexp.MustCompile(`(?i)chain ?id`)
+
+// sendRules: the first that matches wins. [nonce.SendInvalid] is for what the
+// encoding or the consensus rules in force forbid, whatever account, pool and
+// fees are; a node's own limits (size, fee cap, block gas limit) are not that.
+var sendRules = []struct {
+	class  nonce.SendClass
+	phrase *regexp.Regexp
+}{
+	{nonce.SendAlreadyKnown, phrases(`already ?known`, `already imported`, `known transaction`, `existing txn with same hash`)},
+	{nonce.SendNonceTooLow, phrases(`nonce too low`, `OldNonce`)},
+	{nonce.SendNonceTooHigh, phrases(`nonce too high`, `NonceGap`, `nonce ?too ?far ?in ?future`, `delegation nonce gap`,
+		`gapped-nonce tx from delegated accounts`, `transaction nonce is too distant from current sender nonce`)},
+	{nonce.SendUnderpriced, phrases(`replacement transaction underpriced`, `ReplacementNotAllowed`, `could not replace existing tx`,
+		`insufficient gas price to replace existing transaction`, `replaced by transaction with higher tip`)},
+	{nonce.SendFeeTooLow, phrases(`(transaction )?underpriced`, `transaction gas price below minimum`, `fee ?too ?low(ToCompete)?`,
+		`max fee per gas less than block base fee`, `gas price below configured minimum gas price`,
+		`gas price below current base fee`, `transaction priority fee below minimum required priority fee( \d+)?`)},
+	{nonce.SendInsufficientFunds, phrases(`insufficient ?funds( for gas \* price \+ value| for transfer)?`,
+		`upfront cost exceeds account balance`, `transaction overdraws from account`)},
+	{nonce.SendPoolFull, phrases(`txpool is full`, `out of capacity`, `account limit exceeded`, `spammer`,
+		`(pending|basefee|queued) sub-pool is full`, `future transaction tries to replace pending`,
+		`in-flight transaction limit reached for delegated accounts`, `delegation authority has pending transaction`)},
+	{nonce.SendInvalid, phrases(`invalid sender`, `invalid signature`, `invalid transaction signature`,
+		`failed to recover sender`, `FailedToResolveSender`,
+		`failed to decode (signed )?transaction`, `empty transaction data`, `rlp`, `typed transaction too short`, `negative value`,
+		`intrinsic gas too low`, `IntrinsicGas`, `intrinsic gas exceeds gas limit`, `insufficient gas for floor data gas cost`,
+		`gas uint64 overflow`, `GasUintOverflow`, `nonce has max value`, `transaction gas limit too high`,
+		`max priority fee per gas higher than max fee per gas`, `max priority fee per gas exceeds max fee per gas`,
+		`max (priority )?fee per gas higher than 2\^256-1`, `max initcode size exceeded`, `initcode too large`)},
+}
+
+// phrases matches any of the alternatives as a whole phrase, in any letter case.
+func phrases(alternatives ...string) *regexp.Regexp {
+	any := ""
+	for i, a := range alternatives {
+		if i > 0 {
+			any += "|"
+		}
+		any += a
+	}
+	return regexp.MustCompile(`(?i)(?:^|: |\] )(?:` + any + `)(?:$|[.,;:]| ?[(\[])`)
+}

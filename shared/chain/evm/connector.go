@@ -1,0 +1,150 @@
+// Package evm connects the transaction manager to one EVM chain over JSON-RPC
+// HTTP. A [Connector] speaks to one node: what it says in one answer comes from
+// one place, so that a judgement never mixes the views of two.
+//
+// Calls travel in JSON-RPC batches (https://www.jsonrpc.org/specification#batch),
+// one HTTP round trip for each question of the transaction manager. Node texts
+// are turned into meaning here and nowhere else.
+package evm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Limits that hold where [Options] say nothing.
+const (
+	DefaultTimeout     = 10 * time.Second // rpc.timeout
+	DefaultMaxInFlight = 100              // rpc.maxInFlight
+	DefaultMaxBatch    = 1000             // go-ethereum's default limit of calls in one batch
+)
+
+// Bytes of one HTTP request and of its answer. go-ethereum refuses requests of
+// more than 5 MiB and stops answering a batch at 25 MB.
+const (
+	maxRequestBytes = 4 << 20
+	maxAnswerBytes  = 64 << 20
+)
+
+// minBatch leaves room for one question beside those that every batch may need.
+const minBatch = 2 * reserved
+
+// ErrWrongChain reports a node, or a submitter, of another chain than the
+// connector's.
+var ErrWrongChain = errors.New("wrong chain")
+
+// Options say which node to speak to.
+type Options struct {
+	URL         string                // http or https; may hold credentials, which are never shown
+	ChainID     uint64                // EIP-155 id that the node must answer for
+	Timeout     time.Duration         // of one round trip, waiting for a free place included; 0: [DefaultTimeout]
+	MaxInFlight int                   // round trips at once, further ones wait; 0: [DefaultMaxInFlight]
+	MaxBatch    int                   // calls in one round trip; a question of more takes several; 0: [DefaultMaxBatch]
+	OnRoundTrip func(context.Context) // called before each HTTP request is sent; nil: nothing is
+	Node        string                // the node's name as evidence; "": host and port of URL
+}
+
+// Connector implements [nonce.ChainConnector]. It may be used from many
+// goroutines.
+type Connector struct {
+	chainID  uint64
+	node     string
+	timeout  time.Duration
+	maxBatch int
+	client   *rpc.Client
+	idle     interface{ CloseIdleConnections() }
+	places   chan struct{} // one element for each round trip under way
+	verified atomic.Bool   // the node has answered for chainID once
+}
+
+var _ nonce.ChainConnector = (*Connector)(nil)
+
+// New makes a connector without connecting: the first question does. Its error
+// names the option that is wrong.
+func New(o Options) (*Connector, error) {
+	at, err := url.Parse(o.URL)
+	if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" {
+		return nil, errors.New("node URL: want http://host:port/… or https://host/…") // may hold credentials: not shown
+	}
+	if o.ChainID == 0 {
+		return nil, errors.New("chain id 0: want the chain's EIP-155 id")
+	}
+	if err := o.setDefaults(at); err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = o.MaxInFlight
+	c := &Connector{chainID: o.ChainID, node: o.Node, timeout: o.Timeout, maxBatch: o.MaxBatch,
+		idle: transport, places: make(chan struct{}, o.MaxInFlight)}
+	web := &http.Client{
+		Transport: &counted{transport, o.OnRoundTrip},
+		// A redirect would take the bytes, and the credentials, elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	if c.client, err = rpc.DialOptions(context.Background(), o.URL, rpc.WithHTTPClient(web)); err != nil {
+		return nil, fmt.Errorf("node %s: %w", o.Node, scrub(err))
+	}
+	return c, nil
+}
+
+func (o *Options) setDefaults(at *url.URL) error {
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.MaxInFlight == 0 {
+		o.MaxInFlight = DefaultMaxInFlight
+	}
+	if o.MaxBatch == 0 {
+		o.MaxBatch = DefaultMaxBatch
+	}
+	if o.Timeout < 0 || o.MaxInFlight < 0 || o.MaxBatch < minBatch {
+		return fmt.Errorf("time-out %s, %d in flight, batches of %d: want a positive time-out and number in flight, and batches of %d or more",
+			o.Timeout, o.MaxInFlight, o.MaxBatch, minBatch)
+	}
+	if o.OnRoundTrip == nil {
+		o.OnRoundTrip = func(context.Context) {}
+	}
+	if o.Node == "" {
+		o.Node = at.Host // without user and password
+	}
+	return nil
+}
+
+// Close frees the connections that are not in use. The connector stays usable.
+func (c *Connector) Close() { c.idle.CloseIdleConnections() }
+
+// counted counts requests and bounds what is read of an answer.
+type counted struct {
+	next        http.RoundTripper
+	onRoundTrip func(context.Context)
+}
+
+func (t *counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.onRoundTrip(r.Context())
+	response, err := t.next.RoundTrip(r)
+	if err == nil {
+		response.Body = http.MaxBytesReader(nil, response.Body, maxAnswerBytes)
+	}
+	return response, err
+}
+
+// scrub takes the URL, which may hold credentials in user, path or query, and
+// the answer's body, which may repeat it, out of an error.
+func scrub(err error) error {
+	if web, ok := errors.AsType[*url.Error](err); ok {
+		err = web.Err
+	}
+	if status, ok := errors.AsType[rpc.HTTPError](err); ok {
+		return fmt.Errorf("HTTP status %d %s", status.StatusCode, http.StatusText(status.StatusCode))
+	}
+	return err
+}

@@ -1,0 +1,253 @@
+package evm_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+func startChain(t *testing.T) *devchain.Chain {
+	t.Helper()
+	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = chain.Close() })
+	return chain
+}
+
+func connect(t *testing.T, o evm.Options) *evm.Connector {
+	t.Helper()
+	c, err := evm.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// The connector keeps the contract on a go-ethereum chain.
+func TestContractOnDevchain(t *testing.T) {
+	t.Parallel()
+	chaintest.Run(t, func(t *testing.T) chaintest.Fixture {
+		chain := startChain(t)
+		return chaintest.Fixture{
+			URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
+			Mine: chain.Mine, DropPool: chain.DropPool,
+			Connect: func(t *testing.T, url string, chainID uint64, timeout time.Duration) nonce.ChainConnector {
+				return connect(t, evm.Options{URL: url, ChainID: chainID, Timeout: timeout})
+			},
+		}
+	})
+}
+
+// New connects to nobody, and refuses what cannot work without showing it.
+func TestNew(t *testing.T) {
+	t.Parallel()
+	connect(t, evm.Options{URL: "http://192.0.2.1:1", ChainID: 1})
+	for name, o := range map[string]evm.Options{
+		"no URL":        {ChainID: 1},
+		"websocket":     {URL: "ws://user:secret@localhost:1", ChainID: 1},
+		"unparsable":    {URL: "http://user:secret@local host", ChainID: 1},
+		"no chain":      {URL: "http://localhost:1"},
+		"small batch":   {URL: "http://localhost:1", ChainID: 1, MaxBatch: 2},
+		"negative time": {URL: "http://localhost:1", ChainID: 1, Timeout: -1},
+	} {
+		if _, err := evm.New(o); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v, want an error without the secret", name, err)
+		}
+	}
+}
+
+// A URL's credentials, in whatever part of it, are in no error and no evidence.
+func TestCredentialsAreNeverShown(t *testing.T) {
+	t.Parallel()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "no such project: "+r.URL.String(), http.StatusForbidden)
+	}))
+	defer refusing.Close()
+	for name, server := range map[string]*httptest.Server{"gone": gone, "refusing": refusing} {
+		at, err := url.Parse(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := connect(t, evm.Options{URL: fmt.Sprintf("http://user:secret@%s/v3/secret?key=secret", at.Host), ChainID: 1})
+		_, err = c.Look(t.Context(), nonce.Look{})
+		result := c.Send(t.Context(), [][]byte{{2}})[0]
+		if err == nil || result.Class != nonce.SendUnknown {
+			t.Errorf("%s: got %v and %+v, want an error and unknown", name, err, result)
+		}
+		if said := fmt.Sprint(err, result); strings.Contains(said, "secret") || !strings.Contains(said, at.Host) {
+			t.Errorf("%s: got %q, want the node's name and no secret", name, said)
+		}
+	}
+}
+
+// A look of more calls than fit one batch takes more round trips and says the
+// same, even if blocks come between them.
+func TestLargeLookIsSplit(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	if err := chain.Mine(60); err != nil {
+		t.Fatal(err)
+	}
+	var trips atomic.Int64
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 20, OnRoundTrip: func(context.Context) {
+		trips.Add(1)
+		if err := chain.Mine(3); err != nil {
+			t.Error(err)
+		}
+	}})
+	hashes := make([]nonce.Hash, 25)
+	for i := range hashes {
+		hashes[i][0] = byte(i)
+	}
+	v, err := c.Look(t.Context(), nonce.Look{FromBlock: 11, ToBlock: 50, Receipts: hashes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := trips.Load(), int64(4); got != want { // 66 calls, 17 of them in each batch
+		t.Errorf("round trips: got %d, want %d", got, want)
+	}
+	if got := len(v.Headers); got != 40 || v.Headers[0].Number != 11 {
+		t.Errorf("headers: got %d, want 40 from 11 on", got)
+	}
+	if got := len(v.Receipts); got != len(hashes) {
+		t.Errorf("receipts: got %d, want %d", got, len(hashes))
+	}
+	if got, want := v.Head.Number, chain.Head(); got != want {
+		t.Errorf("head: got %d, want %d, the last", got, want)
+	}
+	if _, err := c.Look(t.Context(), nonce.Look{ToBlock: 1 << 40}); err == nil {
+		t.Error("a trillion headers: got nil, want an error")
+	}
+}
+
+// If the chain is replaced between two round trips of one look, it says nothing.
+func TestSplitLookAcrossReorg(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	if err := chain.Mine(10); err != nil {
+		t.Fatal(err)
+	}
+	var trips atomic.Int64
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 20, OnRoundTrip: func(context.Context) {
+		if trips.Add(1) == 3 {
+			if err := chain.Reorg(3, nil, nil, nil, nil, nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}})
+	if _, err := c.Look(t.Context(), nonce.Look{Receipts: make([]nonce.Hash, 60)}); err == nil {
+		t.Error("got nil, want an error")
+	}
+}
+
+// Bytes that do not fit one request take several, in order.
+func TestLargeSendIsSplit(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	var trips atomic.Int64
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) { trips.Add(1) }})
+	raws := make([][]byte, 40)
+	for i := range raws {
+		raws[i] = make([]byte, 128<<10)
+	}
+	results := c.Send(t.Context(), raws)
+	for i, r := range results {
+		if r.Class == nonce.SendAccepted || r.Node == "" {
+			t.Errorf("result %d: got %+v, want a refusal", i, r)
+		}
+	}
+	if got, want := trips.Load(), int64(3); got != want { // 40 × 256 KiB of hex, 4 MiB each
+		t.Errorf("round trips: got %d, want %d", got, want)
+	}
+}
+
+// After a round trip without an answer nothing more is sent.
+func TestSendStopsAtSilence(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	proxy := chaintest.NewProxy(t, chain.URL())
+	proxy.Set(chaintest.Fault{Drop: true})
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 6})
+	for i, r := range c.Send(t.Context(), make([][]byte, 10)) {
+		if r.Class != nonce.SendUnknown || r.Text == "" {
+			t.Errorf("result %d: got %+v, want unknown with a reason", i, r)
+		}
+	}
+	if got := proxy.RoundTrips(); got != 1 {
+		t.Errorf("round trips: got %d, want 1", got)
+	}
+}
+
+// No more than MaxInFlight requests are under way; the others wait no longer
+// than their time-out.
+func TestMaxInFlight(t *testing.T) {
+	t.Parallel()
+	const most = 3
+	var under, high atomic.Int64
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		high.Store(max(high.Load(), under.Add(1)))
+		<-release
+		under.Add(-1)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	c := connect(t, evm.Options{URL: server.URL, ChainID: 1, MaxInFlight: most, Timeout: 200 * time.Millisecond})
+	var looks sync.WaitGroup
+	for range 5 * most {
+		looks.Go(func() {
+			if _, err := c.Look(t.Context(), nonce.Look{}); err == nil {
+				t.Error("look: got nil, want the time-out")
+			}
+		})
+	}
+	looks.Wait()
+	close(release)
+	// A waiter may be served in the moment another gives up: the server sees both.
+	if got := high.Load(); got > 2*most {
+		t.Errorf("requests at once: got %d, want about %d", got, most)
+	}
+}
+
+// The chain's id is asked for until it is known, and then no more.
+func TestChainIDIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	proxy := chaintest.NewProxy(t, chain.URL())
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()})
+	proxy.Set(chaintest.SpoilMethod("eth_chainId", map[string]any{"result": "0x1"}))
+	if _, err := c.Look(t.Context(), nonce.Look{}); !errors.Is(err, evm.ErrWrongChain) {
+		t.Errorf("wrong chain: got %v, want ErrWrongChain", err)
+	}
+	proxy.Set(chaintest.SpoilMethod("eth_chainId", chaintest.NodeError("starting")))
+	if _, err := c.Look(t.Context(), nonce.Look{}); err == nil {
+		t.Error("no chain id: got nil, want an error")
+	}
+	proxy.Set(chaintest.Fault{})
+	for range 5 {
+		if _, err := c.Look(t.Context(), nonce.Look{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := chain.Calls("eth_chainId"); got != 3 {
+		t.Errorf("calls of eth_chainId: got %d, want 3", got)
+	}
+}

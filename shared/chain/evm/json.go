@@ -1,0 +1,141 @@
+package evm
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Codes of a [FieldError], as the public API has them.
+const (
+	CodeInvalidJSON      = "INVALID_JSON"
+	CodeInvalidField     = "INVALID_FIELD"
+	CodeUnsupportedField = "UNSUPPORTED_FIELD"
+)
+
+// FieldError says what is wrong with one field of a payload, and what would be
+// right.
+type FieldError struct {
+	Field   string // as "payload.args[1]"
+	Code    string // CodeInvalidJSON, CodeInvalidField or CodeUnsupportedField
+	Problem string // in words for the caller
+}
+
+// Error names the field and the problem.
+func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
+
+func invalid(field, format string, args ...any) error {
+	return &FieldError{Field: field, Code: CodeInvalidField, Problem: fmt.Sprintf(format, args...)}
+}
+
+func badJSON(problem string) error {
+	return &FieldError{Field: "payload", Code: CodeInvalidJSON, Problem: problem}
+}
+
+// readObject reads one JSON object whose fields are among allowed, each at most
+// once and none null. encoding/json alone would take the last of two equal
+// names, names in any letter case, and broken UTF-8.
+func readObject(raw []byte, allowed ...string) (map[string]json.RawMessage, error) {
+	if len(raw) > maxPayload {
+		return nil, invalid("payload", "want at most %d bytes", maxPayload)
+	}
+	if !utf8.Valid(raw) {
+		return nil, badJSON("want UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil, badJSON("want a JSON object")
+	}
+	fields := map[string]json.RawMessage{}
+	for d.More() {
+		if err := readField(d, fields, allowed); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, badJSON("want a JSON object: " + err.Error())
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, badJSON("want nothing after the object")
+	}
+	return fields, nil
+}
+
+func readField(d *json.Decoder, fields map[string]json.RawMessage, allowed []string) error {
+	token, err := d.Token()
+	name, ok := token.(string)
+	if err != nil || !ok {
+		return badJSON("want a JSON object with names in quotes")
+	}
+	var value json.RawMessage
+	if err := d.Decode(&value); err != nil {
+		return badJSON("want a JSON object: " + err.Error())
+	}
+	field := "payload." + shorten(name)
+	if !slices.Contains(allowed, name) {
+		return &FieldError{Field: field, Code: CodeUnsupportedField, Problem: "want only " + strings.Join(allowed, ", ")}
+	}
+	if _, twice := fields[name]; twice {
+		return invalid(field, "given twice: want it once")
+	}
+	if string(value) == "null" {
+		return invalid(field, "null: leave the field out instead")
+	}
+	fields[name] = value
+	return nil
+}
+
+func readString(raw json.RawMessage, field string) (string, error) {
+	var text string
+	if !bytes.HasPrefix(raw, []byte(`"`)) || json.Unmarshal(raw, &text) != nil {
+		return "", invalid(field, "want a string")
+	}
+	return text, nil
+}
+
+func readHex(raw json.RawMessage, field string, most int) ([]byte, error) {
+	text, err := readString(raw, field)
+	if err != nil {
+		return nil, err
+	}
+	digits, ok := strings.CutPrefix(text, "0x")
+	decoded, err := hex.DecodeString(digits)
+	if !ok || err != nil {
+		return nil, invalid(field, "want 0x and an even number of hex digits")
+	}
+	if len(decoded) > most {
+		return nil, invalid(field, "%d bytes: want at most %d", len(decoded), most)
+	}
+	return decoded, nil
+}
+
+// readAddress holds an address in mixed case to its checksum
+// (https://eips.ethereum.org/EIPS/eip-55): one mistyped digit sends the money to
+// nobody.
+func readAddress(raw json.RawMessage, field string) (*nonce.Address, error) {
+	text, err := readString(raw, field)
+	if err != nil {
+		return nil, err
+	}
+	address, err := nonce.ParseAddress(text)
+	if err != nil {
+		return nil, invalid(field, "want an address, 0x and 40 hex digits")
+	}
+	digits := text[2:]
+	mixed := digits != strings.ToLower(digits) && digits != strings.ToUpper(digits)
+	if mixed && common.Address(address).Hex() != text {
+		return nil, invalid(field, "the letter case does not fit EIP-55's checksum: want %s if the digits are right",
+			common.Address(address).Hex())
+	}
+	return &address, nil
+}

@@ -1,0 +1,206 @@
+package evm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Bounds of a payload. Nodes hold no transaction of more than 128 KiB in their
+// pools; 1 KiB of it is left to everything but the data.
+const (
+	maxData    = 127 << 10 // bytes
+	maxPayload = 1 << 20   // bytes of JSON as the caller wrote it
+	minGas     = 21_000    // the least that a transaction costs
+)
+
+// payload is an intent in canonical form, as it is stored: fields in this order,
+// addresses and data in lower case, amounts as decimal strings, a function call
+// as its data. What the caller left out is left out.
+type payload struct {
+	To       *string `json:"to,omitempty"`
+	Value    *string `json:"value,omitempty"`
+	Data     *string `json:"data,omitempty"`
+	Gas      *string `json:"gas,omitempty"`
+	FeeCap   *string `json:"maxFeePerGas,omitempty"`
+	Priority *string `json:"maxPriorityFeePerGas,omitempty"`
+}
+
+// ParsePayload reads what a caller wants done:
+//
+//	{to?, value?, data? | function + args, gas?, maxFeePerGas?, maxPriorityFeePerGas?}
+//
+// Amounts are decimal strings in wei, gas a decimal string or a JSON integer.
+// No "to" deploys "data" as a contract. An address in mixed case must carry the
+// checksum of EIP-55. "function" is a signature such as
+// "transfer(address,uint256)"; "args" are its arguments: integers as gas, bytes
+// as 0x and hex digits, arrays and tuples as JSON arrays.
+//
+// canonical is what to store; fingerprint, its SHA-256, is equal for payloads
+// that mean the same to the letter: a function call and its data are the same,
+// a value of 0 and no value are not. The error is a [*FieldError].
+func ParsePayload(raw json.RawMessage) (canonical []byte, fingerprint [32]byte, err error) {
+	fields, err := readObject(raw, "to", "value", "data", "function", "args", "gas", "maxFeePerGas", "maxPriorityFeePerGas")
+	if err != nil {
+		return nil, fingerprint, err
+	}
+	if err := compileCall(fields); err != nil {
+		return nil, fingerprint, err
+	}
+	p, call, err := readPayload(fields)
+	if err != nil {
+		return nil, fingerprint, err
+	}
+	if err := checkCall(call); err != nil {
+		return nil, fingerprint, err
+	}
+	if canonical, err = json.Marshal(p); err != nil {
+		return nil, fingerprint, fmt.Errorf("write payload: %w", err)
+	}
+	return canonical, sha256.Sum256(canonical), nil
+}
+
+// Call implements [nonce.ChainConnector]. It reads what [ParsePayload] made, in
+// whatever order and spacing a JSON column gives it back, and nothing else.
+func (c *Connector) Call(stored []byte) (nonce.Call, error) {
+	fields, err := readObject(stored, "to", "value", "data", "gas", "maxFeePerGas", "maxPriorityFeePerGas")
+	if err != nil {
+		return nonce.Call{}, err
+	}
+	p, call, err := readPayload(fields)
+	if err != nil {
+		return nonce.Call{}, err
+	}
+	for name, canonical := range p.all() {
+		if raw, given := fields[name]; given && string(raw) != strconv.Quote(*canonical) {
+			return nonce.Call{}, invalid("payload."+name, "want the canonical form %q", *canonical)
+		}
+	}
+	return call, checkCall(call)
+}
+
+// all are the given fields by name.
+func (p payload) all() map[string]*string {
+	return map[string]*string{"to": p.To, "value": p.Value, "data": p.Data, "gas": p.Gas,
+		"maxFeePerGas": p.FeeCap, "maxPriorityFeePerGas": p.Priority}
+}
+
+func readPayload(fields map[string]json.RawMessage) (p payload, call nonce.Call, err error) {
+	if raw, ok := fields["to"]; ok {
+		if call.To, err = readAddress(raw, "payload.to"); err != nil {
+			return p, call, err
+		}
+		p.To = new(call.To.String())
+	}
+	if raw, ok := fields["data"]; ok {
+		if call.Data, err = readHex(raw, "payload.data", maxData); err != nil {
+			return p, call, err
+		}
+		p.Data = new("0x" + hex.EncodeToString(call.Data))
+	}
+	if raw, ok := fields["gas"]; ok {
+		if call.Gas, err = readGas(raw); err != nil {
+			return p, call, err
+		}
+		p.Gas = new(strconv.FormatUint(call.Gas, 10))
+	}
+	for name, into := range map[string]struct {
+		amount **big.Int
+		text   **string
+	}{
+		"value": {&call.Value, &p.Value}, "maxFeePerGas": {&call.FeeCapWei, &p.FeeCap},
+		"maxPriorityFeePerGas": {&call.TipCapWei, &p.Priority},
+	} {
+		raw, ok := fields[name]
+		if !ok {
+			continue
+		}
+		if *into.amount, err = readAmount(raw, "payload."+name); err != nil {
+			return p, call, err
+		}
+		*into.text = new((*into.amount).String())
+	}
+	if call.Value == nil {
+		call.Value = new(big.Int)
+	}
+	return p, call, nil
+}
+
+// checkCall refuses what no chain could do.
+func checkCall(call nonce.Call) error {
+	if call.To == nil && len(call.Data) == 0 {
+		return invalid("payload.to", "neither to nor data: want an account to call, or the code of a contract to deploy")
+	}
+	if call.FeeCapWei != nil && call.TipCapWei != nil && call.TipCapWei.Cmp(call.FeeCapWei) > 0 {
+		return invalid("payload.maxPriorityFeePerGas", "%s is more than maxFeePerGas %s: want at most that",
+			call.TipCapWei, call.FeeCapWei)
+	}
+	return nil
+}
+
+func readGas(raw json.RawMessage) (uint64, error) {
+	const field = "payload.gas"
+	n, err := readInteger(raw, field)
+	if err != nil {
+		return 0, err
+	}
+	if !n.IsUint64() || n.Uint64() < minGas {
+		return 0, invalid(field, "want at least %d and less than 2^64", minGas)
+	}
+	return n.Uint64(), nil
+}
+
+func readAmount(raw json.RawMessage, field string) (*big.Int, error) {
+	text, err := readString(raw, field)
+	if err != nil {
+		return nil, err
+	}
+	n, ok := parseDecimal(text)
+	if !ok || n.Sign() < 0 || n.BitLen() > 256 {
+		return nil, invalid(field, "want wei as a decimal string, from 0 to 2^256-1, without sign, leading zeros or spaces")
+	}
+	return n, nil
+}
+
+// maxSafeInteger is the largest number that every JSON writer keeps exact
+// (RFC 8259, section 6).
+var maxSafeInteger = big.NewInt(1<<53 - 1)
+
+// readInteger reads a decimal string, or a JSON integer that cannot have been
+// rounded on its way.
+func readInteger(raw json.RawMessage, field string) (*big.Int, error) {
+	text := string(raw)
+	quoted := strings.HasPrefix(text, `"`)
+	if quoted {
+		var err error
+		if text, err = readString(raw, field); err != nil {
+			return nil, err
+		}
+	}
+	n, ok := parseDecimal(text)
+	if !ok {
+		return nil, invalid(field, "want a whole number as a decimal string, without leading zeros, spaces or exponent")
+	}
+	if !quoted && n.CmpAbs(maxSafeInteger) > 0 {
+		return nil, invalid(field, "want a number above 2^53-1 as a decimal string: as a JSON number it may have been rounded")
+	}
+	return n, nil
+}
+
+// maxDigits is enough for 2^256 and its sign.
+const maxDigits = 79
+
+// parseDecimal reads the one way to write each whole number.
+func parseDecimal(text string) (*big.Int, bool) {
+	if len(text) > maxDigits {
+		return nil, false
+	}
+	n, ok := new(big.Int).SetString(text, 10)
+	return n, ok && n.String() == text
+}

@@ -1,0 +1,292 @@
+package evm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/accounts/abi"
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+const (
+	lowerAddress = "0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed" // EIP-55's first example
+	mixedAddress = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+	to           = `"to":"` + lowerAddress + `"`
+	transferData = "0xa9059cbb0000000000000000000000005aaeb6053f3e94c9b9a09f33669435e7ef1beaed" +
+		"00000000000000000000000000000000000000000000000000000000000003e8"
+)
+
+var goodPayloads = []struct{ name, raw, canonical string }{
+	{"nothing but to", `{` + to + `}`, `{` + to + `}`},
+	{"every field, any order and spacing",
+		` { "maxPriorityFeePerGas" : "1", "gas":"21000", "data":"0xAB", "value":"0", "maxFeePerGas":"2", "to" : "` + mixedAddress + `" } `,
+		`{` + to + `,"value":"0","data":"0xab","gas":"21000","maxFeePerGas":"2","maxPriorityFeePerGas":"1"}`},
+	{"upper case address", `{"to":"0x` + strings.ToUpper(lowerAddress[2:]) + `"}`, `{` + to + `}`},
+	{"deploy", `{"data":"0x60006000fd"}`, `{"data":"0x60006000fd"}`},
+	{"gas as a number", `{` + to + `,"gas":30000}`, `{` + to + `,"gas":"30000"}`},
+	{"the largest value", `{` + to + `,"value":"` + maxUint256 + `"}`, `{` + to + `,"value":"` + maxUint256 + `"}`},
+	{"empty data", `{` + to + `,"data":"0x"}`, `{` + to + `,"data":"0x"}`},
+	{"tip alone", `{` + to + `,"maxPriorityFeePerGas":"7"}`, `{` + to + `,"maxPriorityFeePerGas":"7"}`},
+	{"call", `{` + to + `,"function":"transfer(address,uint256)","args":["` + mixedAddress + `","1000"]}`,
+		`{` + to + `,"data":"` + transferData + `"}`},
+	{"call without arguments", `{` + to + `,"function":"pause()"}`, `{` + to + `,"data":"0x8456cb59"}`},
+}
+
+const maxUint256 = "115792089237316195423570985008687907853269984665640564039457584007913129639935"
+
+// Every accepted payload has one canonical form, with the fingerprint of its
+// bytes, that reads back as itself and as the same call.
+func TestParsePayload(t *testing.T) {
+	t.Parallel()
+	for _, c := range goodPayloads {
+		canonical, fingerprint, err := ParsePayload(json.RawMessage(c.raw))
+		if err != nil {
+			t.Errorf("%s: got %v, want nil", c.name, err)
+			continue
+		}
+		if diff := cmp.Diff(c.canonical, string(canonical)); diff != "" {
+			t.Errorf("%s: canonical form (-want +got):\n%s", c.name, diff)
+		}
+		if want := sha256.Sum256([]byte(c.canonical)); fingerprint != want {
+			t.Errorf("%s: fingerprint got %x, want %x", c.name, fingerprint, want)
+		}
+		checkStored(t, canonical)
+	}
+}
+
+// checkStored wants canonical to be its own canonical form, and the same call
+// when a JSON column has changed its order and spacing.
+func checkStored(t *testing.T, canonical []byte) {
+	t.Helper()
+	again, _, err := ParsePayload(canonical)
+	if err != nil || string(again) != string(canonical) {
+		t.Errorf("%s: read again got %s, %v, want itself", canonical, again, err)
+	}
+	call, err := new(Connector).Call(canonical)
+	if err != nil {
+		t.Errorf("%s: call got %v, want nil", canonical, err)
+	}
+	var fields map[string]string
+	if err := json.Unmarshal(canonical, &fields); err != nil {
+		t.Fatal(err)
+	}
+	column, err := json.MarshalIndent(fields, "", " ") // sorts the names
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromColumn, err := new(Connector).Call(column)
+	if err != nil {
+		t.Errorf("%s: call got %v, want nil", column, err)
+	}
+	if diff := cmp.Diff(call, fromColumn, cmp.Comparer(func(a, b *big.Int) bool {
+		return (a == nil) == (b == nil) && (a == nil || a.Cmp(b) == 0)
+	})); diff != "" {
+		t.Errorf("%s: call from a JSON column (-want +got):\n%s", canonical, diff)
+	}
+}
+
+func TestCall(t *testing.T) {
+	t.Parallel()
+	call, err := new(Connector).Call([]byte(`{` + to + `,"value":"5","data":"0xab","gas":"21000","maxFeePerGas":"2","maxPriorityFeePerGas":"1"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := nonce.Address(common.HexToAddress(lowerAddress))
+	want := nonce.Call{To: &address, Value: big.NewInt(5), Data: []byte{0xab}, Gas: 21_000, FeeCapWei: big.NewInt(2), TipCapWei: big.NewInt(1)}
+	if diff := cmp.Diff(want, call, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); diff != "" {
+		t.Errorf("call (-want +got):\n%s", diff)
+	}
+	bare, err := new(Connector).Call([]byte(`{"data":"0x00"}`))
+	if err != nil || bare.To != nil || bare.Value.Sign() != 0 || bare.Gas != 0 || bare.FeeCapWei != nil || bare.TipCapWei != nil {
+		t.Errorf("deployment: got %+v, %v, want no account, no value, and gas and fees left open", bare, err)
+	}
+	for _, stored := range []string{
+		`{` + to + `,"function":"pause()"}`, `{` + to + `,"gas":21000}`, `{"to":"` + mixedAddress + `"}`, `{` + to + `,"data":"0xAB"}`,
+		`{}`, ``, `{` + to + `} x`,
+	} {
+		if _, err := new(Connector).Call([]byte(stored)); err == nil {
+			t.Errorf("%s: got nil, want an error: ParsePayload does not make it", stored)
+		}
+	}
+}
+
+// A function call and the data it stands for are the same request; a value of 0
+// and no value are two.
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	fingerprint := func(raw string) [32]byte {
+		_, f, err := ParsePayload(json.RawMessage(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	called := fingerprint(`{` + to + `,"function":"transfer(address,uint256)","args":["` + lowerAddress + `",1000]}`)
+	if called != fingerprint(`{"data":"`+transferData+`","to":"`+mixedAddress+`"}`) {
+		t.Error("call and its data: got two fingerprints, want one")
+	}
+	if fingerprint(`{`+to+`,"value":"0"}`) == fingerprint(`{`+to+`}`) {
+		t.Error("value 0 and no value: got one fingerprint, want two")
+	}
+}
+
+var badPayloads = []struct{ raw, field, code, says string }{
+	{``, "payload", CodeInvalidJSON, "object"},
+	{`[]`, "payload", CodeInvalidJSON, "object"},
+	{`null`, "payload", CodeInvalidJSON, "object"},
+	{`{` + to, "payload", CodeInvalidJSON, "object"},
+	{`{` + to + `} {}`, "payload", CodeInvalidJSON, "nothing after"},
+	{`{` + to + `,}`, "payload", CodeInvalidJSON, ""},
+	{"{" + to + ",\"data\":\"0x\xff\"}", "payload", CodeInvalidJSON, "UTF-8"},
+	{`{` + to + `,"nonce":"1"}`, "payload.nonce", CodeUnsupportedField, "want only to, value"},
+	{`{` + to + `,"Value":"1"}`, "payload.Value", CodeUnsupportedField, "want only to, value"},
+	{`{` + to + `,` + to + `}`, "payload.to", CodeInvalidField, "once"},
+	{`{"to":null,"data":"0x00"}`, "payload.to", CodeInvalidField, "leave the field out"},
+	{`{}`, "payload.to", CodeInvalidField, "deploy"},
+	{`{"data":"0x"}`, "payload.to", CodeInvalidField, "deploy"},
+	{`{"to":"0x12"}`, "payload.to", CodeInvalidField, "40 hex digits"},
+	{`{"to":7}`, "payload.to", CodeInvalidField, "string"},
+	{`{"to":"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD"}`, "payload.to", CodeInvalidField, mixedAddress},
+	{`{` + to + `,"value":1}`, "payload.value", CodeInvalidField, "string"},
+	{`{` + to + `,"value":"-1"}`, "payload.value", CodeInvalidField, "wei"},
+	{`{` + to + `,"value":"+1"}`, "payload.value", CodeInvalidField, "wei"},
+	{`{` + to + `,"value":"01"}`, "payload.value", CodeInvalidField, "leading zeros"},
+	{`{` + to + `,"value":"-0"}`, "payload.value", CodeInvalidField, "wei"},
+	{`{` + to + `,"value":" 1"}`, "payload.value", CodeInvalidField, "spaces"},
+	{`{` + to + `,"value":"1_000"}`, "payload.value", CodeInvalidField, "wei"},
+	{`{` + to + `,"value":"1e18"}`, "payload.value", CodeInvalidField, "decimal"},
+	{`{` + to + `,"value":"0x1"}`, "payload.value", CodeInvalidField, "decimal"},
+	{`{` + to + `,"value":""}`, "payload.value", CodeInvalidField, "decimal"},
+	{`{` + to + `,"value":"115792089237316195423570985008687907853269984665640564039457584007913129639936"}`, "payload.value", CodeInvalidField, "2^256-1"},
+	{`{` + to + `,"data":"ab"}`, "payload.data", CodeInvalidField, "0x"},
+	{`{` + to + `,"data":"0xabc"}`, "payload.data", CodeInvalidField, "even"},
+	{`{` + to + `,"data":"0x` + strings.Repeat("00", maxData+1) + `"}`, "payload.data", CodeInvalidField, "at most"},
+	{`{` + to + `,"data":"0x` + strings.Repeat("00", maxPayload) + `"}`, "payload", CodeInvalidField, "at most"},
+	{`{` + to + `,"gas":"20999"}`, "payload.gas", CodeInvalidField, "at least 21000"},
+	{`{` + to + `,"gas":21000.5}`, "payload.gas", CodeInvalidField, "whole number"},
+	{`{` + to + `,"gas":3e4}`, "payload.gas", CodeInvalidField, "exponent"},
+	{`{` + to + `,"gas":9007199254740993}`, "payload.gas", CodeInvalidField, "rounded"},
+	{`{` + to + `,"gas":"18446744073709551616"}`, "payload.gas", CodeInvalidField, "2^64"},
+	{`{` + to + `,"gas":true}`, "payload.gas", CodeInvalidField, "whole number"},
+	{`{` + to + `,"maxFeePerGas":"1","maxPriorityFeePerGas":"2"}`, "payload.maxPriorityFeePerGas", CodeInvalidField, "at most"},
+	{`{` + to + `,"args":[]}`, "payload.args", CodeInvalidField, "both"},
+	{`{` + to + `,"function":"f()","data":"0x"}`, "payload.data", CodeInvalidField, "one of them"},
+	{`{"function":"f()"}`, "payload.to", CodeInvalidField, "contract to call"},
+	{`{` + to + `,"function":"f"}`, "payload.function", CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(uint)","args":["1"]}`, "payload.function", CodeInvalidField, "uint256, not uint"},
+	{`{` + to + `,"function":"f(uint7)","args":["1"]}`, "payload.function", CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(uint256 a)","args":["1"]}`, "payload.function", CodeInvalidField, "no argument names"},
+	{`{` + to + `,"function":"f(bool;bool)","args":[true,true]}`, "payload.function", CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(bool,)","args":[true]}`, "payload.function", CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(())","args":[[]]}`, "payload.function", CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(bool)g","args":[true]}`, "payload.function", CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(bytes33)","args":["0x"]}`, "payload.function", CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(bool[0])","args":[[]]}`, "payload.function", CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(bool[1000][1000])","args":[[]]}`, "payload.function", CodeInvalidField, "1024"},
+	{`{` + to + `,"function":"f(` + strings.Repeat("(", 20) + `bool` + strings.Repeat(")", 20) + `)","args":[]}`, "payload.function", CodeInvalidField, "signature"},
+	{`{` + to + `,"function":"f(bool)"}`, "payload.args", CodeInvalidField, "want 1"},
+	{`{` + to + `,"function":"f(bool)","args":{}}`, "payload.args", CodeInvalidField, "array"},
+	{`{` + to + `,"function":"f(bool,uint8)","args":[true,"256"]}`, "payload.args[1]", CodeInvalidField, "uint8"},
+	{`{` + to + `,"function":"f(int8)","args":["-129"]}`, "payload.args[0]", CodeInvalidField, "int8"},
+	{`{` + to + `,"function":"f(uint256)","args":["-1"]}`, "payload.args[0]", CodeInvalidField, "range"},
+	{`{` + to + `,"function":"f(bool)","args":["true"]}`, "payload.args[0]", CodeInvalidField, "true or false"},
+	{`{` + to + `,"function":"f(bool)","args":[null]}`, "payload.args[0]", CodeInvalidField, "true or false"},
+	{`{` + to + `,"function":"f(string)","args":[null]}`, "payload.args[0]", CodeInvalidField, "string"},
+	{`{` + to + `,"function":"f(bytes4)","args":["0xabcdef"]}`, "payload.args[0]", CodeInvalidField, "want 4"},
+	{`{` + to + `,"function":"f(address)","args":["0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD"]}`, "payload.args[0]", CodeInvalidField, "EIP-55"},
+	{`{` + to + `,"function":"f((bool,uint8[]))","args":[[true,["1","x"]]]}`, "payload.args[0][1][1]", CodeInvalidField, "whole number"},
+	{`{` + to + `,"function":"f(bool[2])","args":[[true]]}`, "payload.args[0]", CodeInvalidField, "want 2"},
+}
+
+// A refusal names the field and says what would be right.
+func TestParsePayloadRefuses(t *testing.T) {
+	t.Parallel()
+	for _, c := range badPayloads {
+		shown := c.raw[:min(len(c.raw), 120)]
+		_, _, err := ParsePayload(json.RawMessage(c.raw))
+		problem, ok := errors.AsType[*FieldError](err)
+		if !ok {
+			t.Errorf("%s: got %v, want a FieldError", shown, err)
+			continue
+		}
+		if problem.Field != c.field || problem.Code != c.code || !strings.Contains(problem.Problem, c.says) {
+			t.Errorf("%s: got %s %s, want %s %s with %q", shown, problem.Code, problem, c.code, c.field, c.says)
+		}
+	}
+}
+
+// What is compiled decodes, by package abi's own reading of the same function,
+// to the arguments that were given.
+func TestEncodeCall(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ signature, args, inputs, want string }{
+		{"f(int8,int256,uint64)", `["-128",-1,"18446744073709551615"]`, `[{"type":"int8"},{"type":"int256"},{"type":"uint64"}]`,
+			`[-128,-1,18446744073709551615]`},
+		{"f(bool,string,bytes,bytes4)", `[true,"hé","0x0102","0xdeadbeef"]`,
+			`[{"type":"bool"},{"type":"string"},{"type":"bytes"},{"type":"bytes4"}]`, `[true,"hé","AQI=",[222,173,190,239]]`},
+		{"f(uint256[],uint8[2][],bool[2])", `[["1","2"],[[1,2],[3,4]],[true,false]]`,
+			`[{"type":"uint256[]"},{"type":"uint8[2][]"},{"type":"bool[2]"}]`, `[[1,2],[[1,2],[3,4]],[true,false]]`},
+		{"f((address,uint256)[2],(string,(bool,bytes)[]))", `[[["` + lowerAddress + `","1"],["` + lowerAddress + `",2]],["x",[[true,"0x"],[false,"0x07"]]]]`,
+			`[{"type":"tuple[2]","components":[{"name":"a","type":"address"},{"name":"b","type":"uint256"}]},` +
+				`{"type":"tuple","components":[{"name":"a","type":"string"},{"name":"b","type":"tuple[]","components":[{"name":"a","type":"bool"},{"name":"b","type":"bytes"}]}]}]`,
+			`[[{"a":"` + lowerAddress + `","b":1},{"a":"` + lowerAddress + `","b":2}],{"a":"x","b":[{"a":true,"b":""},{"a":false,"b":"Bw=="}]}]`},
+	} {
+		data, err := encodeCall(c.signature, json.RawMessage(c.args))
+		if err != nil {
+			t.Errorf("%s: got %v, want nil", c.signature, err)
+			continue
+		}
+		contract, err := abi.JSON(strings.NewReader(`[{"type":"function","name":"f","inputs":` + c.inputs + `}]`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		method, err := contract.MethodById(data)
+		if err != nil {
+			t.Errorf("%s: got selector %s, want %s", c.signature, hex.EncodeToString(data[:4]), hex.EncodeToString(crypto.Keccak256([]byte(c.signature))[:4]))
+			continue
+		}
+		values, err := method.Inputs.Unpack(data[4:])
+		if err != nil {
+			t.Errorf("%s: %v", c.signature, err)
+			continue
+		}
+		got, err := json.Marshal(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, string(got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.signature, diff)
+		}
+	}
+}
+
+// Whatever comes in, either it is refused with a field and a code of the API, or
+// its canonical form stands the round trips of TestParsePayload.
+func FuzzParsePayload(f *testing.F) {
+	for _, c := range goodPayloads {
+		f.Add([]byte(c.raw))
+	}
+	for _, c := range badPayloads {
+		f.Add([]byte(c.raw[:min(len(c.raw), 4096)]))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		canonical, _, err := ParsePayload(raw)
+		if err == nil {
+			checkStored(t, canonical)
+			return
+		}
+		problem, ok := errors.AsType[*FieldError](err)
+		if !ok || !strings.HasPrefix(problem.Field, "payload") || problem.Problem == "" {
+			t.Errorf("%q: got %v, want a FieldError with its parts", raw, err)
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package evm
+
+import (
+	"context"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Send implements [nonce.ChainConnector]. Raw transactions that do not fit one
+// request (Options.MaxBatch calls, a few megabytes) take several round trips;
+// after one that failed nothing more is sent, since a later nonce without the
+// earlier ones helps nobody.
+func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult {
+	calls := make([]*call, len(raws))
+	for i, raw := range raws {
+		calls[i] = ask("eth_sendRawTransaction", hexutil.Encode(raw))
+	}
+	for _, batch := range c.split(calls) {
+		if err := c.roundTrip(ctx, batch); err != nil {
+			for _, a := range batch {
+				a.err = noAnswer{err}
+			}
+			break
+		}
+	}
+	results := make([]nonce.SendResult, len(raws))
+	for i, a := range calls {
+		results[i] = c.sendResult(raws[i], a)
+	}
+	return results
+}
+
+// noAnswer keeps the words of a failed round trip from being read as a node's.
+type noAnswer struct{ error }
+
+func (c *Connector) sendResult(raw []byte, a *call) nonce.SendResult {
+	result := nonce.SendResult{Class: nonce.SendUnknown, Node: c.node}
+	if a.err != nil {
+		if _, silent := a.err.(noAnswer); !silent {
+			result.Class = classify(a.err.Error())
+		}
+		result.Text = shorten(a.err.Error())
+		return result
+	}
+	var hash nonce.Hash
+	if err := a.into(&hash); err != nil {
+		result.Text = shorten(err.Error())
+		return result
+	}
+	if want := nonce.Hash(crypto.Keccak256(raw)); hash != want {
+		result.Text = "the node answered with another hash: " + hash.String()
+		return result
+	}
+	result.Class = nonce.SendAccepted
+	return result
+}

@@ -1,0 +1,103 @@
+package config
+
+import "time"
+
+// Tasks is where work is enqueued, and what the tasks call.
+type Tasks struct {
+	// Project and Location are the Google Cloud project and region of the
+	// queues. The project also names our traces.
+	Project, Location string
+	// Endpoint is host:port of a local Cloud Tasks without TLS; "" is Google's.
+	Endpoint string
+	// QueuePrefix begins the id of each queue.
+	QueuePrefix string
+	// TargetURL is the base URL of the internal functions, without a slash at
+	// its end.
+	TargetURL string
+	// ServiceAccount is the e-mail of the account that tasks call as.
+	ServiceAccount string
+	// DispatchDeadline is how long Cloud Tasks waits for one answer.
+	DispatchDeadline time.Duration
+	// QueueShards is the number of queues over which one kind of work is
+	// spread by submitter.
+	QueueShards int
+}
+
+func (t *Tasks) settings() []setting {
+	return []setting{
+		{name: "tasks.project",
+			meaning: "the Google Cloud project of the queues, and of our traces in the log",
+			field:   text(&t.Project, "a project's id", resource)},
+		{name: "tasks.location",
+			meaning: "the region of the queues",
+			field:   text(&t.Location, "a region such as europe-west1", resource)},
+		{name: "tasks.endpoint",
+			meaning: "a local Cloud Tasks, reached without TLS; not set: Google's",
+			field:   hostPort(&t.Endpoint)},
+		{name: "tasks.queuePrefix", def: "fencepost",
+			meaning: "what each queue's id begins with",
+			field:   text(&t.QueuePrefix, "1 to 50 letters, digits and hyphens", queue)},
+		{name: "tasks.targetUrl",
+			meaning: "the base URL of the internal functions, which tasks call",
+			field:   baseURL(&t.TargetURL)},
+		{name: "tasks.serviceAccount",
+			meaning: "the account that tasks call as",
+			field:   text(&t.ServiceAccount, "a service account's e-mail address", email)},
+		// The bounds are Cloud Tasks' own: google.cloud.tasks.v2.Task, dispatch_deadline.
+		{name: "tasks.dispatchDeadline", def: "60s",
+			meaning: "how long Cloud Tasks waits for the answer to one task",
+			field:   duration(&t.DispatchDeadline, 15*time.Second, 30*time.Minute)},
+		{name: "tasks.queueShards", def: "1",
+			meaning: "over how many queues each kind of work is spread by submitter; one queue dispatches at most 500 tasks a second",
+			field:   number(&t.QueueShards, "a number of queues", 1, 100)},
+	}
+}
+
+// OIDC is whose tokens are believed.
+type OIDC struct {
+	// Issuer is the token's issuer, letter for letter.
+	Issuer string
+	// JWKSURL is where its public keys are.
+	JWKSURL string
+}
+
+func (o *OIDC) settings() []setting {
+	return []setting{
+		{name: "oidc.issuer",
+			meaning: "whose tokens are believed; compared letter for letter",
+			field:   trusted(&o.Issuer)},
+		{name: "oidc.jwksUrl",
+			meaning: "where the issuer's public keys are",
+			field:   trusted(&o.JWKSURL)},
+	}
+}
+
+// Auth is who may call.
+type Auth struct {
+	// PublicAudience is the audience of tokens for public functions.
+	PublicAudience string
+	// InternalAudience is the audience of tokens for internal functions; tasks
+	// are given it.
+	InternalAudience string
+	// InternalAccounts are the e-mails that may call internal functions.
+	InternalAccounts []string
+	// Operators are the e-mails that may call admin functions.
+	Operators []string
+}
+
+func (a *Auth) settings() []setting {
+	return []setting{
+		{name: "auth.publicAudience",
+			meaning: "the audience that tokens for public functions are made for",
+			field:   text(&a.PublicAudience, "a text without spaces", word)},
+		{name: "auth.internalAudience",
+			meaning: "the audience that tokens for internal functions are made for",
+			field:   text(&a.InternalAudience, "a text without spaces", word)},
+		{name: "auth.internalAccounts",
+			meaning: "the accounts that may call internal functions: those of tasks and of the scheduler",
+			field:   emails(&a.InternalAccounts)},
+		{name: "auth.operators",
+			meaning: "the people who may call admin functions",
+			field:   emails(&a.Operators)},
+	}
+}

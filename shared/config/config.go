@@ -1,0 +1,142 @@
+// Package config is every setting of a deployment in one place: what it is
+// called, means and takes, its default, and what would contradict it. It is the
+// only reader of the environment.
+//
+// A setting has the name that the specification gives it, such as
+// lease.renewInterval, and is read from FENCEPOST_LEASE_RENEW_INTERVAL: dots and
+// capitals become underscores. Variables of Google's own keep their names. A
+// variable that is set to nothing counts as not set.
+//
+// To add a setting, add a field to its group and a line to the group's list;
+// [Load], [Help] and docs/settings.md follow.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Config is the settings in force. It holds no reference to the environment and
+// never changes; secrets in it do not print.
+type Config struct {
+	Lease         Lease
+	Nonce         Nonce
+	Queue         Queue
+	Resubmit      Resubmit
+	Stuck         Stuck
+	Confirmations Confirmations
+	Finality      Finality
+	Sweep         Sweep
+	RPC           RPC
+	Chain         Chain
+	Signer        Signer
+	Database      Database
+	Tasks         Tasks
+	OIDC          OIDC
+	Auth          Auth
+	HTTP          HTTP
+	Log           Log
+	Platform      Platform
+}
+
+func (c *Config) settings() []setting {
+	return slices.Concat(
+		c.Lease.settings(), c.Nonce.settings(), c.Queue.settings(),
+		c.Resubmit.settings(), c.Stuck.settings(),
+		c.Confirmations.settings(), c.Finality.settings(), c.Sweep.settings(),
+		c.RPC.settings(), c.Chain.settings(), c.Signer.settings(),
+		c.Database.settings(), c.Tasks.settings(),
+		c.OIDC.settings(), c.Auth.settings(), c.HTTP.settings(), c.Log.settings(),
+		c.Platform.settings(),
+	)
+}
+
+// Load reads the settings from environ, which is in the form of [os.Environ].
+//
+// The error joins everything that is wrong: a FENCEPOST_ variable that nobody
+// reads, a required setting that is missing, a value that is not right, and
+// settings that contradict each other. Each problem names the variables and
+// says what would be right; none shows a secret.
+func Load(environ []string) (Config, error) {
+	var c Config
+	given := make(map[string]string, len(environ))
+	for _, entry := range environ {
+		variable, value, _ := strings.Cut(entry, "=")
+		given[variable] = value
+	}
+	settings := c.settings()
+	problems := unknown(environ, settings)
+	wrong := make(map[string]bool)
+	for _, s := range settings {
+		if err := s.load(given[s.variable()]); err != nil {
+			problems = append(problems, err)
+			wrong[s.name] = true
+		}
+	}
+	for _, r := range c.rules() {
+		// What is wrong by itself is not also held against its neighbours.
+		if r.broken && !slices.ContainsFunc(r.of, func(name string) bool { return wrong[name] }) {
+			problems = append(problems, r.problem(settings, given))
+		}
+	}
+	if len(problems) > 0 {
+		return Config{}, errors.Join(problems...)
+	}
+	return c, nil
+}
+
+// unknown finds the variables of ours that nobody reads. Their values are not
+// shown: behind a misspelt name there may be a secret.
+func unknown(environ []string, settings []setting) (problems []error) {
+	for _, entry := range environ {
+		variable, _, _ := strings.Cut(entry, "=")
+		known := slices.ContainsFunc(settings, func(s setting) bool { return s.variable() == variable })
+		if strings.HasPrefix(variable, prefix) && !known {
+			problems = append(problems, fmt.Errorf("%s is no setting: the nearest is %s", variable, nearest(settings, variable)))
+		}
+	}
+	return problems
+}
+
+// Require says that the named settings, which have no default, must be set: a
+// function calls it with what it cannot work without. The error joins one
+// problem for each that is not set, or that does not exist.
+func (c Config) Require(names ...string) error {
+	var problems []error
+	settings := c.settings()
+	for _, name := range names {
+		i := slices.IndexFunc(settings, func(s setting) bool { return s.name == name })
+		switch {
+		case i < 0:
+			problems = append(problems, fmt.Errorf("%s is required, but there is no such setting", name))
+		case settings[i].def == "" && settings[i].field.unset():
+			problems = append(problems, settings[i].missing())
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Help lists every setting as plain text: the variable, the default, what it
+// means and what it takes.
+func Help() string {
+	var b strings.Builder
+	for _, s := range new(Config).settings() {
+		fmt.Fprintf(&b, "%s (%s)\n", s.variable(), s.ifNotSet())
+		fmt.Fprintf(&b, "    %s: %s\n    %s\n", s.name, s.meaning, s.field.want)
+	}
+	return b.String()
+}
+
+// ifNotSet is what holds when nothing is given.
+func (s setting) ifNotSet() string {
+	switch {
+	case s.required:
+		return "required"
+	case s.def == "":
+		return "no default"
+	default:
+		return "default " + s.def
+	}
+}

@@ -1,0 +1,273 @@
+package config_test
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/config"
+)
+
+const databaseURL = "postgres://fencepost:hunter2@db.example/fencepost"
+
+// with is the least environment that is right, and more.
+func with(more ...string) []string {
+	return append([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=" + databaseURL}, more...)
+}
+
+func mustLoad(t *testing.T, more ...string) config.Config {
+	t.Helper()
+	c, err := config.Load(with(more...))
+	if err != nil {
+		t.Fatalf("load with %q: got %v, want no error", more, err)
+	}
+	return c
+}
+
+var revealed = cmp.Comparer(func(a, b config.Secret) bool { return a.Reveal() == b.Reveal() })
+
+func defaults() config.Config {
+	return config.Config{
+		Lease:         config.Lease{Duration: 10 * time.Second, RenewInterval: 3 * time.Second, ClockSkewAllowance: time.Second},
+		Nonce:         config.Nonce{StartFrom: 0, Strict: true, MaxInFlight: 1},
+		Queue:         config.Queue{MaxPerSubmitter: 100_000},
+		Resubmit:      config.Resubmit{Enabled: true, Interval: time.Minute, MaxAttempts: 20},
+		Stuck:         config.Stuck{After: 30 * time.Minute},
+		Confirmations: config.Confirmations{Required: 20, ReceiptWorkers: 10, StaleReceiptTimeout: time.Minute},
+		Finality:      config.Finality{Mode: config.FinalityConfirmations},
+		Sweep:         config.Sweep{Batch: 500, Grace: 5 * time.Second},
+		RPC:           config.RPC{Timeout: 10 * time.Second, MaxInFlight: 100},
+		Chain:         config.Chain{ID: 1, BlockTime: 12 * time.Second},
+		Database: config.Database{URL: config.NewSecret(databaseURL), MaxConns: 4, StatementTimeout: 5 * time.Second,
+			LockTimeout: 3 * time.Second, IdleInTransactionTimeout: 3 * time.Second},
+		Tasks:    config.Tasks{QueuePrefix: "fencepost", DispatchDeadline: time.Minute, QueueShards: 1},
+		HTTP:     config.HTTP{MaxBodyBytes: 262_144},
+		Log:      config.Log{Level: slog.LevelInfo},
+		Platform: config.Platform{Port: 8080},
+	}
+}
+
+// What is not given has the default that the specification gives it.
+func TestDefaultsAreTheSpecifications(t *testing.T) {
+	t.Parallel()
+	if diff := cmp.Diff(defaults(), mustLoad(t), revealed); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+	// Set to nothing is not set; what is not ours is not read.
+	got := mustLoad(t, "FENCEPOST_LEASE_DURATION=", "PORT=", "PATH=/bin", "fencepost_x=1", "=odd", "odd")
+	if diff := cmp.Diff(defaults(), got, revealed); diff != "" {
+		t.Errorf("with empty and foreign variables (-want +got):\n%s", diff)
+	}
+}
+
+// everything gives each setting a value other than its default.
+var everything = []string{
+	"FENCEPOST_LEASE_DURATION=20s", "FENCEPOST_LEASE_RENEW_INTERVAL=9999ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE=2s",
+	"FENCEPOST_NONCE_START_FROM=9223372036854775807", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_NONCE_MAX_IN_FLIGHT=2000",
+	"FENCEPOST_QUEUE_MAX_PER_SUBMITTER=7", "FENCEPOST_RESUBMIT_ENABLED=false", "FENCEPOST_RESUBMIT_INTERVAL=1h",
+	"FENCEPOST_RESUBMIT_MAX_ATTEMPTS=8", "FENCEPOST_STUCK_AFTER=45m", "FENCEPOST_CONFIRMATIONS_REQUIRED=1",
+	"FENCEPOST_CONFIRMATIONS_RECEIPT_WORKERS=11", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT=90s", "FENCEPOST_FINALITY_MODE=finalized",
+	"FENCEPOST_SWEEP_BATCH=12", "FENCEPOST_SWEEP_GRACE=0s",
+	"FENCEPOST_RPC_URLS=https://node.example/v2/key", "FENCEPOST_RPC_TIMEOUT=20s", "FENCEPOST_RPC_MAX_IN_FLIGHT=13",
+	"FENCEPOST_CHAIN_ID=1337", "FENCEPOST_CHAIN_BLOCK_TIME=1s", "FENCEPOST_SIGNER_LOCAL_KEYS_FILE=/keys/local keys.json",
+	"FENCEPOST_DATABASE_URL=user=advance@proj.iam dbname=fencepost", "FENCEPOST_DATABASE_MAX_CONNS=5",
+	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT=4s", "FENCEPOST_DATABASE_LOCK_TIMEOUT=1s", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT=2s",
+	"FENCEPOST_TASKS_PROJECT=proj-1", "FENCEPOST_TASKS_LOCATION=europe-west1", "FENCEPOST_TASKS_ENDPOINT=127.0.0.1:8123",
+	"FENCEPOST_TASKS_QUEUE_PREFIX=blue", "FENCEPOST_TASKS_TARGET_URL=http://localhost:8080/", "FENCEPOST_TASKS_SERVICE_ACCOUNT=tasks@proj-1.iam",
+	"FENCEPOST_TASKS_DISPATCH_DEADLINE=2m", "FENCEPOST_TASKS_QUEUE_SHARDS=3",
+	"FENCEPOST_OIDC_ISSUER=https://issuer.example/", "FENCEPOST_OIDC_JWKS_URL=http://[::1]:9/jwks",
+	"FENCEPOST_AUTH_PUBLIC_AUDIENCE=public", "FENCEPOST_AUTH_INTERNAL_AUDIENCE=internal",
+	"FENCEPOST_AUTH_INTERNAL_ACCOUNTS=tasks@proj-1.iam, cron@proj-1.iam", "FENCEPOST_AUTH_OPERATORS=ann@example.com",
+	"FENCEPOST_HTTP_MAX_BODY_BYTES=1024", "FENCEPOST_LOG_LEVEL=warn",
+	"PORT=9000", "FUNCTION_TARGET=advance", "K_SERVICE=fencepost-advance", "K_REVISION=fencepost-advance-00001", "CLOUD_RUN_TIMEOUT_SECONDS=90",
+}
+
+func everythingLoaded() config.Config {
+	return config.Config{
+		Lease:         config.Lease{Duration: 20 * time.Second, RenewInterval: 9999 * time.Millisecond, ClockSkewAllowance: 2 * time.Second},
+		Nonce:         config.Nonce{StartFrom: 1<<63 - 1, Strict: false, MaxInFlight: 2000},
+		Queue:         config.Queue{MaxPerSubmitter: 7},
+		Resubmit:      config.Resubmit{Enabled: false, Interval: time.Hour, MaxAttempts: 8},
+		Stuck:         config.Stuck{After: 45 * time.Minute},
+		Confirmations: config.Confirmations{Required: 1, ReceiptWorkers: 11, StaleReceiptTimeout: 90 * time.Second},
+		Finality:      config.Finality{Mode: config.FinalityFinalized},
+		Sweep:         config.Sweep{Batch: 12, Grace: 0},
+		RPC:           config.RPC{URL: config.NewSecret("https://node.example/v2/key"), Timeout: 20 * time.Second, MaxInFlight: 13},
+		Chain:         config.Chain{ID: 1337, BlockTime: time.Second},
+		Signer:        config.Signer{LocalKeysFile: "/keys/local keys.json"},
+		Database: config.Database{URL: config.NewSecret("user=advance@proj.iam dbname=fencepost"), MaxConns: 5,
+			StatementTimeout: 4 * time.Second, LockTimeout: time.Second, IdleInTransactionTimeout: 2 * time.Second},
+		Tasks: config.Tasks{Project: "proj-1", Location: "europe-west1", Endpoint: "127.0.0.1:8123", QueuePrefix: "blue",
+			TargetURL: "http://localhost:8080", ServiceAccount: "tasks@proj-1.iam", DispatchDeadline: 2 * time.Minute, QueueShards: 3},
+		OIDC: config.OIDC{Issuer: "https://issuer.example/", JWKSURL: "http://[::1]:9/jwks"},
+		Auth: config.Auth{PublicAudience: "public", InternalAudience: "internal",
+			InternalAccounts: []string{"tasks@proj-1.iam", "cron@proj-1.iam"}, Operators: []string{"ann@example.com"}},
+		HTTP: config.HTTP{MaxBodyBytes: 1024},
+		Log:  config.Log{Level: slog.LevelWarn},
+		Platform: config.Platform{Port: 9000, FunctionTarget: "advance", Service: "fencepost-advance",
+			Revision: "fencepost-advance-00001", Timeout: 90 * time.Second},
+	}
+}
+
+// Every setting reaches its own field, and no setting is left out of the test.
+func TestEverySettingIsRead(t *testing.T) {
+	t.Parallel()
+	if diff := cmp.Diff(everythingLoaded(), mustLoad(t, everything...), revealed); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	if got, want := strings.Count(config.Help(), "\n")/3, len(everything); got != want {
+		t.Errorf("settings: got %d in Help, want the %d that this test gives", got, want)
+	}
+}
+
+// A value that is not right is named with its variable and what would be right.
+func TestWrongValuesAreRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ given, want string }{
+		{"FENCEPOST_LEASE_DURATION=10", `FENCEPOST_LEASE_DURATION="10": want a duration from 2s to 5m`},
+		{"FENCEPOST_LEASE_DURATION=1999ms", `FENCEPOST_LEASE_DURATION="1999ms": want a duration from 2s to 5m`},
+		{"FENCEPOST_LEASE_DURATION=301s", `FENCEPOST_LEASE_DURATION="301s": want a duration from 2s to 5m`},
+		{"FENCEPOST_STUCK_AFTER=never", `FENCEPOST_STUCK_AFTER="never": want a duration from 1s to 720h`},
+		{"FENCEPOST_DATABASE_LOCK_TIMEOUT=0s", `FENCEPOST_DATABASE_LOCK_TIMEOUT="0s": want a duration from 100ms to 1m`},
+		{"FENCEPOST_NONCE_STRICT_ENABLED=yes", `FENCEPOST_NONCE_STRICT_ENABLED="yes": want true or false`},
+		{"FENCEPOST_NONCE_START_FROM=-1", `FENCEPOST_NONCE_START_FROM="-1": want a nonce from 0 to 9223372036854775807`},
+		{"FENCEPOST_DATABASE_MAX_CONNS=4294967300", `FENCEPOST_DATABASE_MAX_CONNS="4294967300": want a number of connections from 1 to 100`},
+		{"FENCEPOST_HTTP_MAX_BODY_BYTES=1e6", `FENCEPOST_HTTP_MAX_BODY_BYTES="1e6": want a number of bytes from 1024 to 33554432`},
+		{"FENCEPOST_FINALITY_MODE=latest", `FENCEPOST_FINALITY_MODE="latest": want one of confirmations, safe, finalized`},
+		{"FENCEPOST_LOG_LEVEL=info+1", `FENCEPOST_LOG_LEVEL="info+1": want one of debug, info, warn, error`},
+		{"FENCEPOST_TASKS_ENDPOINT=localhost", `FENCEPOST_TASKS_ENDPOINT="localhost": want host:port`},
+		{"FENCEPOST_TASKS_QUEUE_PREFIX=a_b", `FENCEPOST_TASKS_QUEUE_PREFIX="a_b": want 1 to 50 letters, digits and hyphens`},
+		{"FENCEPOST_OIDC_JWKS_URL=http://issuer.example/jwks", `FENCEPOST_OIDC_JWKS_URL="http://issuer.example/jwks": want an https URL`},
+		{"FENCEPOST_OIDC_ISSUER=https://", `FENCEPOST_OIDC_ISSUER="https://": want an https URL`},
+		{"FENCEPOST_TASKS_TARGET_URL=https://x.example/?a=b", `FENCEPOST_TASKS_TARGET_URL="https://x.example/?a=b": want an https URL`},
+		{"FENCEPOST_AUTH_OPERATORS=ann@example.com,,", `FENCEPOST_AUTH_OPERATORS="ann@example.com,,": want e-mail addresses separated by commas`},
+		{"FENCEPOST_AUTH_OPERATORS=ann", `FENCEPOST_AUTH_OPERATORS="ann": want e-mail addresses separated by commas`},
+		{"FENCEPOST_CHAIN_ID=0", `FENCEPOST_CHAIN_ID="0": want an EIP-155 chain id from 1`},
+		{"FENCEPOST_CHAIN_ID=", `FENCEPOST_CHAIN_ID is not set: want an EIP-155 chain id from 1`},
+		{"PORT=http", `PORT="http": want a port from 1 to 65535`},
+		{"CLOUD_RUN_TIMEOUT_SECONDS=60s", `CLOUD_RUN_TIMEOUT_SECONDS="60s": want a number of seconds from 1 to 3600`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.given, func(t *testing.T) {
+			t.Parallel()
+			wantProblem(t, with(tt.given), tt.want)
+		})
+	}
+}
+
+// wantProblem wants exactly one problem, which begins with want.
+func wantProblem(t *testing.T, environ []string, want string) {
+	t.Helper()
+	_, err := config.Load(environ)
+	if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v, want the one problem %s…", err, want)
+	}
+}
+
+// A variable of ours that nobody reads is refused with the nearest name, and
+// without its value.
+func TestUnknownVariablesAreRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ given, nearest string }{
+		{"FENCEPOST_LEASE_RENEWINTERVAL=1s", "FENCEPOST_LEASE_RENEW_INTERVAL"},
+		{"FENCEPOST_DATABSE_URL=hunter2", "FENCEPOST_DATABASE_URL"},
+		{"FENCEPOST_RPC_URL=hunter2", "FENCEPOST_RPC_URLS"},
+		{"FENCEPOST_STUCK=", "FENCEPOST_STUCK_AFTER"},
+		{"FENCEPOST_PORT=1", "FENCEPOST_RPC_URLS"},
+	}
+	for _, tt := range tests {
+		name, _, _ := strings.Cut(tt.given, "=")
+		_, err := config.Load(with(tt.given))
+		if want := name + " is no setting: the nearest is " + tt.nearest; err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", tt.given, err, want)
+		}
+	}
+}
+
+// Settings that are right one by one and contradict each other are refused with
+// what to do.
+func TestContradictionsAreRefused(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		given []string
+		want  string
+	}{
+		{[]string{"FENCEPOST_LEASE_RENEW_INTERVAL=5s"},
+			`FENCEPOST_LEASE_RENEW_INTERVAL="5s", FENCEPOST_LEASE_DURATION="10s": set lease.renewInterval below half`},
+		{[]string{"FENCEPOST_CLOCK_SKEW_ALLOWANCE=10s"},
+			`FENCEPOST_CLOCK_SKEW_ALLOWANCE="10s", FENCEPOST_LEASE_DURATION="10s": set clockSkewAllowance below lease.duration`},
+		{[]string{"FENCEPOST_DATABASE_LOCK_TIMEOUT=10s"},
+			`FENCEPOST_DATABASE_LOCK_TIMEOUT="10s", FENCEPOST_LEASE_DURATION="10s": set database.lockTimeout below lease.duration`},
+		{[]string{"FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT=10s"},
+			`FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT="10s", FENCEPOST_LEASE_DURATION="10s": set database.idle`},
+		{[]string{"FENCEPOST_RPC_TIMEOUT=10001ms"},
+			`FENCEPOST_RPC_TIMEOUT="10001ms", FENCEPOST_LEASE_DURATION="10s": set rpc.timeout to at most lease.duration`},
+		{[]string{"FENCEPOST_NONCE_MAX_IN_FLIGHT=2"},
+			`FENCEPOST_NONCE_MAX_IN_FLIGHT="2", FENCEPOST_NONCE_STRICT_ENABLED="true": a strict submitter has one`},
+		{[]string{"FENCEPOST_RESUBMIT_INTERVAL=30m"},
+			`FENCEPOST_RESUBMIT_INTERVAL="30m", FENCEPOST_STUCK_AFTER="30m", FENCEPOST_RESUBMIT_ENABLED="true": every transaction`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.given[0], func(t *testing.T) {
+			t.Parallel()
+			wantProblem(t, with(tt.given...), tt.want)
+		})
+	}
+	mustLoad(t, "FENCEPOST_NONCE_MAX_IN_FLIGHT=2", "FENCEPOST_NONCE_STRICT_ENABLED=false")
+	mustLoad(t, "FENCEPOST_RESUBMIT_INTERVAL=30m", "FENCEPOST_RESUBMIT_ENABLED=false")
+}
+
+// All that is wrong is said at once; a value that is wrong by itself is not
+// also compared with others.
+func TestAllProblemsAreReportedTogether(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load([]string{
+		"FENCEPOST_LEASE_DURATION=soon", "FENCEPOST_LEASE_RENEW_INTERVAL=1m", "FENCEPOST_NONCE_MAX_IN_FLIGHT=2",
+		"FENCEPOST_TYPO=1", "PORT=-1",
+	})
+	if err == nil {
+		t.Fatal("got no error, want six problems")
+	}
+	var got []string
+	for _, line := range strings.Split(err.Error(), "\n") {
+		variable := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '=' })[0]
+		got = append(got, variable)
+	}
+	want := []string{"FENCEPOST_TYPO", "FENCEPOST_LEASE_DURATION", "FENCEPOST_CHAIN_ID", "FENCEPOST_DATABASE_URL", "PORT", "FENCEPOST_NONCE_MAX_IN_FLIGHT"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("variables with problems (-want +got):\n%s\n%v", diff, err)
+	}
+	if diff := cmp.Diff(config.Config{}, c, revealed); diff != "" {
+		t.Errorf("with an error: got settings, want none:\n%s", diff)
+	}
+}
+
+// A function says what it needs beyond what everything needs.
+func TestRequire(t *testing.T) {
+	t.Parallel()
+	names := []string{"rpc.urls", "tasks.project", "auth.operators", "lease.duration", "log.level"}
+	if err := mustLoad(t, everything...).Require(names...); err != nil {
+		t.Errorf("all set: got %v, want no error", err)
+	}
+	err := mustLoad(t).Require(append(names, "no.such")...)
+	var got []string
+	for line := range strings.Lines(err.Error()) {
+		got = append(got, strings.Fields(line)[0])
+	}
+	want := []string{"FENCEPOST_RPC_URLS", "FENCEPOST_TASKS_PROJECT", "FENCEPOST_AUTH_OPERATORS", "no.such"}
+	if !slices.Equal(got, want) {
+		t.Errorf("none set: got problems with %v, want %v", got, want)
+	}
+}
+
+// Cloud Run is where the platform names our service.
+func TestOnCloudRun(t *testing.T) {
+	t.Parallel()
+	if mustLoad(t).Platform.OnCloudRun() || !mustLoad(t, "K_SERVICE=x").Platform.OnCloudRun() {
+		t.Error("got OnCloudRun without K_SERVICE or not with it, want it exactly with it")
+	}
+}

@@ -1,0 +1,185 @@
+package config
+
+import (
+	"log/slog"
+	"strings"
+	"time"
+)
+
+// RPC is how the chain's node is reached.
+type RPC struct {
+	// URL is the node's. It is a secret because providers put the account's
+	// key into it. Unset where a function needs no node.
+	URL Secret
+	// Timeout is the most that one round trip may take; a lease that has less
+	// left cuts it shorter.
+	Timeout time.Duration
+	// MaxInFlight is the most round trips under way at once in one instance.
+	MaxInFlight int
+}
+
+func (r *RPC) settings() []setting {
+	return []setting{
+		{name: "rpc.urls",
+			meaning: "the chain's node; a secret, since its URL often holds a key",
+			field: secretText(&r.URL, "exactly one http or https URL (several nodes are not supported yet: choose one)", func(text string) bool {
+				_, ok := webURL(text)
+				return ok && !strings.Contains(text, ",")
+			})},
+		{name: "rpc.timeout", def: "10s",
+			meaning: "how long one round trip to the node may take; at most `lease.duration`",
+			field:   duration(&r.Timeout, 100*time.Millisecond, 5*time.Minute)},
+		{name: "rpc.maxInFlight", def: "100",
+			meaning: "how many round trips to the node an instance has under way at once",
+			field:   number(&r.MaxInFlight, "a number of round trips", 1, 10_000)},
+	}
+}
+
+// Chain is the deployment's default chain.
+type Chain struct {
+	// ID is its EIP-155 id: the chain of a bare address.
+	ID uint64
+	// BlockTime is the usual time between two blocks: a hint for when to ask,
+	// on which nothing else depends.
+	BlockTime time.Duration
+}
+
+// maxChainID is the bound of EIP-2294, https://eips.ethereum.org/EIPS/eip-2294.
+const maxChainID = 1<<63 - 37
+
+func (c *Chain) settings() []setting {
+	return []setting{
+		{name: "chain.id", required: true,
+			meaning: "the default chain, which a bare address is on",
+			field:   number(&c.ID, "an EIP-155 chain id", 1, maxChainID)},
+		{name: "chain.blockTime", def: "12s",
+			meaning: "the usual time between two blocks, to plan polls by; correctness does not depend on it",
+			field:   duration(&c.BlockTime, 10*time.Millisecond, time.Hour)},
+	}
+}
+
+// Signer is where signing keys are.
+type Signer struct {
+	// LocalKeysFile is the path of the file with local keys; "" for none.
+	LocalKeysFile string
+}
+
+func (s *Signer) settings() []setting {
+	return []setting{
+		{name: "signer.local.keysFile",
+			meaning: "the file with the private keys of the local signer, mounted from a secret",
+			field:   text(&s.LocalKeysFile, "a path", path)},
+	}
+}
+
+// Database is the Postgres that is the only authority.
+type Database struct {
+	// URL says where it is and who we are to it; pgx reads it.
+	URL Secret
+	// MaxConns is the most connections of one instance. Times the most
+	// instances it must stay below the server's own bound.
+	MaxConns int32
+	// StatementTimeout ends a statement that runs longer.
+	StatementTimeout time.Duration
+	// LockTimeout ends a wait for a lock: below [Lease.Duration].
+	LockTimeout time.Duration
+	// IdleInTransactionTimeout ends a session that sits in an open
+	// transaction: below [Lease.Duration].
+	IdleInTransactionTimeout time.Duration
+}
+
+// The least database time-out is above 0 because Postgres reads 0 as "none".
+const leastDatabaseTimeout = 100 * time.Millisecond
+
+func (d *Database) settings() []setting {
+	return []setting{
+		{name: "database.url", required: true,
+			meaning: "where Postgres is and who we are to it; a secret",
+			field:   secretText(&d.URL, "postgres://user@host:port/database, or the form user=… dbname=…", postgresAddress)},
+		{name: "database.maxConns", def: "4",
+			meaning: "how many connections an instance opens at most; times the most instances it must stay below the server's `max_connections`",
+			field:   number(&d.MaxConns, "a number of connections", 1, 100)},
+		{name: "database.statementTimeout", def: "5s",
+			meaning: "how long a statement may run",
+			field:   duration(&d.StatementTimeout, leastDatabaseTimeout, time.Minute)},
+		{name: "database.lockTimeout", def: "3s",
+			meaning: "how long a statement may wait for a lock; below `lease.duration`",
+			field:   duration(&d.LockTimeout, leastDatabaseTimeout, time.Minute)},
+		{name: "database.idleInTransactionTimeout", def: "3s",
+			meaning: "how long a session may sit in an open transaction; below `lease.duration`",
+			field:   duration(&d.IdleInTransactionTimeout, leastDatabaseTimeout, time.Minute)},
+	}
+}
+
+// postgresAddress accepts both forms of a connection string
+// (https://www.postgresql.org/docs/current/libpq-connect.html); the driver
+// looks closer.
+func postgresAddress(text string) bool {
+	return strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://") ||
+		!strings.Contains(text, "://") && strings.Contains(text, "=")
+}
+
+// HTTP bounds what callers send.
+type HTTP struct {
+	// MaxBodyBytes is the most bytes of a request's body.
+	MaxBodyBytes int64
+}
+
+func (h *HTTP) settings() []setting {
+	return []setting{
+		{name: "http.maxBodyBytes", def: "262144",
+			meaning: "how long a request's body may be; longer ones are answered 413 BODY_TOO_LARGE",
+			field:   number(&h.MaxBodyBytes, "a number of bytes", 1024, 32<<20)},
+	}
+}
+
+// Log is what is logged.
+type Log struct {
+	// Level is the least level that is written.
+	Level slog.Level
+}
+
+func (l *Log) settings() []setting {
+	return []setting{
+		{name: "log.level", def: "info",
+			meaning: "the least severity that is logged",
+			field:   logLevel(&l.Level)},
+	}
+}
+
+// Platform is what Cloud Run and the functions framework tell us, in their own
+// variables (https://cloud.google.com/run/docs/container-contract).
+type Platform struct {
+	// Port is where to listen.
+	Port int
+	// FunctionTarget is the one function to serve; "" serves all of them.
+	FunctionTarget string
+	// Service and Revision name what runs; "" off the platform.
+	Service, Revision string
+	// Timeout is the service's own time-out for a request, which the framework
+	// makes the deadline of its context; 0: none.
+	Timeout time.Duration
+}
+
+// OnCloudRun says that the process runs there.
+func (p Platform) OnCloudRun() bool { return p.Service != "" }
+
+func (p *Platform) settings() []setting {
+	return []setting{
+		{name: "PORT", google: true, def: "8080",
+			meaning: "where to listen; Cloud Run sets it",
+			field:   number(&p.Port, "a port", 1, 65535)},
+		{name: "FUNCTION_TARGET", google: true,
+			meaning: "the one function to serve, at every path; without it all are served, each at its own",
+			field:   text(&p.FunctionTarget, "a function's name", word)},
+		{name: "K_SERVICE", google: true,
+			meaning: "the service's name; Cloud Run sets it",
+			field:   text(&p.Service, "a name", word)},
+		{name: "K_REVISION", google: true,
+			meaning: "the revision's name; Cloud Run sets it",
+			field:   text(&p.Revision, "a name", word)},
+		{name: "CLOUD_RUN_TIMEOUT_SECONDS", google: true,
+			meaning: "the deadline of a request; to be set to the service's own time-out",
+			field:   seconds(&p.Timeout, 1, 3600)},
+	}
+}

@@ -1,0 +1,182 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// field is a place for a value, and what may be put there.
+type field struct {
+	want   string                 // what is right, to follow "want": with unit and range
+	set    func(text string) bool // stores the text's value; false: it is not right, nothing stored
+	unset  func() bool            // nothing, or the type's zero, is stored
+	secret bool                   // the text is never shown
+}
+
+// bind makes a field of p that takes what parse takes.
+func bind[T comparable](p *T, want string, parse func(string) (T, bool)) field {
+	return field{
+		want: want,
+		set: func(text string) bool {
+			v, ok := parse(text)
+			if ok {
+				*p = v
+			}
+			return ok
+		},
+		unset: func() bool { return *p == *new(T) },
+	}
+}
+
+func duration(p *time.Duration, low, high time.Duration) field {
+	want := fmt.Sprintf("a duration from %s to %s", short(low), short(high))
+	return bind(p, want, func(text string) (time.Duration, bool) {
+		d, err := time.ParseDuration(text)
+		return d, err == nil && low <= d && d <= high
+	})
+}
+
+// short writes d as a person would: 2m, not 2m0s.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+func seconds(p *time.Duration, low, high int64) field {
+	want := fmt.Sprintf("a number of seconds from %d to %d", low, high)
+	return bind(p, want, func(text string) (time.Duration, bool) {
+		n, ok := whole(text, low, high)
+		return time.Duration(n) * time.Second, ok
+	})
+}
+
+// number takes whole numbers; what names their unit ("a number of bytes").
+func number[N int | int32 | int64 | uint64](p *N, what string, low, high int64) field {
+	want := fmt.Sprintf("%s from %d to %d", what, low, high)
+	return bind(p, want, func(text string) (N, bool) {
+		n, ok := whole(text, low, high)
+		return N(n), ok
+	})
+}
+
+func whole(text string, low, high int64) (int64, bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && low <= n && n <= high
+}
+
+func boolean(p *bool) field {
+	return bind(p, "true or false", func(text string) (bool, bool) {
+		return text == "true", text == "true" || text == "false"
+	})
+}
+
+func choice[T ~string](p *T, options ...T) field {
+	return bind(p, "one of "+join(options), func(text string) (T, bool) {
+		return T(text), slices.Contains(options, T(text))
+	})
+}
+
+func join[T ~string](options []T) string {
+	texts := make([]string, len(options))
+	for i, o := range options {
+		texts[i] = string(o)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// logLevel takes the names of slog's four levels in small letters.
+func logLevel(p *slog.Level) field {
+	names := []string{"debug", "info", "warn", "error"}
+	return bind(p, "one of "+join(names), func(text string) (level slog.Level, ok bool) {
+		err := level.UnmarshalText([]byte(text))
+		return level, err == nil && slices.Contains(names, text)
+	})
+}
+
+// text takes what matches pattern as a whole; what says so in words.
+func text(p *string, what string, pattern *regexp.Regexp) field {
+	return bind(p, what, func(text string) (string, bool) { return text, pattern.MatchString(text) })
+}
+
+var (
+	word     = regexp.MustCompile(`^\S+$`)
+	path     = regexp.MustCompile(`^[^\x00]+$`)
+	resource = regexp.MustCompile(`^[a-z0-9][a-z0-9.:-]*$`)
+	queue    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,49}$`)
+	email    = regexp.MustCompile(`^[^\s@,]+@[^\s@,]+$`)
+)
+
+// emails takes addresses separated by commas.
+func emails(p *[]string) field {
+	return field{
+		want: "e-mail addresses separated by commas",
+		set: func(text string) bool {
+			all := strings.Split(text, ",")
+			for i, a := range all {
+				all[i] = strings.TrimSpace(a)
+			}
+			if slices.ContainsFunc(all, func(a string) bool { return !email.MatchString(a) }) {
+				return false
+			}
+			*p = all
+			return true
+		},
+		unset: func() bool { return len(*p) == 0 },
+	}
+}
+
+func hostPort(p *string) field {
+	return bind(p, "host:port", func(text string) (string, bool) {
+		_, port, err := net.SplitHostPort(text)
+		_, ok := whole(port, 1, 65535)
+		return text, err == nil && ok
+	})
+}
+
+// trusted takes the URL of something that we believe, or that we show a token
+// to: nobody on the way may read or answer in its place.
+func trusted(p *string) field {
+	const want = "an https URL without query (http only for this machine: localhost, 127.0.0.1, [::1])"
+	return bind(p, want, func(text string) (string, bool) {
+		u, ok := webURL(text)
+		ok = ok && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+		return text, ok && (u.Scheme == "https" || loopback(u.Hostname()))
+	})
+}
+
+// baseURL is trusted, and stored so that a path can follow it.
+func baseURL(p *string) field {
+	f := trusted(p)
+	set := f.set
+	f.set = func(text string) bool { return set(strings.TrimSuffix(text, "/")) }
+	return f
+}
+
+func webURL(text string) (*url.URL, bool) {
+	u, err := url.Parse(text)
+	return u, err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != ""
+}
+
+func loopback(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// secretText takes a secret that ok accepts.
+func secretText(p *Secret, want string, ok func(string) bool) field {
+	f := bind(p, want, func(text string) (Secret, bool) { return NewSecret(text), ok(text) })
+	f.secret = true
+	return f
+}

@@ -1,0 +1,69 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// rule is what settings must be to each other, each being right by itself.
+type rule struct {
+	of     []string // the settings compared
+	broken bool
+	say    string // what to do about it
+}
+
+// problem shows the compared settings with their values, and what to do.
+func (r rule) problem(settings []setting, given map[string]string) error {
+	var shown []string
+	for _, name := range r.of {
+		i := slices.IndexFunc(settings, func(s setting) bool { return s.name == name })
+		if i < 0 {
+			return fmt.Errorf("a rule is about %s, which is no setting", name)
+		}
+		shown = append(shown, settings[i].shown(given[settings[i].variable()]))
+	}
+	return errors.New(strings.Join(shown, ", ") + ": " + r.say)
+}
+
+func (c *Config) rules() []rule {
+	return slices.Concat(c.leaseRules(), c.policyRules())
+}
+
+func (c *Config) leaseRules() []rule {
+	lease := c.Lease.Duration
+	return []rule{{
+		of:     []string{"lease.renewInterval", "lease.duration"},
+		broken: c.Lease.RenewInterval >= lease-c.Lease.RenewInterval,
+		say:    "set lease.renewInterval below half of lease.duration, so that one failed renewal does not lose the lease",
+	}, {
+		of:     []string{"clockSkewAllowance", "lease.duration"},
+		broken: c.Lease.ClockSkewAllowance >= lease,
+		say:    "set clockSkewAllowance below lease.duration",
+	}, {
+		of:     []string{"database.lockTimeout", "lease.duration"},
+		broken: c.Database.LockTimeout >= lease,
+		say:    "set database.lockTimeout below lease.duration, so that nobody waits for a lock longer than a lease lasts",
+	}, {
+		of:     []string{"database.idleInTransactionTimeout", "lease.duration"},
+		broken: c.Database.IdleInTransactionTimeout >= lease,
+		say:    "set database.idleInTransactionTimeout below lease.duration, so that a holder that died in a transaction does not lock its lease past its end",
+	}, {
+		of:     []string{"rpc.timeout", "lease.duration"},
+		broken: c.RPC.Timeout > lease,
+		say:    "set rpc.timeout to at most lease.duration: no call may outlast the lease it is made under",
+	}}
+}
+
+func (c *Config) policyRules() []rule {
+	return []rule{{
+		of:     []string{"nonce.maxInFlight", "nonce.strict.enabled"},
+		broken: c.Nonce.MaxInFlight > 1 && c.Nonce.Strict,
+		say:    "a strict submitter has one transaction in flight: set nonce.strict.enabled to false, or nonce.maxInFlight to 1",
+	}, {
+		of:     []string{"resubmit.interval", "stuck.after", "resubmit.enabled"},
+		broken: c.Resubmit.Enabled && c.Resubmit.Interval >= c.Stuck.After,
+		say:    "every transaction would be stuck before it is sent again: set resubmit.interval below stuck.after, or resubmit.enabled to false",
+	}}
+}

@@ -1,0 +1,185 @@
+package config
+
+import "time"
+
+// Lease is how long the right to act on a submitter lasts.
+type Lease struct {
+	// Duration is how far ahead an acquire or a renewal puts the expiry, in
+	// the database's time.
+	Duration time.Duration
+	// RenewInterval is how old a tenure gets before it is renewed: below half
+	// of Duration.
+	RenewInterval time.Duration
+	// ClockSkewAllowance is how long a lease must have been expired before
+	// someone else takes it over: below Duration.
+	ClockSkewAllowance time.Duration
+}
+
+func (l *Lease) settings() []setting {
+	return []setting{
+		{name: "lease.duration", def: "10s",
+			meaning: "how long the right to act on a submitter lasts unless renewed; a holder that died is waited out for so long",
+			field:   duration(&l.Duration, 2*time.Second, 5*time.Minute)},
+		{name: "lease.renewInterval", def: "3s",
+			meaning: "how long a holder works before it renews; below half of `lease.duration`",
+			field:   duration(&l.RenewInterval, 100*time.Millisecond, time.Minute)},
+		{name: "clockSkewAllowance", def: "1s",
+			meaning: "how long someone else's lease must have been expired before it is taken over; below `lease.duration`",
+			field:   duration(&l.ClockSkewAllowance, 0, time.Minute)},
+	}
+}
+
+// Nonce is how nonces are handed out.
+type Nonce struct {
+	// StartFrom is the first nonce of a submitter that is registered without
+	// one of its own.
+	StartFrom uint64
+	// Strict says that the next nonce is allocated only when the last one is
+	// consumed and final.
+	Strict bool
+	// MaxInFlight is the window of newly registered submitters, in
+	// transactions: 1 while Strict.
+	MaxInFlight int
+}
+
+func (n *Nonce) settings() []setting {
+	return []setting{
+		{name: "nonce.startFrom", def: "0",
+			meaning: "the first nonce of a newly registered submitter; registration compares it with the chain's count",
+			field:   number(&n.StartFrom, "a nonce", 0, maxBigint)},
+		{name: "nonce.strict.enabled", def: "true",
+			meaning: "one transaction in flight for each submitter: the next nonce is allocated when the last one is consumed and final",
+			field:   boolean(&n.Strict)},
+		{name: "nonce.maxInFlight", def: "1",
+			meaning: "the window of newly registered submitters; above 1 only with `nonce.strict.enabled=false`",
+			field:   number(&n.MaxInFlight, "a number of transactions", 1, 10_000)},
+	}
+}
+
+// maxBigint is the most that a bigint column of Postgres holds.
+const maxBigint = 1<<63 - 1
+
+// Queue bounds what waits for a nonce.
+type Queue struct {
+	// MaxPerSubmitter is how many intents may wait for one submitter.
+	MaxPerSubmitter int
+}
+
+func (q *Queue) settings() []setting {
+	return []setting{
+		{name: "queue.maxPerSubmitter", def: "100000",
+			meaning: "how many intents may wait for one submitter; a create beyond it is answered 429 QUEUE_FULL",
+			field:   number(&q.MaxPerSubmitter, "a number of intents", 1, 10_000_000)},
+	}
+}
+
+// Resubmit is how often the same bytes are sent again.
+type Resubmit struct {
+	// Enabled says that a transaction without a receipt is sent again.
+	Enabled bool
+	// Interval is the time between two sends: below [Stuck.After] while Enabled.
+	Interval time.Duration
+	// MaxAttempts is the number of sends after which a transaction is STUCK.
+	MaxAttempts int
+}
+
+func (r *Resubmit) settings() []setting {
+	return []setting{
+		{name: "resubmit.enabled", def: "true",
+			meaning: "send a transaction without a receipt again, with the same bytes",
+			field:   boolean(&r.Enabled)},
+		{name: "resubmit.interval", def: "60s",
+			meaning: "how long after a send the next may follow; below `stuck.after`",
+			field:   duration(&r.Interval, time.Second, 24*time.Hour)},
+		{name: "resubmit.maxAttempts", def: "20",
+			meaning: "after how many sends without a receipt a transaction is STUCK",
+			field:   number(&r.MaxAttempts, "a number of sends", 1, 1000)},
+	}
+}
+
+// Stuck is when a transaction needs a decision.
+type Stuck struct {
+	// After is the time since the first broadcast.
+	After time.Duration
+}
+
+func (s *Stuck) settings() []setting {
+	return []setting{
+		{name: "stuck.after", def: "30m",
+			meaning: "how long after its first broadcast a transaction without a receipt is STUCK, if its attempts last so long",
+			field:   duration(&s.After, time.Second, 720*time.Hour)},
+	}
+}
+
+// Confirmations is how included transactions are watched.
+type Confirmations struct {
+	// Required is the number of confirming blocks that make a transaction
+	// final, where [Finality.Mode] is [FinalityConfirmations].
+	Required int
+	// ReceiptWorkers is the receipt queue's concurrency for each shard.
+	ReceiptWorkers int
+	// StaleReceiptTimeout is how long a tracked transaction may go without a
+	// look before the sweep counts it as overdue.
+	StaleReceiptTimeout time.Duration
+}
+
+func (c *Confirmations) settings() []setting {
+	return []setting{
+		{name: "confirmations.required", def: "20",
+			meaning: "how many confirming blocks make a transaction final, with `finality.mode=confirmations`",
+			field:   number(&c.Required, "a number of blocks", 1, 10_000)},
+		{name: "confirmations.receiptWorkers", def: "10",
+			meaning: "how many receipt tasks run at once on each shard of their queue",
+			field:   number(&c.ReceiptWorkers, "a number of tasks", 1, maxQueueConcurrency)},
+		{name: "confirmations.staleReceiptTimeout", def: "60s",
+			meaning: "how long a tracked transaction may go without a look before the sweep takes it up",
+			field:   duration(&c.StaleReceiptTimeout, time.Second, 24*time.Hour)},
+	}
+}
+
+// maxQueueConcurrency is Cloud Tasks' own bound for one queue
+// (google.cloud.tasks.v2.RateLimits, max_concurrent_dispatches).
+const maxQueueConcurrency = 5000
+
+// FinalityMode names what makes an included transaction final.
+type FinalityMode string
+
+// The modes: our own count of confirming blocks, or one of the chain's tags.
+const (
+	FinalityConfirmations FinalityMode = "confirmations"
+	FinalitySafe          FinalityMode = "safe"
+	FinalityFinalized     FinalityMode = "finalized"
+)
+
+// Finality is when an included transaction is final.
+type Finality struct {
+	// Mode is one of the three modes.
+	Mode FinalityMode
+}
+
+func (f *Finality) settings() []setting {
+	return []setting{
+		{name: "finality.mode", def: string(FinalityConfirmations),
+			meaning: "what makes a transaction final: a number of confirming blocks, or that its block is at or below the chain's block with this tag",
+			field:   choice(&f.Mode, FinalityConfirmations, FinalitySafe, FinalityFinalized)},
+	}
+}
+
+// Sweep is how the sweep looks for what lost tasks left behind.
+type Sweep struct {
+	// Batch is the most submitters of one kind of work that one sweep takes.
+	Batch int
+	// Grace is how long work must be overdue before the sweep takes it.
+	Grace time.Duration
+}
+
+func (s *Sweep) settings() []setting {
+	return []setting{
+		{name: "sweep.batch", def: "500",
+			meaning: "how many submitters one sweep takes up at most, for each kind of work",
+			field:   number(&s.Batch, "a number of submitters", 1, 10_000)},
+		{name: "sweep.grace", def: "5s",
+			meaning: "how long work must be overdue before the sweep takes it from the task that should have come",
+			field:   duration(&s.Grace, 0, 10*time.Minute)},
+	}
+}

@@ -1,0 +1,293 @@
+package model
+
+// protocol is the machine that [search] walks: the rules of a run, and the
+// steps of everything that is not an invocation.
+type protocol struct {
+	Run
+}
+
+// emit takes one enabled step and the state it leads to.
+type emit = func(step, state)
+
+func (p *protocol) start() state {
+	s := state{left: p.Budget}
+	for i := range s.creators {
+		s.creators[i].token = unread
+		if i >= int(p.Budget.Creates) {
+			s.creators[i] = creator{pc: createDone}
+		}
+	}
+	return s
+}
+
+func (p *protocol) key(s state) state {
+	if p.distinct {
+		return s
+	}
+	return s.canonical()
+}
+
+func (p *protocol) next(s state, out emit) {
+	if p.over(&s) {
+		return
+	}
+	quiet := true
+	busy := func(e step, to state) {
+		quiet = false
+		out(e, to)
+	}
+	for i := range p.Budget.Creates {
+		p.create(s, i, busy)
+	}
+	for i := range p.Budget.Invocations {
+		if s.calls[i].pc != idle {
+			p.invocation(s, i, busy)
+			p.faults(s, i, out)
+		}
+	}
+	p.world(s, busy)
+	p.time(s, out)
+	if i, ok := p.slot(&s); ok {
+		p.deliveries(s, i, busy)
+		p.wakes(s, i, quiet, out)
+	}
+}
+
+// over reports states that nothing wrong can follow, or nothing worse: all is
+// done and no write is under way, or a judgement has been passed already.
+func (p *protocol) over(s *state) bool {
+	if s.unsafe || s.lease.token >= maxToken {
+		return true
+	}
+	for i := range s.creators {
+		if s.creators[i].pc != createDone {
+			return false
+		}
+	}
+	for i := range s.calls {
+		if pc := s.calls[i].pc; pc == work || pc == write {
+			return false
+		}
+	}
+	return !s.unfinished()
+}
+
+func (p *protocol) judge(s state, enabled []step) Verdict {
+	v := p.opinion(&s, enabled)
+	if v == p.Accept {
+		return Holds
+	}
+	return v
+}
+
+func (p *protocol) opinion(s *state, enabled []step) Verdict {
+	if s.unsafe {
+		return Unsafe
+	}
+	if s.lease.token >= maxToken {
+		return Unbounded
+	}
+	if !s.unfinished() {
+		return Holds
+	}
+	if len(enabled) == 0 {
+		return Lost
+	}
+	if p.faultless(s) && onlyWaits(enabled) {
+		return Late
+	}
+	return Holds
+}
+
+// faultless: nothing has gone wrong yet in this run.
+func (p *protocol) faultless(s *state) bool {
+	l, b := s.left, p.Budget
+	return l.Crashes == b.Crashes && l.Pauses == b.Pauses && l.Duplicates == b.Duplicates && l.Failures == b.Failures
+}
+
+// onlyWaits: every step is a delayed task that comes due, or time that passes.
+func onlyWaits(steps []step) bool {
+	for _, e := range steps {
+		if e.op != opTime && !(e.delivered && e.job.kind == wake) {
+			return false
+		}
+	}
+	return true
+}
+
+// create does one step of create i: commit, read the token, make the task.
+func (p *protocol) create(s state, i uint8, out emit) {
+	c := &s.creators[i]
+	at := c.pc
+	if !p.Rules.TokenAfterCommit && at < 2 {
+		at = 1 - at
+	}
+	e := step{who: i}
+	switch at {
+	case 0:
+		s.committed++
+		e.op = opCommit
+	case 1:
+		c.token = s.lease.token
+		e.op, e.token = opCreateReads, c.token
+	case 2:
+		e.job = task{kind: advance, token: c.token}
+		e.op = made(s.advances.make(c.token), opCreateNames, opCreateBurnt)
+		c.token = 0
+	default:
+		return
+	}
+	c.pc++
+	out(e, s)
+}
+
+func made(isNew bool, yes, no op) op {
+	if isNew {
+		return yes
+	}
+	return no
+}
+
+// world is what others do: the chain makes final what was sent, a caller
+// cancels the head of the queue.
+func (p *protocol) world(s state, out emit) {
+	if s.flight == sent {
+		to := s
+		to.flight = final
+		out(step{op: opFinal}, to)
+	}
+	if s.left.Cancels > 0 && s.queued() > 0 {
+		to := s
+		to.left.Cancels--
+		to.head++
+		out(step{op: opCancel}, to)
+	}
+}
+
+// faults are what may befall invocation i: it dies, it stands still until its
+// lease has run out; and, no fault, it renews.
+func (p *protocol) faults(s state, i uint8, out emit) {
+	if s.left.Crashes > 0 {
+		to := s
+		to.left.Crashes--
+		if c := &to.calls[i]; !c.copy {
+			to.waits(c.job)
+		}
+		to.end(i)
+		out(step{op: opCrash, who: i}, to)
+	}
+	if s.lease.owner != i+1 || s.lease.phase != live || s.lease.locked != 0 {
+		return
+	}
+	if s.left.Pauses > 0 {
+		to := s
+		to.left.Pauses--
+		to.lease.phase = expired
+		out(step{op: opPause, who: i}, to)
+	}
+	if s.left.Renewals > 0 {
+		to := s
+		to.left.Renewals--
+		to.lease.renewal++
+		out(step{op: opRenew, who: i}, to)
+	}
+}
+
+// end empties the slot of invocation i. A lease it did not release stays with
+// nobody who could.
+func (s *state) end(i uint8) {
+	if s.lease.owner == i+1 {
+		s.lease.owner = gone
+	}
+	if s.lease.locked == i+1 {
+		s.lease.locked = nobody
+	}
+	s.calls[i] = call{}
+}
+
+// time passes: expires_at of a dead holder, or the skew allowance after it.
+func (p *protocol) time(s state, out emit) {
+	if l := s.lease; l.owner == gone && l.phase == live || l.owner != nobody && l.phase == expired {
+		s.lease.phase++
+		out(step{op: opTime, phase: s.lease.phase}, s)
+	}
+}
+
+// slot is a free one, if the row of the lease is not locked: the first step of
+// an invocation would wait for it.
+func (p *protocol) slot(s *state) (i uint8, ok bool) {
+	if s.lease.locked != nobody {
+		return 0, false
+	}
+	for i := range p.Budget.Invocations {
+		if s.calls[i].pc == idle {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// deliveries offers every task that is due at once. How many polls come before
+// there is anything to confirm is bounded: each is only made again.
+func (p *protocol) deliveries(s state, i uint8, out emit) {
+	if to := s; s.polls > 0 && (s.flight != sent || s.left.Early > 0) {
+		if s.flight == sent {
+			to.left.Early--
+		}
+		p.deliver(to, task{kind: poll}, i, out)
+	}
+	for t := range s.lease.token + 1 {
+		if s.advances.waiting&(1<<t) != 0 {
+			p.deliver(s, task{kind: advance, token: t}, i, out)
+		}
+	}
+}
+
+// wakes offers the delayed tasks. Their time comes when nothing else moves, or
+// while a lease runs out; else, every other step taking little time against a
+// lease, it is counted in [Budget].
+func (p *protocol) wakes(s state, i uint8, quiet bool, out emit) {
+	for t := range s.lease.token + 1 {
+		for r := range uint8(len(s.wakes)) {
+			if s.wakes[r].waiting&(1<<t) == 0 || !p.canBeDue(&s.lease, t, r) {
+				continue
+			}
+			to := s
+			if !quiet && !longer(&s.lease, t, r) {
+				if s.left.Slow == 0 {
+					continue
+				}
+				to.left.Slow--
+			}
+			p.deliver(to, task{kind: wake, token: t, renewal: r}, i, out)
+		}
+	}
+}
+
+// canBeDue: the time of the delayed task for the lease with that token and that
+// renewal can have come.
+func (p *protocol) canBeDue(l *lease, token, renewal uint8) bool {
+	if l.owner == nobody || l.token != token || l.renewal != renewal {
+		return true
+	}
+	return l.phase == takeable || !p.Rules.WakeAfterSkew && l.phase == expired
+}
+
+// longer: a lease has run out or was renewed, so a lease's length has passed.
+func longer(l *lease, token, renewal uint8) bool {
+	return l.owner != nobody && (l.phase != live || l.token == token && l.renewal > renewal)
+}
+
+// deliver starts invocation i for t, once and, within the budget, so that t
+// comes again.
+func (p *protocol) deliver(s state, t task, i uint8, out emit) {
+	twice := s
+	s.taken(t)
+	s.calls[i] = call{pc: arrive, job: t}
+	p.arrive(s, i, step{delivered: true}, out)
+	if twice.left.Duplicates > 0 {
+		twice.left.Duplicates--
+		twice.calls[i] = call{pc: arrive, job: t, copy: true}
+		p.arrive(twice, i, step{delivered: true, twice: true}, out)
+	}
+}

@@ -1,0 +1,150 @@
+package model
+
+// release lets the lease go, or goes round again when the mark is set.
+func (p *protocol) release(s state, i uint8, e step, out emit) {
+	l := &s.lease
+	switch {
+	case l.owner != i+1, p.Shape.StrictRelease && l.phase != live:
+		p.stop(s, i, e, out)
+	case l.mark:
+		if s.left.Forced > 0 {
+			p.forceRelease(s, i, e, out)
+		}
+		p.again(s, i, e, out)
+	case !p.Rules.ReleaseInOneStatement:
+		s.calls[i].pc = letGo
+		out(e.of(opNoMark), s)
+	default:
+		p.free(s, i, e, out)
+	}
+}
+
+// letGo releases without another look at the mark.
+func (p *protocol) letGo(s state, i uint8, e step, out emit) {
+	if s.lease.owner != i+1 {
+		p.stop(s, i, e, out)
+		return
+	}
+	p.free(s, i, e, out)
+}
+
+// again begins another round.
+func (p *protocol) again(s state, i uint8, e step, out emit) {
+	c := &s.calls[i]
+	if !p.Rules.TokenVisibleBeforeLoad {
+		s.lease.locked = i + 1
+		s.look(i)
+		c.pc = commitLook
+		out(e.of(opLockAndLook).seen(c), s)
+		return
+	}
+	p.raise(&s.lease, i)
+	c.pc = load
+	e.token = s.lease.token
+	out(e.of(opAgain), s)
+}
+
+// raise is the lease's row at the beginning of another round.
+func (p *protocol) raise(l *lease, i uint8) {
+	if p.Rules.TokenPerRound || l.phase != live {
+		l.take(i)
+		return
+	}
+	l.mark = false
+}
+
+// commitLook commits the transaction that locked the row and read the queue.
+func (p *protocol) commitLook(s state, i uint8, e step, out emit) {
+	s.lease.locked = nobody
+	if s.lease.owner == i+1 {
+		p.raise(&s.lease, i)
+	} else {
+		s.lease.take(i)
+	}
+	e.token = s.lease.token
+	p.plan(s, i, e.of(opTake), out)
+}
+
+// free is the released lease: owner_node = ”.
+func (p *protocol) free(s state, i uint8, e step, out emit) {
+	token := s.lease.token
+	if p.Shape.ReleaseRaises {
+		token++
+	}
+	s.lease = lease{token: token, mark: s.lease.mark}
+	p.leave(s, i, e.of(opRelease), out)
+}
+
+// forceRelease lets the lease go although the mark is set, and owes an advance
+// for it, under the token of that very statement.
+func (p *protocol) forceRelease(s state, i uint8, e step, out emit) {
+	s.left.Forced--
+	c, l := &s.calls[i], &s.lease
+	token := l.token
+	if p.Rules.ForcedReleaseRaises {
+		token++
+	}
+	*l = lease{token: token, mark: true}
+	c.owesAdvance = true
+	e.token = token
+	p.leave(s, i, e.of(opForceRelease), out)
+}
+
+// leave goes on to what is owed after the release.
+func (p *protocol) leave(s state, i uint8, e step, out emit) {
+	c := &s.calls[i]
+	if p.Rules.EnqueueAfterRelease {
+		p.owe(c)
+	}
+	*c = call{pc: idle, job: c.job, copy: c.copy, owesAdvance: c.owesAdvance, owesPoll: c.owesPoll, freed: true}
+	if e.op == opForceRelease {
+		c.pc, c.token = nameAdvance, e.token
+		out(e, s)
+		return
+	}
+	p.pay(s, i, e, out)
+}
+
+// pay goes on to what is owed next after e, or answers.
+func (p *protocol) pay(s state, i uint8, e step, out emit) {
+	c := &s.calls[i]
+	if c.pc = p.owed(c); c.pc == idle {
+		p.answer(s, i, e, out)
+		return
+	}
+	out(e, s)
+}
+
+// readToken reads the token in force, to name an advance by it.
+func (p *protocol) readToken(s state, i uint8, e step, out emit) {
+	c := &s.calls[i]
+	c.token = s.lease.token
+	c.pc = nameAdvance
+	e.token = c.token
+	out(e.of(opReadToken), s)
+}
+
+// nameAdvance makes the advance task it owes.
+func (p *protocol) nameAdvance(s state, i uint8, e step, out emit) {
+	p.fail(s, i, e, out)
+	c := &s.calls[i]
+	e.job = task{kind: advance, token: c.token}
+	e.op = made(s.advances.make(c.token), opNames, opBurnt)
+	c.token, c.owesAdvance = 0, false
+	p.pay(s, i, e, out)
+}
+
+// namePoll makes the poll it owes. It is due in a later second than any that was
+// delivered, so its name is not burnt; one that waits may have the same name.
+func (p *protocol) namePoll(s state, i uint8, e step, out emit) {
+	p.fail(s, i, e, out)
+	s.calls[i].owesPoll = false
+	e.job = task{kind: poll}
+	if s.polls > 0 {
+		p.pay(s, i, e.of(opMerges), out)
+	}
+	if s.polls == 0 || s.polls == 1 && p.Shape.PollsApart {
+		s.polls++
+		p.pay(s, i, e.of(opNames), out)
+	}
+}

@@ -1,0 +1,181 @@
+package model
+
+import "fmt"
+
+// op is what a step did.
+type op uint8
+
+const (
+	opCommit op = iota
+	opCreateReads
+	opCreateNames
+	opCreateBurnt
+	opFinal
+	opTime
+	opCancel
+	opCrash
+	opPause
+	opRenew
+	opSnapshot
+	opLockAndLook
+	opTake
+	opFindHeld
+	opMark
+	opMarkApart
+	opLoad
+	opFenceHolds
+	opFenced
+	opSend
+	opConfirm
+	opMoved
+	opTakenForFenced
+	opNoMark
+	opAgain
+	opRelease
+	opForceRelease
+	opReadToken
+	opNames
+	opBurnt
+	opMerges
+	opFailed503
+	opFailed2xx
+)
+
+// step is one step of a run, with what a reader of the trace wants to know.
+type step struct {
+	op               op
+	who              uint8 // the create or the invocation
+	job              task  // what was delivered or made
+	token            uint8
+	queued           uint8
+	flight           flight
+	phase            phase
+	delivered, twice bool // the step began with a delivery of job
+	answers, dies    bool // it ended with the invocation's 2xx, or its death
+}
+
+func (e step) of(o op) step {
+	e.op = o
+	return e
+}
+
+// seen adds what c has just read.
+func (e step) seen(c *call) step {
+	e.queued, e.flight = c.queued, c.flight
+	return e
+}
+
+func (t task) String() string {
+	switch t.kind {
+	case wake:
+		return fmt.Sprintf("delayed task (token %d, renewal %d)", t.token, t.renewal)
+	case poll:
+		return "poll"
+	}
+	return fmt.Sprintf("h-%d", t.token)
+}
+
+func (f flight) String() string {
+	return [...]string{"nothing in flight", "one in flight", "one in flight, final"}[f]
+}
+
+func (p phase) String() string {
+	return [...]string{"live", "expired", "takeable"}[p]
+}
+
+// String is the step as a sentence: C are creates, I invocations.
+func (e step) String() string {
+	text := fmt.Sprintf("I%d %s", e.who+1, e.act())
+	switch e.op {
+	case opCommit, opCreateReads, opCreateNames, opCreateBurnt:
+		return fmt.Sprintf("C%d %s", e.who+1, e.act())
+	case opFinal, opTime, opCancel:
+		return e.act()
+	}
+	if e.delivered {
+		again := ""
+		if e.twice {
+			again = ", and will be once more"
+		}
+		text = fmt.Sprintf("%s is delivered%s; %s", e.job, again, text)
+	}
+	switch {
+	case e.answers:
+		text += "; answers 2xx"
+	case e.dies:
+		text += "; dies before it answers"
+	}
+	return text
+}
+
+// act is the step without its subject.
+func (e step) act() string {
+	switch e.op {
+	case opCommit:
+		return "commits its intent"
+	case opCreateReads, opReadToken:
+		return fmt.Sprintf("reads token %d", e.token)
+	case opCreateNames, opNames:
+		return fmt.Sprintf("makes %s", e.job)
+	case opCreateBurnt, opBurnt:
+		return fmt.Sprintf("would make %s: ALREADY_EXISTS", e.job)
+	case opMerges:
+		return "makes a poll, merged with the one that waits"
+	case opFinal:
+		return "the chain makes the one in flight final"
+	case opTime:
+		return [...]string{"", "the dead holder's lease expires", "the skew allowance has passed too"}[e.phase]
+	case opCancel:
+		return "the head of the queue is cancelled"
+	case opSnapshot, opLockAndLook, opLoad:
+		return e.reading()
+	case opTake, opAgain, opForceRelease:
+		return fmt.Sprintf(acts[e.op], e.token)
+	}
+	return acts[e.op]
+}
+
+// reading is the act of a step that reads the queue.
+func (e step) reading() string {
+	what := map[op]string{opSnapshot: "takes its snapshot and waits for the row lock", opLockAndLook: "locks the row and reads, uncommitted", opLoad: "loads"}[e.op]
+	return fmt.Sprintf("%s: %d queued, %s", what, e.queued, e.flight)
+}
+
+var acts = map[op]string{
+	opCrash:          "dies; its task will come again",
+	opPause:          "stands still until its lease has expired",
+	opRenew:          "renews",
+	opTake:           "has the lease, token %d",
+	opFindHeld:       "finds the lease held",
+	opMark:           "finds the lease held and sets the mark",
+	opMarkApart:      "sets the mark if the token is the one it saw",
+	opFenceHolds:     "finds that the fence holds",
+	opFenced:         "is FENCED",
+	opSend:           "allocates and sends the head",
+	opConfirm:        "confirms and frees the nonce",
+	opMoved:          "finds the row moved",
+	opTakenForFenced: "finds the row moved and takes it for FENCED",
+	opNoMark:         "finds no mark",
+	opAgain:          "finds the mark and goes round again, token %d",
+	opRelease:        "releases",
+	opForceRelease:   "releases although the mark is set, token %d",
+	opFailed503:      "cannot make a task: 503, its own will come again",
+	opFailed2xx:      "cannot make a task and answers 2xx",
+}
+
+// plight describes a state that was judged wrong.
+func (s state) plight() string {
+	holder := "released"
+	switch o := s.lease.owner; o {
+	case nobody:
+	case gone:
+		holder = "held by a dead invocation"
+	default:
+		holder = fmt.Sprintf("held by I%d", o)
+	}
+	mark := "no mark"
+	if s.lease.mark {
+		mark = "marked"
+	}
+	return fmt.Sprintf("(%d queued, %s; lease %s, token %d, %s, %s)", s.queued(), s.flight, holder, s.lease.token, s.lease.phase, mark)
+}

@@ -1,0 +1,148 @@
+package nonce
+
+import (
+	"context"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
+// Book is the record of all submitters: Postgres, the only authority. An error
+// from any method is unknown: the write may have happened. Whoever goes on
+// takes or loads again before anything else.
+type Book interface {
+	// Take takes the lease of s for owner, under the next token, and loads the
+	// work: of the queue as much as the window is wide with wide, else its head
+	// alone. Where another holds the lease it leaves the wake mark instead.
+	// Either is one statement under the row lock, and the load comes after the
+	// token is committed.
+	Take(ctx context.Context, s Submitter, owner string, wide bool) (Taken, error)
+
+	// Again begins a further round of l: the next token, no wake mark, a new
+	// load. The error wraps [lease.ErrFenced] if l is no longer held.
+	Again(ctx context.Context, l lease.Lease, wide bool) (Work, error)
+
+	// Renew extends l under its token. The error wraps [lease.ErrFenced] if l
+	// is no longer held.
+	Renew(ctx context.Context, l lease.Lease) (lease.Lease, error)
+
+	// Write makes all of w true in one transaction under the fence, or nothing.
+	// The error wraps [lease.ErrFenced] if the lease is no longer held.
+	Write(ctx context.Context, w Write) (Written, error)
+}
+
+// Taken is the answer of [Book.Take].
+type Taken struct {
+	Held bool
+	Work Work // where Held
+
+	// Where not Held: the holder's token, and when it would be waited out.
+	Token     int64
+	ExpiresAt time.Time
+	FreeAt    time.Time // expiry and the skew allowance
+}
+
+// Write is one fenced transaction.
+type Write struct {
+	Lease    lease.Lease
+	Moves    []Move       // each against the state it was loaded in
+	Allocate []Allocation // in queue order, for the nonces from the cursor on
+	Store    []Version    // signed bytes for nonces already bound
+	Cursor   CursorChange
+	Release  Release
+}
+
+// Empty says that w writes nothing at all.
+func (w Write) Empty() bool {
+	return len(w.Moves)+len(w.Allocate)+len(w.Store) == 0 && w.Cursor == (CursorChange{}) && w.Release == Keep
+}
+
+// signed names the allocations that come with their bytes.
+func (w Write) signed() []string {
+	var ids []string
+	for _, a := range w.Allocate {
+		if a.Signed != nil {
+			ids = append(ids, a.Tx.ID)
+		}
+	}
+	return ids
+}
+
+// Move replaces the changeable part of a transaction by To's, if its state is
+// still From.
+type Move struct {
+	From State
+	To   Tx
+}
+
+// Allocation binds the next nonce to one queued transaction, named by its id.
+// With Signed (a signer in this process) its bytes are stored and its first
+// broadcast claimed in the same statement.
+type Allocation struct {
+	Tx     Tx // To-be: nonce, gas
+	Nonce  uint64
+	Signed *Signed
+}
+
+// Version is a signed version of a transaction whose nonce is bound.
+type Version struct {
+	Tx     Tx // as it becomes: SUBMITTED, with the bytes
+	Signed Signed
+}
+
+// CursorChange is what a look found out about the account as a whole.
+type CursorChange struct {
+	FinalHead uint64     // raise the highest final block to this; 0: leave it
+	Suspect   *Suspicion // remember
+	Trust     bool       // forget the suspicion
+	Protect   *Suspicion // open an episode of PROTECT with this as evidence
+}
+
+// Release says what becomes of the lease with a write.
+type Release int
+
+// A lease is kept; or given back unless the wake mark is set; or given back
+// whatever the mark says, with the token raised by one so that a task named
+// after it is new.
+const (
+	Keep Release = iota
+	GiveBack
+	Abandon
+)
+
+// Written is the answer of [Book.Write].
+type Written struct {
+	Moved     int   // rows; fewer than asked for: load again
+	Allocated int   // the first so many of the allocations were bound
+	Released  bool  // false after GiveBack: the wake mark was set, go round again
+	Token     int64 // in force after the release
+}
+
+// Waker makes the tasks by which submitters are served later. A task that
+// exists by that name already, or existed, is no error.
+type Waker interface {
+	// Advance asks for a look at s, under the token now in force.
+	Advance(ctx context.Context, s Submitter, token int64) error
+
+	// Rescue asks for a look at s at the time when the holder that was met,
+	// with its token and expiry, would be waited out.
+	Rescue(ctx context.Context, s Submitter, t Taken) error
+
+	// Poll asks for a look at s at a time, by the function that suits kind.
+	Poll(ctx context.Context, s Submitter, kind Kind, at time.Time) error
+}
+
+// Kind is the function that a look is due for. Whatever the kind, the look is
+// at everything; the kind decides the queue and whether it may sign.
+type Kind string
+
+// The functions that look at a submitter.
+const (
+	KindAdvance  Kind = "advance"
+	KindReceipt  Kind = "receipt"
+	KindConfirm  Kind = "confirm"
+	KindResubmit Kind = "resubmit"
+)
+
+// MaySign says whether the function of the kind has the signer's rights.
+func (k Kind) MaySign() bool { return k == KindAdvance }

@@ -1,0 +1,200 @@
+package nonce
+
+import (
+	"context"
+	"encoding/json"
+	"math/big"
+)
+
+// ChainConnector is what the transaction manager needs of one chain.
+//
+// Every implementation gives the same meaning to silence: a call that fails or
+// times out as a whole is an error and says nothing about the chain; an answer
+// inside a [View] that the node could not give is marked unknown; and "not
+// found" is only ever what one node said at one moment. None of the three is
+// proof that something did not happen.
+type ChainConnector interface {
+	// Call reads a stored payload. An error means that the payload can never
+	// become a transaction.
+	Call(payload []byte) (Call, error)
+
+	// Look asks one node everything that one judgement needs, in one round
+	// trip. Asking twice changes nothing.
+	Look(ctx context.Context, q Look) (View, error)
+
+	// Send hands raw transactions to the chain in the order given, in one
+	// round trip, and returns one result for each. It never fails as a whole:
+	// what got no answer is [SendUnknown]. Sending the same bytes again is
+	// harmless.
+	Send(ctx context.Context, raws [][]byte) []SendResult
+}
+
+// Call is what an intent wants done, before nonce and fee.
+type Call struct {
+	To    *Address // nil deploys a contract
+	Value *big.Int // wei
+	Data  []byte
+	Gas   uint64 // gas limit; 0: estimate it
+
+	FeeCapWei *big.Int // maxFeePerGas, wei per gas; nil: as the node advises
+	TipCapWei *big.Int // maxPriorityFeePerGas, wei per gas; nil: as the node advises
+}
+
+// Unsigned is a transaction ready to be signed: an EIP-1559 transaction.
+type Unsigned struct {
+	ChainID   uint64
+	Nonce     uint64
+	To        *Address // nil deploys a contract
+	Value     *big.Int // wei
+	Data      []byte
+	Gas       uint64
+	FeeCapWei *big.Int // maxFeePerGas, wei per gas
+	TipCapWei *big.Int // maxPriorityFeePerGas, wei per gas
+}
+
+// Signed is a signed transaction: the bytes that a node takes, and the hash by
+// which the chain will know them.
+type Signed struct {
+	Hash Hash
+	Raw  []byte
+}
+
+// Look is one question to one node. The head of the chain is always asked for;
+// the rest only where set.
+type Look struct {
+	Submitter Submitter
+	Account   bool   // counts, balance, code, fees
+	Receipts  []Hash // transactions whose receipts are wanted
+	Known     []Hash // transactions the node may know, mined or pending
+	FromBlock uint64 // headers FromBlock … ToBlock by number, the head's chain;
+	ToBlock   uint64 // none if ToBlock is 0; numbers past the head are left out
+	Estimates []Call // gas estimates, as calls from the submitter on the head
+	Finality  string // "", "safe" or "finalized": the block with that tag
+}
+
+// View is one node's answer to a [Look].
+type View struct {
+	Node      string // which node answered, for evidence; no credentials
+	Head      Header
+	Account   Account
+	Receipts  map[Hash]ReceiptAnswer // one for each hash asked for
+	Known     map[Hash]Answer        // one for each hash asked for
+	Headers   []Header               // ascending and without holes, or empty where the node did not give them all
+	Estimates []Estimate             // one for each call asked for, in order
+	Tagged    *Header                // the block with the tag; nil: the node has none
+}
+
+// Account is the chain's word on the submitter.
+type Account struct {
+	LatestCount  uint64   // transactions mined up to the head: the next nonce the chain will take
+	PendingCount uint64   // the same with the node's pool
+	BalanceWei   *big.Int // at the head
+	HasCode      bool     // the account has code (or a delegation): its count may move by itself
+	BaseFeeWei   *big.Int // of the head, wei per gas
+	TipWei       *big.Int // the node's advice, wei per gas
+}
+
+// Header is a block's place in its chain.
+type Header struct {
+	Number uint64 `json:"number"`
+	Hash   Hash   `json:"hash"`
+	Parent Hash   `json:"-"`
+	Time   uint64 `json:"-"` // seconds since 1970, by the block's maker
+}
+
+// Answer is what a node said of something it was asked for by name.
+type Answer int
+
+// The zero Answer is the one that proves nothing.
+const (
+	AnswerUnknown  Answer = iota // no answer, or "cannot say yet"
+	AnswerNotFound               // this node does not have it now
+	AnswerFound
+)
+
+// ReceiptAnswer is a node's word on one transaction's receipt.
+type ReceiptAnswer struct {
+	Answer  Answer
+	Receipt Receipt // where Answer is AnswerFound
+}
+
+// Receipt proves that a transaction was included in one block.
+type Receipt struct {
+	TxHash      Hash
+	BlockNumber uint64
+	BlockHash   Hash
+	Succeeded   bool            // false: included and reverted; its nonce is consumed all the same
+	Document    json.RawMessage // the node's receipt, whole
+}
+
+// Estimate is a node's word on the gas that a call would take.
+type Estimate struct {
+	Outcome Outcome
+	Gas     uint64 // where Outcome is Done
+	Reason  string // where it is not: the node's text, shortened
+}
+
+// Outcome is the result of any call to the outside. Only Done and Refused are
+// facts; every outside call has all three.
+type Outcome int
+
+// The zero Outcome is the one that proves nothing.
+const (
+	Unknown Outcome = iota
+	Done
+	Refused
+)
+
+// String names the outcome for logs.
+func (o Outcome) String() string { return [...]string{"unknown", "done", "refused"}[o] }
+
+// SendClass is what a node's answer to a raw transaction means. Node texts are
+// turned into classes once, at the connector's edge.
+type SendClass int
+
+// The classes. Only SendAccepted and SendAlreadyKnown say that a node holds the
+// bytes; no class says that it never will.
+const (
+	SendUnknown           SendClass = iota // time-out, no connection, a text nobody knows
+	SendAccepted                           // the node took it
+	SendAlreadyKnown                       // the node had it
+	SendNonceTooLow                        // that nonce is consumed, by whom is not said
+	SendNonceTooHigh                       // the node will not hold one so far ahead
+	SendUnderpriced                        // another version of the nonce pays as much: never a success
+	SendFeeTooLow                          // below what the node takes now
+	SendInsufficientFunds                  // the account cannot pay now
+	SendPoolFull                           // the node has no room now
+	SendInvalid                            // no node will ever take these bytes
+)
+
+var sendClassNames = [...]string{"unknown", "accepted", "already_known", "nonce_too_low", "nonce_too_high",
+	"replacement_underpriced", "fee_too_low", "insufficient_funds", "pool_full", "invalid"}
+
+// String names the class for logs and metrics.
+func (c SendClass) String() string { return sendClassNames[c] }
+
+// SendResult is a node's answer to one raw transaction.
+type SendResult struct {
+	Class SendClass
+	Node  string // which node answered
+	Text  string // the node's words, shortened, where it did not accept
+}
+
+// Acknowledged says that a node holds the bytes.
+func (r SendResult) Acknowledged() bool {
+	return r.Class == SendAccepted || r.Class == SendAlreadyKnown
+}
+
+// SubmitterSignService signs for submitters. It never sends.
+type SubmitterSignService interface {
+	// Sign signs tx for s. An error is unknown, never a refusal: asking again
+	// may give other bytes with another hash, so what comes back is stored
+	// before it is used. What it returns is checked by the implementation:
+	// sender, chain, nonce, and that it is the transaction that was asked for.
+	Sign(ctx context.Context, s Submitter, tx Unsigned) (Signed, error)
+
+	// InProcess says that the signed bytes of s cannot have left this process
+	// before Sign returned. Only then may the next nonce be signed for before
+	// it is allocated.
+	InProcess(s Submitter) bool
+}

@@ -1,0 +1,125 @@
+package nonce
+
+import "time"
+
+// slack is how early a look may be: what falls due so soon is looked at now.
+func (r Rules) slack() time.Duration { return r.BlockTime / 4 }
+
+// question is what to ask the chain about w now; ok is false where nothing is
+// due and nothing could be allocated, so that there is nothing to ask.
+func (r Rules) question(w Work, k Kind, chain ChainConnector) (q Look, ok bool) {
+	q = Look{Submitter: w.submitter(), Account: true, Finality: r.tag()}
+	horizon := w.now().Add(r.slack())
+	for _, t := range w.Unsettled {
+		if t.State == InFlight {
+			ok = true
+			continue
+		}
+		if t.NextCheckAt != nil && t.NextCheckAt.After(horizon) && !r.resendDue(t, horizon) {
+			continue
+		}
+		ok = true
+		q.Receipts = append(q.Receipts, t.Versions...)
+		if t.Receipt != nil {
+			q.cover(t.Receipt.BlockNumber, r.depth())
+		}
+	}
+	if k.MaySign() && w.queueOpen(horizon) {
+		ok = ok || w.room() > 0
+		q.Estimates = estimates(w, chain)
+	}
+	return q, ok
+}
+
+// cover widens the range of headers to block and depth blocks on top of it.
+func (q *Look) cover(block, depth uint64) {
+	if q.ToBlock == 0 || block < q.FromBlock {
+		q.FromBlock = block
+	}
+	q.ToBlock = max(q.ToBlock, block+depth)
+}
+
+// again is q with the headers that prove or disprove the finality of what v
+// found.
+func (r Rules) again(q Look, v View) Look {
+	for _, a := range v.Receipts {
+		if a.Answer == AnswerFound {
+			q.cover(a.Receipt.BlockNumber, r.depth())
+		}
+	}
+	return q
+}
+
+// estimates are the calls of the queue that come without a gas limit.
+func estimates(w Work, chain ChainConnector) []Call {
+	var calls []Call
+	for _, t := range w.Queue {
+		if c, err := chain.Call(t.Payload); err == nil && c.Gas == 0 {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// estimatesByTx names the answers to estimates by transaction.
+func estimatesByTx(w Work, chain ChainConnector, answers []Estimate) map[string]Estimate {
+	named := make(map[string]Estimate, len(answers))
+	for _, t := range w.Queue {
+		if c, err := chain.Call(t.Payload); err == nil && c.Gas == 0 && len(answers) > 0 {
+			named[t.ID], answers = answers[0], answers[1:]
+		}
+	}
+	return named
+}
+
+// queueOpen says that the head of the queue could be worked on by then.
+func (w Work) queueOpen(by time.Time) bool {
+	if w.Protected || w.Suspended || len(w.Queue) == 0 {
+		return false
+	}
+	head := w.Queue[0].NextCheckAt
+	return head == nil || !head.After(by)
+}
+
+// due is what a submitter needs next, read from the state it was left in.
+type due struct {
+	advance bool      // the queue has work and room: now
+	kind    Kind      // else this function,
+	at      time.Time // at this time; zero: nothing is due
+}
+
+// due reads what is left to do.
+func (r Rules) due(w Work) due {
+	var d due
+	acknowledged := true
+	for _, t := range w.Unsettled {
+		acknowledged = acknowledged && t.acknowledged()
+		switch {
+		case t.State == InFlight:
+			d.advance = true
+		case t.Sub == Included:
+			d.earliest(KindConfirm, t.NextCheckAt)
+		default:
+			d.earliest(KindReceipt, t.NextCheckAt)
+		}
+		if t.State == Submitted || (t.Sub == Pending && r.Resubmit) {
+			d.earliest(KindResubmit, t.NextResubmitAt)
+		}
+	}
+	switch {
+	case w.Protected || w.Suspended || !acknowledged || w.room() == 0:
+	case len(w.Queue) == 0:
+		d.advance = d.advance || w.QueueMore
+	case w.queueOpen(w.now()):
+		d.advance = true
+	default:
+		d.earliest(KindAdvance, w.Queue[0].NextCheckAt)
+	}
+	return d
+}
+
+func (d *due) earliest(k Kind, at *time.Time) {
+	if at != nil && (d.at.IsZero() || at.Before(d.at)) {
+		d.kind, d.at = k, *at
+	}
+}

@@ -1,0 +1,231 @@
+package nonce
+
+import (
+	"slices"
+	"time"
+)
+
+// judgement is what one view of the chain makes of the unsettled transactions.
+type judgement struct {
+	after     []Tx   // every unsettled transaction as it becomes, final ones included
+	moves     []Move // those that change
+	resend    []int  // indexes into after: to be sent again, claimed by their move
+	finalHead uint64 // highest block of what became final
+	newForks  int    // lists of confirmations replaced, receipts removed
+	lookAgain bool   // receipts whose finality another look could prove now
+}
+
+// unsettled is what still holds a nonce after the judgement, by nonce.
+func (j judgement) unsettled() []Tx {
+	return slices.DeleteFunc(slices.Clone(j.after), func(t Tx) bool { return t.State.Final() })
+}
+
+// claimed names what is to be sent again.
+func (j judgement) claimed() []string {
+	var ids []string
+	for _, i := range j.resend {
+		ids = append(ids, j.after[i].ID)
+	}
+	return ids
+}
+
+// judge decides what v says of each unsettled transaction of w. A transaction
+// ends only after every lower nonce has: finals are written in nonce order.
+func (r Rules) judge(w Work, q Look, v View) judgement {
+	var j judgement
+	now, lowerAreFinal := w.now(), true
+	for i, before := range w.Unsettled {
+		t := before
+		if asked(q, t) {
+			t = r.judgeTx(&j, t, v, now, lowerAreFinal)
+		}
+		if !w.Protected && r.resendDue(t, now) {
+			t = r.claim(t, now)
+			if t.State != Stuck {
+				j.resend = append(j.resend, i)
+			}
+		}
+		lowerAreFinal = lowerAreFinal && t.State.Final()
+		j.after = append(j.after, t)
+		if !sameRow(before, t) {
+			j.moves = append(j.moves, Move{From: before.State, To: t})
+		}
+	}
+	return j
+}
+
+// asked says whether the look was about t at all.
+func asked(q Look, t Tx) bool {
+	return len(t.Versions) > 0 && slices.Contains(q.Receipts, t.Versions[0])
+}
+
+func (r Rules) judgeTx(j *judgement, t Tx, v View, now time.Time, mayEnd bool) Tx {
+	t.LastCheckAt = &now
+	found, answer := findReceipt(t, v)
+	switch answer {
+	case AnswerFound:
+		return r.included(j, t, found, v, now, mayEnd)
+	case AnswerNotFound:
+		return r.missing(j, t, v, now)
+	}
+	return r.checkNext(t, now.Add(r.BlockTime))
+}
+
+// findReceipt looks for the receipt of any version. Not found is the answer only
+// if the node said so of every one.
+func findReceipt(t Tx, v View) (Receipt, Answer) {
+	answer := AnswerNotFound
+	for _, h := range t.Versions {
+		switch a := v.Receipts[h]; a.Answer {
+		case AnswerFound:
+			return a.Receipt, AnswerFound
+		case AnswerUnknown:
+			answer = AnswerUnknown
+		}
+	}
+	return Receipt{}, answer
+}
+
+// included takes a receipt up, counts the blocks on top of it, and ends the
+// transaction where they make it final.
+func (r Rules) included(j *judgement, t Tx, rec Receipt, v View, now time.Time, mayEnd bool) Tx {
+	list, whole, consistent := confirming(rec, v, r.depth())
+	if !consistent {
+		return r.checkNext(t, now.Add(r.BlockTime/2))
+	}
+	t.State, t.Sub, t.LastError = Tracking, Included, ""
+	kept := t.Confirmations
+	switch {
+	case t.Receipt == nil, isPrefix(kept, list):
+		t.Confirmations = list
+	case isPrefix(list, kept): // a lower head, or a shorter look: no news
+	default:
+		j.newForks++
+		t.Confirmations = list // replaced, never spliced
+	}
+	t.Receipt = &rec
+	switch {
+	case !r.isFinal(rec, list, whole, v):
+		j.lookAgain = j.lookAgain || (!whole && r.couldBeFinal(rec, v))
+		return r.checkNext(t, r.finalAt(rec, v, now))
+	case !mayEnd:
+		return r.checkNext(t, now.Add(r.BlockTime/2))
+	}
+	j.finalHead = max(j.finalHead, rec.BlockNumber)
+	return ended(t, rec)
+}
+
+// ended is t with its mined version as its end.
+func ended(t Tx, rec Receipt) Tx {
+	t.State, t.Sub = Confirmed, ""
+	if !rec.Succeeded {
+		t.State, t.Sub = Failed, Reverted
+		t.LastError = "the transaction was mined and reverted"
+	}
+	t.NextCheckAt, t.NextResubmitAt = nil, nil
+	return t
+}
+
+// confirming lists the receipt's block and up to depth blocks on top of it, out
+// of one node's one answer. whole says that the headers were part of the
+// answer; consistent, that they do not contradict the receipt.
+func confirming(rec Receipt, v View, depth uint64) (list []Header, whole, consistent bool) {
+	at := slices.IndexFunc(v.Headers, func(h Header) bool { return h.Number == rec.BlockNumber })
+	if at < 0 {
+		return []Header{{Number: rec.BlockNumber, Hash: rec.BlockHash}}, false, true
+	}
+	list = v.Headers[at:min(at+int(depth)+1, len(v.Headers))]
+	return list, true, list[0].Hash == rec.BlockHash
+}
+
+// isFinal says whether one answer of one node proves the receipt final.
+func (r Rules) isFinal(rec Receipt, list []Header, whole bool, v View) bool {
+	if r.Finality == ByConfirmations {
+		return uint64(len(list)) > r.Confirmations
+	}
+	return whole && v.Tagged != nil && v.Tagged.Number >= rec.BlockNumber
+}
+
+// couldBeFinal says whether a look that brings the headers may prove it now.
+func (r Rules) couldBeFinal(rec Receipt, v View) bool {
+	if r.Finality == ByConfirmations {
+		return v.Head.Number >= rec.BlockNumber+r.Confirmations
+	}
+	return v.Tagged != nil && v.Tagged.Number >= rec.BlockNumber
+}
+
+// finalAt guesses when the receipt will be final.
+func (r Rules) finalAt(rec Receipt, v View, now time.Time) time.Time {
+	missing := uint64(1)
+	if last := rec.BlockNumber + r.Confirmations; r.Finality == ByConfirmations && last > v.Head.Number {
+		missing = last - v.Head.Number
+	}
+	return r.afterBlocks(missing, v.Head, now)
+}
+
+// missing judges a transaction of which the node has no receipt. That is no
+// news, unless the node shows another block where the receipt's block was.
+func (r Rules) missing(j *judgement, t Tx, v View, now time.Time) Tx {
+	if t.Receipt != nil && replacedAt(*t.Receipt, v) {
+		j.newForks++
+		t.State, t.Sub, t.Receipt, t.Confirmations = Tracking, Pending, nil, nil
+		t.LastError = "a reorg removed the block it was in"
+		t.NextResubmitAt = &now
+	}
+	return r.checkNext(t, r.afterBlocks(1, v.Head, now))
+}
+
+// replacedAt says that the node's chain has another block at the receipt's
+// height.
+func replacedAt(rec Receipt, v View) bool {
+	return slices.ContainsFunc(v.Headers, func(h Header) bool {
+		return h.Number == rec.BlockNumber && h.Hash != rec.BlockHash
+	})
+}
+
+func (r Rules) checkNext(t Tx, at time.Time) Tx {
+	t.NextCheckAt = &at
+	return t
+}
+
+// resendDue says whether the bytes of t should go out now: their broadcast was
+// claimed and its outcome never recorded, or no receipt came for an interval.
+func (r Rules) resendDue(t Tx, now time.Time) bool {
+	due := t.NextResubmitAt == nil || !now.Before(*t.NextResubmitAt)
+	switch {
+	case t.State == Submitted:
+		return due
+	case t.State == Tracking && t.Sub == Pending:
+		return due && r.Resubmit
+	}
+	return false
+}
+
+// claim writes down a further broadcast before it is made, or gives up making
+// any: then the transaction is STUCK, and goes on being watched.
+func (r Rules) claim(t Tx, now time.Time) Tx {
+	exhausted := t.SubmitAttempts >= r.ResubmitMost
+	if exhausted || (t.FirstSubmitAt != nil && now.Sub(*t.FirstSubmitAt) >= r.StuckAfter) {
+		t.State, t.Sub = Stuck, ""
+		if exhausted {
+			t.LastError = "resubmit.maxAttempts is used up without a receipt"
+		} else {
+			t.LastError = "no receipt since the first broadcast for stuck.after"
+		}
+		return r.checkNext(t, now.Add(10*r.BlockTime))
+	}
+	t.SubmitAttempts++
+	t.LastSubmitAt, t.NextResubmitAt = &now, &now // due at once until the outcome is recorded
+	return t
+}
+
+// isPrefix says that list b begins with list a.
+func isPrefix(a, b []Header) bool {
+	return len(a) <= len(b) && slices.EqualFunc(a, b[:len(a)], func(x, y Header) bool { return x.Hash == y.Hash })
+}
+
+// sameRow says that nothing changed that a row keeps, so that no write is owed.
+func sameRow(a, b Tx) bool {
+	return a.State == b.State && a.Sub == b.Sub && a.LastCheckAt == b.LastCheckAt &&
+		a.NextCheckAt == b.NextCheckAt && a.NextResubmitAt == b.NextResubmitAt
+}

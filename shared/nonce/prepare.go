@@ -1,0 +1,170 @@
+package nonce
+
+import (
+	"fmt"
+	"math/big"
+	"time"
+)
+
+// preparation is what becomes of the head of the queue.
+type preparation struct {
+	allocate []Allocation // unsigned; the signer comes next
+	unsigned []Unsigned   // one for each allocation
+	moves    []Move       // refused, set aside, or waiting with a reason
+	waiting  bool         // the head waits: nothing behind it may pass
+}
+
+// mayAllocate says why no nonce can be allocated now, or "".
+func mayAllocate(w Work, unsettled []Tx, v View) string {
+	switch a := v.Account; {
+	case w.Protected:
+		return "the submitter is in PROTECT"
+	case w.Suspended:
+		return "the submitter is suspended"
+	case a.HasCode:
+		return "the account has code or a delegation: its nonce may move by itself"
+	case a.LatestCount > w.NextNonce || a.PendingCount > w.NextNonce:
+		return "the chain's count is ahead of the cursor"
+	case a.LatestCount < w.lowest():
+		return "the node lags behind what is final"
+	}
+	for _, t := range unsettled {
+		if !t.acknowledged() {
+			return fmt.Sprintf("nonce %d is %s: nothing is allocated above it", *t.Nonce, t.State)
+		}
+	}
+	return ""
+}
+
+// prepare readies queued transactions in order for the nonces from w.NextNonce
+// on, until the window is full or one has to wait. A transaction is refused
+// only where that can never change.
+func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[string]Estimate) preparation {
+	var p preparation
+	purse := newPurse(v.Account.BalanceWei, w.Unsettled)
+	for _, t := range w.Queue {
+		if len(p.allocate) == w.room() {
+			break
+		}
+		call, err := chain.Call(t.Payload)
+		if err != nil {
+			p.refuse(t, "the payload is no transaction: "+err.Error())
+			continue
+		}
+		gas, verdict, reason := gasFor(call, estimates[t.ID])
+		switch {
+		case verdict == Refused && len(w.Unsettled)+len(p.allocate) == 0 && v.Head.Number >= w.FinalHead:
+			p.refuse(t, "the call would revert: "+reason)
+			continue
+		case verdict == Refused && len(w.Unsettled)+len(p.allocate) == 0:
+			p.wait(t, "the node is behind the last final block", w.now().Add(r.BlockTime))
+			return p
+		case verdict == Refused: // what is in flight may change that
+			p.setAside(t, w.NextNonce+uint64(len(p.allocate))-1, "set aside until what is in flight has settled: "+reason)
+			continue
+		case verdict == Unknown:
+			p.wait(t, "no gas estimate: "+reason, w.now().Add(r.BlockTime))
+			return p
+		}
+		params := fees(call, gas, v.Account)
+		if short := purse.take(params); short != nil {
+			p.wait(t, fmt.Sprintf("balance: short of %s wei for it, what is in flight and a placeholder for each", short), w.now().Add(r.BlockTime))
+			return p
+		}
+		p.ready(w, t, call, params)
+	}
+	return p
+}
+
+// ready plans the allocation of the next nonce to t.
+func (p *preparation) ready(w Work, t Tx, call Call, params GasParams) {
+	n := w.NextNonce + uint64(len(p.allocate))
+	t.Nonce, t.Gas, t.LastError, t.NextCheckAt = &n, &params, "", nil
+	p.allocate = append(p.allocate, Allocation{Tx: t, Nonce: n})
+	p.unsigned = append(p.unsigned, unsigned(t, call))
+}
+
+// unsigned is the transaction that t's nonce and gas parameters make of call.
+func unsigned(t Tx, call Call) Unsigned {
+	return Unsigned{
+		ChainID: t.Submitter.ChainID(), Nonce: *t.Nonce, To: call.To, Value: t.Gas.ValueWei, Data: call.Data,
+		Gas: t.Gas.Gas, FeeCapWei: t.Gas.FeeCapWei, TipCapWei: t.Gas.TipCapWei,
+	}
+}
+
+func (p *preparation) refuse(t Tx, reason string) {
+	t.State, t.Sub, t.LastError, t.NextCheckAt = Failed, Rejected, reason, nil
+	p.moves = append(p.moves, Move{From: Queued, To: t})
+}
+
+func (p *preparation) wait(t Tx, reason string, until time.Time) {
+	t.LastError, t.NextCheckAt = reason, &until
+	p.moves = append(p.moves, Move{From: Queued, To: t})
+	p.waiting = true
+}
+
+func (p *preparation) setAside(t Tx, until uint64, reason string) {
+	t.LastError, t.SetAsideNonce = reason, &until
+	p.moves = append(p.moves, Move{From: Queued, To: t})
+}
+
+// gasFor is the gas limit of call: its own, or the estimate with a fifth on top,
+// since state moves between the estimate and the block. A plain transfer's
+// 21,000 is exact.
+func gasFor(call Call, e Estimate) (gas uint64, verdict Outcome, reason string) {
+	if call.Gas > 0 {
+		return call.Gas, Done, ""
+	}
+	if e.Outcome == Done && e.Gas > 21_000 {
+		return e.Gas + e.Gas/5, Done, ""
+	}
+	return e.Gas, e.Outcome, e.Reason
+}
+
+// fees completes what the payload left open: the node's advice for the tip, and
+// a cap that outlasts six blocks in a row that are full (each raises the base
+// fee by at most 1/8, EIP-1559).
+func fees(call Call, gas uint64, a Account) GasParams {
+	p := GasParams{Gas: gas, FeeCapWei: call.FeeCapWei, TipCapWei: call.TipCapWei, ValueWei: call.Value}
+	if p.ValueWei == nil {
+		p.ValueWei = new(big.Int)
+	}
+	if p.TipCapWei == nil {
+		p.TipCapWei = a.TipWei
+	}
+	if p.FeeCapWei == nil {
+		p.FeeCapWei = new(big.Int).Add(new(big.Int).Lsh(a.BaseFeeWei, 1), p.TipCapWei)
+	}
+	if p.TipCapWei.Cmp(p.FeeCapWei) > 0 {
+		p.TipCapWei = p.FeeCapWei
+	}
+	return p
+}
+
+// purse keeps the account able to pay for every nonce it holds: the worst cost
+// of each, and a placeholder for each.
+type purse struct{ leftWei *big.Int }
+
+func newPurse(balanceWei *big.Int, unsettled []Tx) purse {
+	p := purse{new(big.Int).Set(balanceWei)}
+	for _, t := range unsettled {
+		if t.Gas != nil && t.Receipt == nil { // what is mined is paid
+			p.leftWei.Sub(p.leftWei, cost(*t.Gas))
+		}
+	}
+	return p
+}
+
+// take sets aside what g may cost, or returns how many wei are missing.
+func (p *purse) take(g GasParams) (shortWei *big.Int) {
+	left := new(big.Int).Sub(p.leftWei, cost(g))
+	if left.Sign() < 0 {
+		return left.Neg(left)
+	}
+	p.leftWei = left
+	return nil
+}
+
+func cost(g GasParams) *big.Int {
+	return new(big.Int).Add(g.worstCostWei(), placeholderCostWei(g.FeeCapWei))
+}

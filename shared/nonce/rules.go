@@ -1,0 +1,82 @@
+package nonce
+
+import (
+	"math/big"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
+// Finality is what makes an included transaction final.
+type Finality string
+
+// By depth, or by one of the chain's own tags.
+const (
+	ByConfirmations Finality = "confirmations"
+	BySafe          Finality = "safe"
+	ByFinalized     Finality = "finalized"
+)
+
+// Rules are the settings that govern every submitter of a deployment.
+type Rules struct {
+	Lease          lease.Rules
+	Finality       Finality
+	Confirmations  uint64        // blocks on top of the receipt's, where Finality is by confirmations
+	BlockTime      time.Duration // when to expect the next block: a hint for polls, nothing more
+	Resubmit       bool          // send again what stays without a receipt
+	ResubmitEvery  time.Duration
+	ResubmitMost   int           // broadcasts of one transaction before it is STUCK
+	StuckAfter     time.Duration // since the first broadcast, before it is STUCK
+	CallTimeout    time.Duration // of one call to a node or a signer
+	RoundsEndAfter time.Duration // no further round is begun past this age of the invocation
+}
+
+// maxListed bounds a list of confirming blocks where the chain's tags decide.
+const maxListed = 96
+
+// depth is how many blocks on top of the receipt's are asked for.
+func (r Rules) depth() uint64 {
+	if r.Finality == ByConfirmations {
+		return r.Confirmations
+	}
+	return maxListed
+}
+
+// tag is the block tag that decides, or "" where depth does.
+func (r Rules) tag() string {
+	if r.Finality == ByConfirmations {
+		return ""
+	}
+	return string(r.Finality)
+}
+
+// afterBlocks is when n more blocks should have come on top of head, with a
+// little time for the last to arrive. It is a guess in the database's time.
+func (r Rules) afterBlocks(n uint64, head Header, now time.Time) time.Time {
+	arrival := min(r.BlockTime/20, 500*time.Millisecond)
+	next := time.Unix(int64(head.Time), 0).Add(r.BlockTime + arrival)
+	if next.Before(now) || next.After(now.Add(2*r.BlockTime)) { // the chain's clock is not ours
+		next = now.Add(r.BlockTime)
+	}
+	return next.Add(time.Duration(max(n, 1)-1) * r.BlockTime)
+}
+
+// patience grows with the number of failures, from one second to the interval
+// of resubmission.
+func (r Rules) patience(failures int) time.Duration {
+	d := time.Second << min(max(failures-1, 0), 10)
+	return min(d, max(r.ResubmitEvery, time.Second))
+}
+
+// placeholderGas is the gas set aside for the placeholder that each held nonce
+// may come to need, and the factor (in eighths) by which it must outbid.
+const (
+	placeholderGas       = 21_000
+	outbidEighths  int64 = 9
+)
+
+// placeholderCostWei is what replacing a version paying feeCapWei may cost.
+func placeholderCostWei(feeCapWei *big.Int) *big.Int {
+	cost := new(big.Int).Mul(feeCapWei, big.NewInt(placeholderGas*outbidEighths))
+	return cost.Div(cost, big.NewInt(8))
+}

@@ -1,0 +1,214 @@
+package nonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
+// tenure is one invocation's time with the lease: one or more rounds, each with
+// a token and a load of its own.
+type tenure struct {
+	*Worker
+	chain ChainConnector
+	kind  Kind
+	began time.Time
+	work  Work // as the database has it: every write is carried over
+	stale bool // a row was moved by somebody else, or a mark was passed over: look again
+}
+
+// giveUpWithin bounds the last write of a tenure that failed or was cancelled.
+const giveUpWithin = 2 * time.Second
+
+// run goes round until the lease is given back, then asks for what is due next.
+func (t *tenure) run(ctx context.Context) error {
+	for {
+		released, err := t.round(ctx)
+		switch {
+		case errors.Is(err, lease.ErrFenced):
+			return err
+		case err != nil:
+			t.giveUp(ctx)
+			return err
+		case released:
+			return t.wakeNext(ctx)
+		}
+		next, err := t.Book.Again(ctx, t.work.Lease, t.kind.MaySign())
+		if err != nil {
+			return fmt.Errorf("go round again for %s: %w", t.work.submitter(), err)
+		}
+		t.work, t.stale = next, false
+	}
+}
+
+// late says that no further round may begin.
+func (t *tenure) late() bool { return time.Since(t.began) > t.Rules.RoundsEndAfter }
+
+// giveUp returns the lease after a failure. The token goes up, so that the
+// retried task of this invocation, or any other, finds a fresh name.
+func (t *tenure) giveUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpWithin)
+	defer cancel()
+	if _, err := t.Book.Write(ctx, Write{Lease: t.work.Lease, Release: Abandon}); err != nil {
+		t.Log.WarnContext(ctx, "lease not given back: it will run out", append(t.attrs(), "error", err.Error())...)
+	}
+}
+
+// round looks once and does what is due. It reports whether the lease was given
+// back; if not, another round follows.
+func (t *tenure) round(ctx context.Context) (released bool, err error) {
+	q, ok := t.Rules.question(t.work, t.kind, t.chain)
+	if !ok {
+		return t.write(ctx, Write{}, true)
+	}
+	v, err := t.look(ctx, q)
+	if err != nil {
+		return t.postpone(ctx, q, err)
+	}
+	j := t.Rules.judge(t.work, q, v)
+	if j.lookAgain {
+		q = t.Rules.again(q, v)
+		if v, err = t.look(ctx, q); err != nil {
+			return t.postpone(ctx, q, err)
+		}
+		j = t.Rules.judge(t.work, q, v)
+	}
+	return t.act(ctx, v, j)
+}
+
+// act writes what the judgement found and what the queue makes of it, then
+// sends what was claimed.
+func (t *tenure) act(ctx context.Context, v View, j judgement) (released bool, err error) {
+	before := t.work
+	t.work.Unsettled = j.unsettled()
+	t.work.FinalHead = max(t.work.FinalHead, j.finalHead)
+	p := t.prepare(ctx, v)
+	before.Lease = t.work.Lease // signing may have renewed it
+	t.work = before
+
+	w := Write{Moves: append(j.moves, p.moves...), Allocate: p.allocate, Cursor: suspect(t.work, v)}
+	w.Cursor.FinalHead = j.finalHead
+	sending := len(j.resend)+len(p.allocate) > 0 || t.toSign(j.after)
+	released, err = t.write(ctx, w, !sending)
+	if err != nil || !sending || t.stale {
+		return released, err
+	}
+	signed, err := t.signHeld(ctx)
+	if err != nil {
+		return false, err
+	}
+	return t.send(ctx, append(j.claimed(), append(w.signed(), signed...)...), v.Head)
+}
+
+// toSign says whether a nonce is held for which nothing was signed yet.
+func (t *tenure) toSign(txs []Tx) bool {
+	return t.kind.MaySign() && !t.work.Protected &&
+		slices.ContainsFunc(txs, func(x Tx) bool { return x.State == InFlight })
+}
+
+// look asks the chain once, within the lease.
+func (t *tenure) look(ctx context.Context, q Look) (v View, err error) {
+	err = t.call(ctx, func(ctx context.Context) error {
+		v, err = t.chain.Look(ctx, q)
+		return err
+	})
+	return v, err
+}
+
+// call makes one call to the outside, which must end before the lease does.
+func (t *tenure) call(ctx context.Context, f func(context.Context) error) error {
+	if t.Rules.Lease.Short(t.work.Lease) {
+		renewed, err := t.Book.Renew(ctx, t.work.Lease)
+		if err != nil {
+			return fmt.Errorf("renew lease of %s: %w", t.work.submitter(), err)
+		}
+		t.work.Lease = renewed
+	}
+	ctx, cancel := t.work.Lease.CallContext(ctx, t.Rules.CallTimeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// postpone plans the next look after one that brought nothing.
+func (t *tenure) postpone(ctx context.Context, q Look, cause error) (released bool, err error) {
+	if errors.Is(cause, lease.ErrFenced) {
+		return false, cause
+	}
+	t.Log.WarnContext(ctx, "chain not reached", append(t.attrs(), "error", cause.Error())...)
+	var w Write
+	again := t.work.now().Add(t.Rules.BlockTime)
+	for _, x := range t.work.Unsettled {
+		if asked(q, x) {
+			w.Moves = append(w.Moves, Move{From: x.State, To: t.Rules.checkNext(x, again)})
+		}
+	}
+	if t.kind.MaySign() && t.work.queueOpen(again) {
+		head := t.work.Queue[0]
+		head.LastError, head.NextCheckAt = "the node is out of reach", &again
+		w.Moves = append(w.Moves, Move{From: Queued, To: head})
+	}
+	return t.write(ctx, w, true)
+}
+
+// write makes w true and carries it over to the work in hand. With last, the
+// lease is given back in the same transaction, unless there is more to do now.
+func (t *tenure) write(ctx context.Context, w Write, last bool) (released bool, err error) {
+	w.Lease = t.work.Lease
+	after := t.work.with(w)
+	if last {
+		w.Release = t.release(after)
+	}
+	if w.Empty() {
+		return false, nil
+	}
+	written, err := t.Book.Write(ctx, w)
+	if err != nil {
+		return false, fmt.Errorf("write for %s: %w", t.work.submitter(), err)
+	}
+	t.logWrite(ctx, w, written)
+	t.work = t.work.with(w.bound(written))
+	t.stale = written.Moved < len(w.Moves) || w.Release == Abandon
+	if written.Released {
+		t.work.Lease.Token = written.Token
+	}
+	return written.Released, nil
+}
+
+// release decides how the lease ends with the last write of a round: not at all
+// where this invocation can go on at once.
+func (t *tenure) release(after Work) Release {
+	switch {
+	case t.late():
+		return Abandon
+	case t.kind.MaySign() && t.Rules.due(after).advance:
+		return Keep
+	}
+	return GiveBack
+}
+
+// wakeNext asks for the next look, after the lease was given back, under the
+// token then in force.
+func (t *tenure) wakeNext(ctx context.Context) error {
+	s, d := t.work.submitter(), t.Rules.due(t.work)
+	if d.advance || t.stale {
+		if err := t.Wake.Advance(ctx, s, t.work.Lease.Token); err != nil {
+			return fmt.Errorf("enqueue advance for %s: %w", s, err)
+		}
+	}
+	if d.at.IsZero() {
+		return nil
+	}
+	// A poll that ran in this second may have used up its name.
+	at := d.at
+	if next := t.work.now().Truncate(time.Second).Add(time.Second); at.Before(next) {
+		at = next
+	}
+	if err := t.Wake.Poll(ctx, s, d.kind, at); err != nil {
+		return fmt.Errorf("enqueue %s for %s: %w", d.kind, s, err)
+	}
+	return nil
+}

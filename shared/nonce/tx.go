@@ -1,0 +1,162 @@
+package nonce
+
+import (
+	"encoding/json"
+	"math/big"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
+// Tx is a managed transaction as loaded, or as it shall become. The payload and
+// what binds it (ID, Submitter, RequestID, Seq) never change; Nonce is set once.
+type Tx struct {
+	ID        string // a UUID
+	Submitter Submitter
+	RequestID string
+	Seq       int64 // the queue's order
+	Payload   []byte
+
+	State         State
+	Sub           SubState
+	Nonce         *uint64
+	SetAsideNonce *uint64 // passed over in the queue until this nonce has settled
+
+	Versions []Hash // every signed version, oldest first; any may be the mined one
+	Raw      []byte // the version last sent
+	Gas      *GasParams
+
+	FirstSubmitAt  *time.Time // times are the database's
+	LastSubmitAt   *time.Time
+	NextResubmitAt *time.Time
+	SubmitAttempts int
+	LastCheckAt    *time.Time
+	NextCheckAt    *time.Time
+	LastError      string // why it waits, or what the last call said
+
+	Receipt       *Receipt
+	Confirmations []Header // the receipt's block and those on top of it, by parent hash
+}
+
+// Hash is the version last sent; the zero hash before any was signed.
+func (t Tx) Hash() Hash {
+	if len(t.Versions) == 0 {
+		return Hash{}
+	}
+	return t.Versions[len(t.Versions)-1]
+}
+
+// acknowledged says that a node has taken the transaction at least once.
+func (t Tx) acknowledged() bool { return t.State == Tracking }
+
+// GasParams is what a signed version may cost at most.
+type GasParams struct {
+	Gas       uint64   `json:"gas"`
+	FeeCapWei *big.Int `json:"maxFeePerGas"`         // wei per gas
+	TipCapWei *big.Int `json:"maxPriorityFeePerGas"` // wei per gas
+	ValueWei  *big.Int `json:"value"`
+}
+
+// MarshalJSON writes the amounts as decimal strings: money is never a float,
+// not even in a reader's JSON.
+func (g GasParams) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"gas": g.Gas, "maxFeePerGas": g.FeeCapWei.String(),
+		"maxPriorityFeePerGas": g.TipCapWei.String(), "value": g.ValueWei.String(),
+	})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (g *GasParams) UnmarshalJSON(text []byte) error {
+	var raw struct {
+		Gas                  uint64
+		MaxFeePerGas, Value  *bigText
+		MaxPriorityFeePerGas *bigText
+	}
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return err
+	}
+	g.Gas = raw.Gas
+	g.FeeCapWei, g.TipCapWei, g.ValueWei = raw.MaxFeePerGas.int(), raw.MaxPriorityFeePerGas.int(), raw.Value.int()
+	return nil
+}
+
+type bigText struct{ big.Int }
+
+func (b *bigText) UnmarshalJSON(text []byte) error {
+	var s string
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err
+	}
+	return b.Int.UnmarshalText([]byte(s))
+}
+
+func (b *bigText) int() *big.Int {
+	if b == nil {
+		return new(big.Int)
+	}
+	return &b.Int
+}
+
+// worstCostWei is the most that the version may take from the account.
+func (g GasParams) worstCostWei() *big.Int {
+	cost := new(big.Int).Mul(g.FeeCapWei, new(big.Int).SetUint64(g.Gas))
+	return cost.Add(cost, g.ValueWei)
+}
+
+// Work is what the database knows of one submitter at one look, read under the
+// lease after its token was committed.
+type Work struct {
+	Lease     lease.Lease
+	Now       time.Time // the database's clock at the load
+	Window    uint64    // max_in_flight
+	NextNonce uint64
+	FinalHead uint64     // the highest block of a final transaction; 0: none
+	Suspicion *Suspicion // what the last look found amiss with the account
+	Protected bool       // an episode of PROTECT is open
+	Suspended bool       // an operator has switched allocation off
+	Unsettled []Tx       // by nonce
+	Queue     []Tx       // the first queued, by seq, without those set aside
+	QueueMore bool       // there are more than were loaded
+
+	loadedAt time.Time // with a monotonic reading
+}
+
+// Loaded stamps the moment of the load, by which [Work] carries the database's
+// clock on.
+func (w Work) Loaded(at time.Time) Work {
+	w.loadedAt = at
+	return w
+}
+
+// now is the database's clock, carried on by the process's monotonic one.
+func (w Work) now() time.Time { return w.Now.Add(time.Since(w.loadedAt)) }
+
+// lowest is the lowest unsettled nonce, or the next one where none is.
+func (w Work) lowest() uint64 {
+	if len(w.Unsettled) == 0 {
+		return w.NextNonce
+	}
+	return *w.Unsettled[0].Nonce
+}
+
+// room is how many nonces may be allocated now.
+func (w Work) room() int {
+	held := w.NextNonce - w.lowest()
+	if held >= w.Window {
+		return 0
+	}
+	return int(w.Window - held)
+}
+
+// Suspicion is a sign that somebody else uses the account, seen once. Seen
+// again at a later block it opens PROTECT.
+type Suspicion struct {
+	What          string `json:"what"`
+	ExpectedNonce uint64 `json:"expectedNonce"` // what the cursor allows at most
+	LatestCount   uint64 `json:"latestCount"`
+	PendingCount  uint64 `json:"pendingCount"`
+	Block         uint64 `json:"block"`
+	BlockHash     Hash   `json:"blockHash"`
+	Node          string `json:"node"`
+}

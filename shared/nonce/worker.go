@@ -1,0 +1,67 @@
+package nonce
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
+// Worker serves submitters. It keeps nothing between two calls: any number of
+// workers, in any number of processes, may serve one submitter at once.
+type Worker struct {
+	Book   Book
+	Chain  func(Submitter) (ChainConnector, error) // the connector of a submitter's chain
+	Signer SubmitterSignService
+	Wake   Waker
+	Rules  Rules
+	Node   string // this instance, in owners and logs
+	Log    *slog.Logger
+}
+
+// Serve looks at everything that s has due and does it, as far as the function
+// of kind may, until nothing is left to do now; then it asks for the next look.
+//
+// If another invocation holds the lease, Serve leaves a wake mark and a task
+// for the case that the holder dies, and returns nil. If the lease is lost on
+// the way, Serve starts over as if just called. Any error means that the
+// caller's own task must come again (an answer other than 2xx): by then
+// nothing is lost, since every step began with a fenced write.
+func (w *Worker) Serve(ctx context.Context, s Submitter, kind Kind) error {
+	began := time.Now()
+	chain, err := w.Chain(s)
+	if err != nil {
+		return err
+	}
+	owner := w.Node + "/" + invocationID()
+	for {
+		taken, err := w.Book.Take(ctx, s, owner, kind.MaySign())
+		if err != nil {
+			return fmt.Errorf("take lease of %s: %w", s, err)
+		}
+		if !taken.Held {
+			return w.Wake.Rescue(ctx, s, taken)
+		}
+		t := tenure{Worker: w, chain: chain, kind: kind, work: taken.Work, began: began}
+		err = t.run(ctx)
+		if !errors.Is(err, lease.ErrFenced) {
+			return err
+		}
+		w.Log.WarnContext(ctx, "fenced: starting over", t.attrs()...)
+		if t.late() {
+			return err
+		}
+	}
+}
+
+// invocationID tells one invocation from every other.
+func invocationID() string {
+	var b [8]byte
+	rand.Read(b[:]) // never fails: crypto/rand
+	return hex.EncodeToString(b[:])
+}

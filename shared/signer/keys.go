@@ -1,0 +1,87 @@
+package signer
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ecdsa"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// maxKeyFile bounds a key file, in bytes: some eight thousand keys.
+const maxKeyFile = 1 << 20
+
+// LoadKeys reads the key file at path, as [ReadKeys] does.
+func LoadKeys(path string) (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("key file: %w", err)
+	}
+	defer f.Close()
+	return ReadKeys(f)
+}
+
+// ReadKeys reads a key file: one line for each submitter,
+//
+//	eip155:<chainId>:0x<40 hex digits>=<64 hex digits of the private key, with or without 0x>
+//
+// Empty lines and lines that begin with # are left out. Every key must be that
+// of its account, and no account may come twice. Errors name the line and quote
+// nothing of it: a mistake may have put a key anywhere.
+func ReadKeys(r io.Reader) (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxKeyFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("key file: %w", err)
+	}
+	if len(text) > maxKeyFile {
+		return nil, fmt.Errorf("key file: want at most %d bytes", maxKeyFile)
+	}
+	keys := map[nonce.Submitter]*ecdsa.PrivateKey{}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, maxKeyFile+1)
+	for number := 1; lines.Scan(); number++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := readKey(keys, line); err != nil {
+			return nil, fmt.Errorf("key file, line %d: %w", number, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("key file: %w", err)
+	}
+	return keys, nil
+}
+
+func readKey(keys map[nonce.Submitter]*ecdsa.PrivateKey, line string) error {
+	account, digits, _ := strings.Cut(line, "=")
+	s, err := nonce.ParseSubmitter(strings.TrimSpace(account), 0)
+	if err != nil {
+		return errors.New("want eip155:<chainId>:0x<40 hex digits>=<private key>")
+	}
+	secret, err := hex.DecodeString(strings.TrimPrefix(strings.TrimSpace(digits), "0x"))
+	if err != nil {
+		return errors.New("want the private key as 64 hex digits")
+	}
+	key, err := crypto.ToECDSA(secret)
+	if err != nil {
+		return errors.New("want a private key of secp256k1, 64 hex digits")
+	}
+	if nonce.Address(crypto.PubkeyToAddress(key.PublicKey)) != s.Address() {
+		return errors.New("the key is of another account than the line names")
+	}
+	if _, twice := keys[s]; twice {
+		return errors.New("the account has a line already")
+	}
+	keys[s] = key
+	return nil
+}

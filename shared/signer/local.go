@@ -1,0 +1,91 @@
+// Package signer signs for submitters. Each implementation of
+// [nonce.SubmitterSignService] checks what it hands out with [Verify]: bytes that
+// are not exactly the transaction that was asked for never leave it.
+package signer
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// ErrNoKey reports a submitter that the signer cannot sign for.
+var ErrNoKey = errors.New("no key")
+
+// Local signs with keys in this process. It prints as the number of its keys,
+// whatever the verb. It may be used from many goroutines.
+type Local struct {
+	keys map[nonce.Submitter]*ecdsa.PrivateKey
+}
+
+var _ nonce.SubmitterSignService = (*Local)(nil)
+
+// NewLocal makes a signer of keys. Each must be the key of its submitter's
+// account: one that is not would sign what no chain takes for that account.
+func NewLocal(keys map[nonce.Submitter]*ecdsa.PrivateKey) (*Local, error) {
+	for s, key := range keys {
+		if key == nil || nonce.Address(crypto.PubkeyToAddress(key.PublicKey)) != s.Address() {
+			return nil, fmt.Errorf("the key given for %s is of another account", s)
+		}
+	}
+	return &Local{keys: maps.Clone(keys)}, nil
+}
+
+// Sign implements [nonce.SubmitterSignService]. Without a key for s the error
+// wraps [ErrNoKey]. Equal transactions get equal bytes (RFC 6979).
+func (l *Local) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) (nonce.Signed, error) {
+	if err := ctx.Err(); err != nil {
+		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
+	}
+	key, ok := l.keys[s]
+	if !ok {
+		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, ErrNoKey)
+	}
+	inner, err := dynamicFee(tx)
+	if err != nil {
+		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
+	}
+	signed, err := types.SignNewTx(key, types.LatestSignerForChainID(inner.ChainID), inner)
+	if err != nil {
+		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
+	}
+	raw, err := signed.MarshalBinary()
+	if err != nil {
+		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
+	}
+	return Verify(s, tx, raw)
+}
+
+// InProcess implements [nonce.SubmitterSignService]: always true.
+func (l *Local) InProcess(nonce.Submitter) bool { return true }
+
+// Format prints no key for any verb.
+func (l Local) Format(f fmt.State, _ rune) {
+	_, _ = io.WriteString(f, l.String())
+}
+
+// String says how many keys the signer has.
+func (l Local) String() string { return fmt.Sprintf("local signer of %d keys", len(l.keys)) }
+
+// dynamicFee is tx in go-ethereum's form (https://eips.ethereum.org/EIPS/eip-1559).
+func dynamicFee(tx nonce.Unsigned) (*types.DynamicFeeTx, error) {
+	for name, n := range map[string]*big.Int{"value": tx.Value, "fee cap": tx.FeeCapWei, "tip cap": tx.TipCapWei} {
+		if n == nil || n.Sign() < 0 || n.BitLen() > 256 {
+			return nil, fmt.Errorf("%s %v: want a number of wei from 0 to 2^256-1", name, n)
+		}
+	}
+	return &types.DynamicFeeTx{
+		ChainID: new(big.Int).SetUint64(tx.ChainID), Nonce: tx.Nonce, To: (*common.Address)(tx.To), Value: tx.Value,
+		Data: tx.Data, Gas: tx.Gas, GasFeeCap: tx.FeeCapWei, GasTipCap: tx.TipCapWei,
+	}, nil
+}

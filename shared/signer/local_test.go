@@ -1,0 +1,183 @@
+package signer_test
+
+import (
+	"crypto/ecdsa"
+	"encoding/hex"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/signer/signertest"
+)
+
+func newKey(t *testing.T) (*ecdsa.PrivateKey, nonce.Address) {
+	t.Helper()
+	key, err := crypto.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, nonce.Address(crypto.PubkeyToAddress(key.PublicKey))
+}
+
+func hexOf(key *ecdsa.PrivateKey) string { return hex.EncodeToString(crypto.FromECDSA(key)) }
+
+// The local signer keeps the contract of all signers.
+func TestLocalContract(t *testing.T) {
+	t.Parallel()
+	signertest.Run(t, func(t *testing.T) signertest.Fixture {
+		key, address := newKey(t)
+		s := nonce.NewSubmitter(1337, address)
+		local, err := signer.NewLocal(map[nonce.Submitter]*ecdsa.PrivateKey{s: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signertest.Fixture{Signer: local, Submitter: s, Secrets: []string{hexOf(key), key.D.String()}}
+	})
+}
+
+// Nothing that prints a signer, by pointer or by value, prints a key.
+func TestLocalPrintsNoKey(t *testing.T) {
+	t.Parallel()
+	key, address := newKey(t)
+	s := nonce.NewSubmitter(1, address)
+	local, err := signer.NewLocal(map[nonce.Submitter]*ecdsa.PrivateKey{s: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !local.InProcess(s) {
+		t.Error("in process: got false, want true")
+	}
+	holder := struct{ Signer any }{*local}
+	for _, printed := range []string{fmt.Sprintf("%v %+v %#v %d %x %s", *local, *local, *local, *local, *local, *local), fmt.Sprintf("%+v %#v", holder, holder)} {
+		if strings.Contains(printed, hexOf(key)) || strings.Contains(printed, key.D.String()) || !strings.Contains(printed, "local signer of 1 keys") {
+			t.Errorf("printed: got %q, want the number of keys only", printed)
+		}
+	}
+}
+
+// A key of another account is found out at once.
+func TestNewLocalRefusesForeignKey(t *testing.T) {
+	t.Parallel()
+	key, _ := newKey(t)
+	_, other := newKey(t)
+	for _, k := range []*ecdsa.PrivateKey{key, nil} {
+		if _, err := signer.NewLocal(map[nonce.Submitter]*ecdsa.PrivateKey{nonce.NewSubmitter(1, other): k}); err == nil {
+			t.Errorf("key %t of another account: got nil, want an error", k != nil)
+		}
+	}
+}
+
+func TestReadKeys(t *testing.T) {
+	t.Parallel()
+	key, address := newKey(t)
+	one, ten := nonce.NewSubmitter(1, address), nonce.NewSubmitter(10, address)
+	path := filepath.Join(t.TempDir(), "keys")
+	text := fmt.Sprintf("# payouts\n\n%s=%s\r\n  eip155:10:%s = 0x%s  \n", one, hexOf(key), strings.ToUpper(ten.Address().String()[2:]), hexOf(key))
+	text = strings.Replace(text, "eip155:10:", "eip155:10:0x", 1)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := signer.LoadKeys(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(keys) != 2 || !keys[one].Equal(key) || !keys[ten].Equal(key) {
+		t.Errorf("keys: got those of %d accounts, want %s and %s", len(keys), one, ten)
+	}
+	if _, err := signer.LoadKeys(path + "-gone"); err == nil {
+		t.Error("missing file: got nil, want an error")
+	}
+}
+
+// An error names the line, and holds nothing of it.
+func TestReadKeysErrors(t *testing.T) {
+	t.Parallel()
+	key, address := newKey(t)
+	other, _ := newKey(t)
+	s, secret := nonce.NewSubmitter(1, address), hexOf(key)
+	for name, text := range map[string]string{
+		"turned round":   secret + "=" + string(s),
+		"no account":     secret,
+		"bare address":   address.String() + "=" + secret,
+		"short":          string(s) + "=" + secret[:62],
+		"long":           string(s) + "=" + secret + "00",
+		"not hex":        string(s) + "=" + secret[:63] + "g",
+		"zero":           string(s) + "=" + strings.Repeat("0", 64),
+		"another's":      string(s) + "=" + hexOf(other),
+		"twice":          fmt.Sprintf("%s=%s\n%s=%s", s, secret, s, secret),
+		"too large":      strings.Repeat("# "+secret+"\n", 20_000),
+		"one large line": "#" + strings.Repeat(" ", 1<<20),
+	} {
+		_, err := signer.ReadKeys(strings.NewReader(text))
+		if err == nil || !strings.Contains(err.Error(), "key file") {
+			t.Errorf("%s: got %v, want an error of the key file", name, err)
+			continue
+		}
+		for _, hidden := range []string{secret[:16], secret[40:60], hexOf(other)[:16]} {
+			if strings.Contains(err.Error(), hidden) {
+				t.Errorf("%s: got %q, want nothing of the line", name, err)
+			}
+		}
+	}
+}
+
+// Verify refuses bytes that differ in anything from what was asked for.
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	key, address := newKey(t)
+	other, _ := newKey(t)
+	s := nonce.NewSubmitter(5, address)
+	asked := nonce.Unsigned{ChainID: 5, Nonce: 7, To: &nonce.Address{9}, Value: big.NewInt(1), Data: []byte{1}, Gas: 21_000,
+		FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
+	sign := func(key *ecdsa.PrivateKey, edit func(*types.DynamicFeeTx)) []byte {
+		inner := &types.DynamicFeeTx{ChainID: big.NewInt(5), Nonce: 7, To: &common.Address{9}, Value: big.NewInt(1), Data: []byte{1},
+			Gas: 21_000, GasFeeCap: big.NewInt(3), GasTipCap: big.NewInt(2)}
+		edit(inner)
+		tx, err := types.SignNewTx(key, types.LatestSignerForChainID(inner.ChainID), inner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := tx.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	same := func(*types.DynamicFeeTx) {}
+	good := sign(key, same)
+	if got, err := signer.Verify(s, asked, good); err != nil || got.Hash != nonce.Hash(crypto.Keccak256(good)) {
+		t.Errorf("as asked for: got %s, %v, want the hash of the bytes", got.Hash, err)
+	}
+	for name, raw := range map[string][]byte{
+		"chain":       sign(key, func(tx *types.DynamicFeeTx) { tx.ChainID = big.NewInt(6) }),
+		"nonce":       sign(key, func(tx *types.DynamicFeeTx) { tx.Nonce = 8 }),
+		"to":          sign(key, func(tx *types.DynamicFeeTx) { tx.To = &common.Address{8} }),
+		"deployment":  sign(key, func(tx *types.DynamicFeeTx) { tx.To = nil }),
+		"value":       sign(key, func(tx *types.DynamicFeeTx) { tx.Value = big.NewInt(2) }),
+		"data":        sign(key, func(tx *types.DynamicFeeTx) { tx.Data = nil }),
+		"gas":         sign(key, func(tx *types.DynamicFeeTx) { tx.Gas++ }),
+		"fee cap":     sign(key, func(tx *types.DynamicFeeTx) { tx.GasFeeCap = big.NewInt(4) }),
+		"tip cap":     sign(key, func(tx *types.DynamicFeeTx) { tx.GasTipCap = big.NewInt(1) }),
+		"access list": sign(key, func(tx *types.DynamicFeeTx) { tx.AccessList = types.AccessList{{}} }),
+		"signer":      sign(other, same),
+		"more":        append(good[:len(good):len(good)], 0),
+		"less":        good[:len(good)-1],
+		"nothing":     nil,
+	} {
+		if _, err := signer.Verify(s, asked, raw); err == nil {
+			t.Errorf("another %s: got nil, want an error", name)
+		}
+	}
+	if _, err := signer.Verify(nonce.NewSubmitter(6, address), asked, good); err == nil {
+		t.Error("submitter of another chain: got nil, want an error")
+	}
+}

@@ -1,0 +1,176 @@
+// Package signertest is the contract of [nonce.SubmitterSignService] as tests,
+// run by every implementation.
+package signertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
+)
+
+// Fixture is a signer that can sign for Submitter.
+type Fixture struct {
+	Signer    nonce.SubmitterSignService
+	Submitter nonce.Submitter
+	Secrets   []string // texts that must never be seen: the key, in each form it has
+}
+
+// Run runs the contract. newFixture is called once for each test.
+func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
+	for name, test := range map[string]func(*testing.T, Fixture){
+		"SignsWhatIsAsked":  testSigns,
+		"UnknownSubmitter":  testUnknownSubmitter,
+		"WrongChain":        testWrongChain,
+		"BadAmounts":        testBadAmounts,
+		"ContextEnds":       testContextEnds,
+		"SideBySide":        testSideBySide,
+		"InProcessIsStable": testInProcess,
+		"PrintsNoSecret":    testPrintsNoSecret,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newFixture(t))
+		})
+	}
+}
+
+// transfer is a transaction of the submitter's chain.
+func (f Fixture) transfer(n uint64) nonce.Unsigned {
+	return nonce.Unsigned{ChainID: f.Submitter.ChainID(), Nonce: n, To: &nonce.Address{0xfe}, Value: big.NewInt(5), Data: []byte{1, 2},
+		Gas: 50_000, FeeCapWei: big.NewInt(3e9), TipCapWei: big.NewInt(1e9)}
+}
+
+// check reads the bytes with go-ethereum alone.
+func (f Fixture) check(t *testing.T, asked nonce.Unsigned, got nonce.Signed) {
+	t.Helper()
+	tx := new(types.Transaction)
+	if err := tx.UnmarshalBinary(got.Raw); err != nil {
+		t.Errorf("nonce %d: %v", asked.Nonce, err)
+		return
+	}
+	sender, err := types.Sender(types.LatestSignerForChainID(new(big.Int).SetUint64(asked.ChainID)), tx)
+	if err != nil || nonce.Address(sender) != f.Submitter.Address() {
+		t.Errorf("nonce %d: sender got %s, %v, want %s", asked.Nonce, sender, err, f.Submitter.Address())
+	}
+	if want := nonce.Hash(crypto.Keccak256(got.Raw)); got.Hash != want {
+		t.Errorf("nonce %d: hash got %s, want %s", asked.Nonce, got.Hash, want)
+	}
+	said := describe(tx.Type(), tx.ChainId(), tx.Nonce(), tx.To(), tx.Value(), tx.Data(), tx.Gas(), tx.GasFeeCap(), tx.GasTipCap(), len(tx.AccessList()))
+	want := describe(types.DynamicFeeTxType, new(big.Int).SetUint64(asked.ChainID), asked.Nonce, (*common.Address)(asked.To), asked.Value,
+		asked.Data, asked.Gas, asked.FeeCapWei, asked.TipCapWei, 0)
+	if said != want {
+		t.Errorf("transaction: got %s, want %s", said, want)
+	}
+}
+
+func describe(kind uint8, chain *big.Int, n uint64, to *common.Address, value *big.Int, data []byte, gas uint64, feeCap, tipCap *big.Int, accessList int) string {
+	return fmt.Sprintf("type %d chain %s nonce %d to %v value %s data %x gas %d fee cap %s tip cap %s access list of %d",
+		kind, chain, n, to, value, data, gas, feeCap, tipCap, accessList)
+}
+
+func testSigns(t *testing.T, f Fixture) {
+	deploy := f.transfer(1)
+	deploy.To = nil
+	bare := f.transfer(1 << 40)
+	bare.Data, bare.Value = nil, new(big.Int)
+	for _, asked := range []nonce.Unsigned{f.transfer(0), deploy, bare} {
+		got, err := f.Signer.Sign(t.Context(), f.Submitter, asked)
+		if err != nil {
+			t.Errorf("nonce %d: got %v, want nil", asked.Nonce, err)
+			continue
+		}
+		f.check(t, asked, got)
+	}
+}
+
+func testUnknownSubmitter(t *testing.T, f Fixture) {
+	nobody := nonce.NewSubmitter(f.Submitter.ChainID(), nonce.Address{0xba, 0xd0})
+	got, err := f.Signer.Sign(t.Context(), nobody, f.transfer(0))
+	if !errors.Is(err, signer.ErrNoKey) || got.Raw != nil {
+		t.Errorf("got %d bytes, %v, want none and ErrNoKey", len(got.Raw), err)
+	}
+}
+
+func testWrongChain(t *testing.T, f Fixture) {
+	asked := f.transfer(0)
+	asked.ChainID++
+	if got, err := f.Signer.Sign(t.Context(), f.Submitter, asked); err == nil || got.Raw != nil {
+		t.Errorf("transaction of another chain: got %d bytes, %v, want an error", len(got.Raw), err)
+	}
+}
+
+func testBadAmounts(t *testing.T, f Fixture) {
+	for name, bad := range map[string]*big.Int{"none": nil, "negative": big.NewInt(-1), "too large": new(big.Int).Lsh(big.NewInt(1), 256)} {
+		for i := range 3 {
+			asked := f.transfer(0)
+			*[]**big.Int{&asked.Value, &asked.FeeCapWei, &asked.TipCapWei}[i] = bad
+			if _, err := f.Signer.Sign(t.Context(), f.Submitter, asked); err == nil {
+				t.Errorf("amount %d %s: got nil, want an error", i, name)
+			}
+		}
+	}
+}
+
+func testContextEnds(t *testing.T, f Fixture) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.Signer.Sign(ctx, f.Submitter, f.transfer(0)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the context's error", err)
+	}
+}
+
+func testSideBySide(t *testing.T, f Fixture) {
+	var signing sync.WaitGroup
+	for n := range uint64(20) {
+		signing.Go(func() {
+			got, err := f.Signer.Sign(t.Context(), f.Submitter, f.transfer(n))
+			if err != nil {
+				t.Errorf("nonce %d: got %v, want nil", n, err)
+				return
+			}
+			f.check(t, f.transfer(n), got)
+		})
+	}
+	signing.Wait()
+}
+
+func testInProcess(t *testing.T, f Fixture) {
+	before := f.Signer.InProcess(f.Submitter)
+	if _, err := f.Signer.Sign(t.Context(), f.Submitter, f.transfer(0)); err != nil {
+		t.Fatal(err)
+	}
+	if after := f.Signer.InProcess(f.Submitter); after != before {
+		t.Errorf("after signing: got %t, want %t as before", after, before)
+	}
+}
+
+// No way of printing the signer, nor any of its errors, shows a secret.
+func testPrintsNoSecret(t *testing.T, f Fixture) {
+	if len(f.Secrets) == 0 {
+		t.Skip("the fixture has no secrets")
+	}
+	_, noKey := f.Signer.Sign(t.Context(), nonce.NewSubmitter(1, nonce.Address{}), f.transfer(0))
+	wrong := f.transfer(0)
+	wrong.ChainID++
+	_, wrongChain := f.Signer.Sign(t.Context(), f.Submitter, wrong)
+	holder := struct{ Signer any }{f.Signer}
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x", "%q"} {
+		printed := strings.ToLower(fmt.Sprintf(verb+verb+verb+verb, f.Signer, holder, noKey, wrongChain))
+		for _, secret := range f.Secrets {
+			if strings.Contains(printed, strings.ToLower(secret)) {
+				t.Errorf("printed with %s: got a secret, want none", verb)
+			}
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package signer
+
+import (
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Verify proves that raw is tx, whole and nothing else, signed by s, and returns
+// it with its hash. A signer outside the process may be wrong, or asked by
+// someone else: what it sends back is stored only after this.
+func Verify(s nonce.Submitter, tx nonce.Unsigned, raw []byte) (nonce.Signed, error) {
+	if tx.ChainID != s.ChainID() {
+		return nonce.Signed{}, fmt.Errorf("signature for %s: the transaction is for chain %d", s, tx.ChainID)
+	}
+	inner, err := dynamicFee(tx)
+	if err != nil {
+		return nonce.Signed{}, fmt.Errorf("signature for %s: %w", s, err)
+	}
+	signed := new(types.Transaction)
+	if err := signed.UnmarshalBinary(raw); err != nil {
+		return nonce.Signed{}, fmt.Errorf("signature for %s: %w", s, err)
+	}
+	// The signing hash covers every field and the type, and nothing else.
+	chain := types.LatestSignerForChainID(inner.ChainID)
+	if signed.Type() != types.DynamicFeeTxType || chain.Hash(signed) != chain.Hash(types.NewTx(inner)) {
+		return nonce.Signed{}, fmt.Errorf("signature for %s: the signer returned another transaction than nonce %d as asked for", s, tx.Nonce)
+	}
+	sender, err := types.Sender(chain, signed)
+	if err != nil {
+		return nonce.Signed{}, fmt.Errorf("signature for %s: %w", s, err)
+	}
+	if nonce.Address(sender) != s.Address() {
+		return nonce.Signed{}, fmt.Errorf("signature for %s: signed by %s", s, nonce.Address(sender))
+	}
+	return nonce.Signed{Hash: nonce.Hash(signed.Hash()), Raw: raw}, nil
+}

@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Intent is what a caller wants done once.
+type Intent struct {
+	TxID        string // a new UUID
+	Submitter   nonce.Submitter
+	RequestID   string // the caller's, unique per submitter; compared byte for byte
+	Caller      string
+	Payload     []byte // canonical JSON
+	Fingerprint [32]byte
+}
+
+// Accepted is what is on record for an intent.
+type Accepted struct {
+	TxID   string
+	New    bool  // this call stored it
+	Queued bool  // it waits for its nonce: an advance is due
+	Token  int64 // in force after the commit; 0 before the first tenure
+}
+
+// Errors of [Store.Create]. After each, this attempt has stored nothing.
+var (
+	ErrRequestConflict = errors.New("the requestId is taken by another payload")
+	ErrProtected       = errors.New("the submitter is in PROTECT")
+	ErrSuspended       = errors.New("the submitter is suspended")
+	ErrQueueFull       = errors.New("the submitter's queue is full")
+)
+
+// insertIntent locks no row that anybody else needs: creates never wait for each
+// other, nor for a running advance.
+const insertIntent = `
+insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint, fencing_token)
+select $1, s.submitter, $3, $4, $5, $6, (select fencing_token from submitter_lease where submitter = s.submitter)
+  from submitter s
+ where s.submitter = $2 and s.status = 'ACTIVE' and s.callers && array['*', $4]
+   and not exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null)
+   and not exists (select from managed_tx q where q.submitter = s.submitter and q.state = 'QUEUED'
+                    order by q.seq offset $7 limit 1)
+    on conflict (submitter, request_id) do nothing`
+
+// findIntent answers by what is stored, and reads the token in a statement after
+// the commit: a token read before it may name a task that is used up already.
+const findIntent = `
+select s.status, s.callers && array['*', $3],
+       exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
+       coalesce(l.fencing_token, 0), coalesce(m.tx_id::text, ''), coalesce(m.state, ''), coalesce(m.fingerprint, '')
+  from submitter s
+  left join submitter_lease l on l.submitter = s.submitter
+  left join managed_tx m on m.submitter = s.submitter and m.request_id = $2
+ where s.submitter = $1`
+
+// Create stores the intent as QUEUED, or finds what is stored under its
+// requestId: begin, insert, commit, read, in one round trip. What is stored
+// answers first, whatever would be refused now. queueBound is how many intents
+// may wait for one submitter.
+//
+// The error wraps [ErrUnknownSubmitter] (not registered, or not the caller's to
+// use), [ErrRequestConflict], [ErrProtected], [ErrSuspended] or [ErrQueueFull].
+func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted, error) {
+	var found foundIntent
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(insertIntent, in.TxID, in.Submitter, in.RequestID, in.Caller, in.Payload, in.Fingerprint[:], queueBound-1)
+	b.Queue("commit")
+	b.Queue(findIntent, in.Submitter, in.RequestID, in.Caller).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&found.status, &found.allowed, &found.protected, &found.token, &found.txID, &found.state, &found.fingerprint)
+	})
+	err := s.send(ctx, b)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Accepted{}, fmt.Errorf("%s: %w", in.Submitter, ErrUnknownSubmitter)
+	}
+	if err != nil {
+		return Accepted{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
+	}
+	return found.answer(in)
+}
+
+type foundIntent struct {
+	status             string
+	allowed, protected bool
+	token              int64
+	txID, state        string
+	fingerprint        []byte
+}
+
+func (f foundIntent) answer(in Intent) (Accepted, error) {
+	switch {
+	case !f.allowed:
+		return Accepted{}, ErrUnknownSubmitter
+	case f.txID == "" && f.protected:
+		return Accepted{}, ErrProtected
+	case f.txID == "" && f.status != "ACTIVE":
+		return Accepted{}, ErrSuspended
+	case f.txID == "":
+		return Accepted{}, ErrQueueFull
+	case string(f.fingerprint) != string(in.Fingerprint[:]):
+		return Accepted{}, ErrRequestConflict
+	}
+	return Accepted{TxID: f.txID, New: f.txID == in.TxID, Queued: nonce.State(f.state) == nonce.Queued, Token: f.token}, nil
+}

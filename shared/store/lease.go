@@ -1,0 +1,155 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// ErrUnknownSubmitter reports a submitter that nobody has registered.
+var ErrUnknownSubmitter = errors.New("unknown submitter")
+
+// acquireOrMark takes the lease if it is free, and sets the wake mark if it is
+// not: one statement under the row lock, so that no release can slip between
+// the two. It is free if it was released, if it is our own, if it ran out longer
+// ago than the skew allowance, or if it ends further ahead than twice a lease
+// lasts (the database's clock was set back). The clock is read once the row is
+// locked.
+const acquireOrMark = `
+insert into submitter_lease as l (submitter, owner_node, fencing_token, expires_at, updated_at)
+select submitter, $2, 1, clock_timestamp() + $3, clock_timestamp()
+  from submitter
+ where submitter = $1
+    on conflict (submitter) do update
+   set (owner_node, fencing_token, expires_at, wake, updated_at) = (
+       select case when free then $2 else l.owner_node end,
+              case when free then l.fencing_token + 1 else l.fencing_token end,
+              case when free then now + $3 else l.expires_at end,
+              not free,
+              now
+         from (select now, l.owner_node in ('', $2)
+                        or l.expires_at + $4 < now
+                        or l.expires_at > now + 2 * $3::interval as free
+                 from (select clock_timestamp() as now) as clock) as judged)
+returning owner_node = $2, fencing_token, expires_at, expires_at + $4`
+
+// Take implements [nonce.Book]: begin, acquire, commit, load, in one round
+// trip. The token is committed before the load, so that a create which commits
+// after the load cannot still read the token before it. The error wraps
+// [ErrUnknownSubmitter] where nobody has registered s.
+func (s *Store) Take(ctx context.Context, sub nonce.Submitter, owner string, wide bool) (nonce.Taken, error) {
+	var t nonce.Taken
+	sentAt := time.Now()
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(acquireOrMark, sub, owner, s.rules.Duration, s.rules.ClockSkewAllowance).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&t.Held, &t.Token, &t.ExpiresAt, &t.FreeAt)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
+		}
+		return err
+	})
+	b.Queue("commit")
+	queueLoad(b, sub, wide, &t.Work)
+	if err := s.send(ctx, b); err != nil {
+		return nonce.Taken{}, err
+	}
+	t.Work = t.Work.Loaded(time.Now())
+	t.Work.Lease = lease.New(string(sub), owner, t.Token, sentAt, s.rules.Duration)
+	return t, nil
+}
+
+// goRound raises the token and takes the wake mark down.
+const goRound = `
+update submitter_lease
+   set fencing_token = fencing_token + 1, wake = false,
+       expires_at = clock_timestamp() + $4, updated_at = clock_timestamp()
+ where submitter = $1 and owner_node = $2 and fencing_token = $3 and expires_at > clock_timestamp()
+returning fencing_token`
+
+// Again implements [nonce.Book]: begin, next token, commit, load, in one round
+// trip.
+func (s *Store) Again(ctx context.Context, l lease.Lease, wide bool) (nonce.Work, error) {
+	var w nonce.Work
+	var token int64
+	sentAt := time.Now()
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(goRound, l.Submitter, l.Owner, l.Token, s.rules.Duration).QueryRow(func(row pgx.Row) error {
+		return held(l, row.Scan(&token))
+	})
+	b.Queue("commit")
+	queueLoad(b, nonce.Submitter(l.Submitter), wide, &w)
+	if err := s.send(ctx, b); err != nil {
+		return nonce.Work{}, err
+	}
+	w = w.Loaded(time.Now())
+	w.Lease = lease.New(l.Submitter, l.Owner, token, sentAt, s.rules.Duration)
+	return w, nil
+}
+
+const renew = `
+update submitter_lease
+   set expires_at = clock_timestamp() + $4, updated_at = clock_timestamp()
+ where submitter = $1 and owner_node = $2 and fencing_token = $3 and expires_at > clock_timestamp()
+returning fencing_token`
+
+// Renew implements [nonce.Book].
+func (s *Store) Renew(ctx context.Context, l lease.Lease) (lease.Lease, error) {
+	var token int64
+	sentAt := time.Now()
+	row := s.db.QueryRow(ctx, renew, l.Submitter, l.Owner, l.Token, s.rules.Duration)
+	if err := held(l, row.Scan(&token)); err != nil {
+		return l, err
+	}
+	return lease.New(l.Submitter, l.Owner, token, sentAt, s.rules.Duration), nil
+}
+
+// held reads "no such row" of a statement on our own lease row as fenced.
+func held(l lease.Lease, err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("lease of %s under token %d: %w", l.Submitter, l.Token, lease.ErrFenced)
+	}
+	return err
+}
+
+// giveBack ends a tenure, unless the wake mark is set.
+const giveBack = `
+update submitter_lease
+   set owner_node = '', updated_at = clock_timestamp()
+ where submitter = $1 and owner_node = $2 and fencing_token = $3 and not wake
+returning fencing_token`
+
+// abandon ends a tenure whatever the mark says, and raises the token.
+const abandon = `
+update submitter_lease
+   set owner_node = '', wake = false, fencing_token = fencing_token + 1, updated_at = clock_timestamp()
+ where submitter = $1 and owner_node = $2 and fencing_token = $3
+returning fencing_token`
+
+// queueRelease adds the end of the tenure to a fenced batch.
+func queueRelease(b *pgx.Batch, l lease.Lease, r nonce.Release, done *nonce.Written) {
+	statement := map[nonce.Release]string{nonce.GiveBack: giveBack, nonce.Abandon: abandon}[r]
+	if statement == "" {
+		return
+	}
+	b.Queue(statement, l.Submitter, l.Owner, l.Token).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&done.Token)
+		if errors.Is(err, pgx.ErrNoRows) { // the wake mark
+			return nil
+		}
+		done.Released = err == nil
+		return err
+	})
+}
+
+// send runs a batch in one round trip and every callback queued with it.
+func (s *Store) send(ctx context.Context, b *pgx.Batch) error {
+	return fence(s.db.SendBatch(ctx, b).Close())
+}

@@ -1,0 +1,142 @@
+package pgcluster
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// keeperScript runs as the parent of Postgres. Its standard input is a pipe
+// whose other end only this process holds, so the kernel tells it of the death
+// of this process in every case, SIGKILL included.
+//
+//go:embed keeper.sh
+var keeperScript string
+
+// errStopped is returned for every order after the keeper's input was closed.
+var errStopped = errors.New("the cluster is stopped")
+
+// keeper is the shell process that owns the folder and the server.
+type keeper struct {
+	dir string // the cluster's folder: data, log, the socket
+	cmd *exec.Cmd
+
+	mu      sync.Mutex // one order at a time
+	orders  *os.File
+	answers *os.File
+	lines   *bufio.Reader
+}
+
+// startKeeper starts the keeper of a new folder inside parent.
+func startKeeper(parent, binaries string) (*keeper, error) {
+	attributes, err := processAttributes()
+	if err != nil {
+		return nil, err
+	}
+	in, orders, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make pipe: %w", err)
+	}
+	defer in.Close()
+	answers, out, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make pipe: %w", err), orders.Close())
+	}
+	defer out.Close()
+
+	cmd := exec.Command("/bin/sh", "-c", keeperScript, "keeper", parent, binaries)
+	cmd.Stdin, cmd.Stdout = in, out
+	cmd.Stderr = out // until the script has a log
+	cmd.Dir = "/"    // the working directory may be closed to the server's account
+	// None of the caller's PG* variables may reach the server, and its messages
+	// must be in the language that isPortTaken reads.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	cmd.SysProcAttr = attributes
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start keeper: %w", err), orders.Close(), answers.Close())
+	}
+	return &keeper{cmd: cmd, orders: orders, answers: answers, lines: bufio.NewReader(answers)}, nil
+}
+
+// folder reads the name of the folder, the keeper's first line.
+func (k *keeper) folder(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	dir, err := k.answer(ctx)
+	if err != nil {
+		return fmt.Errorf("make a temporary folder: %w", err)
+	}
+	if !filepath.IsAbs(dir) { // the words of the tool that failed
+		return fmt.Errorf("make a temporary folder: %s", dir)
+	}
+	k.dir = dir
+	return nil
+}
+
+// order has the keeper carry out one line. An order that fails is an error with
+// the end of the log. If ctx ends first, the keeper is told to end, because the
+// state of the cluster is no longer known.
+func (k *keeper) order(ctx context.Context, line string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	name, _, _ := strings.Cut(line, " ")
+	if _, err := k.orders.WriteString(line + "\n"); errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("%s: %w", name, errStopped)
+	} else if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	status, err := k.answer(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if status != "0" {
+		return fmt.Errorf("%s: exit status %s, and the log ends with:\n%s", name, status, k.logEnd())
+	}
+	return nil
+}
+
+// answer reads one line. The caller holds mu.
+func (k *keeper) answer(ctx context.Context) (string, error) {
+	unhook := context.AfterFunc(ctx, func() { _ = k.answers.SetReadDeadline(time.Unix(1, 0)) })
+	line, err := k.lines.ReadString('\n')
+	if !unhook() {
+		_ = k.orders.Close()
+		return "", context.Cause(ctx)
+	}
+	if err != nil {
+		return "", fmt.Errorf("the keeper of the cluster has ended: %w", err)
+	}
+	return strings.TrimSuffix(line, "\n"), nil
+}
+
+// end closes the keeper's input and waits until it has stopped the server and
+// removed the folder.
+func (k *keeper) end() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_ = k.orders.Close() // closed already if an order was given up
+	err := k.cmd.Wait()
+	_ = k.answers.Close()
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", k.dir, err)
+	}
+	return nil
+}
+
+// logEnd returns the last lines of the server's log.
+func (k *keeper) logEnd() string {
+	const most = 2000
+	log, err := os.ReadFile(filepath.Join(k.dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(log[max(0, len(log)-most):]))
+}

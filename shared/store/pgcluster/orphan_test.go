@@ -1,0 +1,162 @@
+package pgcluster
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// childVariable makes the test binary a process that starts a cluster and then
+// waits to be killed.
+const childVariable = "PGCLUSTER_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		fmt.Println(childMain())
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// childMain prints the cluster's folder and returns only on failure.
+func childMain() error {
+	c, err := Start(context.Background(), Options{})
+	if err != nil {
+		return err
+	}
+	fmt.Println(c.keeper.dir)
+	_, err = os.Stdin.Read(make([]byte, 1)) // the test never writes
+	return fmt.Errorf("not killed in time: %v, %v", err, c.Stop())
+}
+
+// child starts the test binary as a process with a cluster whose folder is made
+// in the folder parent. It returns the process and its output.
+func child(t *testing.T, parent string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), childVariable+"=1", "TMPDIR="+parent)
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd, bufio.NewReader(out)
+}
+
+// openFolder makes a folder in which every user may make files, as in /tmp.
+func openFolder(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("/tmp", "pgcluster-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// serverPID reads the process id of the server from the cluster's folder.
+func serverPID(t *testing.T, folder string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "data", "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func TestKilledOwnerLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	parent := openFolder(t)
+	owner, out := child(t, parent)
+	line, err := out.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := strings.TrimSpace(line)
+	if got := filepath.Dir(folder); got != parent {
+		t.Fatalf("the child's cluster: got folder %q, want one in %s", line, parent)
+	}
+	server := serverPID(t, folder)
+	if !alive(server) {
+		t.Fatal("the server does not run before the kill")
+	}
+	if err := owner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the server is gone", func() bool { return !alive(server) })
+	await(t, "the folder is gone", func() bool { return !exists(folder) })
+}
+
+func TestOwnerKilledDuringStartLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	stages := map[string]string{
+		"folder made":    "fencepost-pg-*",
+		"initdb running": "fencepost-pg-*/data/base",
+		"server started": "fencepost-pg-*/data/postmaster.pid",
+	}
+	for name, pattern := range stages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			parent := openFolder(t)
+			owner, _ := child(t, parent)
+			await(t, name, func() bool {
+				found, err := filepath.Glob(filepath.Join(parent, pattern))
+				return err == nil && len(found) > 0
+			})
+			if err := owner.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "everything is gone", func() bool {
+				left, err := os.ReadDir(parent)
+				return err == nil && len(left) == 0
+			})
+		})
+	}
+}
+
+func TestFrozenServerIsStopped(t *testing.T) {
+	t.Parallel()
+	owner, out := child(t, openFolder(t))
+	line, err := out.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := strings.TrimSpace(line)
+	server := serverPID(t, folder)
+	if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the server is gone", func() bool { return !alive(server) })
+	await(t, "the folder is gone", func() bool { return !exists(folder) })
+}

@@ -1,0 +1,71 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// ErrNotFound reports a transaction that is not there, or not the caller's:
+// the two are never told apart.
+var ErrNotFound = errors.New("no such transaction")
+
+// Record is a managed transaction as its caller may see it.
+type Record struct {
+	TxID           string          `json:"txId"`
+	Submitter      nonce.Submitter `json:"submitter"`
+	RequestID      string          `json:"requestId"`
+	State          nonce.State     `json:"state"`
+	SubState       *string         `json:"subState"`
+	TxHash         *string         `json:"txHash"`
+	ReplacedByHash *string         `json:"replacedByHash"`
+	Receipt        json.RawMessage `json:"receipt"`
+	Confirmations  json.RawMessage `json:"confirmations"`
+	LastError      *string         `json:"lastError"`
+	CreatedAt      time.Time       `json:"createdAt"`
+	UpdatedAt      time.Time       `json:"updatedAt"`
+	ConfirmedAt    *time.Time      `json:"confirmedAt"`
+
+	Nonce *int64 `json:"-"` // for operators
+}
+
+// Viewer is who asks: a caller sees its own transactions, an operator all.
+type Viewer struct {
+	Caller   string
+	Operator bool
+}
+
+const recordColumns = `
+select tx_id, submitter, request_id, state, sub_state, tx_hash, replaced_by_hash,
+       receipt, confirmations, last_error, created_at, updated_at, confirmed_at, nonce
+  from managed_tx`
+
+// Tx is the transaction with this id (a UUID). The error is [ErrNotFound] where
+// v may not see one.
+func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
+	return s.record(ctx, recordColumns+` where tx_id = $1 and (caller = $2 or $3)`, txID, v.Caller, v.Operator)
+}
+
+// TxByRequest is the transaction of the submitter's request. The error is
+// [ErrNotFound] where v may not see one.
+func (s *Store) TxByRequest(ctx context.Context, sub nonce.Submitter, requestID string, v Viewer) (Record, error) {
+	return s.record(ctx, recordColumns+` where submitter = $1 and request_id = $2 and (caller = $3 or $4)`,
+		sub, requestID, v.Caller, v.Operator)
+}
+
+func (s *Store) record(ctx context.Context, query string, args ...any) (Record, error) {
+	rows, err := s.db.Query(ctx, query, args...)
+	if err != nil {
+		return Record{}, err
+	}
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Record])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Record{}, ErrNotFound
+	}
+	return r, err
+}

@@ -1,0 +1,91 @@
+// Package store is every SQL statement on our tables, one file per table or per
+// act. Exported methods are transactions, unexported functions statements.
+//
+// Every error is unknown to the caller unless its documentation says
+// otherwise: a commit may have happened although its answer was lost. Whoever
+// goes on reads again first. Time is the database's alone.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
+// Store is a pool of connections to the one database.
+type Store struct {
+	db    *pgxpool.Pool
+	rules lease.Rules
+}
+
+// Options are how to reach the database, and how long it may keep anything
+// waiting.
+type Options struct {
+	URL      string
+	MaxConns int
+	Lease    lease.Rules
+
+	// Each must be shorter than the lease: no lock on a lease row may outlive
+	// the right it stands for, not even when its client is frozen.
+	StatementTimeout         time.Duration
+	LockTimeout              time.Duration
+	IdleInTransactionTimeout time.Duration
+
+	Tracer pgx.QueryTracer // counts; may be nil
+}
+
+// Open prepares the pool. It connects to nothing yet.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	cfg, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		return nil, errors.New("database.url is not a Postgres URL") // the text of err holds the password
+	}
+	cfg.MaxConns = int32(o.MaxConns)
+	cfg.MaxConnIdleTime = 5 * time.Minute
+	cfg.PingTimeout = 2 * time.Second
+	cfg.ConnConfig.ConnectTimeout = 3 * time.Second
+	cfg.ConnConfig.Tracer = o.Tracer
+	for name, d := range map[string]time.Duration{
+		"statement_timeout":                   o.StatementTimeout,
+		"lock_timeout":                        o.LockTimeout,
+		"idle_in_transaction_session_timeout": o.IdleInTransactionTimeout,
+	} {
+		cfg.ConnConfig.RuntimeParams[name] = strconv.FormatInt(d.Milliseconds(), 10)
+	}
+	// A peer that vanished is noticed well within a lease.
+	cfg.ConnConfig.RuntimeParams["tcp_keepalives_idle"] = "3"
+	cfg.ConnConfig.RuntimeParams["tcp_keepalives_interval"] = "1"
+	cfg.ConnConfig.RuntimeParams["tcp_keepalives_count"] = "3"
+	cfg.ConnConfig.RuntimeParams["application_name"] = "fencepost"
+	db, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	return &Store{db: db, rules: o.Lease}, nil
+}
+
+// Close closes every connection, waiting for those in use.
+func (s *Store) Close() { s.db.Close() }
+
+// Ping says whether the database answers.
+func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
+
+// fencedCode is raised by the database's function hold_lease.
+const fencedCode = "FP001"
+
+// fence turns the database's refusal to hold a lease into [lease.ErrFenced].
+func fence(err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == fencedCode {
+		return fmt.Errorf("%s: %w", pg.Message, lease.ErrFenced)
+	}
+	return err
+}

@@ -1,0 +1,92 @@
+// Package storetest gives each test a real database of its own: a clone of one
+// that was migrated once for the process.
+package storetest
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+)
+
+// Rules are the leases of tests: the default lengths.
+var Rules = lease.Rules{Duration: 10 * time.Second, RenewBelow: 5 * time.Second, ClockSkewAllowance: time.Second}
+
+// Bundle is a database of one test.
+type Bundle struct {
+	*store.Store
+	URL string        // as its owner
+	DB  *pgxpool.Pool // for looking behind the store's back
+}
+
+// New clones the migrated database for t. The clone goes when t ends.
+func New(t testing.TB) Bundle { return NewWith(t, Rules) }
+
+// NewWith is [New] with leases of other lengths.
+func NewWith(t testing.TB, rules lease.Rules) Bundle {
+	t.Helper()
+	url := URL(t)
+	s, err := store.Open(t.Context(), Options(url, rules))
+	if err != nil {
+		t.Fatalf("open the store: %v", err)
+	}
+	t.Cleanup(s.Close)
+	db, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatalf("open the database: %v", err)
+	}
+	t.Cleanup(db.Close)
+	return Bundle{Store: s, URL: url, DB: db}
+}
+
+// Options are those of production with the rules given.
+func Options(url string, rules lease.Rules) store.Options {
+	return store.Options{
+		URL: url, MaxConns: 8, Lease: rules,
+		StatementTimeout: 5 * time.Second, LockTimeout: 3 * time.Second, IdleInTransactionTimeout: 3 * time.Second,
+		Tracer: store.Costs{},
+	}
+}
+
+// URL clones the migrated database for t and says where the clone is.
+func URL(t testing.TB) string {
+	t.Helper()
+	cluster, err := pgcluster.Shared()
+	if err != nil {
+		t.Fatalf("a Postgres for tests: %v", err)
+	}
+	if err := cluster.Template(t.Context(), "migrated", migrate); err != nil {
+		t.Fatalf("migrate the template: %v", err)
+	}
+	name, drop, err := cluster.Clone(t.Context(), "migrated")
+	if err != nil {
+		t.Fatalf("clone the template: %v", err)
+	}
+	t.Cleanup(drop)
+	return cluster.URL(name)
+}
+
+func migrate(ctx context.Context, url string) error {
+	_, err := migrations.Up(ctx, url, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	return err
+}
+
+// Register puts sub under management with the window given, for any caller.
+func (b Bundle) Register(t testing.TB, sub nonce.Submitter, window int) {
+	t.Helper()
+	_, err := b.Store.Register(t.Context(), store.Registration{
+		Submitter: sub, Signer: "local", MaxInFlight: window, Callers: []string{"*"}, CreatedBy: "test",
+	})
+	if err != nil {
+		t.Fatalf("register: %v", err)
+	}
+}

@@ -1,0 +1,121 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Registration is one signing account put under management.
+type Registration struct {
+	Submitter   nonce.Submitter
+	Signer      string // which signer holds its key
+	StartNonce  uint64
+	StartReason string // why it is not 0
+	MaxInFlight int
+	Callers     []string // who may post intents; "*": any authenticated caller
+	CreatedBy   string   // the operator
+}
+
+// ErrRegisteredOtherwise reports a submitter that is registered already, with
+// other terms. Nothing was changed.
+var ErrRegisteredOtherwise = errors.New("the submitter is registered with other terms")
+
+const insertSubmitter = `
+with new as (
+  insert into submitter (submitter, signer, start_nonce, start_reason, max_in_flight, callers, created_by)
+  values ($1, $2, $3, nullif($4, ''), $5, $6, $7)
+      on conflict (submitter) do nothing
+  returning submitter, start_nonce
+)
+insert into submitter_nonce_cursor (submitter, next_nonce)
+select submitter, start_nonce from new`
+
+const sameSubmitter = `
+select signer = $2 and start_nonce = $3 and max_in_flight = $4 and callers @> $5 and callers <@ $5
+  from submitter
+ where submitter = $1`
+
+// Register puts a submitter under management, with its cursor at StartNonce.
+// Registering it again on the same terms changes nothing and is new = false.
+// The error wraps [ErrRegisteredOtherwise] where the terms differ.
+func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err error) {
+	var same bool
+	b := new(pgx.Batch)
+	b.Queue(insertSubmitter, r.Submitter, r.Signer, bigint(r.StartNonce), r.StartReason, r.MaxInFlight, r.Callers, r.CreatedBy).
+		Exec(func(tag pgconn.CommandTag) error {
+			isNew = tag.RowsAffected() == 1
+			return nil
+		})
+	b.Queue(sameSubmitter, r.Submitter, r.Signer, bigint(r.StartNonce), r.MaxInFlight, r.Callers).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&same) })
+	if err := s.send(ctx, b); err != nil {
+		return false, fmt.Errorf("register %s: %w", r.Submitter, err)
+	}
+	if !isNew && !same {
+		return false, fmt.Errorf("%s: %w", r.Submitter, ErrRegisteredOtherwise)
+	}
+	return isNew, nil
+}
+
+// SubmitterView is a submitter as an operator sees it.
+type SubmitterView struct {
+	Submitter     nonce.Submitter `json:"submitter"`
+	Signer        string          `json:"signer"`
+	Status        string          `json:"status"`
+	StartNonce    int64           `json:"startNonce"`
+	StartReason   *string         `json:"startReason"`
+	MaxInFlight   int             `json:"maxInFlight"`
+	Callers       []string        `json:"callers"`
+	CreatedAt     time.Time       `json:"createdAt"`
+	CreatedBy     string          `json:"createdBy"`
+	NextNonce     int64           `json:"nextNonce"`
+	InFlightState string          `json:"inFlightState"`
+	InFlightNonce *int64          `json:"inFlightNonce"`
+	InFlightTxID  *string         `json:"inFlightTxId"`
+	Queued        int64           `json:"queued"`
+	FencingToken  int64           `json:"fencingToken"`
+	LeaseOwner    string          `json:"leaseOwner"`
+	LeaseExpires  *time.Time      `json:"leaseExpiresAt"`
+	Protect       json.RawMessage `json:"protect"`
+}
+
+const viewSubmitters = `
+select s.submitter, s.signer, s.status, s.start_nonce, s.start_reason, s.max_in_flight, s.callers,
+       s.created_at, s.created_by, c.next_nonce, c.in_flight_state, c.in_flight_nonce, c.in_flight_tx_id,
+       (select count(*) from managed_tx m where m.submitter = s.submitter and m.state = 'QUEUED'),
+       coalesce(l.fencing_token, 0), coalesce(l.owner_node, ''), l.expires_at,
+       (select jsonb_build_object('episode', p.episode, 'since', p.opened_at, 'evidence', p.evidence)
+          from protect_episode p where p.submitter = s.submitter and p.closed_at is null)
+  from submitter s
+  join submitter_nonce_cursor c using (submitter)
+  left join submitter_lease l using (submitter)`
+
+// Submitter is one submitter. The error wraps [ErrUnknownSubmitter].
+func (s *Store) Submitter(ctx context.Context, sub nonce.Submitter) (SubmitterView, error) {
+	rows, err := s.db.Query(ctx, viewSubmitters+` where s.submitter = $1`, sub)
+	if err != nil {
+		return SubmitterView{}, err
+	}
+	v, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[SubmitterView])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return v, fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
+	}
+	return v, err
+}
+
+// Submitters lists up to limit submitters after the one named, in their order.
+func (s *Store) Submitters(ctx context.Context, after string, limit int) ([]SubmitterView, error) {
+	rows, err := s.db.Query(ctx, viewSubmitters+` where s.submitter > $1 order by s.submitter limit $2`, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[SubmitterView])
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// overdue finds submitters with work that should have been done grace ago: a
+// check or a broadcast past its time, a nonce held without bytes, a queue whose
+// head could have had a nonce, a wake mark that nobody served. It reads only
+// unfinished rows. Those in PROTECT are left out: a human releases them.
+const overdue = `
+with late as (
+  select m.submitter
+    from managed_tx m
+   where m.state in ` + unsettledStates + `
+     and least(m.next_check_at, case when m.state = 'SUBMITTED' then m.next_resubmit_at end)
+         < clock_timestamp() - $1::interval
+  union
+  select q.submitter
+    from managed_tx q
+    join submitter s using (submitter)
+   where q.state = 'QUEUED' and coalesce(q.next_check_at, q.created_at) < clock_timestamp() - $1::interval
+     and (select count(*) from managed_tx u where u.submitter = q.submitter and u.state in ` + unsettledStates + `) < s.max_in_flight
+  union
+  select l.submitter
+    from submitter_lease l
+   where l.wake and (l.owner_node = '' or l.expires_at + $2::interval < clock_timestamp())
+)
+update submitter s
+   set swept_at = clock_timestamp()
+ where s.submitter in (
+       select x.submitter
+         from submitter x
+         join late using (submitter)
+        where x.status = 'ACTIVE'
+          and not exists (select from protect_episode p where p.submitter = x.submitter and p.closed_at is null)
+        order by x.swept_at, x.submitter
+        limit $3
+          for update of x skip locked)
+returning s.submitter`
+
+// Overdue takes up to limit submitters that a lost task left behind, those first
+// that were not taken for longest. It returns also the minute of the database's
+// clock, by which their tasks are named.
+func (s *Store) Overdue(ctx context.Context, grace time.Duration, limit int) (found []nonce.Submitter, minute time.Time, err error) {
+	b := new(pgx.Batch)
+	b.Queue(overdue, grace, s.rules.ClockSkewAllowance, limit).Query(func(rows pgx.Rows) (err error) {
+		found, err = pgx.CollectRows(rows, pgx.RowTo[nonce.Submitter])
+		return err
+	})
+	b.Queue(`select date_trunc('minute', clock_timestamp())`).QueryRow(func(row pgx.Row) error { return row.Scan(&minute) })
+	if err := s.send(ctx, b); err != nil {
+		return nil, minute, fmt.Errorf("find overdue submitters: %w", err)
+	}
+	return found, minute, nil
+}

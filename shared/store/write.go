@@ -1,0 +1,270 @@
+package store
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Write implements [nonce.Book]: one batch, one transaction, one round trip. Its
+// first statement is the fence, which keeps the lease row locked to the end, so
+// that a takeover waits for the write instead of slipping between the check and
+// the commit.
+func (s *Store) Write(ctx context.Context, w nonce.Write) (nonce.Written, error) {
+	var done nonce.Written
+	b := new(pgx.Batch)
+	b.Queue(`select hold_lease($1, $2, $3)`, w.Lease.Submitter, w.Lease.Owner, w.Lease.Token)
+	if err := queueMoves(b, w.Lease, w.Moves, &done); err != nil {
+		return done, err
+	}
+	queueAllocations(b, w.Lease, w.Allocate, &done)
+	queueVersions(b, w.Lease, w.Store)
+	if len(w.Moves)+len(w.Allocate)+len(w.Store) > 0 || w.Cursor != (nonce.CursorChange{}) {
+		queueCursor(b, w.Lease, w.Cursor)
+	}
+	queueRelease(b, w.Lease, w.Release, &done)
+	return done, s.send(ctx, b)
+}
+
+const moveTxs = `
+update managed_tx m
+   set state = w.state, sub_state = nullif(w.sub_state, ''), set_aside_nonce = w.set_aside_nonce,
+       last_submit_at = w.last_submit_at, next_resubmit_at = w.next_resubmit_at,
+       submit_attempts = w.submit_attempts, last_receipt_check_at = w.last_check_at,
+       next_check_at = w.next_check_at, last_error = nullif(w.last_error, ''),
+       receipt = w.receipt::jsonb, confirmations = w.confirmations::jsonb,
+       confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
+       fencing_token = $1, updated_at = clock_timestamp()
+  from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::timestamptz[], $8::timestamptz[],
+              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[])
+       as w (tx_id, from_state, state, sub_state, set_aside_nonce, last_submit_at, next_resubmit_at,
+             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations)
+ where m.tx_id = w.tx_id and m.state = w.from_state`
+
+// queueMoves adds the moves as one statement, each a compare-and-set on the
+// state it was decided in. A move that no transition allows is refused here.
+func queueMoves(b *pgx.Batch, l lease.Lease, moves []nonce.Move, done *nonce.Written) error {
+	if len(moves) == 0 {
+		return nil
+	}
+	var c moveColumns
+	for _, m := range moves {
+		if !m.From.May(m.To.State) {
+			return fmt.Errorf("transaction %s: %w", m.To.ID, nonce.ErrIllegalMove{From: m.From, To: m.To.State})
+		}
+		if err := c.add(m); err != nil {
+			return err
+		}
+	}
+	b.Queue(moveTxs, l.Token, c.id, c.from, c.state, c.sub, c.setAside, c.lastSubmit, c.nextResubmit,
+		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations).
+		Exec(func(tag pgconn.CommandTag) error {
+			done.Moved = int(tag.RowsAffected())
+			return nil
+		})
+	return nil
+}
+
+// moveColumns are moves turned on their side, as unnest wants them.
+type moveColumns struct {
+	id, from, state, sub, lastError                []string
+	setAside                                       []*int64
+	lastSubmit, nextResubmit, lastCheck, nextCheck []*time.Time
+	attempts                                       []int
+	receipt, confirmations                         []*string
+}
+
+func (c *moveColumns) add(m nonce.Move) error {
+	t := m.To
+	receipt, err := toJSON(t.Receipt, t.Receipt == nil)
+	if err != nil {
+		return err
+	}
+	confirmations, err := toJSON(t.Confirmations, t.Confirmations == nil)
+	if err != nil {
+		return err
+	}
+	c.id, c.from = append(c.id, t.ID), append(c.from, string(m.From))
+	c.state, c.sub = append(c.state, string(t.State)), append(c.sub, string(t.Sub))
+	c.setAside = append(c.setAside, optional(t.SetAsideNonce))
+	c.lastSubmit, c.nextResubmit = append(c.lastSubmit, micros(t.LastSubmitAt)), append(c.nextResubmit, micros(t.NextResubmitAt))
+	c.lastCheck, c.nextCheck = append(c.lastCheck, micros(t.LastCheckAt)), append(c.nextCheck, micros(t.NextCheckAt))
+	c.attempts, c.lastError = append(c.attempts, t.SubmitAttempts), append(c.lastError, plain(t.LastError))
+	c.receipt, c.confirmations = append(c.receipt, receipt), append(c.confirmations, confirmations)
+	return nil
+}
+
+// allocateTxs binds the next nonces to queued transactions named by id. The
+// rows are locked first and numbered after: of those still queued, only the
+// unbroken run that falls on the nonces they were prepared for is bound, and the
+// cursor moves by the rows really bound, in this one statement.
+const allocateTxs = `
+with want as (
+  select * from unnest($3::uuid[], $4::bigint[], $5::text[], $6::text[], $7::text[]) with ordinality
+      as w (tx_id, nonce, tx_hash, raw_tx_hex, gas_params, place)
+), locked as (
+  select m.tx_id, w.nonce, w.tx_hash, w.raw_tx_hex, w.gas_params, w.place
+    from managed_tx m
+    join want w using (tx_id)
+   where m.submitter = $1 and m.state = 'QUEUED'
+   order by w.place
+     for update of m
+), numbered as (
+  select *, row_number() over (order by place) as number
+    from locked
+), bound as (
+  update managed_tx m
+     set nonce = n.nonce, prev_nonce = nullif(n.nonce, s.start_nonce) - 1,
+         state = case when n.tx_hash is null then 'IN_FLIGHT' else 'SUBMITTED' end,
+         tx_hash = n.tx_hash, raw_tx_hex = n.raw_tx_hex, last_gas_params = n.gas_params::jsonb,
+         submit_attempts = case when n.tx_hash is null then 0 else 1 end,
+         first_submit_at = case when n.tx_hash is not null then clock_timestamp() end,
+         last_submit_at = case when n.tx_hash is not null then clock_timestamp() end,
+         next_resubmit_at = case when n.tx_hash is not null then clock_timestamp() end,
+         next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null,
+         fencing_token = $2, updated_at = clock_timestamp()
+    from numbered n, submitter s, submitter_nonce_cursor c
+   where m.tx_id = n.tx_id and s.submitter = $1 and c.submitter = $1
+     and n.number = n.place and n.nonce = c.next_nonce + n.number - 1
+     and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)
+  returning m.tx_id, m.nonce, m.tx_hash, m.raw_tx_hex, m.last_gas_params
+), moved as (
+  update submitter_nonce_cursor
+     set next_nonce = next_nonce + (select count(*) from bound)
+   where submitter = $1
+), kept as (
+  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, raw_tx_hex, gas_params, fencing_token)
+  select tx_hash, tx_id, $1, nonce, 1, 'ORIGINAL', raw_tx_hex, last_gas_params, $2
+    from bound
+   where tx_hash is not null
+)
+select count(*) from bound`
+
+func queueAllocations(b *pgx.Batch, l lease.Lease, all []nonce.Allocation, done *nonce.Written) {
+	if len(all) == 0 {
+		return
+	}
+	var ids, gas []string
+	var nonces []int64
+	var hashes, raws []*string
+	for _, a := range all {
+		params, _ := json.Marshal(a.Tx.Gas) // its own type: cannot fail
+		ids, gas, nonces = append(ids, a.Tx.ID), append(gas, string(params)), append(nonces, bigint(a.Nonce))
+		var hash, raw *string
+		if a.Signed != nil {
+			h, r := a.Signed.Hash.String(), toHex(a.Signed.Raw)
+			hash, raw = &h, &r
+		}
+		hashes, raws = append(hashes, hash), append(raws, raw)
+	}
+	b.Queue(allocateTxs, l.Submitter, l.Token, ids, nonces, hashes, raws, gas).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&done.Allocated)
+	})
+}
+
+// storeVersion keeps signed bytes for a nonce that is bound, and claims their
+// first broadcast.
+const storeVersion = `
+with signed as (
+  update managed_tx
+     set state = 'SUBMITTED', sub_state = null, tx_hash = $4, raw_tx_hex = $5,
+         submit_attempts = submit_attempts + 1,
+         first_submit_at = coalesce(first_submit_at, clock_timestamp()), last_submit_at = clock_timestamp(),
+         next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(),
+         fencing_token = $2, updated_at = clock_timestamp()
+   where tx_id = $3 and submitter = $1 and state = 'IN_FLIGHT'
+  returning tx_id, nonce, last_gas_params
+)
+insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, raw_tx_hex, gas_params, fencing_token)
+select $4, tx_id, $1, nonce, 1, 'ORIGINAL', $5, last_gas_params, $2
+  from signed`
+
+var errNotHeld = errors.New("signed bytes for a transaction that is not IN_FLIGHT")
+
+func queueVersions(b *pgx.Batch, l lease.Lease, all []nonce.Version) {
+	for _, v := range all {
+		b.Queue(storeVersion, l.Submitter, l.Token, v.Tx.ID, v.Signed.Hash.String(), toHex(v.Signed.Raw)).
+			Exec(func(tag pgconn.CommandTag) error {
+				if tag.RowsAffected() != 1 {
+					return fmt.Errorf("transaction %s: %w", v.Tx.ID, errNotHeld)
+				}
+				return nil
+			})
+	}
+}
+
+// showCursor derives what the cursor shows from what is unsettled, and keeps
+// what a look found out about the account.
+const showCursor = `
+update submitter_nonce_cursor c
+   set in_flight_tx_id = low.tx_id, in_flight_nonce = low.nonce,
+       in_flight_state = case
+         when exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null) then 'PROTECT'
+         when low.nonce is null then 'IDLE' else 'IN_FLIGHT' end,
+       final_block_number = greatest(c.final_block_number, nullif($3::bigint, 0)),
+       suspicion = case when $5 then null else coalesce($4::jsonb, c.suspicion) end,
+       fencing_token = $2, updated_at = clock_timestamp()
+  from (select min(nonce) as nonce, (array_agg(tx_id order by nonce))[1] as tx_id
+          from (select nonce, tx_id from managed_tx
+                 where submitter = $1 and state in ` + unsettledStates + `
+                 order by nonce limit 1) as first) as low
+ where c.submitter = $1`
+
+// openEpisode begins PROTECT, once, with its evidence.
+const openEpisode = `
+insert into protect_episode (submitter, episode, evidence)
+select $1, 1 + coalesce((select max(episode) from protect_episode where submitter = $1), 0), $2::jsonb
+    on conflict (submitter) where closed_at is null do nothing`
+
+func queueCursor(b *pgx.Batch, l lease.Lease, c nonce.CursorChange) {
+	var suspicion []byte
+	if c.Suspect != nil {
+		suspicion, _ = json.Marshal(c.Suspect) // plain fields: cannot fail
+	}
+	if c.Protect != nil {
+		evidence, _ := json.Marshal(c.Protect)
+		b.Queue(openEpisode, l.Submitter, evidence)
+	}
+	b.Queue(showCursor, l.Submitter, l.Token, bigint(c.FinalHead), suspicion, c.Trust || c.Protect != nil)
+}
+
+func toJSON(v any, null bool) (*string, error) {
+	if null {
+		return nil, nil
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("write as JSON: %w", err)
+	}
+	s := string(text)
+	return &s, nil
+}
+
+func toHex(b []byte) string { return "0x" + hex.EncodeToString(b) }
+
+func fromHex(text string) ([]byte, error) {
+	return hex.DecodeString(strings.TrimPrefix(text, "0x"))
+}
+
+// plain is text without the one character that Postgres refuses.
+func plain(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "�")
+}
+
+func optional(n *uint64) *int64 {
+	if n == nil {
+		return nil
+	}
+	v := bigint(*n)
+	return &v
+}

@@ -1,0 +1,217 @@
+// Package tasks names and creates Cloud Tasks; it is the only user of its
+// client. A task says no more than "look at this submitter": what is to be done
+// is read from the database, so that a task that comes twice, late, or not at
+// all changes only the time of the next step.
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	cloudtasks "cloud.google.com/go/cloudtasks/apiv2"
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/telemetry"
+)
+
+// Options say where the queues are and what their tasks call.
+type Options struct {
+	Parent           string // projects/P/locations/L
+	Endpoint         string // host:port of a local service without TLS; "": Google's
+	QueuePrefix      string
+	QueueShards      int           // queues over which one function's tasks are spread by submitter
+	TargetURL        string        // base URL of the internal functions
+	ServiceAccount   string        // whom tasks call as
+	Audience         string        // whom their tokens are made for
+	DispatchDeadline time.Duration // how long an invocation may take
+
+	// Epoch is the database's mark in every name, so that a database made anew
+	// never meets names that its predecessor used up.
+	Epoch func(context.Context) (string, error)
+}
+
+// createWithin bounds one CreateTask. The service refuses deadlines over 30 s.
+const createWithin = 5 * time.Second
+
+// Tasks makes tasks. Its methods may be called by many goroutines.
+type Tasks struct {
+	options Options
+	made    recent
+
+	connecting sync.Mutex
+	client     *cloudtasks.Client
+	epoch      string
+}
+
+// New makes a maker of tasks, which connects when it is first used.
+func New(o Options) *Tasks { return &Tasks{options: o} }
+
+// Close ends the connection, if there is one.
+func (t *Tasks) Close() error {
+	t.connecting.Lock()
+	defer t.connecting.Unlock()
+	if t.client == nil {
+		return nil
+	}
+	return t.client.Close()
+}
+
+// Advance implements [nonce.Waker]. The task is named by the token in force, so
+// that a burst of creates costs one: the tenure that it begins has another.
+func (t *Tasks) Advance(ctx context.Context, s nonce.Submitter, token int64) error {
+	return t.create(ctx, nonce.KindAdvance, s, "a-"+strconv.FormatInt(token, 10), time.Time{})
+}
+
+// Rescue implements [nonce.Waker]. The task is due when the holder could be
+// waited out, and named by the token and the expiry that were seen: another
+// expiry is another name.
+func (t *Tasks) Rescue(ctx context.Context, s nonce.Submitter, met nonce.Taken) error {
+	suffix := fmt.Sprintf("d-%d-%d", met.Token, met.ExpiresAt.UnixMicro())
+	return t.create(ctx, nonce.KindAdvance, s, suffix, met.FreeAt.Add(rescueMargin))
+}
+
+// rescueMargin keeps a rescue from meeting the last instant of the skew
+// allowance, when it would be told to wait and could not be named again.
+const rescueMargin = 50 * time.Millisecond
+
+// Poll implements [nonce.Waker]. The task is named by the second it is due, so
+// that two chains of polls become one.
+func (t *Tasks) Poll(ctx context.Context, s nonce.Submitter, kind nonce.Kind, at time.Time) error {
+	return t.create(ctx, kind, s, fmt.Sprintf("%s-%d", kind, at.Unix()), at)
+}
+
+// Sweep asks for a look at s on behalf of the sweep of this minute. Its name
+// never holds the token: the task of that name may be lost, and its name burnt.
+func (t *Tasks) Sweep(ctx context.Context, s nonce.Submitter, minute time.Time) error {
+	return t.create(ctx, nonce.KindAdvance, s, fmt.Sprintf("s-%d", minute.Unix()/60), time.Time{})
+}
+
+// Queue is the id of the queue that serves s by the function of kind.
+func (o Options) Queue(kind nonce.Kind, s nonce.Submitter) string {
+	shard := uint64(0)
+	if o.QueueShards > 1 {
+		first, _ := strconv.ParseUint(s.Digest()[:8], 16, 64)
+		shard = first % uint64(o.QueueShards)
+	}
+	return fmt.Sprintf("%s-%s-%d", o.QueuePrefix, kind, shard)
+}
+
+// create makes the task of that name. A name that exists, or existed lately, is
+// as good as made. Names begin with a hash: the service dislikes sequences.
+func (t *Tasks) create(ctx context.Context, kind nonce.Kind, s nonce.Submitter, suffix string, at time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, createWithin)
+	defer cancel()
+	client, epoch, err := t.connect(ctx)
+	if err != nil {
+		return err
+	}
+	queue := t.options.Parent + "/queues/" + t.options.Queue(kind, s)
+	name := queue + "/tasks/" + s.Digest() + "-" + epoch + "-" + suffix
+	if t.made.has(name) {
+		return nil
+	}
+	_, err = client.CreateTask(ctx, &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: t.task(name, kind, s, at)})
+	if err != nil && status.Code(err) != codes.AlreadyExists {
+		return fmt.Errorf("create task %s: %w", name, err)
+	}
+	telemetry.MeterFrom(ctx).Tasks(1)
+	t.made.add(name)
+	return nil
+}
+
+func (t *Tasks) task(name string, kind nonce.Kind, s nonce.Submitter, at time.Time) *cloudtaskspb.Task {
+	body, _ := json.Marshal(map[string]nonce.Submitter{"submitter": s}) // strings: cannot fail
+	task := &cloudtaskspb.Task{
+		Name:             name,
+		DispatchDeadline: durationpb.New(t.options.DispatchDeadline),
+		MessageType: &cloudtaskspb.Task_HttpRequest{HttpRequest: &cloudtaskspb.HttpRequest{
+			Url:        t.options.TargetURL + "/internal/" + string(kind),
+			HttpMethod: cloudtaskspb.HttpMethod_POST,
+			Headers:    map[string]string{"Content-Type": "application/json"},
+			Body:       body,
+			AuthorizationHeader: &cloudtaskspb.HttpRequest_OidcToken{OidcToken: &cloudtaskspb.OidcToken{
+				ServiceAccountEmail: t.options.ServiceAccount, Audience: t.options.Audience,
+			}},
+		}},
+	}
+	if !at.IsZero() {
+		task.ScheduleTime = timestamppb.New(at)
+	}
+	return task
+}
+
+// connect opens the client and learns the epoch, once; a failure is tried again
+// by the next call.
+func (t *Tasks) connect(ctx context.Context) (*cloudtasks.Client, string, error) {
+	t.connecting.Lock()
+	defer t.connecting.Unlock()
+	if t.epoch == "" {
+		epoch, err := t.options.Epoch(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		t.epoch = epoch
+	}
+	if t.client == nil {
+		client, err := dial(t.options.Endpoint)
+		if err != nil {
+			return nil, "", err
+		}
+		t.client = client
+	}
+	return t.client, t.epoch, nil
+}
+
+// dial outlives the request that happens to be first: hence no context of its.
+func dial(endpoint string) (*cloudtasks.Client, error) {
+	var options []option.ClientOption
+	if endpoint != "" {
+		options = []option.ClientOption{
+			option.WithEndpoint(endpoint), option.WithoutAuthentication(),
+			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
+		}
+	}
+	client, err := cloudtasks.NewClient(context.Background(), options...)
+	if err != nil {
+		return nil, errors.Join(errors.New("connect to Cloud Tasks"), err)
+	}
+	return client, nil
+}
+
+// recent remembers names that were made, or found made: making one again is
+// never needed. Forgetting costs a call and nothing else.
+type recent struct {
+	mu    sync.Mutex
+	names map[string]struct{}
+}
+
+const recentNames = 10_000
+
+func (r *recent) has(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.names[name]
+	return ok
+}
+
+func (r *recent) add(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.names == nil || len(r.names) >= recentNames {
+		r.names = make(map[string]struct{})
+	}
+	r.names[name] = struct{}{}
+}

@@ -1,0 +1,75 @@
+package telemetry
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"go.opentelemetry.io/otel/propagation"
+)
+
+// Invocation serves each request by next with a context that carries a new
+// [Meter] and the trace of the request's traceparent header, if it has a valid
+// one (https://www.w3.org/TR/trace-context/). When next ends, or panics, it
+// logs one line "invocation" with the function's name, the cost, durationMs
+// (milliseconds) and the status of the answer: a warning from 500 on.
+func Invocation(log *slog.Logger, function string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+		ctx = WithMeter(ctx)
+		answer := &answer{ResponseWriter: w}
+		returned := false
+		defer func() {
+			status, level := answer.final(returned), slog.LevelInfo
+			if status >= http.StatusInternalServerError {
+				level = slog.LevelWarn
+			}
+			attrs := append([]slog.Attr{slog.String("function", function)}, MeterFrom(ctx).Cost().attrs()...)
+			log.LogAttrs(ctx, level, "invocation", append(attrs,
+				slog.Float64("durationMs", float64(time.Since(start).Microseconds())/1000),
+				slog.Int("status", status))...)
+		}()
+		next.ServeHTTP(answer, r.WithContext(ctx))
+		returned = true
+	})
+}
+
+// answer remembers the status that a handler answers with.
+type answer struct {
+	http.ResponseWriter
+	status int // 0: nothing is written yet
+}
+
+// WriteHeader sends status and remembers it, unless it is only informational:
+// then the real one is yet to come.
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 && status >= 200 {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write sends body, after the status 200 if none was sent.
+func (a *answer) Write(body []byte) (int, error) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	return a.ResponseWriter.Write(body)
+}
+
+// Unwrap is for [http.ResponseController].
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// final is the status as the caller sees it: a handler that writes nothing has
+// answered 200 if it returned, and the framework answers 500 if it panicked.
+func (a *answer) final(returned bool) int {
+	switch {
+	case a.status != 0:
+		return a.status
+	case returned:
+		return http.StatusOK
+	default:
+		return http.StatusInternalServerError
+	}
+}

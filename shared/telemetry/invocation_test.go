@@ -1,0 +1,156 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/telemetry"
+)
+
+// invoke serves one request by next and gives the line that is logged of it,
+// without what is the same in each.
+func invoke(t *testing.T, header string, next http.HandlerFunc) line {
+	t.Helper()
+	var out bytes.Buffer
+	h := telemetry.Invocation(telemetry.NewLogger(&out, slog.LevelInfo, ""), "advance", next)
+	server := httptest.NewServer(recovered(h))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, nil)
+	if err != nil {
+		t.Fatalf("make the request: %v", err)
+	}
+	request.Header.Set("traceparent", header)
+	response, err := server.Client().Do(request)
+	if err != nil {
+		t.Fatalf("call: %v", err)
+	}
+	response.Body.Close()
+	server.Close() // waits for the handler
+	all := lines(t, &out)
+	if len(all) != 1 || all[0]["message"] != "invocation" || all[0]["function"] != "advance" {
+		t.Fatalf("got %v, want one line about an invocation of advance", all)
+	}
+	if got := all[0]["status"]; got != float64(response.StatusCode) {
+		t.Errorf("status: got %v in the log, want %d as the caller got", got, response.StatusCode)
+	}
+	if ms, ok := all[0]["durationMs"].(float64); !ok || ms < 0 || ms > 60_000 {
+		t.Errorf("durationMs: got %v, want some milliseconds", all[0]["durationMs"])
+	}
+	for _, key := range []string{"timestamp", "message", "function", "durationMs"} {
+		delete(all[0], key)
+	}
+	return all[0]
+}
+
+// recovered answers 500 to a panic, as the functions framework does.
+func recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if recover() != nil {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// free is the line of an invocation that cost nothing.
+func free(severity string, status float64) line {
+	return line{"severity": severity, "status": status,
+		"sqlRoundTrips": 0.0, "sqlStatements": 0.0, "commits": 0.0, "rpcRoundTrips": 0.0, "tasks": 0.0}
+}
+
+// The line tells the status that the caller got, however the handler ended.
+func TestInvocationStatus(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		next http.HandlerFunc
+		want line
+	}{
+		"nothing": {func(http.ResponseWriter, *http.Request) {}, free("INFO", 200)},
+		"body":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("x")); w.WriteHeader(500) }, free("INFO", 200)},
+		"status":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(409) }, free("INFO", 409)},
+		"early": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(503)
+		}, free("WARNING", 503)},
+		"panic": {func(http.ResponseWriter, *http.Request) { panic("x") }, free("WARNING", 500)},
+		"flushed": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(202)
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				panic(err)
+			}
+		}, free("INFO", 202)},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tt.want, invoke(t, "", tt.next)); diff != "" {
+				t.Errorf("line (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The line tells what was counted, from however many goroutines, and carries
+// the request's trace.
+func TestInvocationCost(t *testing.T) {
+	t.Parallel()
+	got := invoke(t, traceparent, func(_ http.ResponseWriter, r *http.Request) {
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				m := telemetry.MeterFrom(r.Context())
+				m.SQL(3, 1)
+				m.SQL(1, 0)
+				m.RPC()
+				m.Tasks(5)
+			})
+		}
+		wg.Wait()
+	})
+	want := line{"severity": "INFO", "status": 200.0,
+		"sqlRoundTrips": 100.0, "sqlStatements": 200.0, "commits": 50.0, "rpcRoundTrips": 50.0, "tasks": 250.0,
+		"logging.googleapis.com/trace": traceID, "logging.googleapis.com/spanId": spanID, "logging.googleapis.com/trace_sampled": true}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("line (-want +got):\n%s", diff)
+	}
+}
+
+// A header that is not a valid traceparent gives no trace.
+func TestInvalidTraceparent(t *testing.T) {
+	t.Parallel()
+	for _, header := range []string{
+		"x", "00-" + traceID + "-" + spanID, "ff" + traceparent[2:], traceparent + "-x",
+		"00-00000000000000000000000000000000-" + spanID + "-01", "00-4BF92F3577B34DA6A3CE929D0E0E4736-" + spanID + "-01",
+	} {
+		if diff := cmp.Diff(free("INFO", 200), invoke(t, header, func(http.ResponseWriter, *http.Request) {})); diff != "" {
+			t.Errorf("with traceparent %q (-want +got):\n%s", header, diff)
+		}
+	}
+}
+
+// Each meter counts for itself, and without one nothing is counted.
+func TestMeter(t *testing.T) {
+	t.Parallel()
+	outer := telemetry.WithMeter(t.Context())
+	inner := telemetry.WithMeter(outer)
+	telemetry.MeterFrom(inner).Tasks(2)
+	if got, want := telemetry.MeterFrom(inner).Cost(), (telemetry.Cost{Tasks: 2}); got != want {
+		t.Errorf("inner meter: got %+v, want %+v", got, want)
+	}
+	none := telemetry.MeterFrom(t.Context())
+	none.SQL(1, 1)
+	none.RPC()
+	none.Tasks(1)
+	for name, m := range map[string]*telemetry.Meter{"outer": telemetry.MeterFrom(outer), "no": none} {
+		if got := m.Cost(); got != (telemetry.Cost{}) {
+			t.Errorf("%s meter: got %+v, want nothing", name, got)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+// Package telemetry is what a deployment shows of itself: log lines in the form
+// that Cloud Logging reads, the cost of each invocation, counters, and the name
+// of the instance that did it.
+package telemetry
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"slices"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// LevelCritical is the level of what a person must look at now: money or a
+// nonce is in doubt. Cloud Logging shows it as CRITICAL.
+const LevelCritical = slog.Level(12)
+
+// The names of the attributes that every critical write is logged with.
+const (
+	SubmitterKey    = "submitter"    // the account id, canonical
+	TxIDKey         = "txId"         // of a managed transaction
+	NodeIDKey       = "nodeId"       // the instance, see [NodeID]
+	FencingTokenKey = "fencingToken" // that the write was made under
+)
+
+// NewLogger writes each record at or above level to w as one line of JSON with
+// Cloud Logging's field names: severity, message and timestamp. A record
+// logged with the context of a traced request (see [Invocation]) carries the
+// trace, which Cloud Logging finds by the Google Cloud project; without a
+// project the bare trace id is written.
+//
+// Sources: https://cloud.google.com/logging/docs/structured-logging, and
+// opentelemetry/instrumentation/app/logger.go in Google's golang-samples.
+func NewLogger(w io.Writer, level slog.Leveler, project string) *slog.Logger {
+	prefix := ""
+	if project != "" {
+		prefix = "projects/" + project + "/traces/"
+	}
+	root := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: rename})
+	return slog.New(&handler{Handler: root, root: root, prefix: prefix})
+}
+
+// rename gives slog's own attributes the names that Cloud Logging knows.
+func rename(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) > 0 {
+		return a
+	}
+	switch a.Key {
+	case slog.LevelKey:
+		if level, ok := a.Value.Any().(slog.Level); ok {
+			return slog.String("severity", severity(level))
+		}
+	case slog.MessageKey:
+		a.Key = "message"
+	case slog.TimeKey:
+		a.Key = "timestamp"
+	}
+	return a
+}
+
+// severity is Cloud Logging's name for the level, or for the next one below.
+func severity(level slog.Level) string {
+	switch {
+	case level >= LevelCritical:
+		return "CRITICAL"
+	case level >= slog.LevelError:
+		return "ERROR"
+	case level >= slog.LevelWarn:
+		return "WARNING"
+	case level >= slog.LevelInfo:
+		return "INFO"
+	default:
+		return "DEBUG"
+	}
+}
+
+// handler adds the context's trace at the top of a record. Cloud Logging does
+// not look for it inside a group, so what was added since the first group is
+// kept, to be put behind it.
+type handler struct {
+	slog.Handler                                   // root and what was added since
+	root         slog.Handler                      // no group is open in it
+	since        []func(slog.Handler) slog.Handler // the first group, and what followed
+	prefix       string                            // of a trace's name
+}
+
+// Handle writes r, with the trace of ctx if it has one.
+func (h *handler) Handle(ctx context.Context, r slog.Record) error {
+	span := trace.SpanContextFromContext(ctx)
+	if !span.IsValid() {
+		return h.Handler.Handle(ctx, r)
+	}
+	traced := h.root.WithAttrs([]slog.Attr{
+		slog.String("logging.googleapis.com/trace", h.prefix+span.TraceID().String()),
+		slog.String("logging.googleapis.com/spanId", span.SpanID().String()),
+		slog.Bool("logging.googleapis.com/trace_sampled", span.IsSampled()),
+	})
+	for _, add := range h.since {
+		traced = add(traced)
+	}
+	return traced.Handle(ctx, r)
+}
+
+// WithAttrs is a handler that adds attrs to each record.
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	if len(h.since) == 0 {
+		root := h.root.WithAttrs(attrs)
+		return &handler{Handler: root, root: root, prefix: h.prefix}
+	}
+	return h.then(func(next slog.Handler) slog.Handler { return next.WithAttrs(attrs) })
+}
+
+// WithGroup is a handler that puts what follows into a group.
+func (h *handler) WithGroup(name string) slog.Handler {
+	if name == "" {
+		return h
+	}
+	return h.then(func(next slog.Handler) slog.Handler { return next.WithGroup(name) })
+}
+
+func (h *handler) then(add func(slog.Handler) slog.Handler) *handler {
+	since := append(slices.Clip(h.since), add)
+	return &handler{Handler: add(h.Handler), root: h.root, since: since, prefix: h.prefix}
+}

@@ -1,0 +1,75 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+)
+
+// Meter counts what one invocation costs. Its methods may be called by many
+// goroutines at once, and on a nil Meter, where they count nothing: whoever
+// calls out need not know whether somebody counts.
+type Meter struct {
+	sqlRoundTrips, sqlStatements, commits, rpcRoundTrips, tasks atomic.Int64
+}
+
+// SQL counts one round trip to Postgres with so many statements, so many of
+// which were commits. A statement outside a transaction commits itself.
+func (m *Meter) SQL(statements, commits int) {
+	if m == nil {
+		return
+	}
+	m.sqlRoundTrips.Add(1)
+	m.sqlStatements.Add(int64(statements))
+	m.commits.Add(int64(commits))
+}
+
+// RPC counts one HTTP round trip to a chain's node; a JSON-RPC batch is one.
+func (m *Meter) RPC() {
+	if m != nil {
+		m.rpcRoundTrips.Add(1)
+	}
+}
+
+// Tasks counts n tasks that were enqueued.
+func (m *Meter) Tasks(n int) {
+	if m != nil {
+		m.tasks.Add(int64(n))
+	}
+}
+
+// Cost is what a [Meter] has counted.
+type Cost struct {
+	SQLRoundTrips, SQLStatements, Commits, RPCRoundTrips, Tasks int64
+}
+
+// Cost is what m has counted so far; the zero Cost for a nil Meter.
+func (m *Meter) Cost() Cost {
+	if m == nil {
+		return Cost{}
+	}
+	return Cost{
+		SQLRoundTrips: m.sqlRoundTrips.Load(), SQLStatements: m.sqlStatements.Load(), Commits: m.commits.Load(),
+		RPCRoundTrips: m.rpcRoundTrips.Load(), Tasks: m.tasks.Load(),
+	}
+}
+
+func (c Cost) attrs() []slog.Attr {
+	return []slog.Attr{
+		slog.Int64("sqlRoundTrips", c.SQLRoundTrips), slog.Int64("sqlStatements", c.SQLStatements),
+		slog.Int64("commits", c.Commits), slog.Int64("rpcRoundTrips", c.RPCRoundTrips), slog.Int64("tasks", c.Tasks),
+	}
+}
+
+type meterKey struct{}
+
+// WithMeter is ctx with a new [Meter] in it, in place of any that was there.
+func WithMeter(ctx context.Context) context.Context {
+	return context.WithValue(ctx, meterKey{}, new(Meter))
+}
+
+// MeterFrom is the meter in ctx; nil, which may be used, if there is none.
+func MeterFrom(ctx context.Context) *Meter {
+	m, _ := ctx.Value(meterKey{}).(*Meter)
+	return m
+}

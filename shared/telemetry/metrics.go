@@ -1,0 +1,75 @@
+package telemetry
+
+import (
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// What is counted, by the names of the specification. Count with, for example,
+//
+//	telemetry.TxCreate.Add(ctx, 1, telemetry.Result("created"))
+//
+// The counts go to the provider that is set with [otel.SetMeterProvider], and
+// nowhere until one is set.
+var (
+	// LeaseAcquire counts tries to take a lease, by [Result]: inserted,
+	// renewed, taken_over, not_owner.
+	LeaseAcquire = counter("lease_acquire_total", "tries to take a lease")
+	// LeaseFenced counts writes that were refused because the lease was no
+	// longer held, by [Op].
+	LeaseFenced = counter("lease_fenced_total", "writes refused by the fence")
+	// TxCreate counts creates, by [Result].
+	TxCreate = counter("tx_create_total", "creates")
+	// TxSubmit counts broadcasts, by [Result].
+	TxSubmit = counter("tx_submit_total", "broadcasts")
+	// ReceiptCheck counts receipts asked for, by [Result]: found, not_found,
+	// error.
+	ReceiptCheck = counter("receipt_check_total", "receipts asked for")
+	// NewFork counts lists of confirming blocks that were replaced.
+	NewFork = counter("confirmations_newFork_total", "lists of confirming blocks replaced")
+	// TxResubmit counts repeated broadcasts, by [Result].
+	TxResubmit = counter("tx_resubmit_total", "repeated broadcasts")
+	// Finality counts transactions that became final, by [Result].
+	Finality = counter("finality_total", "transactions that became final")
+	// StuckDecision counts decisions on stuck transactions, by [Action].
+	StuckDecision = counter("stuck_decision_total", "decisions on stuck transactions")
+	// QueueDepth is how many intents wait for a nonce; the sweep sets it.
+	QueueDepth = gauge("queue_depth", "intents waiting for a nonce", "{intent}")
+	// InFlightAge is how long the oldest transaction has held its nonce, in
+	// seconds; the sweep sets it.
+	InFlightAge = gauge("in_flight_age_seconds", "age of the oldest held nonce", "s")
+	// ProtectSubmitters is how many submitters are in PROTECT; the sweep sets it.
+	ProtectSubmitters = gauge("protect_submitters", "submitters in PROTECT", "{submitter}")
+)
+
+// Result is the label result of a count.
+func Result(value string) metric.MeasurementOption { return label("result", value) }
+
+// Op is the label op of a count: the write that was tried.
+func Op(value string) metric.MeasurementOption { return label("op", value) }
+
+// Action is the label action of a count: what was decided.
+func Action(value string) metric.MeasurementOption { return label("action", value) }
+
+func label(name, value string) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String(name, value))
+}
+
+func meter() metric.Meter { return otel.Meter("github.com/fencepost/fencepost/shared/telemetry") }
+
+func counter(name, description string) metric.Int64Counter {
+	c, err := meter().Int64Counter(name, metric.WithDescription(description))
+	if err != nil {
+		otel.Handle(err) // c counts nothing, and can be used
+	}
+	return c
+}
+
+func gauge(name, description, unit string) metric.Int64Gauge {
+	g, err := meter().Int64Gauge(name, metric.WithDescription(description), metric.WithUnit(unit))
+	if err != nil {
+		otel.Handle(err) // g shows nothing, and can be used
+	}
+	return g
+}

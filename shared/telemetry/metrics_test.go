@@ -1,0 +1,106 @@
+package telemetry_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/fencepost/fencepost/shared/telemetry"
+)
+
+// series is what a provider of metrics has been told: the sum of each counter
+// and the last value of each gauge, by name and labels.
+type series struct {
+	mu     sync.Mutex
+	values map[string]int64
+}
+
+func (s *series) put(name string, labels attribute.Set, change func(int64) int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := name + "{" + labels.Encoded(attribute.DefaultEncoder()) + "}"
+	s.values[key] = change(s.values[key])
+}
+
+type provider struct {
+	noop.MeterProvider
+	*series
+}
+
+func (p provider) Meter(string, ...metric.MeterOption) metric.Meter { return meter{series: p.series} }
+
+type meter struct {
+	noop.Meter
+	*series
+}
+
+func (m meter) Int64Counter(name string, _ ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return counter{series: m.series, name: name}, nil
+}
+
+func (m meter) Int64Gauge(name string, _ ...metric.Int64GaugeOption) (metric.Int64Gauge, error) {
+	return gauge{series: m.series, name: name}, nil
+}
+
+type counter struct {
+	noop.Int64Counter
+	*series
+	name string
+}
+
+func (c counter) Add(_ context.Context, n int64, options ...metric.AddOption) {
+	c.put(c.name, metric.NewAddConfig(options).Attributes(), func(old int64) int64 { return old + n })
+}
+
+type gauge struct {
+	noop.Int64Gauge
+	*series
+	name string
+}
+
+func (g gauge) Record(_ context.Context, n int64, options ...metric.RecordOption) {
+	g.put(g.name, metric.NewRecordConfig(options).Attributes(), func(int64) int64 { return n })
+}
+
+// What is counted once a provider is set reaches it under the names
+// of the specification, with their labels.
+func TestMetricsHaveTheSpecificationsNames(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	telemetry.TxCreate.Add(ctx, 100, telemetry.Result("lost")) // no provider yet: nowhere to go
+	got := &series{values: make(map[string]int64)}
+	otel.SetMeterProvider(provider{series: got})
+
+	telemetry.LeaseAcquire.Add(ctx, 1, telemetry.Result("taken_over"))
+	telemetry.LeaseFenced.Add(ctx, 2, telemetry.Op("allocate"))
+	telemetry.TxCreate.Add(ctx, 3, telemetry.Result("created"))
+	telemetry.TxCreate.Add(ctx, 3, telemetry.Result("created"))
+	telemetry.TxCreate.Add(ctx, 1, telemetry.Result("repeated"))
+	telemetry.TxSubmit.Add(ctx, 4, telemetry.Result("accepted"))
+	telemetry.ReceiptCheck.Add(ctx, 5, telemetry.Result("not_found"))
+	telemetry.NewFork.Add(ctx, 6)
+	telemetry.TxResubmit.Add(ctx, 7, telemetry.Result("accepted"))
+	telemetry.Finality.Add(ctx, 8, telemetry.Result("confirmed"))
+	telemetry.StuckDecision.Add(ctx, 9, telemetry.Action("wait"))
+	telemetry.QueueDepth.Record(ctx, 10)
+	telemetry.QueueDepth.Record(ctx, 9)
+	telemetry.InFlightAge.Record(ctx, 11)
+	telemetry.ProtectSubmitters.Record(ctx, 12)
+
+	want := map[string]int64{
+		"lease_acquire_total{result=taken_over}": 1, "lease_fenced_total{op=allocate}": 2,
+		"tx_create_total{result=created}": 6, "tx_create_total{result=repeated}": 1,
+		"tx_submit_total{result=accepted}": 4, "receipt_check_total{result=not_found}": 5,
+		"confirmations_newFork_total{}": 6, "tx_resubmit_total{result=accepted}": 7, "finality_total{result=confirmed}": 8,
+		"stuck_decision_total{action=wait}": 9, "queue_depth{}": 9, "in_flight_age_seconds{}": 11, "protect_submitters{}": 12,
+	}
+	if diff := cmp.Diff(want, got.values); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
+	}
+}

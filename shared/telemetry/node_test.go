@@ -1,0 +1,72 @@
+package telemetry
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// metadataServer answers in the place of the platform's metadata server; the
+// client that it gives reaches nothing else.
+func metadataServer(t *testing.T, answer http.HandlerFunc) *http.Client {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+	}}
+	t.Cleanup(func() { transport.CloseIdleConnections(); server.Close() })
+	return &http.Client{Transport: transport}
+}
+
+// On Cloud Run the node is named as the metadata server says.
+func TestNodeIDOnCloudRun(t *testing.T) {
+	t.Parallel()
+	client := metadataServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/computeMetadata/v1/instance/id" || r.Header.Get("Metadata-Flavor") != "Google" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write([]byte("00f46b92\n"))
+	})
+	if got := instanceID(t.Context(), client); got != "00f46b92" {
+		t.Errorf("got %q, want 00f46b92", got)
+	}
+}
+
+// A metadata server that is silent, refuses or knows nothing costs about a
+// second at most, and the node still has a name of its own.
+func TestNodeIDWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	tests := map[string]http.HandlerFunc{
+		"silent":  func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"failing": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"refuses": http.NotFound,
+		"empty":   func(http.ResponseWriter, *http.Request) {},
+	}
+	for name, answer := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := metadataServer(t, answer)
+			limit, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if got := instanceID(limit, client); len(got) < 20 {
+				t.Errorf("got %q, want a random name", got)
+			}
+			// Wide of one second for a busy machine, and short of the limit.
+			if limit.Err() != nil {
+				t.Error("got no name within 20 s, want one within 1 s")
+			}
+		})
+	}
+}
+
+// Off the platform each process has a name of its own.
+func TestNodeIDElsewhere(t *testing.T) {
+	t.Parallel()
+	if a, b := NodeID(t.Context(), false), NodeID(t.Context(), false); a == b || len(a) < 20 {
+		t.Errorf("got %q and %q, want two random names", a, b)
+	}
+}

@@ -1,0 +1,131 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxDepth bounds how deep a body may nest, so that no caller chooses the depth
+// of our recursion.
+const maxDepth = 64
+
+// Decode reads the request's body as exactly one JSON value of type T. It
+// refuses, each with a *[Problem]:
+//
+//   - a Content-Type other than application/json (none is accepted), bytes that
+//     are not UTF-8, syntax errors, lone surrogates, data after the value, nesting
+//     deeper than 64, and a value of another kind than T: INVALID_JSON;
+//   - a body longer than maxBytes: BODY_TOO_LARGE;
+//   - a name that T does not have, letter case counting: UNSUPPORTED_FIELD;
+//   - a name that stands twice in one object, null where T has no pointer, and a
+//     value of the wrong type: INVALID_FIELD.
+//
+// Inside a [json.RawMessage] or an interface all names are allowed, though each
+// once. T is a struct, or a slice or map of them; the "string" option of JSON
+// tags is not supported. Missing fields are left zero: requiring them is the
+// caller's matter.
+func Decode[T any](w http.ResponseWriter, r *http.Request, maxBytes int64) (T, error) {
+	var value T
+	body, err := readBody(w, r, maxBytes)
+	if err != nil {
+		return value, err
+	}
+	if err := checkText(body); err != nil {
+		return value, err
+	}
+	if err := checkShape(body, reflect.TypeFor[T]()); err != nil {
+		return value, err
+	}
+	if err := json.Unmarshal(body, &value); err != nil {
+		var zero T
+		return zero, &Problem{Code: InvalidJSON, Detail: "the body does not fit", Cause: err}
+	}
+	return value, nil
+}
+
+func readBody(w http.ResponseWriter, r *http.Request, maxBytes int64) ([]byte, error) {
+	if ct := r.Header.Get("Content-Type"); ct != "" {
+		media, _, err := mime.ParseMediaType(ct)
+		if err != nil || media != "application/json" {
+			return nil, NewProblem(InvalidJSON, "Content-Type is %q; want application/json", ct)
+		}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBytes))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, NewProblem(BodyTooLarge, "the body is longer than %d bytes", tooLarge.Limit)
+	case err != nil:
+		return nil, &Problem{Code: InvalidJSON, Detail: "the body did not arrive whole", Cause: err}
+	case len(bytes.TrimSpace(body)) == 0:
+		return nil, NewProblem(InvalidJSON, "the body is empty; want one JSON value")
+	}
+	return body, nil
+}
+
+// checkText refuses what encoding/json would take or mend in silence: two texts
+// that differ must never become one value, since request ids are compared by it.
+func checkText(body []byte) error {
+	if !utf8.Valid(body) {
+		return NewProblem(InvalidJSON, "the body is not UTF-8")
+	}
+	var raw json.RawMessage
+	if err := json.Unmarshal(body, &raw); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			return NewProblem(InvalidJSON, "byte %d: %s; want exactly one JSON value", syntax.Offset, syntax)
+		}
+		return &Problem{Code: InvalidJSON, Detail: "the body is not JSON", Cause: err}
+	}
+	if at := loneSurrogate(body); at >= 0 {
+		return NewProblem(InvalidJSON, "byte %d: a \\u escape is half of a surrogate pair", at+1)
+	}
+	return nil
+}
+
+// loneSurrogate is the index of the first \u escape in valid JSON that names no
+// character, or -1.
+func loneSurrogate(body []byte) int {
+	for i := 0; i < len(body); i++ {
+		if body[i] != '\\' {
+			continue
+		}
+		first := escaped(body[i:])
+		switch {
+		case !utf16.IsSurrogate(first):
+			i++ // past the escaped character, which may be a backslash
+		case utf16.DecodeRune(first, escaped(body[i+6:])) == utf8.RuneError:
+			return i
+		default:
+			i += 11
+		}
+	}
+	return -1
+}
+
+// escaped is the code unit of the \uXXXX that text begins with, or 0.
+func escaped(text []byte) rune {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0
+	}
+	unit, _ := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(unit)
+}
+
+// clip shortens a caller's own text before it is sent back.
+func clip(text string) string {
+	const most = 200
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

@@ -1,0 +1,89 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+)
+
+type requestIDKey struct{}
+
+// RequestID is the id that [Edge] gave the request of ctx, a random UUID, or "".
+func RequestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}
+
+// Edge is what every request passes on its way to next: it is counted by the
+// gate, or refused while that is closed; it gets an id, which is also in the
+// response as X-Request-Id and in every problem as its instance; and a panic
+// becomes a logged UNAVAILABLE.
+//
+// The id is ours, never the caller's: what a caller can choose proves nothing in
+// a log.
+func Edge(gate *Gate, next http.Handler) http.Handler {
+	return withRequestID(gate.handler(recovered(next)))
+}
+
+func withRequestID(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := newUUID()
+		w.Header().Set("X-Request-Id", id)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
+	})
+}
+
+// newUUID is a version 4 UUID (RFC 9562, section 5.4).
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails, by its documentation
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+func recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun := &begunWriter{ResponseWriter: w}
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(v) // net/http's own way to cut a response off
+			}
+			slog.ErrorContext(r.Context(), "panic in a handler", "panic", fmt.Sprint(v),
+				"stack", string(debug.Stack()), "path", r.URL.Path, "requestUid", RequestID(r.Context()))
+			if begun.begun {
+				panic(http.ErrAbortHandler) // too late for a problem; net/http cuts the connection
+			}
+			Fail(w, r, UnavailableBecause(fmt.Errorf("panic: %v", v), "the service cannot answer at the moment; try again"))
+		}()
+		next.ServeHTTP(begun, r)
+	})
+}
+
+// begunWriter knows whether the response has begun.
+type begunWriter struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// Unwrap gives [http.ResponseController] the writer beneath.
+func (b *begunWriter) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
+// WriteHeader begins the response.
+func (b *begunWriter) WriteHeader(status int) {
+	b.begun = b.begun || status >= http.StatusOK // 1xx are not the response yet
+	b.ResponseWriter.WriteHeader(status)
+}
+
+// Write begins the response if nothing did.
+func (b *begunWriter) Write(p []byte) (int, error) {
+	b.begun = true
+	return b.ResponseWriter.Write(p)
+}

@@ -1,0 +1,62 @@
+package web_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+func TestAPanicIsAnUnavailableWithoutItsText(t *testing.T) {
+	t.Parallel()
+	rec := serve(web.Edge(&web.Gate{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic("secret of the inside")
+	})), "GET", "/x")
+	m := body(t, rec)
+	if got, want := m["code"], "UNAVAILABLE"; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if strings.Contains(rec.Body.String(), "secret") {
+		t.Errorf("got %s, want nothing of the panic", rec.Body)
+	}
+	id := rec.Header().Get("X-Request-Id")
+	if got, want := m["instance"], "urn:uuid:"+id; id == "" || got != want {
+		t.Errorf("got instance %v, want the response's request id %q", got, want)
+	}
+}
+
+func TestAPanicAfterTheResponseBeganCutsItOff(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(web.Edge(&web.Gate{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, strings.Repeat("x", 1<<16)) // more than net/http keeps back
+		panic("late")
+	})))
+	defer server.Close()
+	resp, err := server.Client().Get(server.URL)
+	if err != nil {
+		t.Fatalf("got %v, want a response that begins", err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.ReadAll(resp.Body); err == nil {
+		t.Error("got a whole response, want it cut off")
+	}
+}
+
+func TestRequestIDsAreOursAndDiffer(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	h := web.Edge(&web.Gate{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen[web.RequestID(r.Context())] = true
+	}))
+	for range 2 {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-Request-Id", "forged")
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if len(seen) != 2 || seen["forged"] || seen[""] {
+		t.Errorf("got ids %v, want two of our own", seen)
+	}
+}

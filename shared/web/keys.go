@@ -1,0 +1,81 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+)
+
+const maxKeysBytes = 1 << 20
+
+type keysErrKey struct{}
+
+// noticingKeys tells, through the *error that the context carries, when a token
+// could not be judged because the keys could not be fetched: go-oidc v3.21.0
+// flattens that into the same kind of error as a wrong signature.
+type noticingKeys struct{ *oidc.RemoteKeySet }
+
+// VerifySignature is the remote key set's, which wraps the error of a fetch and
+// nothing else.
+func (k noticingKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+	payload, err := k.RemoteKeySet.VerifySignature(ctx, jwt)
+	if fetch := errors.Unwrap(err); fetch != nil {
+		*ctx.Value(keysErrKey{}).(*error) = fmt.Errorf("fetch the issuer's keys: %w", fetch)
+	}
+	return payload, err
+}
+
+// keysTransport fetches a key set, and for a while after a success answers with
+// what it has.
+type keysTransport struct {
+	base    http.RoundTripper
+	refresh time.Duration
+
+	mu      sync.Mutex
+	last    []byte
+	fetched time.Time
+}
+
+func newKeysClient(refresh time.Duration) *http.Client {
+	return &http.Client{
+		Timeout: verifyDeadline,
+		// Fetches are rare: no connection is kept between them.
+		Transport: &keysTransport{refresh: refresh, base: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
+		}},
+	}
+}
+
+// RoundTrip answers from memory if the last success is recent. go-oidc has one
+// fetch at a time under way, so holding the lock across it delays nobody else.
+func (t *keysTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == nil || time.Since(t.fetched) >= t.refresh {
+		resp, err := t.base.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("GET %s: %s", r.URL, resp.Status)
+		}
+		body, err := io.ReadAll(io.LimitReader(resp.Body, maxKeysBytes))
+		if err != nil {
+			return nil, fmt.Errorf("GET %s: %w", r.URL, err)
+		}
+		t.last, t.fetched = body, time.Now()
+	}
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+		Body: io.NopCloser(bytes.NewReader(t.last)), ContentLength: int64(len(t.last)),
+	}, nil
+}

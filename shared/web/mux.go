@@ -1,0 +1,82 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// readyDeadline is how long a readiness check may take: probes time out soon
+// after.
+const readyDeadline = 2 * time.Second
+
+// Mux is an [http.ServeMux], patterns and all, whose own refusals are problems:
+// NOT_FOUND where no path matches, and METHOD_NOT_ALLOWED with the Allow header
+// where the path matches for other methods. Make one with [NewMux].
+type Mux struct {
+	mux *http.ServeMux
+}
+
+// NewMux is a mux without patterns.
+func NewMux() *Mux { return &Mux{mux: http.NewServeMux()} }
+
+// HandleFunc adds a pattern as [http.ServeMux.HandleFunc] does, and like it
+// panics on one that is malformed or conflicts with another.
+func (m *Mux) HandleFunc(pattern string, handler http.HandlerFunc) {
+	m.mux.HandleFunc(pattern, handler)
+}
+
+// Handle adds a pattern as [http.ServeMux.Handle] does.
+func (m *Mux) Handle(pattern string, handler http.Handler) { m.mux.Handle(pattern, handler) }
+
+// ServeHTTP hands the request to the handler of the pattern that matches best.
+func (m *Mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if refusal, pattern := m.mux.Handler(r); pattern == "" {
+		refuse(w, r, refusal)
+		return
+	}
+	m.mux.ServeHTTP(w, r)
+}
+
+// refuse writes as a problem what the standard mux would refuse in plain text.
+func refuse(w http.ResponseWriter, r *http.Request, refusal http.Handler) {
+	seen := headOnly{header: http.Header{}}
+	refusal.ServeHTTP(&seen, r)
+	if seen.status != http.StatusMethodNotAllowed {
+		Fail(w, r, NewProblem(NotFound, "there is nothing at this path"))
+		return
+	}
+	allow := seen.header.Get("Allow")
+	p := NewProblem(MethodNotAllowed, "%s is not allowed here; allowed: %s", clip(r.Method), allow)
+	p.Header = http.Header{"Allow": {allow}}
+	Fail(w, r, p)
+}
+
+// headOnly keeps a response's status and header and drops its body.
+type headOnly struct {
+	header http.Header
+	status int
+}
+
+func (h *headOnly) Header() http.Header         { return h.header }
+func (h *headOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (h *headOnly) WriteHeader(status int)      { h.status = status }
+
+// HandleHealth adds GET /healthz, which answers 200 as long as the process
+// serves, and GET /readyz, which answers 200 if ready returns nil within two
+// seconds and UNAVAILABLE otherwise. ready must heed its context.
+func (m *Mux) HandleHealth(ready func(context.Context) error) {
+	ok := map[string]string{"status": "ok"}
+	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
+		Reply(w, r, http.StatusOK, ok)
+	})
+	m.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), readyDeadline)
+		defer cancel()
+		if err := ready(ctx); err != nil {
+			Fail(w, r, UnavailableBecause(err, "a part that this service needs is out of reach"))
+			return
+		}
+		Reply(w, r, http.StatusOK, ok)
+	})
+}

@@ -1,0 +1,58 @@
+package web_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+func TestMuxRefusesWithProblems(t *testing.T) {
+	t.Parallel()
+	mux := web.NewMux()
+	mux.HandleFunc("POST /api/v1/tx/{txId}/cancel", func(w http.ResponseWriter, r *http.Request) {
+		web.Reply(w, r, http.StatusOK, r.PathValue("txId"))
+	})
+	if got, want := serve(mux, "POST", "/api/v1/tx/t1/cancel").Body.String(), "\"t1\"\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	missing := serve(mux, "GET", "/api/v1/nothing")
+	if got, want := body(t, missing)["code"], "NOT_FOUND"; got != want || missing.Code != http.StatusNotFound {
+		t.Errorf("got %v %d, want %v 404", got, missing.Code, want)
+	}
+	wrong := serve(mux, "DELETE", "/api/v1/tx/t1/cancel")
+	if got, want := body(t, wrong)["code"], "METHOD_NOT_ALLOWED"; got != want || wrong.Code != http.StatusMethodNotAllowed {
+		t.Errorf("got %v %d, want %v 405", got, wrong.Code, want)
+	}
+	if got, want := wrong.Header().Get("Allow"), "POST"; got != want {
+		t.Errorf("got Allow %q, want %q", got, want)
+	}
+}
+
+func TestReadinessIsTheCheckUnderADeadline(t *testing.T) {
+	t.Parallel()
+	var left time.Duration
+	var checkErr error
+	mux := web.NewMux()
+	mux.HandleHealth(func(ctx context.Context) error {
+		deadline, _ := ctx.Deadline()
+		left = time.Until(deadline)
+		return checkErr
+	})
+	if got, want := serve(mux, "GET", "/readyz").Code, http.StatusOK; got != want {
+		t.Errorf("got %d, want %d", got, want)
+	}
+	if left <= 0 || left > 2*time.Second {
+		t.Errorf("got %s for the check, want at most 2s", left)
+	}
+	checkErr = errors.New("no database")
+	if got, want := body(t, serve(mux, "GET", "/readyz"))["code"], "UNAVAILABLE"; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got, want := serve(mux, "GET", "/healthz").Code, http.StatusOK; got != want {
+		t.Errorf("got %d from /healthz of a service that is not ready, want %d", got, want)
+	}
+}

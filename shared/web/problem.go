@@ -1,0 +1,157 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Code is one entry of an API's list of error codes. The name is a contract with
+// the callers and never changes its meaning; the status goes with it always.
+// Packages that have codes of their own declare them as variables of this type.
+type Code struct {
+	Name   string // UPPER_SNAKE
+	Status int    // the HTTP status it is answered with
+}
+
+// The codes that any HTTP edge can answer.
+var (
+	InvalidJSON      = Code{"INVALID_JSON", http.StatusBadRequest}
+	InvalidField     = Code{"INVALID_FIELD", http.StatusBadRequest}
+	UnsupportedField = Code{"UNSUPPORTED_FIELD", http.StatusBadRequest}
+	Unauthorized     = Code{"UNAUTHORIZED", http.StatusUnauthorized}
+	Forbidden        = Code{"FORBIDDEN", http.StatusForbidden}
+	NotFound         = Code{"NOT_FOUND", http.StatusNotFound}
+	MethodNotAllowed = Code{"METHOD_NOT_ALLOWED", http.StatusMethodNotAllowed}
+	BodyTooLarge     = Code{"BODY_TOO_LARGE", http.StatusRequestEntityTooLarge}
+	Unavailable      = Code{"UNAVAILABLE", http.StatusServiceUnavailable}
+)
+
+// unavailableRetryAfter is what callers of an unavailable service are told to
+// wait where nobody knows better.
+const unavailableRetryAfter = time.Second
+
+// Problem is an error that a caller may see. Its fields, Cause excepted, become
+// an application/problem+json body as RFC 9457 describes it; "type" is
+// about:blank, since the code says all that a type would.
+type Problem struct {
+	Code       Code
+	Detail     string         // what is wrong and what would be right, for a human
+	Field      string         // the field at fault as a path, such as payload.value; "" for none
+	Members    map[string]any // further members of the body, such as txId; none replaces a standard member
+	RetryAfter time.Duration  // when to try again; rounded up to seconds, 0 leaves the header out
+	Header     http.Header    // further response headers, such as Allow
+	Cause      error          // for the log; never written
+}
+
+// NewProblem is a problem whose detail is made as by [fmt.Sprintf]. The text is
+// written to the caller: no error of an inner layer belongs in it.
+func NewProblem(code Code, format string, args ...any) *Problem {
+	return &Problem{Code: code, Detail: fmt.Sprintf(format, args...)}
+}
+
+// FieldProblem is an INVALID_FIELD problem of the field at path.
+func FieldProblem(path, format string, args ...any) *Problem {
+	return &Problem{Code: InvalidField, Field: path, Detail: fmt.Sprintf(format, args...)}
+}
+
+// UnavailableBecause is an UNAVAILABLE problem with a Retry-After. The cause is
+// logged and never written; detail is written.
+func UnavailableBecause(cause error, detail string) *Problem {
+	return &Problem{Code: Unavailable, Detail: detail, RetryAfter: unavailableRetryAfter, Cause: cause}
+}
+
+// Error is the problem with its cause, for the log.
+func (p *Problem) Error() string {
+	text := p.Code.Name
+	if p.Field != "" {
+		text += " " + p.Field
+	}
+	if p.Detail != "" {
+		text += ": " + p.Detail
+	}
+	if p.Cause != nil {
+		text += ": " + p.Cause.Error()
+	}
+	return text
+}
+
+// Unwrap is the problem's cause, or nil.
+func (p *Problem) Unwrap() error { return p.Cause }
+
+// Fail answers the request with err: the only place that writes an error. A
+// *[Problem] anywhere in err's chain is written as it stands; any other error
+// becomes UNAVAILABLE with a Retry-After, and its text is logged and not
+// written. The handler must not have begun its response.
+func Fail(w http.ResponseWriter, r *http.Request, err error) {
+	var p *Problem
+	if !errors.As(err, &p) {
+		p = UnavailableBecause(err, "the service cannot answer at the moment; try again")
+	}
+	if p.Cause != nil || p.Code.Status >= http.StatusInternalServerError {
+		logFailure(r, p, err)
+	}
+	h := w.Header()
+	maps.Copy(h, p.Header)
+	if p.RetryAfter > 0 {
+		seconds := (p.RetryAfter + time.Second - 1) / time.Second
+		h.Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
+	}
+	write(w, p.Code.Status, "application/problem+json", p.body(RequestID(r.Context())))
+}
+
+func logFailure(r *http.Request, p *Problem, err error) {
+	level := slog.LevelInfo
+	if p.Code.Status >= http.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	slog.Log(r.Context(), level, "request failed",
+		"code", p.Code.Name, "status", p.Code.Status, "error", err.Error(),
+		"method", r.Method, "path", r.URL.Path, "requestUid", RequestID(r.Context()))
+}
+
+// body is the problem's members as RFC 9457, section 3, names them.
+func (p *Problem) body(requestID string) map[string]any {
+	m := map[string]any{}
+	maps.Copy(m, p.Members)
+	m["type"] = "about:blank"
+	m["title"] = http.StatusText(p.Code.Status)
+	m["status"] = p.Code.Status
+	m["code"] = p.Code.Name
+	if p.Detail != "" {
+		m["detail"] = p.Detail
+	}
+	if p.Field != "" {
+		m["field"] = p.Field
+	}
+	if requestID != "" {
+		m["instance"] = "urn:uuid:" + requestID
+	}
+	return m
+}
+
+// Reply answers with v as JSON. A v that cannot be encoded is a fault of the
+// code: it is logged and the caller gets UNAVAILABLE.
+func Reply(w http.ResponseWriter, r *http.Request, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		Fail(w, r, fmt.Errorf("encode the response: %w", err))
+		return
+	}
+	write(w, status, "application/json", json.RawMessage(body))
+}
+
+func write(w http.ResponseWriter, status int, contentType string, body any) {
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Cache-Control", "no-store") // states change; a stale one must not be served
+	h.Del("Content-Length")
+	w.WriteHeader(status)
+	// The status is out: a caller that has gone away is all that can fail here.
+	_ = json.NewEncoder(w).Encode(body)
+}

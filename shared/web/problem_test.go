@@ -1,0 +1,70 @@
+package web_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/web"
+	"github.com/google/go-cmp/cmp"
+)
+
+func fail(err error) *httptest.ResponseRecorder {
+	return serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { web.Fail(w, r, err) }), "POST", "/x")
+}
+
+func TestFailWritesAProblemAsRFC9457(t *testing.T) {
+	t.Parallel()
+	conflict := web.Code{Name: "REQUEST_ID_CONFLICT", Status: http.StatusConflict}
+	rec := fail(fmt.Errorf("create: %w", &web.Problem{
+		Code: conflict, Detail: "another payload", Field: "requestId", RetryAfter: 1500 * time.Millisecond,
+		Members: map[string]any{"txId": "t1", "status": "overwritten?"}, Cause: errors.New("inner text"),
+	}))
+	want := map[string]any{
+		"type": "about:blank", "title": "Conflict", "status": 409.0, "code": "REQUEST_ID_CONFLICT",
+		"detail": "another payload", "field": "requestId", "txId": "t1",
+	}
+	if diff := cmp.Diff(want, body(t, rec)); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
+	}
+	if got, want := rec.Header().Get("Retry-After"), "2"; got != want {
+		t.Errorf("got Retry-After %q, want %q: seconds are rounded up", got, want)
+	}
+}
+
+// Not parallel: it listens to the default logger.
+func TestAnUnknownErrorIsUnavailableAndItsTextStaysInTheLog(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	rec := fail(errors.New("dial tcp 10.0.0.7: password=hunter2"))
+	if got, want := body(t, rec)["code"], "UNAVAILABLE"; got != want || rec.Code != http.StatusServiceUnavailable {
+		t.Errorf("got %v %d, want %v 503", got, rec.Code, want)
+	}
+	if rec.Header().Get("Retry-After") == "" {
+		t.Error("got no Retry-After, want one")
+	}
+	if got := rec.Body.String(); strings.Contains(got, "hunter2") || strings.Contains(got, "10.0.0.7") {
+		t.Errorf("got internal text in the body: %s", got)
+	}
+	if !strings.Contains(log.String(), "hunter2") {
+		t.Errorf("got log %q, want the cause in it", log.String())
+	}
+}
+
+func TestReplyThatCannotBeEncodedIsUnavailable(t *testing.T) {
+	t.Parallel()
+	rec := serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		web.Reply(w, r, http.StatusOK, map[string]any{"f": func() {}})
+	}), "GET", "/x")
+	if got, want := body(t, rec)["code"], "UNAVAILABLE"; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

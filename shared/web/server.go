@@ -1,0 +1,136 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/GoogleCloudPlatform/functions-framework-go/funcframework"
+)
+
+// Cloud Run sends SIGKILL 10 s after SIGTERM. What the drain leaves of them
+// belongs to the hooks.
+const (
+	defaultDrain = 8 * time.Second
+	hookDeadline = 1500 * time.Millisecond
+)
+
+// Gate counts the requests in flight, and once closed lets no further one in.
+// The zero Gate is open. See [Edge] for how requests pass it.
+type Gate struct {
+	mu       sync.Mutex
+	inFlight int
+	idle     chan struct{} // made by shut; closed when nothing is in flight
+}
+
+func (g *Gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.idle != nil {
+		return false
+	}
+	g.inFlight++
+	return true
+}
+
+func (g *Gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inFlight--
+	if g.idle != nil && g.inFlight == 0 {
+		close(g.idle)
+	}
+}
+
+// shut closes the gate for good; the channel is closed once nothing is in
+// flight any more.
+func (g *Gate) shut() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.idle == nil {
+		g.idle = make(chan struct{})
+		if g.inFlight == 0 {
+			close(g.idle)
+		}
+	}
+	return g.idle
+}
+
+// InFlight is how many requests are being served.
+func (g *Gate) InFlight() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.inFlight
+}
+
+func (g *Gate) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.enter() {
+			w.Header().Set("Connection", "close")
+			Fail(w, r, &Problem{Code: Unavailable, Detail: "this instance is shutting down; try again", RetryAfter: unavailableRetryAfter})
+			return
+		}
+		defer g.leave()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ServeOptions say how [Serve] serves and stops.
+type ServeOptions struct {
+	Port  string        // TCP port, in decimal
+	Gate  *Gate         // the gate that every registered function's [Edge] has
+	Drain time.Duration // how long requests in flight may go on after SIGTERM; 0: 8 s
+
+	// Hooks run after the drain, one after the other, in order, and have 1.5 s
+	// together. Each runs even if an earlier one failed.
+	Hooks []func(context.Context) error
+}
+
+// Serve serves the functions registered with functions-framework-go until
+// SIGTERM, SIGINT or the end of ctx. Then new requests are refused with
+// UNAVAILABLE and "Connection: close", those in flight get until Drain, and the
+// hooks run. It returns nil after that even if requests were left over, which is
+// logged; the program then ends with status 0. An error is either the
+// framework's (unknown FUNCTION_TARGET, port taken) or the hooks'.
+//
+// The framework calls a bare http.ListenAndServe (v1.9.2), which knows no
+// shutdown: its goroutine and its listener end only with the process. So Serve
+// is called once, by main.
+func Serve(ctx context.Context, o ServeOptions) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	failed := make(chan error, 1)
+	go func() { failed <- funcframework.Start(o.Port) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve on port %s: %w", o.Port, err)
+	case <-ctx.Done():
+	}
+	return o.drain()
+}
+
+func (o ServeOptions) drain() error {
+	timer := time.NewTimer(cmp.Or(o.Drain, defaultDrain))
+	defer timer.Stop()
+	select {
+	case <-o.Gate.shut():
+	case <-timer.C:
+		slog.Warn("drain ended with requests in flight", "inFlight", o.Gate.InFlight())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hookDeadline)
+	defer cancel()
+	var errs []error
+	for i, hook := range o.Hooks {
+		if err := hook(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("shutdown hook %d: %w", i, err))
+		}
+	}
+	return errors.Join(errs...)
+}

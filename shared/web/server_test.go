@@ -1,0 +1,178 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// The variables that make this test binary serve as a function's process.
+const (
+	childPort  = "WEB_TEST_PORT"
+	childDrain = "WEB_TEST_DRAIN"
+)
+
+// serveAsChild is main of the child: /slow says "in" and then waits for standard
+// input to end.
+func serveAsChild(port string) int {
+	drain, err := time.ParseDuration(os.Getenv(childDrain))
+	if err != nil {
+		return 3
+	}
+	gate := &web.Gate{}
+	mux := web.NewMux()
+	mux.HandleHealth(func(context.Context) error { return nil })
+	mux.HandleFunc("GET /slow", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println("in")
+		_, _ = io.ReadAll(os.Stdin)
+		web.Reply(w, r, http.StatusOK, "done")
+	})
+	functions.HTTP("child", web.Edge(gate, mux).ServeHTTP)
+	err = web.Serve(context.Background(), web.ServeOptions{
+		Port: port, Gate: gate, Drain: drain,
+		Hooks: []func(context.Context) error{
+			func(context.Context) error { fmt.Println("first hook"); return errors.New("hook failed") },
+			func(context.Context) error { fmt.Println("second hook"); return nil },
+		},
+	})
+	fmt.Println(err)
+	if err == nil || !strings.Contains(err.Error(), "hook failed") {
+		return 4
+	}
+	return 0
+}
+
+type child struct {
+	cmd    *exec.Cmd
+	url    string
+	stdin  io.Closer
+	lines  *bufio.Scanner
+	client *http.Client
+}
+
+func startChild(t *testing.T, drain time.Duration) *child {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	l.Close()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childPort+"="+port, childDrain+"="+drain.String(), "FUNCTION_TARGET=child")
+	stdin, errIn := cmd.StdinPipe()
+	stdout, errOut := cmd.StdoutPipe()
+	if err := errors.Join(errIn, errOut, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	t.Cleanup(func() { stdin.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait(); transport.CloseIdleConnections() })
+	c := &child{cmd: cmd, url: "http://127.0.0.1:" + port, stdin: stdin, lines: bufio.NewScanner(stdout), client: &http.Client{Transport: transport}}
+	c.await(t, http.StatusOK)
+	return c
+}
+
+// await asks /healthz until it answers with the status.
+func (c *child) await(t *testing.T, status int) *http.Response {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for tick := time.Tick(5 * time.Millisecond); ; {
+		resp, err := c.client.Get(c.url + "/healthz")
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == status {
+				return resp
+			}
+		}
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			t.Fatalf("got %v, %v from /healthz, want %d in time", resp, err, status)
+		}
+	}
+}
+
+// slow asks /slow and waits until the child is in its handler.
+func (c *child) slow(t *testing.T) <-chan error {
+	t.Helper()
+	answered := make(chan error, 1)
+	go func() {
+		resp, err := c.client.Get(c.url + "/slow")
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				err = errors.New(resp.Status)
+			}
+		}
+		answered <- err
+	}()
+	for c.lines.Scan() {
+		if c.lines.Text() == "in" {
+			return answered
+		}
+	}
+	t.Fatal("got the end of the child's output, want it in its handler")
+	return nil
+}
+
+func (c *child) rest() (lines []string) {
+	for c.lines.Scan() {
+		lines = append(lines, c.lines.Text())
+	}
+	return lines
+}
+
+func (c *child) wantCleanExit(t *testing.T) {
+	t.Helper()
+	output := strings.Join(c.rest(), "\n")
+	if err := c.cmd.Wait(); err != nil {
+		t.Errorf("got %v with output %q, want exit status 0", err, output)
+	}
+	if want := "first hook\nsecond hook\n"; !strings.Contains(output, want) {
+		t.Errorf("got output %q, want both hooks to have run", output)
+	}
+}
+
+func TestSIGTERMLetsTheRequestInFlightEndAndRefusesNewOnes(t *testing.T) {
+	t.Parallel()
+	c := startChild(t, time.Minute)
+	answered := c.slow(t)
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if refused := c.await(t, http.StatusServiceUnavailable); !refused.Close || refused.Header.Get("Retry-After") == "" {
+		t.Errorf("got header %v, want Connection: close and a Retry-After", refused.Header)
+	}
+	c.stdin.Close()
+	if err := <-answered; err != nil {
+		t.Errorf("got %v for the request in flight at SIGTERM, want 200", err)
+	}
+	c.wantCleanExit(t)
+}
+
+func TestTheDrainEndsThoughARequestDoesNot(t *testing.T) {
+	t.Parallel()
+	c := startChild(t, time.Millisecond)
+	answered := c.slow(t)
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	c.wantCleanExit(t)
+	if err := <-answered; err == nil {
+		t.Error("got an answer from a request that never ended, want the connection lost")
+	}
+}
