@@ -267,6 +267,22 @@ func TestRetryAfterHoldsBackTheTaskAndTheWholeQueue(t *testing.T) {
 	b.settled(queue)
 }
 
+func TestRetryAfterDelaysItsOwnTaskInFull(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{})
+	queue := b.queue("q", nil)
+	b.target.answers(func(_ int, w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	begun := time.Now()
+	name := b.create(queue, b.task(queue, "busy")).Name
+	b.eventually("a retry a minute later, beyond the hold of the queue", func() bool {
+		got, err := b.get(name)
+		return err == nil && got.ScheduleTime.AsTime().Sub(begun) >= time.Minute
+	})
+}
+
 func TestUnreachableTargetIsRetried(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, cloudtasks.Options{})

@@ -10,8 +10,12 @@ import (
 	"time"
 )
 
-// attempt POSTs once and tells how it went.
+// attempt POSTs once and tells how it went; once the scheduler is stopped it does
+// neither, since a job may be due at the same moment.
 func (s *Scheduler) attempt(ctx context.Context, j Job, due time.Time) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("job %s: %w", j.Name, ErrStopped)
+	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(j.Deadline, defaultDeadline))
 	defer cancel()
 	err := s.post(ctx, j, due)

@@ -177,10 +177,10 @@ func TestStopCutsOffWhatRuns(t *testing.T) {
 	in := make(chan struct{})
 	url := function(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body) // without that net/http does not see the caller go
-		close(in)
+		in <- struct{}{}
 		<-r.Context().Done()
 	})
-	ended := make(chan error, 1)
+	ended := make(chan error, 10)
 	s := start(t, scheduler.Options{
 		Jobs:      []scheduler.Job{{Name: "sweep", Every: time.Millisecond, URL: url}},
 		Attempted: func(_ string, err error) { ended <- err },
@@ -189,6 +189,9 @@ func TestStopCutsOffWhatRuns(t *testing.T) {
 	s.Stop()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the attempt cancelled", err)
+	}
+	if got := len(ended); got != 0 {
+		t.Errorf("got %d attempts after the scheduler was stopped, want none", got)
 	}
 	if err := s.RunNow(t.Context(), "sweep"); !errors.Is(err, scheduler.ErrStopped) {
 		t.Errorf("got %v, want ErrStopped", err)

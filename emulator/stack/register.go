@@ -15,7 +15,7 @@ import (
 // any operator.
 func (s *Stack) register(ctx context.Context) error {
 	for _, sub := range s.Submitters() {
-		body := map[string]any{"submitter": sub, "callers": []string{CallerAccount}}
+		body := map[string]any{"submitter": sub, "callers": []string{CallerAccount}, "maxInFlight": s.options.Window}
 		status, answer, err := s.Call(ctx, OperatorAccount, http.MethodPost, "/admin/v1/submitters", body)
 		if err != nil {
 			return err
@@ -42,7 +42,7 @@ func (s *Stack) Call(ctx context.Context, account, method, path string, body any
 	if err != nil {
 		return 0, nil, err
 	}
-	token, err := s.Issuer.Token(ctx, account, publicAudience)
+	token, err := s.Issuer.Token(ctx, account, PublicAudience)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -90,11 +90,11 @@ type Instance struct {
 
 // Info describes the stack as it is now, with fresh tokens.
 func (s *Stack) Info(ctx context.Context) (Info, error) {
-	token, err := s.Issuer.Token(ctx, CallerAccount, publicAudience)
+	token, err := s.Issuer.Token(ctx, CallerAccount, PublicAudience)
 	if err != nil {
 		return Info{}, err
 	}
-	operator, err := s.Issuer.Token(ctx, OperatorAccount, publicAudience)
+	operator, err := s.Issuer.Token(ctx, OperatorAccount, PublicAudience)
 	if err != nil {
 		return Info{}, err
 	}

@@ -156,16 +156,18 @@ func (s *Stack) environment(ctx context.Context) ([]string, error) {
 		"FENCEPOST_TASKS_LOCATION":         location,
 		"FENCEPOST_TASKS_ENDPOINT":         s.Tasks.Addr(),
 		"FENCEPOST_TASKS_TARGET_URL":       s.URLMap.InternalURL(),
-		"FENCEPOST_TASKS_SERVICE_ACCOUNT":  tasksAccount,
+		"FENCEPOST_TASKS_SERVICE_ACCOUNT":  TasksAccount,
 		"FENCEPOST_OIDC_ISSUER":            s.Issuer.URL(),
 		"FENCEPOST_OIDC_JWKS_URL":          s.Issuer.JWKSURL(),
-		"FENCEPOST_AUTH_PUBLIC_AUDIENCE":   publicAudience,
-		"FENCEPOST_AUTH_INTERNAL_AUDIENCE": internalAudience,
-		"FENCEPOST_AUTH_INTERNAL_ACCOUNTS": tasksAccount + "," + schedulerAccount,
+		"FENCEPOST_AUTH_PUBLIC_AUDIENCE":   PublicAudience,
+		"FENCEPOST_AUTH_INTERNAL_AUDIENCE": InternalAudience,
+		"FENCEPOST_AUTH_INTERNAL_ACCOUNTS": TasksAccount + "," + SchedulerAccount,
 		"FENCEPOST_AUTH_OPERATORS":         OperatorAccount,
 		"FENCEPOST_SIGNER_LOCAL_KEYS_FILE": keys,
 		"CLOUD_RUN_TIMEOUT_SECONDS":        "60",
-		"TMPDIR":                           os.TempDir(),
+	}
+	if s.options.Window > 1 {
+		env["FENCEPOST_NONCE_STRICT_ENABLED"] = "false"
 	}
 	maps.Copy(env, s.options.Settings)
 	var list []string

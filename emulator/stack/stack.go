@@ -31,6 +31,7 @@ type Options struct {
 	Split      bool               // one service per function, as deployed, instead of all in each process
 	BlockTime  time.Duration      // 0: 1 s
 	Submitters int                // how many dev accounts are registered; 0: 10
+	Window     int                // max_in_flight of the dev accounts; 0: 1
 	SweepEvery time.Duration      // 0: 1 min; negative: never, but for RunSweep
 	Settings   map[string]string  // environment of the functions, over the stack's own
 	PublicAddr string             // where the public paths listen; "": a free port
@@ -47,6 +48,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Submitters == 0 {
 		o.Submitters = 10
+	}
+	if o.Window == 0 {
+		o.Window = 1
 	}
 	if o.SweepEvery == 0 {
 		o.SweepEvery = time.Minute
@@ -81,10 +85,10 @@ type Stack struct {
 const (
 	CallerAccount    = "shop@fencepost.example"
 	OperatorAccount  = "operator@fencepost.example"
-	tasksAccount     = "tasks@fencepost.example"
-	schedulerAccount = "scheduler@fencepost.example"
-	publicAudience   = "https://api.fencepost.example"
-	internalAudience = "https://internal.fencepost.example"
+	TasksAccount     = "tasks@fencepost.example"
+	SchedulerAccount = "scheduler@fencepost.example"
+	PublicAudience   = "https://api.fencepost.example"
+	InternalAudience = "https://internal.fencepost.example"
 )
 
 // stopWithin bounds the end of the whole stack.
@@ -162,7 +166,7 @@ func (s *Stack) startChain(ctx context.Context) (err error) {
 
 func (s *Stack) startIssuer(context.Context) (err error) {
 	s.Issuer, err = issuer.Start(issuer.Options{
-		Accounts: []string{CallerAccount, OperatorAccount, tasksAccount, schedulerAccount},
+		Accounts: []string{CallerAccount, OperatorAccount, TasksAccount, SchedulerAccount},
 	})
 	if err == nil {
 		s.onClose(s.Issuer.Close)
@@ -201,7 +205,7 @@ func (s *Stack) startScheduler(context.Context) (err error) {
 		Token: s.Issuer.Token,
 		Jobs: []scheduler.Job{{
 			Name: sweepJob, Every: every, URL: s.URLMap.InternalURL() + "/internal/sweep",
-			Body: []byte("{}"), Account: schedulerAccount, Audience: internalAudience,
+			Body: []byte("{}"), Account: SchedulerAccount, Audience: InternalAudience,
 		}},
 		Attempted: func(job string, err error) {
 			if err != nil {

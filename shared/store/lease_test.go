@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -96,5 +97,123 @@ func TestTakeLoadsTheQueue(t *testing.T) {
 	if len(w.Queue) != 2 || !w.QueueMore || w.Queue[0].ID != one.TxID || w.NextNonce != 0 || w.Window != 2 {
 		t.Errorf("work: got %d queued, more %v, head %s, next %d, window %d; want 2, true, %s, 0, 2",
 			len(w.Queue), w.QueueMore, w.Queue[0].ID, w.NextNonce, w.Window, one.TxID)
+	}
+}
+
+// A lease that ran out is still waited for during the skew allowance, and the
+// time given to the waiting is exactly when it can be had.
+func TestH24RescueNamesAndDueTime(t *testing.T) {
+	t.Parallel()
+	rules := lease.Rules{Duration: 300 * time.Millisecond, ClockSkewAllowance: 2 * time.Second}
+	db := storetest.NewWith(t, rules)
+	db.Register(t, alice, 1)
+	first := take(t, db, alice, "a/1")
+	met := meet(t, db, "b/1")
+	if got := met.FreeAt.Sub(met.ExpiresAt); got != rules.ClockSkewAllowance {
+		t.Errorf("free after its expiry: got %v, want %v", got, rules.ClockSkewAllowance)
+	}
+	awaitClock(t, db, met.ExpiresAt)
+	if _, err := db.Write(t.Context(), nonce.Write{Lease: first.Lease, Release: nonce.GiveBack}); !errors.Is(err, lease.ErrFenced) {
+		t.Errorf("the owner's write at its expiry: got %v, want %v", err, lease.ErrFenced)
+	}
+	again := meet(t, db, "b/1")
+	if !again.ExpiresAt.Equal(met.ExpiresAt) || !again.FreeAt.Equal(met.FreeAt) || again.Token != met.Token {
+		t.Errorf("at its expiry: got %+v, want what was met before, %+v", again, met)
+	}
+	awaitClock(t, db, met.FreeAt)
+	if b := take(t, db, alice, "b/1"); b.Lease.Token != met.Token+1 {
+		t.Errorf("when it is free: got token %d, want %d", b.Lease.Token, met.Token+1)
+	}
+	if renewed := meet(t, db, "c/1"); !renewed.ExpiresAt.After(met.ExpiresAt) {
+		t.Errorf("expiry of the next tenure: got %v, want after %v: another name", renewed.ExpiresAt, met.ExpiresAt)
+	}
+}
+
+// meet is what owner is told of a lease that is held.
+func meet(t *testing.T, db storetest.Bundle, owner string) nonce.Taken {
+	t.Helper()
+	met, err := db.Take(t.Context(), alice, owner, true)
+	if err != nil || met.Held {
+		t.Fatalf("take for %s: got %+v, %v; want not held", owner, met, err)
+	}
+	return met
+}
+
+// awaitClock waits until the database's clock is past at.
+func awaitClock(t *testing.T, db storetest.Bundle, at time.Time) {
+	t.Helper()
+	await(t, "the clock is past "+at.String(), func() bool {
+		return value[bool](t, db, `select clock_timestamp() > $1`, at)
+	})
+}
+
+// Another expiry by renewal is another name for the rescue.
+func TestRenewMovesTheExpiryAndKeepsTheToken(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	l := take(t, db, alice, "a/1").Lease
+	before := meet(t, db, "b/1")
+	renewed, err := db.Renew(t.Context(), l)
+	if err != nil || renewed.Token != l.Token || renewed.Left() <= l.Left() {
+		t.Fatalf("renew: got token %d with %v left, %v; want %d with more than %v", renewed.Token, renewed.Left(), err, l.Token, l.Left())
+	}
+	after := meet(t, db, "b/1")
+	if after.Token != before.Token || !after.ExpiresAt.After(before.ExpiresAt) {
+		t.Errorf("met after the renewal: got %+v, want the token of %+v and a later expiry", after, before)
+	}
+	if done := write(t, db, nonce.Write{Lease: renewed, Release: nonce.GiveBack}); done.Released {
+		t.Error("release: got released, want the mark kept over the renewal")
+	}
+}
+
+// An expiry further ahead than twice a lease lasts is a clock that was set
+// back, and counts as expired; anything nearer is somebody's lease.
+func TestLeaseFarAheadCountsAsExpired(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	take(t, db, alice, "a/1")
+	ahead := func(beyond time.Duration) {
+		run(t, db, `update submitter_lease set expires_at = clock_timestamp() + $1::interval`, 2*storetest.Rules.Duration+beyond)
+	}
+	ahead(0) // less by the time that passes until it is looked at
+	meet(t, db, "b/1")
+	ahead(time.Minute)
+	b := take(t, db, alice, "b/1")
+	if b.Lease.Token != 2 {
+		t.Errorf("takeover: got token %d, want 2", b.Lease.Token)
+	}
+	if met := meet(t, db, "c/1"); time.Until(met.ExpiresAt) > storetest.Rules.Duration {
+		t.Errorf("the new lease: got it until %v, want at most %v ahead", met.ExpiresAt, storetest.Rules.Duration)
+	}
+}
+
+// A lease lasts from the moment its row was locked, not from when the wait for
+// it began; what the owner believes of it is never more.
+func TestLeaseLastsFromTheLock(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	l := take(t, db, alice, "a/1").Lease
+	write(t, db, nonce.Write{Lease: l, Release: nonce.GiveBack})
+	other := connect(t, db)
+	other.do("begin")
+	other.do(`select from submitter_lease for update`)
+	sentAfter := time.Now()
+	taking := start(func() (nonce.Taken, error) { return db.Take(t.Context(), alice, "b/1", true) })
+	awaitBlocked(t, db, "insert into submitter_lease")
+	waited := time.Since(sentAfter)
+	unlocked := value[time.Time](t, db, `select clock_timestamp()`)
+	other.do("commit")
+	taken := <-taking
+	if taken.err != nil || !taken.got.Held {
+		t.Fatalf("take: got %+v, %v; want held", taken.got, taken.err)
+	}
+	if got, want := taken.got.ExpiresAt, unlocked.Add(storetest.Rules.Duration); got.Before(want) {
+		t.Errorf("expiry: got %v, want %v or later", got, want)
+	}
+	if left := taken.got.Work.Lease.Left(); left > storetest.Rules.Duration-waited/2 {
+		t.Errorf("left by the owner's clock: got %v, want less by the wait of about %v", left, waited)
 	}
 }

@@ -92,7 +92,7 @@ func TestFieldNames(t *testing.T) {
 func TestTraceStaysOutOfGroups(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	group := telemetry.NewLogger(&out, slog.LevelInfo, "").With("a", 1).WithGroup("g").With("level", 2)
+	group := telemetry.NewLogger(&out, slog.LevelInfo, "").With("a", 1).WithGroup("g").With("level", 2).With("b", 2.5)
 	one, two := group.With("c", 3), group.WithGroup("").With("d", 4)
 	for _, log := range []*slog.Logger{one, two} {
 		log.InfoContext(traced(t), "m", "msg", 5)
@@ -100,10 +100,10 @@ func TestTraceStaysOutOfGroups(t *testing.T) {
 	}
 	const id = "logging.googleapis.com/trace"
 	want := []line{
-		{"a": 1.0, "g": line{"level": 2.0, "c": 3.0, "msg": 5.0}, id: traceID},
-		{"a": 1.0, "g": line{"level": 2.0, "c": 3.0, "msg": 5.0}},
-		{"a": 1.0, "g": line{"level": 2.0, "d": 4.0, "msg": 5.0}, id: traceID},
-		{"a": 1.0, "g": line{"level": 2.0, "d": 4.0, "msg": 5.0}},
+		{"a": 1.0, "g": line{"level": 2.0, "b": 2.5, "c": 3.0, "msg": 5.0}, id: traceID},
+		{"a": 1.0, "g": line{"level": 2.0, "b": 2.5, "c": 3.0, "msg": 5.0}},
+		{"a": 1.0, "g": line{"level": 2.0, "b": 2.5, "d": 4.0, "msg": 5.0}, id: traceID},
+		{"a": 1.0, "g": line{"level": 2.0, "b": 2.5, "d": 4.0, "msg": 5.0}},
 	}
 	got := lines(t, &out)
 	for _, l := range got {

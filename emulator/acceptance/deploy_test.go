@@ -1,0 +1,74 @@
+package acceptance
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/cloudtasks"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// One process per function, as deployed: none serves another's path, and the job
+// is done all the same.
+func TestOneProcessPerFunction(t *testing.T) {
+	t.Parallel()
+	const n = 3
+	b := setup(t, stack.Options{Split: true, Processes: 1})
+	if got := len(b.Processes()); got != 8 {
+		t.Errorf("processes: got %d, want one for each of 8 functions", got)
+	}
+	s := b.Submitters()[0]
+	for i := range n {
+		b.post(t, transfer(s, fmt.Sprintf("r-%d", i)))
+	}
+	b.await(t, s, nonce.Confirmed, n)
+	b.wantContiguous(t, s, n)
+	for _, f := range []string{"create", "advance", "receipt", "admin"} {
+		if b.Costs.Of(f).Invocations == 0 {
+			t.Errorf("invocations of %s: got none", f)
+		}
+	}
+}
+
+// What lost tasks leave behind, the sweep finds: an intent whose advance never
+// came, and a transaction in flight whose poll is gone.
+func TestSweepRestoresProgress(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: map[string]string{"FENCEPOST_SWEEP_GRACE": "100ms"}})
+	inFlight, unheard := b.Submitters()[0], b.Submitters()[1]
+	b.Chain.StopMining()
+	b.post(t, transfer(inFlight, "in flight"))
+	b.await(t, inFlight, nonce.Tracking, 1)
+	b.Tasks.SetFaults(cloudtasks.Faults{Drop: 1})
+	b.post(t, transfer(unheard, "unheard"))
+	for _, kind := range []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit} {
+		if _, err := b.Tasks.Empty(stack.QueueName(kind)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Tasks.SetFaults(cloudtasks.Faults{})
+	b.Chain.StartMining()
+	b.overdue(t, 2)
+	if err := b.RunSweep(b.ctx); err != nil {
+		t.Fatalf("sweep: %v", err)
+	}
+	for _, s := range b.Submitters() {
+		b.await(t, s, nonce.Confirmed, 1)
+		b.wantContiguous(t, s, 1)
+	}
+}
+
+// overdue waits until n transactions should have been looked at a grace ago.
+func (b bench) overdue(t *testing.T, n int) {
+	t.Helper()
+	err := poll(b.ctx, func() bool {
+		var late int
+		err := b.DB.QueryRow(b.ctx, `select count(*) from managed_tx
+		  where coalesce(next_check_at, created_at) < clock_timestamp() - interval '100 ms'`).Scan(&late)
+		return err == nil && late >= n
+	})
+	if err != nil {
+		t.Fatalf("overdue transactions never became %d: %v", n, err)
+	}
+}

@@ -1,0 +1,175 @@
+package store_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// What is stored answers first, whatever would be refused now; and a duplicate
+// on its way at the same time is answered by it too.
+func TestH16RetryIsAnsweredByWhatIsStored(t *testing.T) {
+	t.Parallel()
+	refusals := map[string]struct {
+		then string // happens to the submitter after the first request
+		want error
+	}{
+		"in PROTECT":     {openEpisode, store.ErrProtected},
+		"suspended":      {`update submitter set status = 'SUSPENDED' where submitter = $1`, store.ErrSuspended},
+		"the queue full": {`select $1::text`, store.ErrQueueFull},
+	}
+	for name, test := range refusals {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			db.Register(t, alice, 1)
+			stored, err := db.Create(t.Context(), intent(alice, "known"), 1)
+			if err != nil || !stored.New || !stored.Queued {
+				t.Fatalf("first: got %+v, %v; want it new and queued", stored, err)
+			}
+			run(t, db, test.then, alice)
+			retry, err := db.Create(t.Context(), intent(alice, "known"), 1)
+			if err != nil || retry.TxID != stored.TxID || retry.New || !retry.Queued {
+				t.Errorf("retry: got %+v, %v; want the stored %s", retry, err, stored.TxID)
+			}
+			before := contents(t, db, "managed_tx")
+			if _, err := db.Create(t.Context(), intent(alice, "new"), 1); !errors.Is(err, test.want) {
+				t.Errorf("new request: got %v, want %v", err, test.want)
+			}
+			if diff := cmp.Diff(before, contents(t, db, "managed_tx")); diff != "" {
+				t.Errorf("the refused request stored something (-before +after):\n%s", diff)
+			}
+		})
+	}
+	t.Run("a duplicate at the same time", duplicateMeetsInsert)
+	t.Run("many duplicates at once", manyDuplicates)
+}
+
+// duplicateMeetsInsert arranges the one moment that matters: the row is
+// inserted by another connection and not yet committed.
+func duplicateMeetsInsert(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"commit", "rollback"} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			db.Register(t, alice, 1)
+			first, second := intent(alice, "r"), intent(alice, "r")
+			other := connect(t, db)
+			other.do("begin")
+			other.do(insertIntent, first.TxID, alice, first.RequestID, first.Payload, first.Fingerprint[:])
+			creating := start(func() (store.Accepted, error) { return db.Create(t.Context(), second, 100) })
+			awaitBlocked(t, db, "insert into managed_tx")
+			other.do(end)
+			want := store.Accepted{TxID: first.TxID, Queued: true}
+			if end == "rollback" {
+				want = store.Accepted{TxID: second.TxID, New: true, Queued: true}
+			}
+			if got := <-creating; got.err != nil || got.got != want {
+				t.Errorf("duplicate: got %+v, %v; want %+v", got.got, got.err, want)
+			}
+		})
+	}
+}
+
+const insertIntent = `
+insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint) values ($1, $2, $3, 'shop', $4, $5)`
+
+func manyDuplicates(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	for _, request := range []string{"one", "two", "three", "four", "five"} {
+		got := make([]outcome[store.Accepted], 40)
+		var all sync.WaitGroup
+		for i := range got {
+			all.Go(func() {
+				got[i].got, got[i].err = db.Create(t.Context(), intent(alice, request), 100)
+			})
+		}
+		all.Wait()
+		isNew := 0
+		for _, g := range got {
+			if g.err != nil || g.got.TxID == "" || g.got.TxID != got[0].got.TxID {
+				t.Fatalf("duplicates of %s: got %+v, %v and %+v, %v; want one txId", request, got[0].got, got[0].err, g.got, g.err)
+			}
+			if g.got.New {
+				isNew++
+			}
+		}
+		rows := value[int](t, db, `select count(*) from managed_tx where request_id = $1`, request)
+		if isNew != 1 || rows != 1 {
+			t.Errorf("%s: got %d new, %d rows; want 1 and 1", request, isNew, rows)
+		}
+	}
+}
+
+// A requestId stands for one payload for ever, in PROTECT too.
+func TestRequestIDWithAnotherPayload(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	post(t, db, alice, "r")
+	before := contents(t, db, "managed_tx")
+	other := intent(alice, "r")
+	other.Payload, other.Fingerprint = []byte(`{"to":"0x00000000000000000000000000000000000000b0","value":"2"}`), [32]byte{2}
+	for _, then := range []string{`select $1::text`, openEpisode} {
+		run(t, db, then, alice)
+		if got, err := db.Create(t.Context(), other, 100); !errors.Is(err, store.ErrRequestConflict) {
+			t.Errorf("another payload: got %+v, %v; want %v", got, err, store.ErrRequestConflict)
+		}
+		if diff := cmp.Diff(before, contents(t, db, "managed_tx")); diff != "" {
+			t.Errorf("the stored row changed (-before +after):\n%s", diff)
+		}
+	}
+}
+
+// The requestId is compared byte for byte, and for each submitter by itself.
+func TestRequestIDIsComparedByteForByte(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	db.Register(t, bob, 1)
+	seen := map[string]string{}
+	for _, id := range []string{"r", "R", "r ", "é", "e\u0301"} {
+		for _, sub := range []nonce.Submitter{alice, bob} {
+			a := post(t, db, sub, id)
+			if was, ok := seen[a.TxID]; ok || !a.New {
+				t.Errorf("%q of %s: got the transaction of %q, want one of its own", id, sub, was)
+			}
+			seen[a.TxID] = string(sub) + " " + id
+		}
+	}
+}
+
+// A caller that may not use the submitter learns nothing about it, and neither
+// does anybody about one that is not registered.
+func TestCreateForAnUnknownSubmitter(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	_, err := db.Store.Register(t.Context(), store.Registration{
+		Submitter: alice, Signer: "local", MaxInFlight: 1, Callers: []string{"bank"}, CreatedBy: "test",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := intent(alice, "r")
+	theirs.Caller = "bank"
+	if _, err := db.Create(t.Context(), theirs, 1); err != nil {
+		t.Fatalf("the caller it is for: %v", err)
+	}
+	for _, in := range []store.Intent{intent(alice, "r"), intent(alice, "s"), intent(bob, "r")} {
+		if got, err := db.Create(t.Context(), in, 100); !errors.Is(err, store.ErrUnknownSubmitter) {
+			t.Errorf("%s of %s: got %+v, %v; want %v", in.RequestID, in.Submitter, got, err, store.ErrUnknownSubmitter)
+		}
+	}
+	if got := value[int](t, db, `select count(*) from managed_tx`); got != 1 {
+		t.Errorf("rows: got %d, want 1", got)
+	}
+}

@@ -1,0 +1,184 @@
+package store_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+const bob = nonce.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
+
+// numbered is one of many submitters.
+func numbered(n int) nonce.Submitter {
+	return nonce.Submitter(fmt.Sprintf("eip155:1337:0x%040x", n))
+}
+
+// rival is a connection of its own to the test's database, with the limits of
+// nobody: another process, or a person with psql.
+type rival struct {
+	t testing.TB
+	*pgx.Conn
+}
+
+func connect(t testing.TB, db storetest.Bundle) rival {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), db.URL)
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return rival{t, conn}
+}
+
+// do runs a statement that must succeed, and change at least one row if it
+// changes any table.
+func (r rival) do(statement string, args ...any) {
+	r.t.Helper()
+	tag, err := r.Exec(r.t.Context(), statement, args...)
+	if err != nil {
+		r.t.Fatalf("%s: %v", statement, err)
+	}
+	if (tag.Update() || tag.Insert()) && tag.RowsAffected() == 0 {
+		r.t.Fatalf("%s: changed no row", statement)
+	}
+}
+
+// run is [rival.do] behind the store's back.
+func run(t testing.TB, db storetest.Bundle, statement string, args ...any) {
+	t.Helper()
+	tag, err := db.DB.Exec(t.Context(), statement, args...)
+	if err != nil || ((tag.Update() || tag.Insert()) && tag.RowsAffected() == 0) {
+		t.Fatalf("%s: got %v, error %v; want rows changed", statement, tag, err)
+	}
+}
+
+// value is the only value of a query.
+func value[T any](t testing.TB, db storetest.Bundle, query string, args ...any) (v T) {
+	t.Helper()
+	if err := db.DB.QueryRow(t.Context(), query, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// contents is every row of the tables, as text.
+func contents(t testing.TB, db storetest.Bundle, tables ...string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, table := range tables {
+		rows := value[string](t, db, `select coalesce(string_agg(to_jsonb(r)::text, E'\n' order by to_jsonb(r)::text), '')
+			from `+pgx.Identifier{table}.Sanitize()+` r`)
+		fmt.Fprintf(&all, "%s:\n%s\n", table, rows)
+	}
+	return all.String()
+}
+
+// written are the tables that fenced writes change, but for the lease.
+var written = []string{"managed_tx", "tx_version", "submitter_nonce_cursor", "protect_episode"}
+
+// await polls until the condition holds.
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("still not so: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// awaitBlocked waits until a statement of the store that contains the fragment
+// waits for a lock that somebody else holds.
+func awaitBlocked(t testing.TB, db storetest.Bundle, fragment string) {
+	t.Helper()
+	await(t, "a statement with "+fragment+" waits for a lock", func() bool {
+		return value[bool](t, db, `select exists (
+			select from pg_stat_activity
+			 where datname = current_database() and application_name = 'fencepost'
+			   and wait_event_type = 'Lock' and position($1 in query) > 0)`, fragment)
+	})
+}
+
+// outcome is what a call in the background came to.
+type outcome[T any] struct {
+	got T
+	err error
+}
+
+// start makes a call in the background.
+func start[T any](call func() (T, error)) <-chan outcome[T] {
+	c := make(chan outcome[T], 1)
+	go func() {
+		got, err := call()
+		c <- outcome[T]{got, err}
+	}()
+	return c
+}
+
+// violated is the name of the constraint that refused a statement.
+func violated(err error) string {
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) {
+		return refusal.ConstraintName
+	}
+	return fmt.Sprintf("none (error %v)", err)
+}
+
+// signed is what a signer would make of the transaction of that id.
+func signed(txID string) nonce.Signed {
+	return nonce.Signed{Hash: sha256.Sum256([]byte(txID)), Raw: []byte(txID)}
+}
+
+// allocations are for the whole queue of w, from the cursor on.
+func allocations(w nonce.Work, withBytes bool) []nonce.Allocation {
+	var all []nonce.Allocation
+	for i, q := range w.Queue {
+		one := big.NewInt(1)
+		q.Gas = &nonce.GasParams{Gas: 21_000, FeeCapWei: one, TipCapWei: one, ValueWei: one}
+		a := nonce.Allocation{Tx: q, Nonce: w.NextNonce + uint64(i)}
+		if withBytes {
+			s := signed(q.ID)
+			a.Signed = &s
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// write makes a fenced write that must succeed.
+func write(t testing.TB, db storetest.Bundle, w nonce.Write) nonce.Written {
+	t.Helper()
+	done, err := db.Write(t.Context(), w)
+	if err != nil {
+		t.Fatalf("write: %v", err)
+	}
+	return done
+}
+
+// remark is a move of tx that changes nothing but the reason why it waits.
+func remark(tx nonce.Tx, reason string) nonce.Move {
+	to := tx
+	to.LastError = reason
+	return nonce.Move{From: tx.State, To: to}
+}
+
+const cancel = `
+update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', updated_at = clock_timestamp()
+ where tx_id = $1 and state = 'QUEUED'`
+
+const openEpisode = `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`

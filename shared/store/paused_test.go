@@ -1,0 +1,93 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// A client that is frozen in the middle of a fenced write loses its transaction
+// within the time-out that the store gives its connections, and the lock with
+// it: the next owner takes over well within a lease.
+func TestH18PausedClientDoesNotBlockTakeover(t *testing.T) {
+	t.Parallel()
+	rules := lease.Rules{Duration: 10 * time.Second, ClockSkewAllowance: 10 * time.Millisecond}
+	db := storetest.NewWith(t, rules)
+	w := twoQueued(t, db)
+	before := contents(t, db, written...)
+	run(t, db, `update submitter_lease set expires_at = clock_timestamp() + interval '200 ms'`)
+	paused := connectionOf(t, db, rules, 500*time.Millisecond)
+	for _, statement := range []string{
+		`begin`,
+		`select from submitter_lease where submitter = '` + string(alice) + `' for share`,
+		`update managed_tx set last_error = 'by the paused client' where state = 'QUEUED'`,
+	} {
+		if _, err := paused.Exec(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	frozenAt := time.Now()
+	taking := start(func() (nonce.Taken, error) { return db.Take(t.Context(), alice, "b/1", true) })
+	awaitBlocked(t, db, "insert into submitter_lease")
+	taken := <-taking
+	if taken.err != nil || !taken.got.Held || taken.got.Token != w.Lease.Token+1 {
+		t.Fatalf("takeover: got %+v, %v; want held under token %d", taken.got, taken.err, w.Lease.Token+1)
+	}
+	if took := time.Since(frozenAt); took >= rules.Duration {
+		t.Errorf("takeover: took %v, want less than a lease (%v)", took, rules.Duration)
+	}
+	if _, err := paused.Exec(context.WithoutCancel(t.Context()), "commit"); err == nil {
+		t.Error("the paused client's commit: got no error")
+	}
+	if diff := cmp.Diff(before, contents(t, db, written...)); diff != "" {
+		t.Errorf("the paused client wrote (-before +after):\n%s", diff)
+	}
+}
+
+// connectionOf is one connection of another store on the same database.
+func connectionOf(t *testing.T, db storetest.Bundle, rules lease.Rules, idle time.Duration) *pgxpool.Conn {
+	t.Helper()
+	options := storetest.Options(db.URL, rules)
+	options.IdleInTransactionTimeout = idle
+	s, err := store.Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	conn, err := s.Raw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Release)
+	return conn
+}
+
+// Each connection is told all the limits that keep a lock on a lease row from
+// outliving the lease.
+func TestConnectionsHaveTheLimits(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	conn := connectionOf(t, db, storetest.Rules, 1234*time.Millisecond)
+	for name, want := range map[string]string{
+		"idle_in_transaction_session_timeout": "1234ms",
+		"lock_timeout":                        "3s",
+		"statement_timeout":                   "5s",
+		"tcp_keepalives_idle":                 "3",
+		"tcp_keepalives_interval":             "1",
+		"tcp_keepalives_count":                "3",
+		"transaction_isolation":               "read committed",
+	} {
+		var got string
+		if err := conn.QueryRow(t.Context(), "show "+name).Scan(&got); err != nil || got != want {
+			t.Errorf("%s: got %q, %v; want %q", name, got, err, want)
+		}
+	}
+}

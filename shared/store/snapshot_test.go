@@ -1,0 +1,184 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// A create and a look at the queue never miss each other: either the look sees
+// the intent, or the create reads the token of a later look.
+func TestH22SnapshotsInOrder(t *testing.T) {
+	t.Parallel()
+	t.Run("a create while the take waits", createWhileTakeWaits)
+	t.Run("the token of a create is read after its commit", tokenAfterCommit)
+	t.Run("the token of a look is committed before it loads", tokenBeforeLoad)
+}
+
+// createWhileTakeWaits (a): the load is a later statement than the lock.
+func createWhileTakeWaits(t *testing.T) {
+	t.Parallel()
+	looks := map[string]func(storetest.Bundle, lease.Lease) (nonce.Work, error){
+		"take": func(db storetest.Bundle, _ lease.Lease) (nonce.Work, error) {
+			taken, err := db.Take(t.Context(), alice, "b/1", true)
+			return taken.Work, err
+		},
+		"go round again": func(db storetest.Bundle, l lease.Lease) (nonce.Work, error) {
+			return db.Again(t.Context(), l, true)
+		},
+	}
+	for name, look := range looks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			db.Register(t, alice, 10)
+			l := take(t, db, alice, "a/1").Lease
+			if name == "take" {
+				write(t, db, nonce.Write{Lease: l, Release: nonce.GiveBack})
+			}
+			other := connect(t, db)
+			other.do("begin")
+			other.do(`select from submitter_lease where submitter = $1 for update`, alice)
+			looking := start(func() (nonce.Work, error) { return look(db, l) })
+			awaitBlocked(t, db, "submitter_lease")
+			created := post(t, db, alice, "meanwhile") // and it did not wait for the lease
+			other.do("commit")
+			got := <-looking
+			if got.err != nil || !hasQueued(got.got, created.TxID) {
+				t.Errorf("look: got queue %v, %v; want %s in it", got.got.Queue, got.err, created.TxID)
+			}
+			if got.got.Lease.Token <= created.Token {
+				t.Errorf("token of the look: got %d, want above the create's %d", got.got.Lease.Token, created.Token)
+			}
+		})
+	}
+}
+
+func hasQueued(w nonce.Work, id string) bool {
+	return slices.ContainsFunc(w.Queue, func(q nonce.Tx) bool { return q.ID == id })
+}
+
+// tokenAfterCommit (b): the commit of a create is held up by a deferred
+// trigger, and meanwhile there is a look, which does not see it.
+func tokenAfterCommit(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	l := take(t, db, alice, "a/1").Lease
+	run(t, db, `create function hold_up() returns trigger language plpgsql as
+		$$ begin perform pg_advisory_xact_lock(1); return null; end $$`)
+	run(t, db, `create constraint trigger hold_up after insert on managed_tx
+		deferrable initially deferred for each row execute function hold_up()`)
+	other := connect(t, db)
+	other.do(`select pg_advisory_lock(1)`)
+	creating := start(func() (store.Accepted, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
+	awaitBlocked(t, db, "commit")
+	look, err := db.Again(t.Context(), l, true)
+	if err != nil || len(look.Queue) != 0 || look.Lease.Token != 2 {
+		t.Fatalf("look before the commit: got %d queued under %d, %v; want none under 2", len(look.Queue), look.Lease.Token, err)
+	}
+	other.do(`select pg_advisory_unlock(1)`)
+	if got := <-creating; got.err != nil || got.got.Token != 2 || !got.got.New {
+		t.Errorf("create: got %+v, %v; want it new, with the token 2 of the look that missed it", got.got, got.err)
+	}
+}
+
+// tokenBeforeLoad: while a look still loads, its token is what others read.
+func tokenBeforeLoad(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]int64{"take": 1, "go round again": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			db.Register(t, alice, 10)
+			look := func() (nonce.Work, error) {
+				taken, err := db.Take(t.Context(), alice, "a/1", true)
+				return taken.Work, err
+			}
+			if name != "take" {
+				l := take(t, db, alice, "a/1").Lease
+				look = func() (nonce.Work, error) { return db.Again(t.Context(), l, true) }
+			}
+			other := connect(t, db)
+			other.do("begin")
+			other.do(`lock table submitter_nonce_cursor in access exclusive mode`)
+			looking := start(look)
+			awaitBlocked(t, db, "join submitter_nonce_cursor")
+			if got := value[int64](t, db, `select coalesce(max(fencing_token), 0) from submitter_lease`); got != want {
+				t.Errorf("token that others read during the load: got %d, want %d", got, want)
+			}
+			created := post(t, db, alice, "meanwhile")
+			if created.Token != want {
+				t.Errorf("token of a create during the load: got %d, want %d", created.Token, want)
+			}
+			other.do("commit")
+			if got := <-looking; got.err != nil || got.got.Lease.Token != want {
+				t.Errorf("look: got token %d, %v; want %d", got.got.Lease.Token, got.err, want)
+			}
+		})
+	}
+}
+
+// Each look has a token of its own: what commits after it reads another name
+// for its task than what came before.
+func TestH23EachLookHasItsOwnToken(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	before := post(t, db, alice, "before the first tenure")
+	w := take(t, db, alice, "a/1")
+	given := []int64{before.Token, w.Lease.Token}
+	for _, request := range []string{"C2", "C3"} {
+		c := post(t, db, alice, request)
+		if c.Token != w.Lease.Token {
+			t.Errorf("%s: got token %d, want %d, that of the last look", request, c.Token, w.Lease.Token)
+		}
+		// Its task meets the holder and is burnt; the mark stops the release.
+		if met, err := db.Take(t.Context(), alice, "b/1", true); err != nil || met.Held || met.Token != c.Token {
+			t.Fatalf("task of %s: got %+v, %v; want to meet the holder under %d", request, met, err, c.Token)
+		}
+		if done := write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack}); done.Released {
+			t.Fatalf("release with the mark of %s set: got released", request)
+		}
+		next, err := db.Again(t.Context(), w.Lease, true)
+		if err != nil || !hasQueued(next, c.TxID) {
+			t.Fatalf("next look: got %d queued, %v; want %s among them", len(next.Queue), err, request)
+		}
+		w = next
+		given = append(given, w.Lease.Token)
+	}
+	done := write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack})
+	if !done.Released || done.Token != w.Lease.Token {
+		t.Errorf("last release: got %+v, want released under %d", done, w.Lease.Token)
+	}
+	given = append(given, take(t, db, alice, "c/1").Lease.Token, take(t, db, alice, "c/1").Lease.Token)
+	if want := []int64{0, 1, 2, 3, 4, 5}; !slices.Equal(given, want) {
+		t.Errorf("tokens of the looks: got %v, want %v", given, want)
+	}
+}
+
+// A lease given up in the middle leaves a fresh token, so that the task which
+// comes for it has a name that nobody has used.
+func TestAbandonRaisesTheToken(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	w := take(t, db, alice, "a/1")
+	if met, err := db.Take(t.Context(), alice, "b/1", true); err != nil || met.Held {
+		t.Fatalf("second taker: got %+v, %v; want not held", met, err)
+	}
+	done := write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.Abandon})
+	if !done.Released || done.Token != 2 {
+		t.Errorf("abandon with the mark set: got %+v, want released under 2", done)
+	}
+	if got := post(t, db, alice, "r").Token; got != 2 {
+		t.Errorf("token of a create after it: got %d, want 2", got)
+	}
+	if got := take(t, db, alice, "b/1").Lease.Token; got != 3 {
+		t.Errorf("next tenure: got token %d, want 3", got)
+	}
+}
