@@ -40,6 +40,7 @@ func main() {
 type flags struct {
 	demo, keep, verbose bool
 	intents, logs       string
+	server              string
 	api, control        string
 	processes           int
 }
@@ -50,6 +51,7 @@ func parse(args []string) (flags, error) {
 	set.BoolVar(&f.demo, "demo", false, "post intents, kill a function process halfway, and ask the chain what came of it")
 	set.BoolVar(&f.keep, "keep", false, "with --demo: leave everything running afterwards")
 	set.StringVar(&f.intents, "intents", "", "with --demo: the JSON Lines `file` of intents to post; default: the 200 that come with it")
+	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
 	set.StringVar(&f.logs, "logs", "", "write the functions' log to this `file`")
 	set.StringVar(&f.api, "api", "127.0.0.1:0", "where the public paths listen, as `host:port`")
 	set.StringVar(&f.control, "control", "127.0.0.1:0", "where GET /info is served, as `host:port`")
@@ -126,10 +128,13 @@ func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(out, "Building the functions, then starting Postgres, the chain, Cloud Tasks, the scheduler, the token issuer and %d function processes ...\n", f.processes)
+	if f.server == "" {
+		fmt.Fprintln(out, "Building the function server (the first time takes minutes: it compiles go-ethereum) ...")
+	}
+	fmt.Fprintf(out, "Starting Postgres, the chain, Cloud Tasks, the scheduler, the token issuer and %d function processes ...\n", f.processes)
 	began := time.Now()
 	s, err := stack.Start(ctx, stack.Options{
-		Processes: f.processes, Submitters: devAccounts, PublicAddr: f.api, Output: output, Log: log,
+		Binary: f.server, Processes: f.processes, Submitters: devAccounts, PublicAddr: f.api, Output: output, Log: log,
 	})
 	if err == nil {
 		fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))

@@ -320,6 +320,74 @@ func TestCloseCancelsDeliveriesInFlight(t *testing.T) {
 	b.server.Close()
 }
 
+// stubborn is a transport whose requests outlive their cancellation until they
+// are let go.
+type stubborn struct {
+	letGo     chan struct{}
+	cancelled chan struct{}
+	idle      atomic.Bool // whether idle connections were closed
+}
+
+func (s *stubborn) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	close(s.cancelled)
+	<-s.letGo
+	return nil, r.Context().Err()
+}
+
+func (s *stubborn) CloseIdleConnections() { s.idle.Store(true) }
+
+func TestCloseWaitsForDeliveriesAndClosesIdleConnections(t *testing.T) {
+	t.Parallel()
+	transport := &stubborn{letGo: make(chan struct{}), cancelled: make(chan struct{})}
+	b := newBench(t, cloudtasks.Options{Client: &http.Client{Transport: transport}})
+	queue := b.queue("q", nil)
+	b.create(queue, b.task(queue, "x"))
+	b.eventually("a delivery", func() bool { return b.server.Stats()[queue].Dispatched == 1 })
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		b.server.Close()
+	}()
+	<-transport.cancelled
+	select {
+	case <-closed:
+		t.Error("got Close back with a delivery in flight, want it to wait")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(transport.letGo)
+	<-closed
+	if !transport.idle.Load() {
+		t.Error("got idle connections left open, want them closed")
+	}
+}
+
+func TestLateAnswerOfADeletedTaskChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cloudtasks.Options{DedupWindow: cloudtasks.NoWindow})
+	queue := b.queue("q", nil)
+	release := make(chan struct{})
+	b.target.answers(func(n int, w http.ResponseWriter, _ *http.Request) {
+		if n == 0 {
+			<-release
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	name := b.create(queue, b.task(queue, "x")).Name
+	b.wait(1)
+	if err := b.client.DeleteTask(t.Context(), &cloudtaskspb.DeleteTaskRequest{Name: name}); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
+	close(release)
+	last := b.task(queue, "last") // long after a wrong retry would be due
+	last.ScheduleTime = timestamppb.New(time.Now().Add(200 * time.Millisecond))
+	b.create(queue, last)
+	b.settled(queue)
+	if got := len(b.target.got()); got != 2 {
+		t.Errorf("got %d requests, want 2: the deleted task is not retried", got)
+	}
+}
+
 // BenchmarkDispatch creates and delivers named tasks over eight queues at their
 // highest rate. What the project needs is 2,000 a second on one core
 // (go test -bench . -benchtime 20000x -cpu 1).

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -35,7 +34,7 @@ func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) e
 	if err := await(ctx, s, all, out); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\nAll ended after %s. Asking the chain itself:\n\n", time.Since(began).Round(100*time.Millisecond))
+	fmt.Fprintf(out, "All ended after %s. Asking the chain itself:\n\n", time.Since(began).Round(100*time.Millisecond))
 	chain, err := readChain(ctx, s.Chain.URL())
 	if err != nil {
 		return err
@@ -54,12 +53,11 @@ const refreshEvery = 500 * time.Millisecond
 
 // await shows the progress and kills one process when half is done.
 func await(ctx context.Context, s *stack.Stack, all []*posted, out io.Writer) error {
-	killed := false
+	bar, killed := newBar(out, len(all)), false
 	for {
 		done := refresh(ctx, s, all)
-		progress(out, done, len(all))
+		bar.show(done)
 		if done == len(all) {
-			fmt.Fprintln(out)
 			return nil
 		}
 		if !killed && done >= len(all)/2 {
@@ -68,18 +66,12 @@ func await(ctx context.Context, s *stack.Stack, all []*posted, out io.Writer) er
 			if err := victim.Kill(); err != nil {
 				return err
 			}
-			fmt.Fprintf(out, "\nKilled function process %d with SIGKILL; the others and its replacement go on.\n", victim.PID())
+			bar.say("Killed function process %d with SIGKILL; the others and its replacement go on.", victim.PID())
 		}
 		if err := pause(ctx, refreshEvery); err != nil {
 			return err
 		}
 	}
-}
-
-func progress(out io.Writer, done, all int) {
-	const width = 40
-	filled := width * done / all
-	fmt.Fprintf(out, "\r[%s%s] %d/%d", strings.Repeat("#", filled), strings.Repeat(".", width-filled), done, all)
 }
 
 func printVerdict(out io.Writer, verdict []account, all []*posted) bool {

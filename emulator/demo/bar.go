@@ -1,0 +1,49 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// bar is a progress bar: one line that is drawn over on a terminal, and a line
+// for each tenth elsewhere.
+type bar struct {
+	out      io.Writer
+	all      int
+	terminal bool
+	shown    int // tenths, where not a terminal
+}
+
+func newBar(out io.Writer, all int) *bar {
+	b := &bar{out: out, all: all, shown: -1}
+	if f, ok := out.(*os.File); ok {
+		info, err := f.Stat()
+		b.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	return b
+}
+
+func (b *bar) show(done int) {
+	const width = 40
+	filled := width * done / b.all
+	line := fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", filled), strings.Repeat(".", width-filled), done, b.all)
+	switch tenth := 10 * done / b.all; {
+	case b.terminal && done == b.all:
+		fmt.Fprintf(b.out, "\r%s\n\n", line)
+	case b.terminal:
+		fmt.Fprint(b.out, "\r"+line)
+	case tenth > b.shown:
+		b.shown = tenth
+		fmt.Fprintln(b.out, line)
+	}
+}
+
+// say writes a line of its own between two states of the bar.
+func (b *bar) say(format string, args ...any) {
+	if b.terminal {
+		fmt.Fprintln(b.out)
+	}
+	fmt.Fprintf(b.out, format+"\n", args...)
+}

@@ -1,0 +1,90 @@
+// Package shared_test holds the house's one rule about imports: they run one
+// way.
+package shared_test
+
+import (
+	"encoding/json"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/fencepost/fencepost/"
+
+// goPackage is what go list says of a package.
+type goPackage struct {
+	ImportPath   string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", module+"...")
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []goPackage
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := d.Decode(&p); err == io.EOF {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		p.ImportPath = strings.TrimPrefix(p.ImportPath, module)
+		all = append(all, p)
+	}
+}
+
+// The domain knows the standard library and its own nouns; adapters know the
+// domain; functions wire; nothing knows functions or the emulator.
+func TestImportsRunOneWay(t *testing.T) {
+	t.Parallel()
+	domain := []string{"shared/lease", "shared/nonce"}
+	all := packages(t)
+	if len(all) < 10 {
+		t.Fatalf("packages of the module: got %d, too few to prove anything", len(all))
+	}
+	for _, p := range all {
+		top, _, _ := strings.Cut(p.ImportPath, "/")
+		for _, path := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			own, ours := strings.CutPrefix(path, module)
+			ownTop, _, _ := strings.Cut(own, "/")
+			switch {
+			case ours && ownTop == "emulator" && top != "emulator":
+				t.Errorf("%s imports %s: nothing outside the emulator may", p.ImportPath, own)
+			case ours && ownTop == "functions" && top != "functions":
+				t.Errorf("%s imports %s: nothing outside functions may", p.ImportPath, own)
+			}
+		}
+		if slices.Contains(domain, p.ImportPath) {
+			for _, path := range p.Imports {
+				own, ours := strings.CutPrefix(path, module)
+				if ours && !slices.Contains(domain, own) || !ours && strings.Contains(path, ".") {
+					t.Errorf("%s imports %s: the domain knows the standard library and its own nouns only", p.ImportPath, path)
+				}
+			}
+		}
+	}
+}
+
+// One place each: the settings' reader, and the users of a foreign client.
+func TestOneUserOfEachClient(t *testing.T) {
+	t.Parallel()
+	only := map[string][]string{
+		"cloud.google.com/go/cloudtasks/apiv2": {"shared/tasks", "emulator/stack"},
+		"github.com/jackc/pgx/v5/pgxpool":      {"shared/store", "shared/store/storetest"},
+	}
+	for _, p := range packages(t) {
+		for _, path := range p.Imports {
+			if users, ok := only[path]; ok && !slices.Contains(users, p.ImportPath) {
+				t.Errorf("%s imports %s: only %v may", p.ImportPath, path, users)
+			}
+		}
+	}
+}
