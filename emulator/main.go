@@ -27,7 +27,6 @@ func main() {
 	err := realMain(ctx, os.Args[1:], os.Stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		os.Exit(2)
 	case err != nil && ctx.Err() == nil:
 		fmt.Fprintln(os.Stderr, "emulator:", err)
 		os.Exit(1)
@@ -155,7 +154,7 @@ func wait(ctx context.Context, s *stack.Stack, control string, out io.Writer) er
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\nRunning until Ctrl-C.\n  API      %s\n  RPC      %s\n  Info     curl -s http://%s/info   (tokens, keys, database, process ids)\n\nTry it:\n\n%s\n\n",
+	fmt.Fprintf(out, "\nRunning until Ctrl-C.\n  API      %s\n  RPC      %s\n  Info     curl -s http://%s/info   (tokens, keys, database, process ids)\n\nTry it; then ask for /api/v1/tx/{txId} of what it answers:\n\n%s\n\n",
 		info.API, info.RPC, control, info.Curl())
 	<-ctx.Done()
 	fmt.Fprintln(out, "\nStopping.")

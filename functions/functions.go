@@ -86,6 +86,7 @@ func rules(c config.Config) nonce.Rules {
 		Finality:       nonce.Finality(c.Finality.Mode),
 		Confirmations:  uint64(c.Confirmations.Required),
 		BlockTime:      c.Chain.BlockTime,
+		WatchEvery:     c.Confirmations.StaleReceiptTimeout,
 		Resubmit:       c.Resubmit.Enabled,
 		ResubmitEvery:  c.Resubmit.Interval,
 		ResubmitMost:   c.Resubmit.MaxAttempts,

@@ -1,6 +1,8 @@
 package cloudtasks
 
 import (
+	"errors"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -139,5 +141,82 @@ func TestBurntNamesComeFreeAndAreForgotten(t *testing.T) {
 	b.burn("d", start, 0)
 	if b.has("d", start) {
 		t.Error("got a name burnt without a window, want it free")
+	}
+}
+
+func TestScheduleGivesTheEarliestOfThoseLeft(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	var s schedule
+	var all []*task
+	for _, ms := range rand.Perm(100) {
+		one := &task{place: notDue, dueAt: start.Add(time.Duration(ms) * time.Millisecond)}
+		all = append(all, one)
+		s.add(one)
+	}
+	left := make(map[*task]bool)
+	for i, one := range all {
+		if i%3 == 0 {
+			s.drop(one)
+			s.drop(one) // it is out already
+			continue
+		}
+		left[one] = true
+	}
+	for last := start; len(s) > 0; {
+		got := s.earliest()
+		if !left[got] || got.dueAt.Before(last) || got.place != notDue {
+			t.Fatalf("got the task of %v after that of %v, dropped %v, want the next one left", got.dueAt.Sub(start), last.Sub(start), !left[got])
+		}
+		delete(left, got)
+		last = got.dueAt
+	}
+	if len(left) > 0 {
+		t.Errorf("got %d tasks lost, want all", len(left))
+	}
+}
+
+func TestFaultsDrawCopiesAndDelaysFromTheirRanges(t *testing.T) {
+	t.Parallel()
+	s := &seam{faults: Faults{Copies: 3, Delay: time.Second}, rand: rand.New(rand.NewPCG(1, 1))}
+	counts, pauses := make(map[int]bool), make(map[time.Duration]bool)
+	for range 100 {
+		drawn := s.delays()
+		counts[len(drawn)] = true
+		for _, pause := range drawn {
+			pauses[pause] = true
+			if pause < 0 || pause > time.Second {
+				t.Errorf("got a delay of %v, want 0 to 1s", pause)
+			}
+		}
+	}
+	if diff := cmp.Diff(map[int]bool{1: true, 2: true, 3: true}, counts); diff != "" {
+		t.Errorf("numbers of copies (-want +got):\n%s", diff)
+	}
+	if len(pauses) < 100 {
+		t.Errorf("got %d different delays in 100 draws, want a new one for every copy", len(pauses))
+	}
+}
+
+func TestDeletedQueueTakesNoTask(t *testing.T) {
+	t.Parallel()
+	s, err := Start(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	const location = "projects/p/locations/l"
+	if _, err := s.svc.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: location, Queue: &cloudtaskspb.Queue{Name: location + "/queues/q"}}); err != nil {
+		t.Fatal(err)
+	}
+	q, err := s.svc.find(location + "/queues/q") // as CreateTask does, just before
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.svc.DeleteQueue(t.Context(), &cloudtaskspb.DeleteQueueRequest{Name: q.name}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.add(&task{id: "x", place: notDue, request: &cloudtaskspb.HttpRequest{}}, cloudtaskspb.Task_BASIC, false); !errors.Is(err, errNoQueue) {
+		t.Errorf("got %v, want %v", err, errNoQueue)
 	}
 }

@@ -37,6 +37,12 @@ func (s *Stack) TasksClient(ctx context.Context) (*cloudtasksapi.Client, error) 
 // QueueName is the full name of the queue of kind.
 func QueueName(kind nonce.Kind) string { return fmt.Sprintf("%s/queues/fencepost-%s-0", parent, kind) }
 
+// queueWorkers is how many tasks of each queue are under way at once; that of
+// receipts is confirmations.receiptWorkers.
+var queueWorkers = map[nonce.Kind]int32{
+	nonce.KindAdvance: 100, nonce.KindReceipt: 10, nonce.KindConfirm: 10, nonce.KindResubmit: 10,
+}
+
 // createQueues makes one queue for each function that moves transactions, with
 // the settings that the code relies on: retried without end, soon, and never
 // further apart than ten seconds.
@@ -46,10 +52,10 @@ func (s *Stack) createQueues(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	for _, kind := range []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit} {
+	for kind, workers := range queueWorkers {
 		_, err := client.CreateQueue(ctx, &cloudtaskspb.CreateQueueRequest{Parent: parent, Queue: &cloudtaskspb.Queue{
 			Name:       QueueName(kind),
-			RateLimits: &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: 500, MaxConcurrentDispatches: 100},
+			RateLimits: &cloudtaskspb.RateLimits{MaxDispatchesPerSecond: 500, MaxConcurrentDispatches: workers},
 			RetryConfig: &cloudtaskspb.RetryConfig{
 				MaxAttempts: -1, MinBackoff: durationpb.New(minBackoff), MaxBackoff: durationpb.New(maxBackoff), MaxDoublings: 5,
 			},

@@ -154,13 +154,18 @@ func (r Rules) couldBeFinal(rec Receipt, v View) bool {
 	return v.Tagged != nil && v.Tagged.Number >= rec.BlockNumber
 }
 
-// finalAt guesses when the receipt will be final.
+// finalAt guesses when the receipt will be final; but nothing tracked goes
+// unwatched for longer than [Rules.WatchEvery].
 func (r Rules) finalAt(rec Receipt, v View, now time.Time) time.Time {
 	missing := uint64(1)
 	if last := rec.BlockNumber + r.Confirmations; r.Finality == ByConfirmations && last > v.Head.Number {
 		missing = last - v.Head.Number
 	}
-	return r.afterBlocks(missing, v.Head, now)
+	at := r.afterBlocks(missing, v.Head, now)
+	if latest := now.Add(r.WatchEvery); r.WatchEvery > 0 && at.After(latest) {
+		return latest
+	}
+	return at
 }
 
 // missing judges a transaction of which the node has no receipt. That is no

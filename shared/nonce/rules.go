@@ -23,6 +23,7 @@ type Rules struct {
 	Finality       Finality
 	Confirmations  uint64        // blocks on top of the receipt's, where Finality is by confirmations
 	BlockTime      time.Duration // when to expect the next block: a hint for polls, nothing more
+	WatchEvery     time.Duration // the longest that an included transaction goes unwatched
 	Resubmit       bool          // send again what stays without a receipt
 	ResubmitEvery  time.Duration
 	ResubmitMost   int           // broadcasts of one transaction before it is STUCK

@@ -1,0 +1,105 @@
+package demo
+
+import (
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+func devSubmitters(n int) []nonce.Submitter {
+	var names []nonce.Submitter
+	for _, a := range devchain.DevAccounts(n) {
+		names = append(names, nonce.NewSubmitter(devchain.DefaultChainID, a.Address))
+	}
+	return names
+}
+
+// The file that comes with the demo is good: 200 intents of 10 submitters, not
+// all alike.
+func TestStandardIntents(t *testing.T) {
+	t.Parallel()
+	intents, err := LoadIntents("", devSubmitters(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	submitters, deployments, calls := map[nonce.Submitter]int{}, 0, 0
+	for _, in := range intents {
+		submitters[in.account]++
+		if in.call.To == nil {
+			deployments++
+		} else if len(in.call.Data) > 0 {
+			calls++
+		}
+	}
+	if len(intents) != 200 || len(submitters) != 10 || deployments == 0 || calls == 0 {
+		t.Errorf("intents: got %d of %d submitters, %d deployments, %d calls; want 200 of 10 with some of each",
+			len(intents), len(submitters), deployments, calls)
+	}
+}
+
+// Every bad line is named, with its number and the reason.
+func TestBadLines(t *testing.T) {
+	t.Parallel()
+	known := devSubmitters(1)
+	ok := `{"submitter": "` + string(known[0]) + `", "requestId": "a", "payload": {"to": "` + known[0].Address().String() + `"}}`
+	file := strings.Join([]string{
+		"# a comment", ok, "", ok, "{", `{"more": 1}`, strings.Replace(ok, `"a"`, `""`, 1),
+		strings.Replace(ok, `"a"`, `"b"`, 1) + " {}",
+		`{"submitter": "0x00000000000000000000000000000000deadbeef", "requestId": "c", "payload": {}}`,
+		`{"submitter": "` + string(known[0]) + `", "requestId": "d", "payload": {"to": "0x1"}}`,
+	}, "\n")
+	_, err := readIntents([]byte(file), known)
+	if err == nil {
+		t.Fatal("bad lines: got no error")
+	}
+	for _, want := range []string{
+		"line 4: requestId", "line 5: ", "line 6: ", "line 7: requestId", "line 8: there is more", "line 9: submitter", "line 10: payload.to",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("problems: got\n%v\nwant one with %q", err, want)
+		}
+	}
+	if _, err := readIntents([]byte("# nothing\n"), known); err == nil {
+		t.Error("a file without intents: got no error")
+	}
+}
+
+// The verdict finds each thing that can be wrong with a chain.
+func TestJudgeFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := devSubmitters(1)[0]
+	to := nonce.Address{1}
+	call := func(wei int64) nonce.Call { return nonce.Call{To: &to, Value: big.NewInt(wei)} }
+	tx := func(n uint64, wei int64) onChain {
+		target := common.Address(to)
+		return onChain{nonce: n, to: &target, valueWei: big.NewInt(wei), succeeded: true}
+	}
+	asked := []nonce.Call{call(1), call(2)}
+	reverted := tx(1, 2)
+	reverted.succeeded = false
+	for name, c := range map[string]struct {
+		chain []onChain
+		want  account
+	}{
+		"all is well":          {[]onChain{tx(0, 1), tx(1, 2)}, account{s, 2, 2, 0, 1, 0, 0, 0, 0}},
+		"one is missing":       {[]onChain{tx(0, 1)}, account{s, 2, 1, 0, 0, 0, 0, 1, 0}},
+		"one came twice":       {[]onChain{tx(0, 1), tx(1, 2), tx(2, 2)}, account{s, 2, 3, 0, 2, 0, 1, 0, 0}},
+		"a nonce was skipped":  {[]onChain{tx(0, 1), tx(2, 2)}, account{s, 2, 2, 0, 2, 1, 0, 0, 0}},
+		"the first was not 0":  {[]onChain{tx(1, 1), tx(2, 2)}, account{s, 2, 2, 1, 2, 1, 0, 0, 0}},
+		"one was reverted":     {[]onChain{tx(0, 1), reverted}, account{s, 2, 2, 0, 1, 0, 0, 0, 1}},
+		"another value":        {[]onChain{tx(0, 1), tx(1, 3)}, account{s, 2, 2, 0, 1, 0, 1, 1, 0}},
+		"nothing was sent yet": {nil, account{s, 2, 0, 0, 0, 0, 0, 2, 0}},
+	} {
+		if got := judgeOne(s, asked, c.chain); got != c.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
+		if ok := judgeOne(s, asked, c.chain).ok(); ok != (name == "all is well") {
+			t.Errorf("%s: got ok %v", name, ok)
+		}
+	}
+}
