@@ -190,7 +190,7 @@ func TestConformanceLargestTaskIsOneMiBLessSevenBytesAsStored(t *testing.T) {
 	// schedule and create time, deadline, and in the request URL, method and
 	// User-Agent, with their keys and lengths.
 	rest := (2 + len(queue+"/tasks/a")) + (2 + 6 + 6) + (2 + 6) + (2 + 3) +
-		4 + (2 + len(b.target.url+"/work")) + 2 + (2 + 2 + len("User-Agent") + 2 + len("Google-Cloud-Tasks")) + 4
+		4 + (2 + len(b.target.url+"/step")) + 2 + (2 + 2 + len("User-Agent") + 2 + len("Google-Cloud-Tasks")) + 4
 	largest := 1<<20 - 7 - rest
 	b.want(sized("a", largest), codes.OK, "")
 	b.conforms([]recorded{{"task/create/too-large", sized("b", largest+1), codes.InvalidArgument, "Task size too large"}})

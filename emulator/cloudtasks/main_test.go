@@ -89,7 +89,7 @@ func (b *bench) resume(queue string) {
 // task is a POST to the target, named id in the queue, or unnamed for no id.
 func (b *bench) task(queue, id string) *cloudtaskspb.Task {
 	task := &cloudtaskspb.Task{MessageType: &cloudtaskspb.Task_HttpRequest{
-		HttpRequest: &cloudtaskspb.HttpRequest{Url: b.target.url + "/work", Body: []byte("body of " + id)}}}
+		HttpRequest: &cloudtaskspb.HttpRequest{Url: b.target.url + "/step", Body: []byte("body of " + id)}}}
 	if id != "" {
 		task.Name = queue + "/tasks/" + id
 	}

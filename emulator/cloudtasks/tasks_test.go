@@ -188,7 +188,7 @@ func TestTasksCarryAnOIDCTokenOfTheirAccountAndAudience(t *testing.T) {
 	for _, c := range b.wait(2) {
 		want := "Bearer caller@p for https://service"
 		if c.header.Get("X-CloudTasks-TaskName") == "default" {
-			want = "Bearer caller@p for " + b.target.url + "/work"
+			want = "Bearer caller@p for " + b.target.url + "/step"
 		}
 		if got := c.header.Get("Authorization"); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -1,0 +1,211 @@
+package acceptance
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gcp "cloud.google.com/go/cloudtasks/apiv2"
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"google.golang.org/api/iterator"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/fencepost/fencepost/emulator/cloudtasks"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/tasks"
+)
+
+const (
+	queuesAt = "projects/p/locations/l"
+	bob      = nonce.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
+)
+
+// anyAccount mints a token for whoever asks.
+type anyAccount struct{}
+
+func (anyAccount) Token(context.Context, string, string) (string, error) { return "token", nil }
+
+// makeTasks is a maker of tasks on paused queues, and the ordinary client to
+// look at what it made.
+func makeTasks(t *testing.T, epoch string) (*tasks.Tasks, *gcp.Client, *cloudtasks.Server) {
+	t.Helper()
+	server, err := cloudtasks.Start(t.Context(), cloudtasks.Options{Tokens: anyAccount{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	client, err := gcp.NewClient(t.Context(), option.WithEndpoint(server.Addr()), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	for _, id := range []string{"q-advance-0", "q-receipt-0", "q-confirm-0"} {
+		name := queuesAt + "/queues/" + id
+		if _, err := client.CreateQueue(t.Context(), &cloudtaskspb.CreateQueueRequest{Parent: queuesAt, Queue: &cloudtaskspb.Queue{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.PauseQueue(t.Context(), &cloudtaskspb.PauseQueueRequest{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return newMaker(t, server, epoch), client, server
+}
+
+func newMaker(t *testing.T, server *cloudtasks.Server, epoch string) *tasks.Tasks {
+	maker := tasks.New(tasks.Options{
+		Parent: queuesAt, Endpoint: server.Addr(), QueuePrefix: "q", QueueShards: 1, TargetURL: "http://127.0.0.1:1",
+		ServiceAccount: "tasks@example.com", Audience: "inside", DispatchDeadline: time.Minute,
+		Epoch: func(context.Context) (string, error) { return epoch, nil },
+	})
+	t.Cleanup(func() { maker.Close() })
+	return maker
+}
+
+// made lists a queue's tasks by their short names.
+func made(t *testing.T, client *gcp.Client, queue string) map[string]*cloudtaskspb.Task {
+	t.Helper()
+	found := make(map[string]*cloudtaskspb.Task)
+	list := client.ListTasks(t.Context(), &cloudtaskspb.ListTasksRequest{
+		Parent: queuesAt + "/queues/" + queue, ResponseView: cloudtaskspb.Task_FULL,
+	})
+	for {
+		task, err := list.Next()
+		if err == iterator.Done {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[task.Name[strings.LastIndexByte(task.Name, '/')+1:]] = task
+	}
+}
+
+// A burst of creates under one token costs one task; every further tenure has a
+// name of its own, and so has every database (H23, H20).
+func TestAdvanceIsNamedByTheToken(t *testing.T) {
+	t.Parallel()
+	maker, client, server := makeTasks(t, "e0e0e0e0")
+	other := newMaker(t, server, "e1e1e1e1") // a restored database, another process
+	for _, m := range []*tasks.Tasks{maker, maker, other} {
+		if err := m.Advance(t.Context(), bob, 7); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := newMaker(t, server, "e0e0e0e0").Advance(t.Context(), bob, 7); err != nil {
+		t.Fatalf("a name that another process made: got %v, want no error", err)
+	}
+	if err := maker.Advance(t.Context(), bob, 8); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{bob.Digest() + "-e0e0e0e0-a-7", bob.Digest() + "-e0e0e0e0-a-8", bob.Digest() + "-e1e1e1e1-a-7"}
+	checkNames(t, made(t, client, "q-advance-0"), want...)
+}
+
+// The task says whom to look at, and calls as the tasks' account for one fixed
+// audience.
+func TestTaskCarriesTheSubmitterAndAToken(t *testing.T) {
+	t.Parallel()
+	maker, client, _ := makeTasks(t, "e0e0e0e0")
+	if err := maker.Poll(t.Context(), bob, nonce.KindReceipt, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for name, task := range made(t, client, "q-receipt-0") {
+		h := task.GetHttpRequest()
+		if string(h.Body) != `{"submitter":"`+string(bob)+`"}` || h.Url != "http://127.0.0.1:1/internal/receipt" {
+			t.Errorf("task %s: got %s to %s", name, h.Body, h.Url)
+		}
+		if o := h.GetOidcToken(); o.ServiceAccountEmail != "tasks@example.com" || o.Audience != "inside" {
+			t.Errorf("token of %s: got %v", name, o)
+		}
+		if d := task.DispatchDeadline.AsDuration(); d != time.Minute {
+			t.Errorf("dispatch deadline of %s: got %v, want 1m", name, d)
+		}
+	}
+}
+
+// H24: the loser's task is due when the holder can be waited out, not before,
+// and a renewal of the lease it met gives it another name.
+func TestH24RescueIsNamedByTokenAndExpiry(t *testing.T) {
+	t.Parallel()
+	maker, client, _ := makeTasks(t, "e0e0e0e0")
+	expires := time.Date(2030, 1, 2, 3, 4, 5, 678_000, time.UTC)
+	met := nonce.Taken{Token: 7, ExpiresAt: expires, FreeAt: expires.Add(time.Second)}
+	renewed := nonce.Taken{Token: 7, ExpiresAt: expires.Add(3 * time.Second), FreeAt: expires.Add(4 * time.Second)}
+	for _, m := range []nonce.Taken{met, met, renewed} {
+		m.ExpiresAt, m.FreeAt = soon(m.ExpiresAt), soon(m.FreeAt)
+		if err := maker.Rescue(t.Context(), bob, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tasks := made(t, client, "q-advance-0")
+	if len(tasks) != 2 {
+		t.Fatalf("rescues: got %d, want one for each expiry seen", len(tasks))
+	}
+	for name, task := range tasks {
+		due := task.ScheduleTime.AsTime()
+		if due.Before(soon(met.FreeAt)) || due.Sub(soon(renewed.FreeAt)) > time.Second {
+			t.Errorf("rescue %s is due %v, want just after the lease can be taken over", name, due)
+		}
+	}
+}
+
+// soon moves a fixed instant to tomorrow: tasks are at most 30 days ahead.
+func soon(at time.Time) time.Time {
+	return at.Add(time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(at.Truncate(24 * time.Hour)))
+}
+
+// Two chains of polls become one: a poll is named by its function and the second
+// it is due. The sweep's task is named by the minute and never by a token.
+func TestPollsMergeAndSweepsDoNot(t *testing.T) {
+	t.Parallel()
+	maker, client, _ := makeTasks(t, "e0e0e0e0")
+	at := time.Now().Add(time.Hour).Truncate(time.Second)
+	for _, due := range []time.Time{at, at.Add(900 * time.Millisecond), at.Add(time.Second)} {
+		if err := maker.Poll(t.Context(), bob, nonce.KindConfirm, due); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := made(t, client, "q-confirm-0"); len(got) != 2 {
+		t.Errorf("polls at %v, +0.9 s, +1 s: got %d tasks, want 2", at, len(got))
+	}
+	minute := time.Unix(1_800_000_000, 0)
+	for _, m := range []time.Time{minute, minute.Add(30 * time.Second), minute.Add(time.Minute)} {
+		if err := maker.Sweep(t.Context(), bob, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkNames(t, made(t, client, "q-advance-0"), bob.Digest()+"-e0e0e0e0-s-30000000", bob.Digest()+"-e0e0e0e0-s-30000001")
+}
+
+// A service out of reach is an error, and the next try is a real one.
+func TestTasksOutOfReach(t *testing.T) {
+	t.Parallel()
+	maker, client, server := makeTasks(t, "e0e0e0e0")
+	server.SetFaults(cloudtasks.Faults{Unavailable: true})
+	if err := maker.Advance(t.Context(), bob, 1); err == nil {
+		t.Error("advance while the service is out of reach: got no error")
+	}
+	server.SetFaults(cloudtasks.Faults{})
+	if err := maker.Advance(t.Context(), bob, 1); err != nil {
+		t.Errorf("advance once it is back: got %v", err)
+	}
+	checkNames(t, made(t, client, "q-advance-0"), bob.Digest()+"-e0e0e0e0-a-1")
+}
+
+func checkNames(t *testing.T, tasks map[string]*cloudtaskspb.Task, want ...string) {
+	t.Helper()
+	var got []string
+	for name := range tasks {
+		got = append(got, name)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("tasks: got %v, want %v", got, want)
+	}
+}
