@@ -76,6 +76,7 @@ func breaking(t *testing.T, good int, got chan<- struct{}) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, stop := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -83,6 +84,7 @@ func breaking(t *testing.T, good int, got chan<- struct{}) string {
 			if err != nil {
 				return
 			}
+			cut := context.AfterFunc(ctx, func() { conn.Close() })
 			r := bufio.NewReader(conn)
 			for range good {
 				answerOne(conn, r, got)
@@ -91,9 +93,10 @@ func breaking(t *testing.T, good int, got chan<- struct{}) string {
 				got <- struct{}{}
 			}
 			conn.Close()
+			cut()
 		}
 	})
-	t.Cleanup(func() { l.Close(); serving.Wait() })
+	t.Cleanup(func() { l.Close(); stop(); serving.Wait() })
 	return l.Addr().String()
 }
 

@@ -94,7 +94,7 @@ func TestConfirmingBlocksGrowOrAreReplaced(t *testing.T) {
 		newForks int
 	}{
 		{"two more", blocks('a', 100, 104), blocks('a', 100, 104), 0},
-		{"more than are wanted", blocks('a', 90, 140), blocks('a', 100, 120), 0},
+		{"from below the receipt's block on", blocks('a', 90, 119), blocks('a', 100, 119), 0},
 		{"the same", stored, stored, 0},
 		{"a lagging node: fewer", blocks('a', 100, 101), stored, 0},
 		{"a lagging node: the first alone", blocks('a', 100, 100), stored, 0},

@@ -43,7 +43,7 @@ func TestH05BulkAllocationBesideCancel(t *testing.T) {
 			writing := start(func() (nonce.Written, error) {
 				return db.Write(t.Context(), nonce.Write{Lease: w.Lease, Allocate: allocations(w, test.withBytes)})
 			})
-			awaitBlocked(t, db, "for update of m")
+			awaitBlocked(t, db, "with want as")
 			end, left := "commit", test.queued-1
 			if test.rollback {
 				end, left = "rollback", test.queued

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func everything(w nonce.Work) nonce.Write {
 	rest.Queue = w.Queue[1:2]
 	return nonce.Write{
 		Lease: w.Lease, Moves: []nonce.Move{remark(w.Queue[0], "waits")}, Allocate: allocations(rest, true),
-		Cursor:  nonce.CursorChange{FinalHead: 7, Protect: &nonce.Suspicion{What: "test"}},
+		Cursor:  nonce.CursorChange{FinalHead: 7, Suspect: &nonce.Suspicion{What: "test"}},
 		Release: nonce.GiveBack,
 	}
 }
@@ -155,7 +156,7 @@ func takeoverUnderWay(t *testing.T) {
 			done := <-writing
 			after := contents(t, db, written...)
 			if end == "rollback" {
-				if done.err != nil || done.got.Moved != 1 || !done.got.Released || before == after {
+				if done.err != nil || done.got.Moved != 1 || !done.got.Released || slices.Equal(before, after) {
 					t.Errorf("write after a takeover that did not happen: got %+v, %v; want it done", done.got, done.err)
 				}
 				return
@@ -192,4 +193,3 @@ func writeUnderWay(t *testing.T) {
 		t.Errorf("what the taker loaded: got %q, want %q", got, want)
 	}
 }
-

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"strings"
 	"testing"
 	"time"
 
@@ -73,15 +72,13 @@ func value[T any](t testing.TB, db storetest.Bundle, query string, args ...any) 
 }
 
 // contents is every row of the tables, as text.
-func contents(t testing.TB, db storetest.Bundle, tables ...string) string {
+func contents(t testing.TB, db storetest.Bundle, tables ...string) (all []string) {
 	t.Helper()
-	var all strings.Builder
 	for _, table := range tables {
-		rows := value[string](t, db, `select coalesce(string_agg(to_jsonb(r)::text, E'\n' order by to_jsonb(r)::text), '')
-			from `+pgx.Identifier{table}.Sanitize()+` r`)
-		fmt.Fprintf(&all, "%s:\n%s\n", table, rows)
+		all = append(all, value[[]string](t, db, `select array(select $1 || ': ' || to_jsonb(r)::text
+			from `+pgx.Identifier{table}.Sanitize()+` r order by 1)`, table)...)
 	}
-	return all.String()
+	return all
 }
 
 // written are the tables that fenced writes change, but for the lease.

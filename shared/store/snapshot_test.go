@@ -95,6 +95,8 @@ func tokenBeforeLoad(t *testing.T) {
 			t.Parallel()
 			db := storetest.New(t)
 			db.Register(t, alice, 10)
+			db.Register(t, bob, 10)
+			take(t, db, bob, "a/1") // prepares the statements, for which the table must not be locked
 			look := func() (nonce.Work, error) {
 				taken, err := db.Take(t.Context(), alice, "a/1", true)
 				return taken.Work, err
@@ -108,7 +110,7 @@ func tokenBeforeLoad(t *testing.T) {
 			other.do(`lock table submitter_nonce_cursor in access exclusive mode`)
 			looking := start(look)
 			awaitBlocked(t, db, "join submitter_nonce_cursor")
-			if got := value[int64](t, db, `select coalesce(max(fencing_token), 0) from submitter_lease`); got != want {
+			if got := value[int64](t, db, `select coalesce(max(fencing_token), 0) from submitter_lease where submitter = $1`, alice); got != want {
 				t.Errorf("token that others read during the load: got %d, want %d", got, want)
 			}
 			created := post(t, db, alice, "meanwhile")

@@ -71,7 +71,9 @@ func startChild(t *testing.T, drain time.Duration) *child {
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // then the child is killed, and what waits for it fails
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), childPort+"="+port, childDrain+"="+drain.String(), "FUNCTION_TARGET=child")
 	stdin, errIn := cmd.StdinPipe()
 	stdout, errOut := cmd.StdoutPipe()

@@ -182,7 +182,6 @@ func testHeadersLinked(t *testing.T, b *bundle) {
 func testHeadersNotLinked(t *testing.T, b *bundle) {
 	b.mine(t, 8)
 	head := b.look(t, nonce.Look{}).Head
-	q := nonce.Look{FromBlock: head.Number - 5, ToBlock: head.Number}
 	for name, spoil := range map[string]func(block map[string]any) map[string]any{
 		"missing":      func(map[string]any) map[string]any { return map[string]any{"result": nil} },
 		"refused":      func(map[string]any) map[string]any { return NodeError("header not found") },
@@ -192,10 +191,13 @@ func testHeadersNotLinked(t *testing.T, b *bundle) {
 			return map[string]any{"result": b}
 		},
 	} {
-		for _, height := range []uint64{head.Number - 5, head.Number - 3, head.Number - 1} {
-			b.proxy.Set(spoilHeader(height, spoil))
-			if got := b.look(t, q).Headers; len(got) > 0 {
-				t.Errorf("%s at %d: got %d headers, want none", name, height, len(got))
+		for _, c := range []struct{ height, to uint64 }{
+			{head.Number - 5, head.Number}, {head.Number - 3, head.Number}, {head.Number - 1, head.Number},
+			{head.Number, head.Number}, {head.Number - 1, head.Number - 1}, // only the head shows it
+		} {
+			b.proxy.Set(spoilHeader(c.height, spoil))
+			if got := b.look(t, nonce.Look{FromBlock: head.Number - 5, ToBlock: c.to}).Headers; len(got) > 0 {
+				t.Errorf("%s at %d: got %d headers, want none", name, c.height, len(got))
 			}
 		}
 	}

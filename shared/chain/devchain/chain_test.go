@@ -112,12 +112,12 @@ func raw(t *testing.T, tx *types.Transaction) []byte {
 	return raw
 }
 
-// One account's 2,000 and more transactions fit the pool, come in batches of
-// 1,000 calls, and are mined into one block.
+// One account's 5,500 transactions, more than a node's pool holds by default, come
+// in batches of 1,000 calls, wait, and are mined into two full blocks.
 func TestManyPendingOfOneAccount(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{})
-	const n = 2100
+	const n = 5500
 	batch := make([]rpc.BatchElem, 0, n)
 	for i := range uint64(n) {
 		batch = append(batch, rpc.BatchElem{Method: "eth_sendRawTransaction",
@@ -134,11 +134,14 @@ func TestManyPendingOfOneAccount(t *testing.T) {
 			}
 		}
 	}
-	b.mine(t, 1)
-	if got, want := b.counts(t), [2]uint64{n, n}; got != want {
-		t.Errorf("counts after one block: got %v, want %v", got, want)
+	if got, want := b.counts(t), [2]uint64{0, n}; got != want {
+		t.Errorf("counts before a block: got %v, want %v", got, want)
 	}
-	if got, want := b.chain.RoundTrips(), uint64(3+2); got != want {
+	b.mine(t, 2)
+	if got, want := b.counts(t), [2]uint64{n, n}; got != want {
+		t.Errorf("counts after two blocks: got %v, want %v", got, want)
+	}
+	if got, want := b.chain.RoundTrips(), uint64(6+4); got != want {
 		t.Errorf("round trips: got %d, want %d", got, want)
 	}
 	if got, want := b.chain.Calls("eth_sendRawTransaction"), uint64(n); got != want {

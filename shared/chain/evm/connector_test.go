@@ -196,35 +196,63 @@ func TestSendStopsAtSilence(t *testing.T) {
 	}
 }
 
-// No more than MaxInFlight requests are under way; the others wait no longer
-// than their time-out.
+// No more than MaxInFlight requests are under way: the server lets them go by
+// threes, and never sees a fourth.
 func TestMaxInFlight(t *testing.T) {
 	t.Parallel()
 	const most = 3
 	var under, high atomic.Int64
-	release := make(chan struct{})
+	group := make(chan chan struct{}, most)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		high.Store(max(high.Load(), under.Add(1)))
-		<-release
+		gone := make(chan struct{})
+		group <- gone
+		<-gone
 		under.Add(-1)
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer server.Close()
-	c := connect(t, evm.Options{URL: server.URL, ChainID: 1, MaxInFlight: most, Timeout: 200 * time.Millisecond})
+	c := connect(t, evm.Options{URL: server.URL, ChainID: 1, MaxInFlight: most})
 	var looks sync.WaitGroup
 	for range 5 * most {
 		looks.Go(func() {
 			if _, err := c.Look(t.Context(), nonce.Look{}); err == nil {
-				t.Error("look: got nil, want the time-out")
+				t.Error("look: got nil, want the server's refusal")
+			}
+		})
+	}
+	for range 5 {
+		var waiting []chan struct{}
+		for range most {
+			waiting = append(waiting, <-group)
+		}
+		for _, gone := range waiting {
+			close(gone)
+		}
+	}
+	looks.Wait()
+	if got := high.Load(); got > most {
+		t.Errorf("requests at once: got %d, want at most %d", got, most)
+	}
+}
+
+// Who waits for a free place waits no longer than the time-out, and has sent
+// nothing.
+func TestWaitForAPlaceEnds(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	proxy := chaintest.NewProxy(t, chain.URL())
+	proxy.Set(chaintest.Fault{Hang: true})
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxInFlight: 1, Timeout: 300 * time.Millisecond})
+	var looks sync.WaitGroup
+	for range 2 {
+		looks.Go(func() {
+			if _, err := c.Look(t.Context(), nonce.Look{}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("look: got %v, want the time-out", err)
 			}
 		})
 	}
 	looks.Wait()
-	close(release)
-	// A waiter may be served in the moment another gives up: the server sees both.
-	if got := high.Load(); got > 2*most {
-		t.Errorf("requests at once: got %d, want about %d", got, most)
-	}
 }
 
 // The chain's id is asked for until it is known, and then no more.

@@ -78,35 +78,6 @@ func TestForcedReleasesWithoutBound(t *testing.T) {
 	}
 }
 
-// Taking states as the same changes no verdict and no shortest trace; and since
-// absolute tokens come to an end too, no run goes on for ever.
-func TestReductionChangesNoVerdict(t *testing.T) {
-	t.Parallel()
-	rules := []Rules{
-		All(),
-		less(func(r *Rules) { r.TokenPerRound = false }),
-		less(func(r *Rules) { r.WakeNamedByExpiry = false }),
-		less(func(r *Rules) { r.RowLock = false }),
-		less(func(r *Rules) { r.TokenAfterCommit = false }),
-	}
-	for _, shape := range []Shape{{}, {Window: true}, {Window: true, WholeRound: true}} {
-		for _, r := range rules {
-			run := Run{Rules: r, Shape: shape, Budget: Budget{Creates: 2, Invocations: 2, Crashes: 1, Renewals: 1}}
-			if shape.Window {
-				run.Budget = Budget{Creates: 2, Invocations: 2, Pauses: 1}
-			}
-			reduced := check(t, run)
-			run.distinct = true
-			whole := check(t, run)
-			sameEnd := whole.Verdict == Holds && whole.Complete || whole.Depth == reduced.Depth
-			if whole.Verdict != reduced.Verdict || !sameEnd || whole.States < reduced.States {
-				t.Errorf("without reduction: got %s at depth %d of %d states, want %s at depth %d of no fewer than %d",
-					whole.Verdict, whole.Depth, whole.States, reduced.Verdict, reduced.Depth, reduced.States)
-			}
-		}
-	}
-}
-
 func TestCheckRefusesMoreThanItCanHold(t *testing.T) {
 	t.Parallel()
 	for _, b := range []Budget{{Creates: 4, Invocations: 1}, {Creates: 1, Invocations: 4}, {Creates: 1, Invocations: 1, Renewals: 3}} {

@@ -199,7 +199,7 @@ func (s *state) oldest() uint8 {
 	}
 	for i := range s.calls {
 		switch c := &s.calls[i]; c.pc {
-		case markApart, makeWake:
+		case markApart, makeWake, nameAdvance:
 			low = min(low, c.token)
 		}
 	}

@@ -1,0 +1,123 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
+func granted(d time.Duration) lease.Lease { return lease.New("alice", "node-1/a", 7, time.Now(), d) }
+
+// What is left is counted from before the acquire was sent: however slow the
+// answer, nobody thinks to have longer than the database gave.
+func TestLeaseIsCountedFromBeforeTheAcquireWasSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sentAt := time.Now()
+		time.Sleep(4 * time.Second) // the answer takes that long, by the bubble's clock
+		l := lease.New("alice", "node-1/a", 7, sentAt, 10*time.Second)
+		if got, want := l.Left(), 6*time.Second; got != want {
+			t.Errorf("left: got %v, want %v", got, want)
+		}
+		if l.Submitter != "alice" || l.Owner != "node-1/a" || l.Token != 7 {
+			t.Errorf("got %+v, want what was granted", l)
+		}
+		time.Sleep(7 * time.Second)
+		if got, want := l.Left(), -time.Second; got != want {
+			t.Errorf("left past its end: got %v, want %v", got, want)
+		}
+	})
+}
+
+// H29: a call ends by its own time-out, by its caller's, or a second before the
+// lease does, whichever comes first.
+func TestH29CallsEndBeforeTheLeaseDoes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			left, timeout, caller, want time.Duration
+		}{
+			{10 * time.Second, 2 * time.Second, time.Hour, 2 * time.Second},
+			{10 * time.Second, 10 * time.Second, time.Hour, 9 * time.Second},
+			{10 * time.Second, time.Hour, time.Hour, 9 * time.Second},
+			{10 * time.Second, time.Hour, time.Second, time.Second},
+			{5 * time.Second, 10 * time.Second, time.Hour, 4 * time.Second},
+			{time.Second, 10 * time.Second, time.Hour, 0},
+			{-time.Minute, 10 * time.Second, time.Hour, 0},
+		} {
+			name := fmt.Sprintf("left %v, time-out %v, caller %v", c.left, c.timeout, c.caller)
+			caller, stop := context.WithTimeout(t.Context(), c.caller)
+			ctx, cancel := granted(c.left).CallContext(caller, c.timeout)
+			began := time.Now()
+			<-ctx.Done()
+			if got := time.Since(began); got != c.want {
+				t.Errorf("%s: ended after %v, want %v", name, got, c.want)
+			}
+			if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: got %v, want deadline exceeded", name, err)
+			}
+			cancel()
+			stop()
+		}
+	})
+}
+
+func TestShortLeaseIsRenewedBeforeACall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rules := lease.Rules{Duration: 10 * time.Second, RenewBelow: 5 * time.Second}
+		l := granted(rules.Duration)
+		if rules.Short(l) {
+			t.Error("a fresh lease is short")
+		}
+		time.Sleep(5 * time.Second)
+		if rules.Short(l) {
+			t.Error("with exactly 5 s left it is short, want less than that")
+		}
+		time.Sleep(time.Nanosecond)
+		if !rules.Short(l) {
+			t.Error("with less than 5 s left it is not short")
+		}
+		time.Sleep(time.Minute)
+		if !rules.Short(l) {
+			t.Error("past its end it is not short")
+		}
+	})
+}
+
+func TestRulesThatContradictEachOtherAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		duration, renewBelow, skew time.Duration
+		ok                         bool
+	}{
+		{10 * time.Second, 5 * time.Second, time.Second, true},
+		{10 * time.Second, 5 * time.Second, 0, true},
+		{time.Second + 1, 0, 0, true},
+		{time.Second, 0, 0, false},
+		{0, 0, 0, false},
+		{-10 * time.Second, -20 * time.Second, 0, false},
+		{5 * time.Second, 5 * time.Second, time.Second, false},
+		{5 * time.Second, 6 * time.Second, time.Second, false},
+		{10 * time.Second, 5 * time.Second, -1, false},
+	} {
+		r := lease.Rules{Duration: c.duration, RenewBelow: c.renewBelow, ClockSkewAllowance: c.skew}
+		if err := r.Validate(); (err == nil) != c.ok {
+			t.Errorf("%+v: got %v, want ok %v", r, err, c.ok)
+		}
+	}
+}
+
+// A caller branches on these two: they must stay apart through wrapping.
+func TestFencedAndAmbiguousAreApart(t *testing.T) {
+	t.Parallel()
+	fenced := fmt.Errorf("write for alice: %w", lease.ErrFenced)
+	if !errors.Is(fenced, lease.ErrFenced) || errors.Is(fenced, lease.ErrAmbiguous) || errors.Is(lease.ErrAmbiguous, lease.ErrFenced) {
+		t.Error("ErrFenced and ErrAmbiguous are taken for each other")
+	}
+}

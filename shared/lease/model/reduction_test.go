@@ -1,0 +1,79 @@
+package model
+
+import (
+	"maps"
+	"slices"
+	"testing"
+)
+
+// Taking states as the same changes no verdict and no shortest trace; and since
+// absolute tokens come to an end too, no run goes on for ever.
+func TestReductionChangesNoVerdict(t *testing.T) {
+	t.Parallel()
+	rules := []Rules{
+		All(),
+		less(func(r *Rules) { r.TokenPerRound = false }),
+		less(func(r *Rules) { r.WakeNamedByExpiry = false }),
+		less(func(r *Rules) { r.RowLock = false }),
+		less(func(r *Rules) { r.TokenAfterCommit = false }),
+	}
+	for _, shape := range []Shape{{}, {Window: true}, {Window: true, WholeRound: true}} {
+		for _, r := range rules {
+			run := Run{Rules: r, Shape: shape, Budget: Budget{Creates: 2, Invocations: 2, Crashes: 1, Renewals: 1}}
+			if shape.Window {
+				run.Budget = Budget{Creates: 2, Invocations: 2, Pauses: 1}
+			}
+			reduced := check(t, run)
+			run.distinct = true
+			whole := check(t, run)
+			sameEnd := whole.Verdict == Holds && whole.Complete || whole.Depth == reduced.Depth
+			if whole.Verdict != reduced.Verdict || !sameEnd || whole.States < reduced.States {
+				t.Errorf("without reduction: got %s at depth %d of %d states, want %s at depth %d of no fewer than %d",
+					whole.Verdict, whole.Depth, whole.States, reduced.Verdict, reduced.Depth, reduced.States)
+			}
+		}
+	}
+}
+
+// audit walks every state apart and remembers what followed the first of those
+// that count as the same.
+type audit struct {
+	*protocol
+	futures map[state][]state
+	differ  int
+}
+
+func (a *audit) next(s state, out emit) {
+	follow := map[state]bool{}
+	a.protocol.next(s, func(e step, to state) {
+		follow[to.canonical()] = true
+		out(e, to)
+	})
+	same := s.canonical()
+	before, ok := a.futures[same]
+	if !ok {
+		a.futures[same] = slices.Collect(maps.Keys(follow))
+		return
+	}
+	if len(before) != len(follow) || slices.ContainsFunc(before, func(b state) bool { return !follow[b] }) {
+		a.differ++
+	}
+}
+
+func TestStatesTakenAsTheSameHaveTheSameFutures(t *testing.T) {
+	t.Parallel()
+	for _, run := range []Run{
+		{Rules: All(), Budget: Budget{Creates: 3, Invocations: 2, Pauses: 1}},
+		{Rules: All(), Shape: Shape{Window: true}, Budget: Budget{Creates: 2, Invocations: 2, Pauses: 1, Renewals: 1}},
+		{Rules: All(), Shape: Shape{Window: true, WholeRound: true}, Budget: Budget{Creates: 2, Invocations: 2, Crashes: 1, Forced: 1}},
+		{Rules: less(func(r *Rules) { r.TokenVisibleBeforeLoad = false }), Accept: Lost, Budget: Budget{Creates: 2, Invocations: 2, Crashes: 1}},
+	} {
+		run.distinct = true
+		a := &audit{protocol: &protocol{Run: run}, futures: map[state][]state{}}
+		got := search[state, state, step](a, 1_000_000)
+		t.Logf("%d states, %d when reduced", got.states, len(a.futures))
+		if a.differ != 0 || !got.complete || got.states == len(a.futures) {
+			t.Errorf("states whose futures differ from those of one taken as the same: got %d (walk complete %t), want 0", a.differ, got.complete)
+		}
+	}
+}

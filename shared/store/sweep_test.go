@@ -1,0 +1,207 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// leftBehind is one submitter with one intent, and what befalls it.
+type leftBehind struct {
+	given string // its state: QUEUED, IN_FLIGHT or SUBMITTED
+	then  []string
+}
+
+// Statements on everything that belongs to submitter $1.
+const (
+	checkLongAgo  = `update managed_tx set next_check_at = clock_timestamp() - interval '10 min' where submitter = $1`
+	checkLater    = `update managed_tx set next_check_at = clock_timestamp() + interval '10 min' where submitter = $1`
+	checkJustNow  = `update managed_tx set next_check_at = clock_timestamp() - interval '10 s' where submitter = $1`
+	postedLongAgo = `update managed_tx set created_at = clock_timestamp() - interval '10 min' where submitter = $1`
+	resendLongAgo = `update managed_tx set next_resubmit_at = clock_timestamp() - interval '10 min' where submitter = $1`
+	pending       = `update managed_tx set state = 'TRACKING', sub_state = 'PENDING' where submitter = $1`
+	included      = `update managed_tx set state = 'TRACKING', sub_state = 'INCLUDED', receipt = '{}' where submitter = $1`
+	stuck         = `update managed_tx set state = 'STUCK' where submitter = $1`
+	displaced     = `update managed_tx set state = 'PROTECT' where submitter = $1`
+	confirmed     = `update managed_tx set state = 'CONFIRMED', receipt = '{}', confirmations = '[]', confirmed_at = clock_timestamp() where submitter = $1`
+	cancelled     = `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where submitter = $1`
+	marked        = `update submitter_lease set wake = true, owner_node = 'dead/1', expires_at = clock_timestamp() - interval '10 min' where submitter = $1`
+	markedHeld    = `update submitter_lease set wake = true, owner_node = 'b/1', expires_at = clock_timestamp() + interval '10 s' where submitter = $1`
+	markedInSkew  = `update submitter_lease set wake = true, owner_node = 'b/1', expires_at = clock_timestamp() where submitter = $1`
+	suspended     = `update submitter set status = 'SUSPENDED' where submitter = $1`
+	episodeClosed = `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r' where submitter = $1`
+	narrow        = `update submitter set max_in_flight = 1 where submitter = $1`
+)
+
+// overdue and inOrder are what the sweep must take and must leave.
+var overdue = map[string]leftBehind{
+	"queued and never looked at":              {"QUEUED", []string{postedLongAgo}},
+	"queued, its wait over":                   {"QUEUED", []string{checkLongAgo}},
+	"allocated and not signed":                {"IN_FLIGHT", []string{checkLongAgo}},
+	"claimed, outcome not recorded":           {"SUBMITTED", []string{checkLater, resendLongAgo}},
+	"sent, receipt not asked for":             {"SUBMITTED", []string{checkLongAgo}},
+	"tracked, receipt not asked for":          {"SUBMITTED", []string{pending, checkLongAgo}},
+	"included, not confirmed":                 {"SUBMITTED", []string{included, checkLongAgo}},
+	"STUCK, not watched":                      {"SUBMITTED", []string{stuck, checkLongAgo}},
+	"nonce taken by another, not watched":     {"SUBMITTED", []string{displaced, checkLongAgo}},
+	"a mark whose holder died":                {"QUEUED", []string{marked}},
+	"an episode that was closed":              {"QUEUED", []string{postedLongAgo, openEpisode, episodeClosed}},
+	"late in more than one way":               {"QUEUED", []string{postedLongAgo, marked}},
+	"queued behind one in flight, with room":  {"SUBMITTED, QUEUED", []string{checkLater, `update managed_tx set next_check_at = null, created_at = clock_timestamp() - interval '10 min' where submitter = $1 and state = 'QUEUED'`}},
+	"the window full, but the lowest is late": {"SUBMITTED, QUEUED", []string{narrow, checkLongAgo}},
+}
+
+var inOrder = map[string]leftBehind{
+	"queued just now":                     {"QUEUED", nil},
+	"queued, late by less than the grace": {"QUEUED", []string{checkJustNow}},
+	"queued long ago, waits on":           {"QUEUED", []string{postedLongAgo, checkLater}},
+	"sent just now":                       {"SUBMITTED", nil},
+	"allocated just now":                  {"IN_FLIGHT", nil},
+	"tracked, its check to come":          {"SUBMITTED", []string{pending, checkLater, resendLongAgo}},
+	"tracked, late by less than grace":    {"SUBMITTED", []string{pending, checkJustNow}},
+	"final":                               {"SUBMITTED", []string{confirmed, checkLongAgo, postedLongAgo, resendLongAgo}},
+	"cancelled":                           {"QUEUED", []string{cancelled, checkLongAgo, postedLongAgo}},
+	"in PROTECT":                          {"SUBMITTED", []string{pending, checkLongAgo, openEpisode}},
+	"in PROTECT, with a mark":             {"QUEUED", []string{postedLongAgo, marked, openEpisode}},
+	"suspended":                           {"QUEUED", []string{postedLongAgo, suspended}},
+	"a mark, the holder alive":            {"QUEUED", []string{markedHeld}},
+	"a mark, the holder within the skew":  {"QUEUED", []string{markedInSkew}},
+	"queued, the window full":             {"SUBMITTED, QUEUED", []string{narrow, postedLongAgo, checkLater}},
+}
+
+const grace = time.Minute
+
+// The sweep takes every submitter that a lost task left behind, and no other.
+func TestOverdueFindsWhatWasLeftBehind(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	names := map[nonce.Submitter]string{}
+	want := []string{}
+	for _, cases := range []map[string]leftBehind{overdue, inOrder} {
+		for name, c := range cases {
+			sub := numbered(1 + len(names))
+			names[sub] = name
+			c.arrange(t, db, sub)
+			if _, late := overdue[name]; late {
+				want = append(want, name)
+			}
+		}
+	}
+	found, minute, err := db.Overdue(t.Context(), grace, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{}
+	for _, sub := range found {
+		got = append(got, names[sub])
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("taken (-want +got):\n%s", diff)
+	}
+	now := value[time.Time](t, db, `select clock_timestamp()`)
+	if since := now.Sub(minute); minute.Second() != 0 || minute.Nanosecond() != 0 || since < 0 || since > 2*time.Minute {
+		t.Errorf("minute: got %v at %v, want the full minute of the database's clock", minute, now)
+	}
+}
+
+// arrange brings sub to where the case wants it.
+func (c leftBehind) arrange(t *testing.T, db storetest.Bundle, sub nonce.Submitter) {
+	t.Helper()
+	db.Register(t, sub, 2)
+	post(t, db, sub, "r")
+	w := take(t, db, sub, "a/1")
+	wr := nonce.Write{Lease: w.Lease, Release: nonce.GiveBack}
+	if c.given != "QUEUED" {
+		wr.Allocate = allocations(w, c.given != "IN_FLIGHT")
+	}
+	if done := write(t, db, wr); !done.Released {
+		t.Fatalf("release of %s: got %+v", sub, done)
+	}
+	if c.given == "SUBMITTED, QUEUED" {
+		post(t, db, sub, "behind it")
+	}
+	for _, statement := range c.then {
+		run(t, db, statement, sub)
+	}
+}
+
+// Those that were not taken for longest come first, and never more than asked
+// for: nobody starves behind submitters that stay overdue.
+func TestOverdueTakesTheLongestUnsweptFirst(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	for i := range 5 {
+		leftBehind{"QUEUED", []string{postedLongAgo}}.arrange(t, db, numbered(i))
+	}
+	run(t, db, `update submitter set swept_at = clock_timestamp() - interval '1 hour' where submitter <> $1`, numbered(4))
+	for round, want := range [][]nonce.Submitter{
+		{numbered(0), numbered(4)}, // 4 was never swept; of the others the names decide
+		{numbered(1), numbered(2)},
+	} {
+		got, _, err := db.Overdue(t.Context(), grace, 2)
+		slices.Sort(got)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("round %d: got %v, %v; want %v", round, got, err, want)
+		}
+	}
+	got, _, err := db.Overdue(t.Context(), grace, 2)
+	if err != nil || len(got) != 2 || !slices.Contains(got, numbered(3)) {
+		t.Errorf("round 2: got %v, %v; want two, the last unswept among them", got, err)
+	}
+}
+
+// Two sweeps at once share the work, and neither waits for the other.
+func TestOverdueIsSharedByTwoSweeps(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	for i := range 3 {
+		leftBehind{"QUEUED", []string{postedLongAgo}}.arrange(t, db, numbered(i))
+	}
+	other := connect(t, db)
+	other.do("begin")
+	other.do(`update submitter set swept_at = clock_timestamp() where submitter = $1`, numbered(1))
+	got, _, err := db.Overdue(t.Context(), grace, 10)
+	slices.Sort(got)
+	if want := []nonce.Submitter{numbered(0), numbered(2)}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("beside another sweep: got %v, %v; want %v", got, err, want)
+	}
+}
+
+// A create on its way hides nothing from the sweep.
+func TestOverdueBesideACreate(t *testing.T) {
+	t.Parallel()
+	t.Skip("defect: the sweep locks submitters for update, which a create's foreign key conflicts with: it skips those that are busy")
+	db := storetest.New(t)
+	leftBehind{"QUEUED", []string{postedLongAgo}}.arrange(t, db, alice)
+	in := intent(alice, "on its way")
+	other := connect(t, db)
+	other.do("begin")
+	other.do(insertIntent, in.TxID, alice, in.RequestID, in.Payload, in.Fingerprint[:])
+	if got, _, err := db.Overdue(t.Context(), grace, 10); err != nil || len(got) != 1 {
+		t.Errorf("beside a create: got %v, %v; want %s", got, err, alice)
+	}
+}
+
+// The head of the queue decides whether the queue is late: what waits behind a
+// head that waits on, or behind an unsettled nonce, could not have gone.
+func TestOverdueLooksAtTheHead(t *testing.T) {
+	t.Parallel()
+	t.Skip("defect: the sweep takes a queue for late by any of its rows, those behind a waiting head and those set aside too")
+	db := storetest.New(t)
+	behindHead, aside := numbered(1), numbered(2)
+	leftBehind{"QUEUED", []string{checkLater}}.arrange(t, db, behindHead)
+	post(t, db, behindHead, "behind the head")
+	run(t, db, postedLongAgo, behindHead)
+	leftBehind{"SUBMITTED, QUEUED", []string{checkLater, postedLongAgo}}.arrange(t, db, aside)
+	run(t, db, `update managed_tx set next_check_at = null, set_aside_nonce = 0 where submitter = $1 and state = 'QUEUED'`, aside)
+	if got, _, err := db.Overdue(t.Context(), grace, 10); err != nil || len(got) != 0 {
+		t.Errorf("nothing to do for anyone: got %v, %v; want none", got, err)
+	}
+}
