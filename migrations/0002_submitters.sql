@@ -15,7 +15,8 @@ create table submitter (
   created_at    timestamptz  not null default clock_timestamp(),
   created_by    text         not null check (created_by <> ''),
   swept_at      timestamptz  not null default '-infinity',
-  constraint start_is_explained check (start_nonce = 0 or start_reason <> '')
+  constraint start_nonce_to_refer_to unique (submitter, start_nonce),
+  constraint start_is_explained check (start_nonce = 0 or coalesce(start_reason, '') <> '')
 );
 
 -- Released means owner_node = ''. Rows are never deleted: a token is never given twice.

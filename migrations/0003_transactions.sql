@@ -14,6 +14,7 @@ create table managed_tx (
   fingerprint           bytea        not null check (octet_length(fingerprint) = 32),
   nonce                 bigint       check (nonce >= 0),
   prev_nonce            bigint,
+  first_nonce           bigint       generated always as (case when prev_nonce is null then nonce end) stored,
   set_aside_nonce       bigint,
   raw_tx_hex            text         check (raw_tx_hex ~ '^0x([0-9a-f]{2})+$'),
   tx_hash               text         check (tx_hash ~ '^0x[0-9a-f]{64}$'),
@@ -41,8 +42,9 @@ create table managed_tx (
   constraint versions_bind_here unique (tx_id, submitter, nonce),
 
   -- No gap: a nonce is bound only where its predecessor is bound. Only the
-  -- submitter's very first has none (first_nonce below).
+  -- submitter's very first has none, and that is its start_nonce.
   constraint follows_the_last_nonce foreign key (submitter, prev_nonce) references managed_tx (submitter, nonce),
+  constraint begins_at_start_nonce foreign key (submitter, first_nonce) references submitter (submitter, start_nonce),
   constraint prev_nonce_is_one_less check (prev_nonce = nonce - 1),
   constraint prev_nonce_of_a_nonce check (prev_nonce is null or nonce is not null),
 
@@ -80,6 +82,7 @@ create unique index first_nonce on managed_tx (submitter) where nonce is not nul
 
 -- The queue, and what holds a nonce: both only over unfinished rows.
 create index tx_queue on managed_tx (submitter, seq) where state = 'QUEUED';
+create index tx_aside on managed_tx (submitter, set_aside_nonce) where state = 'QUEUED' and set_aside_nonce is not null;
 create index tx_unsettled on managed_tx (submitter, nonce)
   where state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT');
 

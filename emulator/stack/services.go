@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/ethereum/go-ethereum/crypto"
 
@@ -82,11 +81,10 @@ func (s *Stack) startServices(ctx context.Context) error {
 }
 
 func (s *Stack) startService(ctx context.Context, svc *service, env []string) (err error) {
-	output := s.output()
 	svc.pool, err = processes.StartPool(ctx, processes.PoolOptions{
 		Size: s.options.Processes,
 		Spec: processes.Spec{
-			Name: svc.target, Path: s.options.Binary, Env: append(env, "FUNCTION_TARGET="+svc.target), Output: output,
+			Name: svc.target, Path: s.options.Binary, Env: append(slices.Clone(env), "FUNCTION_TARGET="+svc.target), Output: s.tell,
 		},
 		Started: func(p *processes.Process) {
 			for _, f := range svc.functions {
@@ -115,16 +113,13 @@ func (s *Stack) startService(ctx context.Context, svc *service, env []string) (e
 	return err
 }
 
-// output writes the functions' log lines, one at a time, and counts the costs
-// that they tell.
-func (s *Stack) output() func(processes.Line) {
-	var mu sync.Mutex
-	return func(line processes.Line) {
-		s.Costs.read(line.Text)
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintln(s.options.Output, line.Text)
-	}
+// tell writes the functions' log lines, one at a time, and counts the costs that
+// they tell.
+func (s *Stack) tell(line processes.Line) {
+	s.Costs.read(line.Text)
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	fmt.Fprintln(s.options.Output, line.Text)
 }
 
 // Processes are the function processes that are alive.

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/cloudtasks"
@@ -79,6 +80,7 @@ type Stack struct {
 	scheduler *scheduler.Scheduler
 	accounts  []devchain.Account
 	closers   []func() error // run in reverse
+	writing   sync.Mutex     // of one line at a time to options.Output
 }
 
 // The accounts that the issuer knows.

@@ -20,10 +20,6 @@ import (
 // goes back to acquire as if it had just been called.
 var ErrFenced = errors.New("fenced")
 
-// ErrAmbiguous reports a write whose commit got no answer. It may or may not
-// have happened; whoever goes on reads the database again first.
-var ErrAmbiguous = errors.New("the commit got no answer")
-
 // Rules are the lengths that govern every lease.
 type Rules struct {
 	Duration           time.Duration // from acquire or renewal to expiry

@@ -112,12 +112,3 @@ func TestRulesThatContradictEachOtherAreRefused(t *testing.T) {
 		}
 	}
 }
-
-// A caller branches on these two: they must stay apart through wrapping.
-func TestFencedAndAmbiguousAreApart(t *testing.T) {
-	t.Parallel()
-	fenced := fmt.Errorf("write for alice: %w", lease.ErrFenced)
-	if !errors.Is(fenced, lease.ErrFenced) || errors.Is(fenced, lease.ErrAmbiguous) || errors.Is(lease.ErrAmbiguous, lease.ErrFenced) {
-		t.Error("ErrFenced and ErrAmbiguous are taken for each other")
-	}
-}

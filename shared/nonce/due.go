@@ -11,19 +11,19 @@ func (r Rules) question(w Work, k Kind, chain ChainConnector) (q Look, ok bool) 
 	q = Look{Submitter: w.submitter(), Account: true, Finality: r.tag()}
 	horizon := w.now().Add(r.slack())
 	for _, t := range w.Unsettled {
-		if t.State == InFlight {
-			ok = true
+		if !t.dueBy(horizon) && !r.resendDue(t, horizon) {
 			continue
 		}
-		if t.NextCheckAt != nil && t.NextCheckAt.After(horizon) && !r.resendDue(t, horizon) {
-			continue
-		}
-		ok = true
+		ok = ok || t.State != InFlight || (k.MaySign() && !w.Protected)
 		q.Receipts = append(q.Receipts, t.Versions...)
 		if t.Receipt != nil {
 			q.cover(t.Receipt.BlockNumber, r.depth())
 		}
 	}
+	if len(w.Unsettled) > 0 && w.Unsettled[0].Receipt == nil {
+		q.Known = w.Unsettled[0].Versions
+	}
+	q.bound()
 	if k.MaySign() && w.queueOpen(horizon) {
 		ok = ok || w.room() > 0
 		q.Estimates = estimates(w, chain)
@@ -39,6 +39,12 @@ func (q *Look) cover(block, depth uint64) {
 	q.ToBlock = max(q.ToBlock, block+depth)
 }
 
+// maxHeaders bounds the headers of one look. The lowest nonce's come first: it
+// is the one whose finality is wanted first.
+const maxHeaders = 1000
+
+func (q *Look) bound() { q.ToBlock = min(q.ToBlock, q.FromBlock+maxHeaders) }
+
 // again is q with the headers that prove or disprove the finality of what v
 // found.
 func (r Rules) again(q Look, v View) Look {
@@ -47,6 +53,7 @@ func (r Rules) again(q Look, v View) Look {
 			q.cover(a.Receipt.BlockNumber, r.depth())
 		}
 	}
+	q.bound()
 	return q
 }
 
@@ -74,12 +81,11 @@ func estimatesByTx(w Work, chain ChainConnector, answers []Estimate) map[string]
 
 // queueOpen says that the head of the queue could be worked on by then.
 func (w Work) queueOpen(by time.Time) bool {
-	if w.Protected || w.Suspended || len(w.Queue) == 0 {
-		return false
-	}
-	head := w.Queue[0].NextCheckAt
-	return head == nil || !head.After(by)
+	return !w.Protected && !w.Suspended && len(w.Queue) > 0 && w.Queue[0].dueBy(by)
 }
+
+// dueBy says that t's next check is due by then.
+func (t Tx) dueBy(by time.Time) bool { return t.NextCheckAt == nil || !t.NextCheckAt.After(by) }
 
 // due is what a submitter needs next, read from the state it was left in.
 type due struct {
@@ -95,8 +101,11 @@ func (r Rules) due(w Work) due {
 	for _, t := range w.Unsettled {
 		acknowledged = acknowledged && t.acknowledged()
 		switch {
-		case t.State == InFlight:
+		case t.State == InFlight && w.Protected: // nothing is signed
+		case t.State == InFlight && t.dueBy(w.now()):
 			d.advance = true
+		case t.State == InFlight:
+			d.earliest(KindAdvance, t.NextCheckAt)
 		case t.Sub == Included:
 			d.earliest(KindConfirm, t.NextCheckAt)
 		default:
@@ -108,6 +117,8 @@ func (r Rules) due(w Work) due {
 	}
 	switch {
 	case w.Protected || w.Suspended || !acknowledged || w.room() == 0:
+	case w.AsideUntil != nil && !w.holds(*w.AsideUntil):
+		d.advance = true
 	case len(w.Queue) == 0:
 		d.advance = d.advance || w.QueueMore
 	case w.queueOpen(w.now()):

@@ -2,6 +2,7 @@ package nonce
 
 import (
 	"testing"
+	"time"
 )
 
 // final exactly with N blocks on top of the receipt's, N from 0 to 20.
@@ -40,6 +41,22 @@ func TestNextLookIsWhenTheLastConfirmationIsExpected(t *testing.T) {
 			after, _ := judgeOne(r, tx, v)
 			if want := r.afterBlocks(missing, v.Head, dbNow); !after.NextCheckAt.Equal(want) {
 				t.Errorf("%d on top: next check %v, want %v", onTop, after.NextCheckAt, want)
+			}
+		}
+	})
+}
+
+// However far off its finality is, a tracked transaction is watched.
+func TestIncludedIsWatchedAtLeastEveryInterval(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		r := rulesOf(20)
+		r.WatchEvery = time.Minute
+		tx := pending(5)
+		for onTop, want := range map[uint64]time.Duration{0: time.Minute, 15: time.Minute, 16: 48500 * time.Millisecond, 19: 12500 * time.Millisecond} {
+			v := finding(viewOf(workOf(1, 6, tx), blocks('a', 100, 100+onTop)...), receiptOf(tx, block('a', 100)))
+			if after, _ := judgeOne(r, tx, v); after.NextCheckAt.Sub(dbNow) != want {
+				t.Errorf("%d on top: next check in %v, want %v", onTop, after.NextCheckAt.Sub(dbNow), want)
 			}
 		}
 	})
@@ -165,7 +182,7 @@ func TestReceiptIsRemovedOnlyByAnotherBlockAtItsHeight(t *testing.T) {
 					t.Errorf("got %s with %d blocks, %d new forks, %d sent; want no news", after.Sub, len(after.Confirmations), j.newForks, len(j.resend))
 				case c.removed && (after.Sub != Pending || after.Receipt != nil || after.Confirmations != nil || j.newForks != 1):
 					t.Errorf("got %s, receipt %v, %d new forks; want PENDING without receipt, one", after.Sub, after.Receipt, j.newForks)
-				case c.removed && (len(j.resend) != 1 || after.SubmitAttempts != tx.SubmitAttempts+1 || !after.LastSubmitAt.Equal(dbNow)):
+				case c.removed && (len(j.resend) != 1 || after.SubmitAttempts != 1 || !after.FirstSubmitAt.Equal(dbNow) || !after.LastSubmitAt.Equal(dbNow)):
 					t.Errorf("got %d sent, attempt %d; want it claimed and sent again", len(j.resend), after.SubmitAttempts)
 				}
 			})

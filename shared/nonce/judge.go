@@ -34,16 +34,21 @@ func (j judgement) claimed() []string {
 func (r Rules) judge(w Work, q Look, v View) judgement {
 	var j judgement
 	now, lowerAreFinal := w.now(), true
+	protected := w.Protected || suspect(w, v).Protect != nil
 	for i, before := range w.Unsettled {
 		t := before
 		if asked(q, t) {
-			t = r.judgeTx(&j, t, v, now, lowerAreFinal)
+			t = r.judgeTx(&j, t, v, now, lowerAreFinal && t.State != Protect)
 		}
-		if !w.Protected && r.resendDue(t, now) {
-			t = r.claim(t, now)
-			if t.State != Stuck {
-				j.resend = append(j.resend, i)
-			}
+		switch {
+		case r.tooOld(t, now):
+			t = r.stuck(t, now, "no receipt since the first broadcast for stuck.after")
+		case protected || !r.resendDue(t, now):
+		case t.SubmitAttempts >= r.ResubmitMost:
+			t = r.stuck(t, now, "resubmit.maxAttempts is used up without a receipt")
+		default:
+			t = claim(t, now)
+			j.resend = append(j.resend, i)
 		}
 		lowerAreFinal = lowerAreFinal && t.State.Final()
 		j.after = append(j.after, t)
@@ -93,17 +98,17 @@ func (r Rules) included(j *judgement, t Tx, rec Receipt, v View, now time.Time, 
 	if !consistent {
 		return r.checkNext(t, now.Add(r.BlockTime/2))
 	}
-	t.State, t.Sub, t.LastError = Tracking, Included, ""
-	kept := t.Confirmations
-	switch {
+	switch kept := t.Confirmations; {
 	case t.Receipt == nil, isPrefix(kept, list):
 		t.Confirmations = list
 	case isPrefix(list, kept): // a lower head, or a shorter look: no news
+	case v.Head.Number <= firstOther(kept, list): // not past it: no news either
+		return r.checkNext(t, now.Add(r.BlockTime/2))
 	default:
 		j.newForks++
 		t.Confirmations = list // replaced, never spliced
 	}
-	t.Receipt = &rec
+	t.State, t.Sub, t.LastError, t.Receipt = Tracking, Included, "", &rec
 	switch {
 	case !r.isFinal(rec, list, whole, v):
 		j.lookAgain = j.lookAgain || (!whole && r.couldBeFinal(rec, v))
@@ -175,15 +180,15 @@ func (r Rules) missing(j *judgement, t Tx, v View, now time.Time) Tx {
 		j.newForks++
 		t.State, t.Sub, t.Receipt, t.Confirmations = Tracking, Pending, nil, nil
 		t.LastError = "a reorg removed the block it was in"
-		t.NextResubmitAt = &now
+		t.FirstSubmitAt, t.SubmitAttempts, t.NextResubmitAt = &now, 0, &now // its life on chain begins anew
 	}
 	return r.checkNext(t, r.afterBlocks(1, v.Head, now))
 }
 
-// replacedAt says that the node's chain has another block at the receipt's
-// height.
+// replacedAt says that the node's chain is past the receipt's height and has
+// another block there.
 func replacedAt(rec Receipt, v View) bool {
-	return slices.ContainsFunc(v.Headers, func(h Header) bool {
+	return v.Head.Number > rec.BlockNumber && slices.ContainsFunc(v.Headers, func(h Header) bool {
 		return h.Number == rec.BlockNumber && h.Hash != rec.BlockHash
 	})
 }
@@ -194,34 +199,48 @@ func (r Rules) checkNext(t Tx, at time.Time) Tx {
 }
 
 // resendDue says whether the bytes of t should go out now: their broadcast was
-// claimed and its outcome never recorded, or no receipt came for an interval.
+// claimed and its outcome never recorded, a reorg removed it, or no receipt came
+// for an interval.
 func (r Rules) resendDue(t Tx, now time.Time) bool {
 	due := t.NextResubmitAt == nil || !now.Before(*t.NextResubmitAt)
 	switch {
 	case t.State == Submitted:
 		return due
 	case t.State == Tracking && t.Sub == Pending:
-		return due && r.Resubmit
+		return due && (r.Resubmit || t.SubmitAttempts == 0)
 	}
 	return false
 }
 
-// claim writes down a further broadcast before it is made, or gives up making
-// any: then the transaction is STUCK, and goes on being watched.
-func (r Rules) claim(t Tx, now time.Time) Tx {
-	exhausted := t.SubmitAttempts >= r.ResubmitMost
-	if exhausted || (t.FirstSubmitAt != nil && now.Sub(*t.FirstSubmitAt) >= r.StuckAfter) {
-		t.State, t.Sub = Stuck, ""
-		if exhausted {
-			t.LastError = "resubmit.maxAttempts is used up without a receipt"
-		} else {
-			t.LastError = "no receipt since the first broadcast for stuck.after"
-		}
-		return r.checkNext(t, now.Add(10*r.BlockTime))
-	}
+// claim writes down a further broadcast before it is made. It is due at once
+// until its outcome is recorded.
+func claim(t Tx, now time.Time) Tx {
 	t.SubmitAttempts++
-	t.LastSubmitAt, t.NextResubmitAt = &now, &now // due at once until the outcome is recorded
+	t.LastSubmitAt, t.NextResubmitAt = &now, &now
 	return t
+}
+
+// tooOld says that t has waited for a receipt for as long as it may.
+func (r Rules) tooOld(t Tx, now time.Time) bool {
+	waiting := t.State == Submitted || (t.State == Tracking && t.Sub == Pending)
+	return waiting && t.FirstSubmitAt != nil && now.Sub(*t.FirstSubmitAt) >= r.StuckAfter
+}
+
+// stuck gives up sending t until somebody decides. It goes on being watched.
+func (r Rules) stuck(t Tx, now time.Time, reason string) Tx {
+	t.State, t.Sub, t.LastError = Stuck, "", reason
+	return r.checkNext(t, now.Add(10*r.BlockTime))
+}
+
+// firstOther is the lowest height at which list does not have the block that
+// kept has. A list that begins elsewhere differs from kept's first block on.
+func firstOther(kept, list []Header) uint64 {
+	for i, h := range kept {
+		if i >= len(list) || list[i].Hash != h.Hash {
+			return h.Number
+		}
+	}
+	return kept[len(kept)-1].Number
 }
 
 // isPrefix says that list b begins with list a.

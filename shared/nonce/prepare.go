@@ -41,7 +41,7 @@ func mayAllocate(w Work, unsettled []Tx, v View) string {
 // only where that can never change.
 func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[string]Estimate) preparation {
 	var p preparation
-	purse := newPurse(v.Account.BalanceWei, w.Unsettled)
+	purse := newPurse(v, w.Unsettled)
 	for _, t := range w.Queue {
 		if len(p.allocate) == w.room() {
 			break
@@ -67,6 +67,10 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 			return p
 		}
 		params := fees(call, gas, v.Account)
+		if params.FeeCapWei.Cmp(v.Account.BaseFeeWei) < 0 {
+			p.wait(t, fmt.Sprintf("fee: maxFeePerGas %s is below the base fee %s", params.FeeCapWei, v.Account.BaseFeeWei), r.afterBlocks(1, v.Head, w.now()))
+			return p
+		}
 		if short := purse.take(params); short != nil {
 			p.wait(t, fmt.Sprintf("balance: short of %s wei for it, what is in flight and a placeholder for each", short), w.now().Add(r.BlockTime))
 			return p
@@ -108,6 +112,9 @@ func (p *preparation) setAside(t Tx, until uint64, reason string) {
 	p.moves = append(p.moves, Move{From: Queued, To: t})
 }
 
+// txGasCap is the most gas that one transaction may have (EIP-7825).
+const txGasCap = 1 << 24
+
 // gasFor is the gas limit of call: its own, or the estimate with a fifth on top,
 // since state moves between the estimate and the block. A plain transfer's
 // 21,000 is exact.
@@ -115,8 +122,8 @@ func gasFor(call Call, e Estimate) (gas uint64, verdict Outcome, reason string) 
 	if call.Gas > 0 {
 		return call.Gas, Done, ""
 	}
-	if e.Outcome == Done && e.Gas > 21_000 {
-		return e.Gas + e.Gas/5, Done, ""
+	if e.Outcome == Done && e.Gas > 21_000 && e.Gas <= txGasCap {
+		return min(e.Gas+e.Gas/5, txGasCap), Done, ""
 	}
 	return e.Gas, e.Outcome, e.Reason
 }
@@ -145,10 +152,11 @@ func fees(call Call, gas uint64, a Account) GasParams {
 // of each, and a placeholder for each.
 type purse struct{ leftWei *big.Int }
 
-func newPurse(balanceWei *big.Int, unsettled []Tx) purse {
-	p := purse{new(big.Int).Set(balanceWei)}
+func newPurse(v View, unsettled []Tx) purse {
+	p := purse{new(big.Int).Set(v.Account.BalanceWei)}
 	for _, t := range unsettled {
-		if t.Gas != nil && t.Receipt == nil { // what is mined is paid
+		paid := t.Receipt != nil && t.Receipt.BlockNumber <= v.Head.Number
+		if t.Gas != nil && !paid {
 			p.leftWei.Sub(p.leftWei, cost(*t.Gas))
 		}
 	}

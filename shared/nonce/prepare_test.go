@@ -199,7 +199,7 @@ func TestH26PurseCoversEverythingHeldAndAPlaceholderForEach(t *testing.T) {
 
 func TestShortBalanceSaysByHowMuch(t *testing.T) {
 	t.Parallel()
-	p := newPurse(big.NewInt(1_000_000), nil)
+	p := newPurse(View{Account: Account{BalanceWei: big.NewInt(1_000_000)}}, nil)
 	g := *params(21_000, 80, 1) // 1,680,001 and a placeholder of 1,890,000
 	if short := p.take(g); short == nil || short.Int64() != 2_570_001 {
 		t.Errorf("got %v short, want 2570001", short)

@@ -34,7 +34,7 @@ func TestWhatIsDueToBeSentAgain(t *testing.T) {
 			next *time.Time
 			due  bool
 		}{{nil, true}, {ago(time.Second), true}, {in(0), true}, {in(time.Nanosecond), false}, {in(time.Minute), false}} {
-			tx := Tx{State: c.state, Sub: c.sub, NextResubmitAt: at.next}
+			tx := Tx{State: c.state, Sub: c.sub, NextResubmitAt: at.next, SubmitAttempts: 1}
 			if got, want := r.resendDue(tx, dbNow), c.want && at.due; got != want {
 				t.Errorf("%s/%s, resubmit %v, next at %v: got %v, want %v", c.state, c.sub, c.resubmit, at.next, got, want)
 			}

@@ -18,8 +18,13 @@ type tenure struct {
 	kind  Kind
 	began time.Time
 	work  Work // as the database has it: every write is carried over
+	open  bool // the queue could be worked on when the chain was asked: only then its estimates were
 	stale bool // a row was moved by somebody else, or a mark was passed over: look again
 }
+
+// earlyPolls is how far Cloud Tasks' clock may be ahead of the database's before
+// a poll's name can be burnt while its work remains; then the sweep helps.
+const earlyPolls = 100 * time.Millisecond
 
 // giveUpWithin bounds the last write of a tenure that failed or was cancelled.
 const giveUpWithin = 2 * time.Second
@@ -53,7 +58,14 @@ func (t *tenure) late() bool { return time.Since(t.began) > t.Rules.RoundsEndAft
 func (t *tenure) giveUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpWithin)
 	defer cancel()
-	if _, err := t.Book.Write(ctx, Write{Lease: t.work.Lease, Release: Abandon}); err != nil {
+	_, err := t.Book.Write(ctx, Write{Lease: t.work.Lease, Release: Abandon})
+	if errors.Is(err, lease.ErrFenced) { // perhaps by our own round whose answer was lost
+		var taken Taken
+		if taken, err = t.Book.Take(ctx, t.work.submitter(), t.work.Lease.Owner, false); err == nil && taken.Held {
+			_, err = t.Book.Write(ctx, Write{Lease: taken.Work.Lease, Release: Abandon})
+		}
+	}
+	if err != nil {
 		t.Log.WarnContext(ctx, "lease not given back: it will run out", append(t.attrs(), "error", err.Error())...)
 	}
 }
@@ -61,6 +73,7 @@ func (t *tenure) giveUp(ctx context.Context) {
 // round looks once and does what is due. It reports whether the lease was given
 // back; if not, another round follows.
 func (t *tenure) round(ctx context.Context) (released bool, err error) {
+	t.open = t.kind.MaySign() && t.work.queueOpen(t.work.now().Add(t.Rules.slack()))
 	q, ok := t.Rules.question(t.work, t.kind, t.chain)
 	if !ok {
 		return t.write(ctx, Write{}, true)
@@ -70,14 +83,19 @@ func (t *tenure) round(ctx context.Context) (released bool, err error) {
 		return t.postpone(ctx, q, err)
 	}
 	j := t.Rules.judge(t.work, q, v)
-	if j.lookAgain {
-		q = t.Rules.again(q, v)
-		if v, err = t.look(ctx, q); err != nil {
-			return t.postpone(ctx, q, err)
-		}
-		j = t.Rules.judge(t.work, q, v)
+	if !j.lookAgain {
+		return t.act(ctx, v, j)
 	}
-	return t.act(ctx, v, j)
+	q = t.Rules.again(q, v)
+	further, err := t.look(ctx, q)
+	switch {
+	case errors.Is(err, lease.ErrFenced):
+		return false, err
+	case err != nil: // what the first look found stands
+		t.Log.WarnContext(ctx, "no headers to prove finality by", append(t.attrs(), "error", err.Error())...)
+		return t.act(ctx, v, j)
+	}
+	return t.act(ctx, further, t.Rules.judge(t.work, q, further))
 }
 
 // act writes what the judgement found and what the queue makes of it, then
@@ -142,9 +160,13 @@ func (t *tenure) postpone(ctx context.Context, q Look, cause error) (released bo
 	var w Write
 	again := t.work.now().Add(t.Rules.BlockTime)
 	for _, x := range t.work.Unsettled {
-		if asked(q, x) {
-			w.Moves = append(w.Moves, Move{From: x.State, To: t.Rules.checkNext(x, again)})
+		if !asked(q, x) && x.State != InFlight {
+			continue
 		}
+		if x.NextResubmitAt != nil && x.NextResubmitAt.Before(again) {
+			x.NextResubmitAt = &again
+		}
+		w.Moves = append(w.Moves, Move{From: x.State, To: t.Rules.checkNext(x, again)})
 	}
 	if t.kind.MaySign() && t.work.queueOpen(again) {
 		head := t.work.Queue[0]
@@ -202,9 +224,10 @@ func (t *tenure) wakeNext(ctx context.Context) error {
 	if d.at.IsZero() {
 		return nil
 	}
-	// A poll that ran in this second may have used up its name.
+	// A poll that ran in this second may have used up its name, and one of the
+	// next second may run a little early by the database's clock.
 	at := d.at
-	if next := t.work.now().Truncate(time.Second).Add(time.Second); at.Before(next) {
+	if next := t.work.now().Add(earlyPolls).Truncate(time.Second).Add(time.Second); at.Before(next) {
 		at = next
 	}
 	if err := t.Wake.Poll(ctx, s, d.kind, at); err != nil {

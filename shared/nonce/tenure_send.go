@@ -2,7 +2,9 @@ package nonce
 
 import (
 	"context"
-	"fmt"
+	"errors"
+
+	"github.com/fencepost/fencepost/shared/lease"
 )
 
 // prepare readies the head of the queue, and signs for the expected nonces
@@ -10,11 +12,15 @@ import (
 // nonce is bound: what it signed might be seen outside.
 func (t *tenure) prepare(ctx context.Context, v View) preparation {
 	w := t.work
-	if !t.kind.MaySign() || !w.queueOpen(w.now()) || w.room() == 0 {
+	if !t.open || len(w.Queue) == 0 || w.room() == 0 {
 		return preparation{}
 	}
 	var p preparation
-	if reason := mayAllocate(w, w.Unsettled, v); reason != "" {
+	reason := mayAllocate(w, w.Unsettled, v)
+	if reason == "" {
+		reason, _ = amiss(w, v)
+	}
+	if reason != "" {
 		p.wait(w.Queue[0], reason, t.Rules.afterBlocks(1, v.Head, w.now()))
 		return p
 	}
@@ -28,7 +34,7 @@ func (t *tenure) prepare(ctx context.Context, v View) preparation {
 		}
 		s, err := t.sign(ctx, p.unsigned[i])
 		if err != nil {
-			p.wait(w.Queue[i], "not signed: "+err.Error(), w.now().Add(t.Rules.BlockTime))
+			p.wait(w.queued(a.Tx), "not signed: "+err.Error(), w.now().Add(t.Rules.BlockTime))
 			p.allocate = p.allocate[:i]
 			break
 		}
@@ -45,31 +51,41 @@ func (t *tenure) sign(ctx context.Context, tx Unsigned) (s Signed, err error) {
 	return s, err
 }
 
-// signHeld signs for nonces that are bound and have no bytes yet, and stores
-// what was signed before anything is done with it.
-func (t *tenure) signHeld(ctx context.Context) ([]string, error) {
+// signHeld signs for nonces that are bound and have no bytes yet, in order, and
+// stores what was signed before anything is done with it. One that cannot be
+// signed waits, and those above it with it.
+func (t *tenure) signHeld(ctx context.Context) (ids []string, err error) {
 	var w Write
-	var ids []string
 	for _, x := range t.work.Unsettled {
 		if x.State != InFlight || !t.kind.MaySign() || t.work.Protected {
 			continue
 		}
-		call, err := t.chain.Call(x.Payload)
-		if err != nil {
-			return nil, fmt.Errorf("read the payload of %s again: %w", x.ID, err)
+		s, err := t.signAgain(ctx, x)
+		if errors.Is(err, lease.ErrFenced) {
+			return nil, err
 		}
-		s, err := t.sign(ctx, unsigned(x, call))
 		if err != nil {
-			return nil, fmt.Errorf("sign nonce %d of %s: %w", *x.Nonce, x.Submitter, err)
+			x.LastError = "not signed: " + err.Error()
+			w.Moves = append(w.Moves, Move{From: InFlight, To: t.Rules.checkNext(x, t.work.now().Add(t.Rules.BlockTime))})
+			break
 		}
 		w.Store = append(w.Store, Version{Tx: signedAs(x, s, t.work.now()), Signed: s})
 		ids = append(ids, x.ID)
 	}
-	if len(w.Store) == 0 {
+	if w.Empty() {
 		return nil, nil
 	}
-	_, err := t.write(ctx, w, false)
+	_, err = t.write(ctx, w, false)
 	return ids, err
+}
+
+// signAgain signs x from its payload and the gas that was set aside for it.
+func (t *tenure) signAgain(ctx context.Context, x Tx) (Signed, error) {
+	call, err := t.chain.Call(x.Payload)
+	if err != nil {
+		return Signed{}, err
+	}
+	return t.sign(ctx, unsigned(x, call))
 }
 
 // send broadcasts the stored bytes of the transactions named, in the order of
@@ -88,22 +104,34 @@ func (t *tenure) send(ctx context.Context, ids []string, head Header) (released 
 	if err != nil {
 		return false, err
 	}
+	t.settleTooLow(ctx, txs, results)
 	var w Write
 	now := t.work.now()
 	for i, x := range txs {
 		res := results[i]
-		if res.Class == SendNonceTooLow && t.ours(ctx, x) {
-			res.Class = SendAlreadyKnown
-		}
 		t.logSent(ctx, x, res)
 		w.Moves = append(w.Moves, Move{From: x.State, To: t.Rules.sent(x, res, head, now)})
 	}
 	return t.write(ctx, w, true)
 }
 
-// ours asks whether the chain knows a version of x. That we know its hash says
-// nothing: it is stored before every send.
-func (t *tenure) ours(ctx context.Context, x Tx) bool {
-	v, err := t.look(ctx, Look{Submitter: x.Submitter, Receipts: x.Versions, Known: x.Versions})
-	return err == nil && settledBy(x, v)
+// settleTooLow asks the chain about those that it called too low: "nonce too low"
+// is a success only where it knows one of our versions. That we know our hash
+// says nothing: it is stored before every send.
+func (t *tenure) settleTooLow(ctx context.Context, txs []Tx, results []SendResult) {
+	q := Look{Submitter: t.work.submitter()}
+	for i, x := range txs {
+		if results[i].Class == SendNonceTooLow {
+			q.Receipts, q.Known = append(q.Receipts, x.Versions...), append(q.Known, x.Versions...)
+		}
+	}
+	if len(q.Known) == 0 {
+		return
+	}
+	v, err := t.look(ctx, q)
+	for i, x := range txs {
+		if err == nil && results[i].Class == SendNonceTooLow && settledBy(x, v) {
+			results[i].Class = SendAlreadyKnown
+		}
+	}
 }

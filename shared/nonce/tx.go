@@ -119,6 +119,8 @@ type Work struct {
 	Queue     []Tx       // the first queued, by seq, without those set aside
 	QueueMore bool       // there are more than were loaded
 
+	AsideUntil *uint64 // the lowest nonce that an intent set aside waits for; nil: none waits
+
 	loadedAt time.Time // with a monotonic reading
 }
 

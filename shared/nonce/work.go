@@ -20,11 +20,24 @@ func (w Work) with(wr Write) Work {
 		w.NextNonce = a.Nonce + 1
 	}
 	w.Unsettled = slices.DeleteFunc(w.Unsettled, func(t Tx) bool { return t.State.Final() })
-	w.Queue = slices.DeleteFunc(w.Queue, func(t Tx) bool { return t.State != Queued || t.SetAsideNonce != nil })
+	for _, t := range w.Queue {
+		if w.aside(t) && (w.AsideUntil == nil || *t.SetAsideNonce < *w.AsideUntil) {
+			w.AsideUntil = t.SetAsideNonce
+		}
+	}
+	w.Queue = slices.DeleteFunc(w.Queue, func(t Tx) bool { return t.State != Queued || w.aside(t) })
 	w.FinalHead = max(w.FinalHead, wr.Cursor.FinalHead)
 	w.Protected = w.Protected || wr.Cursor.Protect != nil
 	return w
 }
+
+// aside says that t waits for a nonce which is not settled.
+func (w Work) aside(t Tx) bool {
+	return t.SetAsideNonce != nil && w.holds(*t.SetAsideNonce)
+}
+
+// holds says that a nonce up to n is unsettled.
+func (w Work) holds(n uint64) bool { return len(w.Unsettled) > 0 && w.lowest() <= n }
 
 // put replaces the transaction of t's id by t.
 func (w Work) put(t Tx) {
@@ -34,6 +47,9 @@ func (w Work) put(t Tx) {
 		}
 	}
 }
+
+// queued is the transaction of t's id as it was loaded.
+func (w Work) queued(t Tx) Tx { return w.Queue[slices.IndexFunc(w.Queue, sameID(t))] }
 
 func sameID(t Tx) func(Tx) bool { return func(x Tx) bool { return x.ID == t.ID } }
 

@@ -41,6 +41,9 @@ func (w *Worker) Serve(ctx context.Context, s Submitter, kind Kind) error {
 	owner := w.Node + "/" + invocationID()
 	for {
 		taken, err := w.Book.Take(ctx, s, owner, kind.MaySign())
+		if err != nil && ctx.Err() == nil { // it may be ours: the same owner finds it free
+			taken, err = w.Book.Take(ctx, s, owner, kind.MaySign())
+		}
 		if err != nil {
 			return fmt.Errorf("take lease of %s: %w", s, err)
 		}

@@ -173,7 +173,6 @@ var nonsense = map[string][]string{
 // A fresh submitter's first nonce is its start_nonce, and nothing else.
 func TestDatabaseRefusesAnotherFirstNonce(t *testing.T) {
 	t.Parallel()
-	t.Skip("defect: nothing ties the first nonce (prev_nonce null) to submitter.start_nonce")
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	post(t, db, alice, "r")
@@ -185,7 +184,6 @@ func TestDatabaseRefusesAnotherFirstNonce(t *testing.T) {
 // Nobody starts in the middle of an account's sequence without saying why.
 func TestStartNonceNeedsAReason(t *testing.T) {
 	t.Parallel()
-	t.Skip("defect: start_is_explained is null, not false, where start_reason is null, so it refuses nothing")
 	db := storetest.New(t)
 	r := store.Registration{Submitter: alice, Signer: "local", StartNonce: 7, MaxInFlight: 1, Callers: []string{"*"}, CreatedBy: "test"}
 	if isNew, err := db.Store.Register(t.Context(), r); violated(err) != "start_is_explained" {

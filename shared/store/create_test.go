@@ -17,29 +17,30 @@ import (
 func TestH16RetryIsAnsweredByWhatIsStored(t *testing.T) {
 	t.Parallel()
 	refusals := map[string]struct {
-		then string // happens to the submitter after the first request
-		want error
+		then  string // happens to the submitter after the first request
+		bound int
+		want  error
 	}{
-		"in PROTECT":     {openEpisode, store.ErrProtected},
-		"suspended":      {`update submitter set status = 'SUSPENDED' where submitter = $1`, store.ErrSuspended},
-		"the queue full": {`select $1::text`, store.ErrQueueFull},
+		"in PROTECT":     {openEpisode, 100, store.ErrProtected},
+		"suspended":      {suspended, 100, store.ErrSuspended},
+		"the queue full": {`select $1::text`, 1, store.ErrQueueFull},
 	}
 	for name, test := range refusals {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := storetest.New(t)
 			db.Register(t, alice, 1)
-			stored, err := db.Create(t.Context(), intent(alice, "known"), 1)
+			stored, err := db.Create(t.Context(), intent(alice, "known"), test.bound)
 			if err != nil || !stored.New || !stored.Queued {
 				t.Fatalf("first: got %+v, %v; want it new and queued", stored, err)
 			}
 			run(t, db, test.then, alice)
-			retry, err := db.Create(t.Context(), intent(alice, "known"), 1)
+			retry, err := db.Create(t.Context(), intent(alice, "known"), test.bound)
 			if err != nil || retry.TxID != stored.TxID || retry.New || !retry.Queued {
 				t.Errorf("retry: got %+v, %v; want the stored %s", retry, err, stored.TxID)
 			}
 			before := contents(t, db, "managed_tx")
-			if _, err := db.Create(t.Context(), intent(alice, "new"), 1); !errors.Is(err, test.want) {
+			if _, err := db.Create(t.Context(), intent(alice, "new"), test.bound); !errors.Is(err, test.want) {
 				t.Errorf("new request: got %v, want %v", err, test.want)
 			}
 			if diff := cmp.Diff(before, contents(t, db, "managed_tx")); diff != "" {

@@ -15,18 +15,29 @@ import (
 // head could have had a nonce, a wake mark that nobody served. It reads only
 // unfinished rows. Those in PROTECT are left out: a human releases them.
 const overdue = `
-with late as (
+with recursive waiting as ( -- every submitter with a queue, by one step in the index each
+  (select min(submitter::text) as submitter from managed_tx where state = 'QUEUED')
+  union all
+  select (select min(q.submitter::text) from managed_tx q where q.state = 'QUEUED' and q.submitter > w.submitter)
+    from waiting w
+   where w.submitter is not null
+), late as (
   select m.submitter
     from managed_tx m
    where m.state in ` + unsettledStates + `
      and least(m.next_check_at, case when m.state = 'SUBMITTED' then m.next_resubmit_at end)
          < clock_timestamp() - $1::interval
   union
-  select q.submitter
-    from managed_tx q
+  select s.submitter
+    from waiting
     join submitter s using (submitter)
-   where q.state = 'QUEUED' and coalesce(q.next_check_at, q.created_at) < clock_timestamp() - $1::interval
-     and (select count(*) from managed_tx u where u.submitter = q.submitter and u.state in ` + unsettledStates + `) < s.max_in_flight
+   where s.status = 'ACTIVE'
+     and (select coalesce(m.next_check_at, m.created_at)
+            from managed_tx m
+           where m.submitter = s.submitter and m.state = 'QUEUED' and ` + notAside + `
+           order by m.seq
+           limit 1) < clock_timestamp() - $1::interval
+     and (select count(*) from managed_tx u where u.submitter = s.submitter and u.state in ` + unsettledStates + `) < s.max_in_flight
   union
   select l.submitter
     from submitter_lease l
@@ -38,11 +49,10 @@ update submitter s
        select x.submitter
          from submitter x
          join late using (submitter)
-        where x.status = 'ACTIVE'
-          and not exists (select from protect_episode p where p.submitter = x.submitter and p.closed_at is null)
+        where not exists (select from protect_episode p where p.submitter = x.submitter and p.closed_at is null)
         order by x.swept_at, x.submitter
         limit $3
-          for update of x skip locked)
+          for no key update of x skip locked)
 returning s.submitter`
 
 // Overdue takes up to limit submitters that a lost task left behind, those first

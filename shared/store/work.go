@@ -15,7 +15,9 @@ import (
 const loadSubmitter = `
 select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
        coalesce(c.final_block_number, 0), c.suspicion,
-       exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null)
+       exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
+       (select min(m.set_aside_nonce) from managed_tx m
+         where m.submitter = s.submitter and m.state = 'QUEUED' and m.set_aside_nonce is not null and not ` + notAside + `)
   from submitter s
   join submitter_nonce_cursor c using (submitter)
  where s.submitter = $1`
@@ -35,14 +37,17 @@ select` + txColumns + `
  where m.submitter = $1 and m.state in ` + unsettledStates + `
  order by m.nonce`
 
+// notAside says of a queued m that nothing it was set aside for is unsettled.
+const notAside = `(m.set_aside_nonce is null or not exists (
+       select from managed_tx u
+        where u.submitter = m.submitter and u.state in ` + unsettledStates + ` and u.nonce <= m.set_aside_nonce))`
+
 // loadQueue reads one row more than may be used, to know whether there is more.
 const loadQueue = `
 select` + txColumns + `
   from managed_tx m
  where m.submitter = $1 and m.state = 'QUEUED'
-   and (m.set_aside_nonce is null or not exists (
-       select from managed_tx u
-        where u.submitter = $1 and u.state in ` + unsettledStates + ` and u.nonce <= m.set_aside_nonce))
+   and ` + notAside + `
  order by m.seq
  limit 1 + case when $2 then (select max_in_flight from submitter where submitter = $1) else 1 end`
 
@@ -51,7 +56,7 @@ select` + txColumns + `
 // statement, and a lock may have been waited for.
 func queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce.Work) {
 	b.Queue(loadSubmitter, sub).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.Suspicion, &w.Protected)
+		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.Suspicion, &w.Protected, &w.AsideUntil)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -43,13 +42,14 @@ update managed_tx m
        submit_attempts = w.submit_attempts, last_receipt_check_at = w.last_check_at,
        next_check_at = w.next_check_at, last_error = nullif(w.last_error, ''),
        receipt = w.receipt::jsonb, confirmations = w.confirmations::jsonb,
+       first_submit_at = w.first_submit_at,
        confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
        fencing_token = $1, updated_at = clock_timestamp()
   from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::timestamptz[], $8::timestamptz[],
-              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[])
+              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[])
        as w (tx_id, from_state, state, sub_state, set_aside_nonce, last_submit_at, next_resubmit_at,
-             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations)
- where m.tx_id = w.tx_id and m.state = w.from_state`
+             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at)
+ where m.tx_id = w.tx_id and m.state = w.from_state and m.submitter = $15`
 
 // queueMoves adds the moves as one statement, each a compare-and-set on the
 // state it was decided in. A move that no transition allows is refused here.
@@ -67,7 +67,7 @@ func queueMoves(b *pgx.Batch, l lease.Lease, moves []nonce.Move, done *nonce.Wri
 		}
 	}
 	b.Queue(moveTxs, l.Token, c.id, c.from, c.state, c.sub, c.setAside, c.lastSubmit, c.nextResubmit,
-		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations).
+		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit).
 		Exec(func(tag pgconn.CommandTag) error {
 			done.Moved = int(tag.RowsAffected())
 			return nil
@@ -78,6 +78,7 @@ func queueMoves(b *pgx.Batch, l lease.Lease, moves []nonce.Move, done *nonce.Wri
 // moveColumns are moves turned on their side, as unnest wants them.
 type moveColumns struct {
 	id, from, state, sub, lastError                []string
+	firstSubmit                                    []*time.Time
 	setAside                                       []*int64
 	lastSubmit, nextResubmit, lastCheck, nextCheck []*time.Time
 	attempts                                       []int
@@ -96,6 +97,7 @@ func (c *moveColumns) add(m nonce.Move) error {
 	}
 	c.id, c.from = append(c.id, t.ID), append(c.from, string(m.From))
 	c.state, c.sub = append(c.state, string(t.State)), append(c.sub, string(t.Sub))
+	c.firstSubmit = append(c.firstSubmit, micros(t.FirstSubmitAt))
 	c.setAside = append(c.setAside, optional(t.SetAsideNonce))
 	c.lastSubmit, c.nextResubmit = append(c.lastSubmit, micros(t.LastSubmitAt)), append(c.nextResubmit, micros(t.NextResubmitAt))
 	c.lastCheck, c.nextCheck = append(c.lastCheck, micros(t.LastCheckAt)), append(c.nextCheck, micros(t.NextCheckAt))
@@ -173,7 +175,8 @@ func queueAllocations(b *pgx.Batch, l lease.Lease, all []nonce.Allocation, done 
 }
 
 // storeVersion keeps signed bytes for a nonce that is bound, and claims their
-// first broadcast.
+// first broadcast. For a transaction that is not IN_FLIGHT it has no tx_id to
+// insert, which fails it and the whole batch.
 const storeVersion = `
 with signed as (
   update managed_tx
@@ -186,20 +189,12 @@ with signed as (
   returning tx_id, nonce, last_gas_params
 )
 insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, raw_tx_hex, gas_params, fencing_token)
-select $4, tx_id, $1, nonce, 1, 'ORIGINAL', $5, last_gas_params, $2
-  from signed`
-
-var errNotHeld = errors.New("signed bytes for a transaction that is not IN_FLIGHT")
+values ($4, (select tx_id from signed), $1, (select nonce from signed), 1, 'ORIGINAL', $5,
+        (select last_gas_params from signed), $2)`
 
 func queueVersions(b *pgx.Batch, l lease.Lease, all []nonce.Version) {
 	for _, v := range all {
-		b.Queue(storeVersion, l.Submitter, l.Token, v.Tx.ID, v.Signed.Hash.String(), toHex(v.Signed.Raw)).
-			Exec(func(tag pgconn.CommandTag) error {
-				if tag.RowsAffected() != 1 {
-					return fmt.Errorf("transaction %s: %w", v.Tx.ID, errNotHeld)
-				}
-				return nil
-			})
+		b.Queue(storeVersion, l.Submitter, l.Token, v.Tx.ID, v.Signed.Hash.String(), toHex(v.Signed.Raw))
 	}
 }
 
@@ -223,7 +218,9 @@ update submitter_nonce_cursor c
 // openEpisode begins PROTECT, once, with its evidence.
 const openEpisode = `
 insert into protect_episode (submitter, episode, evidence)
-select $1, 1 + coalesce((select max(episode) from protect_episode where submitter = $1), 0), $2::jsonb
+select s.submitter, 1 + coalesce((select max(episode) from protect_episode p where p.submitter = s.submitter), 0), $2::jsonb
+  from submitter s
+ where s.submitter = $1
     on conflict (submitter) where closed_at is null do nothing`
 
 func queueCursor(b *pgx.Batch, l lease.Lease, c nonce.CursorChange) {

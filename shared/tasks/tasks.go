@@ -83,9 +83,9 @@ func (t *Tasks) Rescue(ctx context.Context, s nonce.Submitter, met nonce.Taken) 
 	return t.create(ctx, nonce.KindAdvance, s, suffix, met.FreeAt.Add(rescueMargin))
 }
 
-// rescueMargin keeps a rescue from meeting the last instant of the skew
-// allowance, when it would be told to wait and could not be named again.
-const rescueMargin = 50 * time.Millisecond
+// rescueMargin keeps a rescue from coming before the skew allowance is over by the
+// database's clock: it would be told to wait, and could not be named again.
+const rescueMargin = time.Second
 
 // Poll implements [nonce.Waker]. The task is named by the second it is due, so
 // that two chains of polls become one.

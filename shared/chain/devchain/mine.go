@@ -106,6 +106,12 @@ func (c *Chain) WaitBlock(ctx context.Context, n uint64) error {
 }
 
 func (c *Chain) tick(ctx context.Context, every time.Duration) {
+	// Blocks come on the tick of the clock, as their timestamps say.
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(time.Until(time.Now().Truncate(every).Add(every))):
+	}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {

@@ -1,6 +1,7 @@
 package evm
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -132,10 +133,29 @@ func readPayload(fields map[string]json.RawMessage) (p payload, call nonce.Call,
 	return p, call, nil
 }
 
+// intrinsicGas is what a transaction costs before anything runs, below which no
+// node takes it: 21,000, 32,000 for a deployment and 2 for each word of its code
+// (EIP-3860), 16 for each byte of data and 4 for a zero byte (EIP-2028); at the
+// least 21,000 and 10 for each token, of which a byte has 4 and a zero byte 1
+// (EIP-7623).
+func intrinsicGas(call nonce.Call) uint64 {
+	zeros := uint64(bytes.Count(call.Data, []byte{0}))
+	others := uint64(len(call.Data)) - zeros
+	gas := 21_000 + 16*others + 4*zeros
+	if call.To == nil {
+		gas += 32_000 + 2*((uint64(len(call.Data))+31)/32)
+	}
+	return max(gas, 21_000+10*(4*others+zeros))
+}
+
 // checkCall refuses what no chain could do.
 func checkCall(call nonce.Call) error {
 	if call.To == nil && len(call.Data) == 0 {
 		return invalid("payload.to", "neither to nor data: want an account to call, or the code of a contract to deploy")
+	}
+	if least := intrinsicGas(call); call.Gas > 0 && call.Gas < least {
+		return invalid("payload.gas", "%d is less than the %d that every node charges before the call begins: want at least that, or no gas to have it estimated",
+			call.Gas, least)
 	}
 	if call.FeeCapWei != nil && call.TipCapWei != nil && call.TipCapWei.Cmp(call.FeeCapWei) > 0 {
 		return invalid("payload.maxPriorityFeePerGas", "%s is more than maxFeePerGas %s: want at most that",

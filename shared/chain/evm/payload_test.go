@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -28,8 +29,8 @@ const (
 var goodPayloads = []struct{ name, raw, canonical string }{
 	{"nothing but to", `{` + to + `}`, `{` + to + `}`},
 	{"every field, any order and spacing",
-		` { "maxPriorityFeePerGas" : "1", "gas":"21000", "data":"0xAB", "value":"0", "maxFeePerGas":"2", "to" : "` + mixedAddress + `" } `,
-		`{` + to + `,"value":"0","data":"0xab","gas":"21000","maxFeePerGas":"2","maxPriorityFeePerGas":"1"}`},
+		` { "maxPriorityFeePerGas" : "1", "gas":"50000", "data":"0xAB", "value":"0", "maxFeePerGas":"2", "to" : "` + mixedAddress + `" } `,
+		`{` + to + `,"value":"0","data":"0xab","gas":"50000","maxFeePerGas":"2","maxPriorityFeePerGas":"1"}`},
 	{"upper case address", `{"to":"0x` + strings.ToUpper(lowerAddress[2:]) + `"}`, `{` + to + `}`},
 	{"deploy", `{"data":"0x60006000fd"}`, `{"data":"0x60006000fd"}`},
 	{"gas as a number", `{` + to + `,"gas":30000}`, `{` + to + `,"gas":"30000"}`},
@@ -96,12 +97,12 @@ func checkStored(t *testing.T, canonical []byte) {
 
 func TestCall(t *testing.T) {
 	t.Parallel()
-	call, err := new(Connector).Call([]byte(`{` + to + `,"value":"5","data":"0xab","gas":"21000","maxFeePerGas":"2","maxPriorityFeePerGas":"1"}`))
+	call, err := new(Connector).Call([]byte(`{` + to + `,"value":"5","data":"0xab","gas":"50000","maxFeePerGas":"2","maxPriorityFeePerGas":"1"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := nonce.Address(common.HexToAddress(lowerAddress))
-	want := nonce.Call{To: &address, Value: big.NewInt(5), Data: []byte{0xab}, Gas: 21_000, FeeCapWei: big.NewInt(2), TipCapWei: big.NewInt(1)}
+	want := nonce.Call{To: &address, Value: big.NewInt(5), Data: []byte{0xab}, Gas: 50_000, FeeCapWei: big.NewInt(2), TipCapWei: big.NewInt(1)}
 	if diff := cmp.Diff(want, call, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); diff != "" {
 		t.Errorf("call (-want +got):\n%s", diff)
 	}
@@ -110,7 +111,7 @@ func TestCall(t *testing.T) {
 		t.Errorf("deployment: got %+v, %v, want no account, no value, and gas and fees left open", bare, err)
 	}
 	for _, stored := range []string{
-		`{` + to + `,"function":"pause()"}`, `{` + to + `,"gas":21000}`, `{"to":"` + mixedAddress + `"}`, `{` + to + `,"data":"0xAB"}`,
+		`{` + to + `,"function":"pause()"}`, `{` + to + `,"gas":50000}`, `{"to":"` + mixedAddress + `"}`, `{` + to + `,"data":"0xAB"}`,
 		`{}`, ``, `{` + to + `} x`,
 	} {
 		if _, err := new(Connector).Call([]byte(stored)); err == nil {
@@ -172,7 +173,7 @@ var badPayloads = []struct{ raw, field, code, says string }{
 	{`{` + to + `,"data":"0x` + strings.Repeat("00", maxData+1) + `"}`, "payload.data", CodeInvalidField, "at most"},
 	{`{` + to + `,"data":"0x` + strings.Repeat("00", maxPayload) + `"}`, "payload", CodeInvalidField, "at most"},
 	{`{` + to + `,"gas":"20999"}`, "payload.gas", CodeInvalidField, "at least 21000"},
-	{`{` + to + `,"gas":21000.5}`, "payload.gas", CodeInvalidField, "whole number"},
+	{`{` + to + `,"gas":50000.5}`, "payload.gas", CodeInvalidField, "whole number"},
 	{`{` + to + `,"gas":3e4}`, "payload.gas", CodeInvalidField, "exponent"},
 	{`{` + to + `,"gas":9007199254740993}`, "payload.gas", CodeInvalidField, "rounded"},
 	{`{` + to + `,"gas":"18446744073709551616"}`, "payload.gas", CodeInvalidField, "2^64"},
@@ -289,4 +290,26 @@ func FuzzParsePayload(f *testing.F) {
 			t.Errorf("%q: got %v, want a FieldError with its parts", raw, err)
 		}
 	})
+}
+
+// Gas below what a transaction costs before anything runs is refused at once: a
+// node would refuse it only when it holds a nonce.
+func TestGasBelowIntrinsicIsRefused(t *testing.T) {
+	t.Parallel()
+	const to = `"to": "0x00000000000000000000000000000000000cafe0"`
+	for payload, least := range map[string]int{
+		to:                        21_000,
+		to + `, "data": "0x00"`:   21_010, // the floor: one token
+		to + `, "data": "0x0102"`: 21_080, // the floor: eight tokens
+		`"data": "0x6000600055"`:  53_000 + 3*16 + 2*4 + 2,
+		`"data": "0x60016001"`:    53_000 + 4*16 + 2,
+	} {
+		for gas, ok := range map[int]bool{least: true, least - 1: false} {
+			_, _, err := ParsePayload(json.RawMessage(fmt.Sprintf(`{%s, "gas": "%d"}`, payload, gas)))
+			var field *FieldError
+			if ok && err != nil || !ok && (!errors.As(err, &field) || field.Field != "payload.gas") {
+				t.Errorf("{%s} with gas %d: got %v, want accepted %v", payload, gas, err, ok)
+			}
+		}
+	}
 }
