@@ -35,7 +35,7 @@ func TestOneProcessPerFunction(t *testing.T) {
 // came, and a transaction in flight whose poll is gone.
 func TestSweepRestoresProgress(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{Settings: map[string]string{"FENCEPOST_SWEEP_GRACE": "100ms"}})
+	b := setup(t, stack.Options{Settings: map[string]string{"FENCEPOST_SWEEP_GRACE": "2s"}})
 	inFlight, unheard := b.Submitters()[0], b.Submitters()[1]
 	b.Chain.StopMining()
 	b.post(t, transfer(inFlight, "in flight"))
@@ -65,7 +65,7 @@ func (b bench) overdue(t *testing.T, n int) {
 	err := poll(b.ctx, func() bool {
 		var late int
 		err := b.DB.QueryRow(b.ctx, `select count(*) from managed_tx
-		  where coalesce(next_check_at, created_at) < clock_timestamp() - interval '100 ms'`).Scan(&late)
+		  where coalesce(next_check_at, created_at) < clock_timestamp() - interval '2 s'`).Scan(&late)
 		return err == nil && late >= n
 	})
 	if err != nil {

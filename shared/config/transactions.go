@@ -179,7 +179,7 @@ func (s *Sweep) settings() []setting {
 			meaning: "how many submitters one sweep takes up at most, for each kind of work",
 			field:   number(&s.Batch, "a number of submitters", 1, 10_000)},
 		{name: "sweep.grace", def: "5s",
-			meaning: "how long work must be overdue before the sweep takes it from the task that should have come",
-			field:   duration(&s.Grace, 0, 10*time.Minute)},
+			meaning: "how long work must be overdue before the sweep takes it from the task that should have come; above the second by which polls are named",
+			field:   duration(&s.Grace, 2*time.Second, 10*time.Minute)},
 	}
 }

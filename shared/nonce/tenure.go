@@ -33,21 +33,29 @@ const giveUpWithin = 2 * time.Second
 func (t *tenure) run(ctx context.Context) error {
 	for {
 		released, err := t.round(ctx)
-		switch {
-		case errors.Is(err, lease.ErrFenced):
-			return err
-		case err != nil:
-			t.giveUp(ctx)
-			return err
-		case released:
+		if err == nil && released {
 			return t.wakeNext(ctx)
 		}
-		next, err := t.Book.Again(ctx, t.work.Lease, t.kind.MaySign())
-		if err != nil {
-			return fmt.Errorf("go round again for %s: %w", t.work.submitter(), err)
+		if err == nil {
+			err = t.again(ctx)
 		}
-		t.work, t.stale = next, false
+		if err != nil && !errors.Is(err, lease.ErrFenced) {
+			t.giveUp(ctx)
+		}
+		if err != nil {
+			return err
+		}
 	}
+}
+
+// again begins the next round, with a token and a load of its own.
+func (t *tenure) again(ctx context.Context) error {
+	next, err := t.Book.Again(ctx, t.work.Lease, t.kind.MaySign())
+	if err != nil {
+		return fmt.Errorf("go round again for %s: %w", t.work.submitter(), err)
+	}
+	t.work, t.stale = next, false
+	return nil
 }
 
 // late says that no further round may begin.

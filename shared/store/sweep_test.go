@@ -39,7 +39,7 @@ const (
 	narrow        = `update submitter set max_in_flight = 1 where submitter = $1`
 )
 
-// overdue and inOrder are what the sweep must take and must leave.
+// overdue and inOrder are, by name, what the sweep must take and must leave.
 var overdue = map[string]leftBehind{
 	"queued and never looked at":              {"QUEUED", []string{postedLongAgo}},
 	"queued, its wait over":                   {"QUEUED", []string{checkLongAgo}},
@@ -52,6 +52,7 @@ var overdue = map[string]leftBehind{
 	"nonce taken by another, not watched":     {"SUBMITTED", []string{displaced, checkLongAgo}},
 	"a mark whose holder died":                {"QUEUED", []string{marked}},
 	"an episode that was closed":              {"QUEUED", []string{postedLongAgo, openEpisode, episodeClosed}},
+	"suspended, receipt not asked for":        {"SUBMITTED", []string{pending, checkLongAgo, suspended}},
 	"late in more than one way":               {"QUEUED", []string{postedLongAgo, marked}},
 	"queued behind one in flight, with room":  {"SUBMITTED, QUEUED", []string{checkLater, queueLongAgo}},
 	"the window full, but the lowest is late": {"SUBMITTED, QUEUED", []string{narrow, checkLongAgo}},
@@ -69,7 +70,7 @@ var inOrder = map[string]leftBehind{
 	"cancelled":                           {"QUEUED", []string{cancelled, checkLongAgo, postedLongAgo}},
 	"in PROTECT":                          {"SUBMITTED", []string{pending, checkLongAgo, openEpisode}},
 	"in PROTECT, with a mark":             {"QUEUED", []string{postedLongAgo, marked, openEpisode}},
-	"suspended":                           {"QUEUED", []string{postedLongAgo, suspended}},
+	"suspended, queued":                   {"QUEUED", []string{postedLongAgo, suspended}},
 	"a mark, the holder alive":            {"QUEUED", []string{markedHeld}},
 	"a mark, the holder within the skew":  {"QUEUED", []string{markedInSkew}},
 	"queued, the window full":             {"SUBMITTED, QUEUED", []string{narrow, checkLater, queueLongAgo}},
