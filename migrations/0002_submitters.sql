@@ -40,6 +40,7 @@ create table submitter_nonce_cursor (
   fencing_token      bigint       not null default 0,
   updated_at         timestamptz  not null default clock_timestamp(),
   constraint in_flight_is_one_fact check ((in_flight_tx_id is null) = (in_flight_nonce is null)),
+  constraint in_flight_holds_something check (in_flight_state <> 'IN_FLIGHT' or in_flight_nonce is not null),
   constraint idle_holds_nothing check (in_flight_state <> 'IDLE' or in_flight_nonce is null),
   constraint in_flight_is_below_next check (in_flight_nonce < next_nonce)
 ) with (fillfactor = 50);

@@ -105,8 +105,8 @@ func (d *Database) settings() []setting {
 		{name: "database.lockTimeout", def: "3s",
 			meaning: "how long a statement may wait for a lock; below `lease.duration`",
 			field:   duration(&d.LockTimeout, leastDatabaseTimeout, time.Minute)},
-		{name: "database.idleInTransactionTimeout", def: "3s",
-			meaning: "how long a session may sit in an open transaction; below `lease.duration`",
+		{name: "database.idleInTransactionTimeout", def: "1s",
+			meaning: "how long a session may sit in an open transaction; below `database.lockTimeout`",
 			field:   duration(&d.IdleInTransactionTimeout, leastDatabaseTimeout, time.Minute)},
 	}
 }

@@ -46,9 +46,9 @@ func (c *Config) leaseRules() []rule {
 		broken: c.Database.LockTimeout >= lease,
 		say:    "set database.lockTimeout below lease.duration, so that nobody waits for a lock longer than a lease lasts",
 	}, {
-		of:     []string{"database.idleInTransactionTimeout", "lease.duration"},
-		broken: c.Database.IdleInTransactionTimeout >= lease,
-		say:    "set database.idleInTransactionTimeout below lease.duration, so that a holder that died in a transaction does not lock its lease past its end",
+		of:     []string{"database.idleInTransactionTimeout", "database.lockTimeout"},
+		broken: c.Database.IdleInTransactionTimeout >= c.Database.LockTimeout,
+		say:    "set database.idleInTransactionTimeout below database.lockTimeout, so that whoever waits for a holder frozen in a transaction sees it cut off and goes on",
 	}, {
 		of:     []string{"rpc.timeout", "lease.duration"},
 		broken: c.RPC.Timeout > lease,

@@ -52,7 +52,7 @@ func NewWith(t testing.TB, rules lease.Rules) Bundle {
 func Options(url string, rules lease.Rules) store.Options {
 	return store.Options{
 		URL: url, MaxConns: 8, Lease: rules,
-		StatementTimeout: 5 * time.Second, LockTimeout: 3 * time.Second, IdleInTransactionTimeout: 3 * time.Second,
+		StatementTimeout: 5 * time.Second, LockTimeout: 3 * time.Second, IdleInTransactionTimeout: time.Second,
 		Tracer: store.Costs{},
 	}
 }
