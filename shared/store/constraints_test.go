@@ -85,11 +85,9 @@ var nonsense = map[string][]string{
 	},
 	"follows_the_last_nonce": {
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 3, prev_nonce = 2 where tx_id = $queued`,
-		`update managed_tx set nonce = 2, prev_nonce = 1 where tx_id = $bound`,
 	},
 	"prev_nonce_is_one_less": {
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 3, prev_nonce = 1 where tx_id = $queued`,
-		`update managed_tx set nonce = 2 where tx_id = $bound`,
 	},
 	"prev_nonce_of_a_nonce": {`update managed_tx set prev_nonce = 1 where tx_id = $queued`},
 	"first_nonce": {
@@ -113,7 +111,6 @@ var nonsense = map[string][]string{
 		`update managed_tx set state = 'QUEUED' where tx_id = $bound`,
 		`update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $bound`,
 		`update managed_tx set state = 'FAILED', sub_state = 'REJECTED' where tx_id = $sent`,
-		`update managed_tx set nonce = null, prev_nonce = null where tx_id = $bound`,
 		`update managed_tx set state = 'FAILED', sub_state = 'PLACEHOLDER', receipt = '{}', confirmed_at = now() where tx_id = $queued`,
 	},
 	"bytes_fit_state": {
@@ -143,8 +140,8 @@ var nonsense = map[string][]string{
 	},
 	"managed_tx_tx_hash_check":     {`update managed_tx set tx_hash = upper(tx_hash) where tx_id = $sent`},
 	"managed_tx_raw_tx_hex_check":  {`update managed_tx set raw_tx_hex = '0x0' where tx_id = $sent`},
-	"managed_tx_request_id_check":  {`update managed_tx set request_id = repeat('r', 129) where tx_id = $queued`, `update managed_tx set request_id = '' where tx_id = $queued`},
-	"managed_tx_fingerprint_check": {`update managed_tx set fingerprint = '\x00' where tx_id = $queued`},
+	"managed_tx_request_id_check":  {newTx + `(gen_random_uuid(), $alice, repeat('r', 129), 'shop', '{}', ` + emptyPrint + `)`, newTx + `(gen_random_uuid(), $alice, '', 'shop', '{}', ` + emptyPrint + `)`},
+	"managed_tx_fingerprint_check": {newTx + `(gen_random_uuid(), $alice, 'r', 'shop', '{}', '\x00')`},
 
 	// Versions: each hash bound for ever to one nonce of one transaction.
 	"tx_version_pkey":     {newVersion + `($theirs, $bob, 0, 2, (select tx_hash from managed_tx where tx_id = $sent), 'BUMP', '0x00', '{}', 1)`},
@@ -153,9 +150,24 @@ var nonsense = map[string][]string{
 		newVersion + `($sent, $alice, 1, 2, $hash, 'BUMP', '0x00', '{}', 1)`,
 		newVersion + `($sent, $bob, 0, 2, $hash, 'BUMP', '0x00', '{}', 1)`,
 		newVersion + `($queued, $alice, 2, 1, $hash, 'ORIGINAL', '0x00', '{}', 1)`,
-		`update tx_version set tx_id = $bound where tx_id = $sent`,
+	},
+
+	// What was written stays as it was.
+	"binding_never_changes": {
+		`update managed_tx set nonce = 2, prev_nonce = 1 where tx_id = $bound`,
+		`update managed_tx set nonce = 2 where tx_id = $bound`,
+		`update managed_tx set nonce = null, prev_nonce = null where tx_id = $bound`,
 		`update managed_tx set nonce = 5 where tx_id = $theirs`,
+		`update managed_tx set request_id = 'another' where tx_id = $queued`,
+		`update managed_tx set fingerprint = sha256('another') where tx_id = $queued`,
+		`update managed_tx set submitter = $bob where tx_id = $queued`,
+	},
+	"history_never_changes": {
+		`update tx_version set tx_id = $bound where tx_id = $sent`,
+		`delete from tx_version where tx_id = $sent`,
 		`delete from managed_tx where tx_id = $theirs`,
+		`update tx_history set state = 'CONFIRMED' where tx_id = $sent`,
+		`delete from tx_history where tx_id = $sent`,
 	},
 	"tx_version_kind_check": {newVersion + `($sent, $alice, 0, 2, $hash, 'COPY', '0x00', '{}', 1)`},
 
