@@ -9,6 +9,7 @@ import (
 	"crypto/ecdsa"
 	"fmt"
 	"log/slog"
+	"math/big"
 	"net/http"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
@@ -82,17 +83,19 @@ func leaseRules(c config.Lease) lease.Rules {
 // rules are the settings by which submitters are served.
 func rules(c config.Config) nonce.Rules {
 	return nonce.Rules{
-		Lease:          leaseRules(c.Lease),
-		Finality:       nonce.Finality(c.Finality.Mode),
-		Confirmations:  uint64(c.Confirmations.Required),
-		BlockTime:      c.Chain.BlockTime,
-		WatchEvery:     c.Confirmations.StaleReceiptTimeout,
-		Resubmit:       c.Resubmit.Enabled,
-		ResubmitEvery:  c.Resubmit.Interval,
-		ResubmitMost:   c.Resubmit.MaxAttempts,
-		StuckAfter:     c.Stuck.After,
-		CallTimeout:    c.RPC.Timeout,
-		RoundsEndAfter: c.Tasks.DispatchDeadline / 2,
+		Lease:                leaseRules(c.Lease),
+		Finality:             nonce.Finality(c.Finality.Mode),
+		Confirmations:        uint64(c.Confirmations.Required),
+		BlockTime:            c.Chain.BlockTime,
+		WatchEvery:           c.Confirmations.StaleReceiptTimeout,
+		AskBeforePlaceholder: c.Nonce.Placeholder == config.PlaceholderAsk,
+		PlaceholderFeeCapWei: new(big.Int).SetUint64(c.Nonce.PlaceholderMaxFee),
+		Resubmit:             c.Resubmit.Enabled,
+		ResubmitEvery:        c.Resubmit.Interval,
+		ResubmitMost:         c.Resubmit.MaxAttempts,
+		StuckAfter:           c.Stuck.After,
+		CallTimeout:          c.RPC.Timeout,
+		RoundsEndAfter:       c.Tasks.DispatchDeadline / 2,
 	}
 }
 
@@ -162,6 +165,7 @@ func (a *App) Handlers(gate *web.Gate) map[string]http.Handler {
 	routes := map[string]func(*web.Mux){
 		"create":   a.routeCreate,
 		"query":    a.routeQuery,
+		"cancel":   a.routeCancel,
 		"advance":  a.routeTenure(nonce.KindAdvance),
 		"receipt":  a.routeTenure(nonce.KindReceipt),
 		"confirm":  a.routeTenure(nonce.KindConfirm),

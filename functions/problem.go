@@ -18,6 +18,7 @@ var (
 	requestIDConflict  = web.Code{Name: "REQUEST_ID_CONFLICT", Status: http.StatusConflict}
 	submitterProtected = web.Code{Name: "SUBMITTER_PROTECTED", Status: http.StatusConflict}
 	submitterExists    = web.Code{Name: "SUBMITTER_EXISTS", Status: http.StatusConflict}
+	tooLate            = web.Code{Name: "TOO_LATE", Status: http.StatusConflict}
 	queueFull          = web.Code{Name: "QUEUE_FULL", Status: http.StatusTooManyRequests}
 )
 
@@ -47,6 +48,8 @@ func problem(err error) error {
 		return p
 	case errors.Is(err, store.ErrNotFound):
 		return web.NewProblem(web.NotFound, "no such transaction")
+	case errors.Is(err, store.ErrTooLate):
+		return web.NewProblem(tooLate, "nothing can be decided about the transaction: it is final, in the queue, or has another order already")
 	case errors.Is(err, store.ErrRegisteredOtherwise):
 		return web.NewProblem(submitterExists, "the submitter is registered with other terms: GET /admin/v1/submitters/{submitter} shows them")
 	}

@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/google/uuid"
-
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -26,11 +24,11 @@ func (a *App) queryByID(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id, err := uuid.Parse(r.PathValue("txId"))
+	id, err := pathTxID(r)
 	if err != nil {
-		return web.FieldProblem("txId", "is not a txId: want the UUID that create answered")
+		return err
 	}
-	rec, err := a.store.Tx(r.Context(), id.String(), v)
+	rec, err := a.store.Tx(r.Context(), id, v)
 	return reply(w, r, rec, v, err)
 }
 

@@ -22,6 +22,7 @@ import (
 var publicRoutes = []urlmap.Route{
 	{Pattern: "/api/v1/tx", Service: "create"},
 	{Pattern: "/api/v1/tx/", Service: "query"},
+	{Pattern: "/api/v1/tx/{txId}/cancel", Service: "cancel"},
 	{Pattern: "/admin/v1/", Service: "admin"},
 }
 

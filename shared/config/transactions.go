@@ -37,6 +37,11 @@ type Nonce struct {
 	// Strict says that the next nonce is allocated only when the last one is
 	// consumed and final.
 	Strict bool
+	// Placeholder says whether a nonce may be filled, or a transaction
+	// replaced, without an operator's decision.
+	Placeholder PlaceholderMode
+	// PlaceholderMaxFee is the most that a replacement pays, in wei per gas.
+	PlaceholderMaxFee uint64
 	// MaxInFlight is the window of newly registered submitters, in
 	// transactions: 1 while Strict.
 	MaxInFlight int
@@ -50,11 +55,26 @@ func (n *Nonce) settings() []setting {
 		{name: "nonce.strict.enabled", def: "true",
 			meaning: "one transaction in flight for each submitter: the next nonce is allocated when the last one is consumed and final",
 			field:   boolean(&n.Strict)},
+		{name: "nonce.placeholder", def: string(PlaceholderAuto),
+			meaning: "whether a transaction with a nonce is cancelled, or a nonce filled, by a placeholder at once, or only by an operator's decision",
+			field:   choice(&n.Placeholder, PlaceholderAuto, PlaceholderAsk)},
+		{name: "nonce.placeholderMaxFeePerGas", def: "500000000000",
+			meaning: "the most that a placeholder or a replacement by an operator pays, in wei per gas",
+			field:   number(&n.PlaceholderMaxFee, "an amount in wei per gas", 1, maxBigint)},
 		{name: "nonce.maxInFlight", def: "1",
 			meaning: "the window of newly registered submitters; above 1 only with `nonce.strict.enabled=false`",
 			field:   number(&n.MaxInFlight, "a number of transactions", 1, 10_000)},
 	}
 }
+
+// PlaceholderMode is who decides that a nonce is filled.
+type PlaceholderMode string
+
+// At once, or by a named human.
+const (
+	PlaceholderAuto PlaceholderMode = "auto"
+	PlaceholderAsk  PlaceholderMode = "ask"
+)
 
 // maxBigint is the most that a bigint column of Postgres holds.
 const maxBigint = 1<<63 - 1

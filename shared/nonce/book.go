@@ -71,8 +71,9 @@ func (w Write) signed() []string {
 // Move replaces the changeable part of a transaction by To's, if its state is
 // still From.
 type Move struct {
-	From State
-	To   Tx
+	From   State
+	To     Tx
+	Served Order // the order that this carries out, and which is taken off; "": none
 }
 
 // Allocation binds the next nonce to one queued transaction, named by its id.
@@ -84,9 +85,13 @@ type Allocation struct {
 	Signed *Signed
 }
 
-// Version is a signed version of a transaction whose nonce is bound.
+// Version is a signed version of a transaction whose nonce is bound. Storing it
+// claims its first broadcast.
 type Version struct {
 	Tx     Tx // as it becomes: SUBMITTED, with the bytes
+	From   State
+	Kind   VersionKind
+	Served Order // the order that this carries out; "": none
 	Signed Signed
 }
 

@@ -69,19 +69,21 @@ type Look struct {
 	FromBlock uint64 // headers FromBlock … ToBlock by number, the head's chain;
 	ToBlock   uint64 // none if ToBlock is 0; numbers past the head are left out
 	Estimates []Call // gas estimates, as calls from the submitter on the head
+	Self      bool   // a gas estimate of nothing, sent to itself: a placeholder's
 	Finality  string // "", "safe" or "finalized": the block with that tag
 }
 
 // View is one node's answer to a [Look].
 type View struct {
-	Node      string // which node answered, for evidence; no credentials
-	Head      Header
-	Account   Account
-	Receipts  map[Hash]ReceiptAnswer // one for each hash asked for
-	Known     map[Hash]Answer        // one for each hash asked for
-	Headers   []Header               // ascending and without holes, or empty where the node did not give them all
-	Estimates []Estimate             // one for each call asked for, in order
-	Tagged    *Header                // the block with the tag; nil: the node has none
+	Node         string // which node answered, for evidence; no credentials
+	Head         Header
+	Account      Account
+	Receipts     map[Hash]ReceiptAnswer // one for each hash asked for
+	Known        map[Hash]Answer        // one for each hash asked for
+	Headers      []Header               // ascending and without holes, or empty where the node did not give them all
+	Estimates    []Estimate             // one for each call asked for, in order
+	SelfTransfer Estimate               // where asked for
+	Tagged       *Header                // the block with the tag; nil: the node has none
 }
 
 // Account is the chain's word on the submitter.

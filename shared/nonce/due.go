@@ -11,9 +11,10 @@ func (r Rules) question(w Work, k Kind, chain ChainConnector) (q Look, ok bool) 
 	q = Look{Submitter: w.submitter(), Account: true, Finality: r.tag()}
 	horizon := w.now().Add(r.slack())
 	for _, t := range w.Unsettled {
-		if !t.dueBy(horizon) && !r.resendDue(t, horizon) {
+		if !t.dueBy(horizon) && !r.resendDue(t, horizon) && !t.ordersOpen() {
 			continue
 		}
+		q.Self = q.Self || (t.ordersOpen() && k.MaySign())
 		ok = ok || t.State != InFlight || (k.MaySign() && !w.Protected)
 		q.Receipts = append(q.Receipts, t.Versions...)
 		if t.Receipt != nil {
@@ -101,10 +102,10 @@ func (r Rules) due(w Work) due {
 	for _, t := range w.Unsettled {
 		acknowledged = acknowledged && t.acknowledged()
 		switch {
-		case t.State == InFlight && w.Protected: // nothing is signed
-		case t.State == InFlight && t.dueBy(w.now()):
+		case (t.State == InFlight || t.ordersOpen()) && w.Protected: // nothing is signed
+		case (t.State == InFlight || t.ordersOpen()) && t.dueBy(w.now()):
 			d.advance = true
-		case t.State == InFlight:
+		case t.State == InFlight || t.ordersOpen():
 			d.earliest(KindAdvance, t.NextCheckAt)
 		case t.Sub == Included:
 			d.earliest(KindConfirm, t.NextCheckAt)

@@ -99,7 +99,7 @@ func TestEveryHeldNonceIsDueSomehow(t *testing.T) {
 		for class := SendUnknown; class <= SendInvalid; class++ {
 			reached = append(reached, r.sent(submitted(5), SendResult{Class: class}, v.Head, dbNow))
 		}
-		reached = append(reached, bare(5), signedAs(bare(5), Signed{}, dbNow))
+		reached = append(reached, bare(5), signedAs(bare(5), VersionOriginal, Signed{}, dbNow))
 		for _, tx := range reached {
 			if d := r.due(workOf(1, 6, tx)); !d.advance && d.at.IsZero() {
 				t.Errorf("%s/%s %q: nothing is due", tx.State, tx.Sub, tx.LastError)

@@ -40,7 +40,12 @@ func (r Rules) judge(w Work, q Look, v View) judgement {
 		if asked(q, t) {
 			t = r.judgeTx(&j, t, v, now, lowerAreFinal && t.State != Protect)
 		}
+		served := Order("")
 		switch {
+		case !protected && t.Ordered == OrderRebroadcast && t.ordersOpen() && len(t.Versions) > 0:
+			served = t.Ordered
+			t = claim(rebroadcast(t, now), now)
+			j.resend = append(j.resend, i)
 		case r.tooOld(t, now):
 			t = r.stuck(t, now, "no receipt since the first broadcast for stuck.after")
 		case protected || !r.resendDue(t, now):
@@ -53,7 +58,7 @@ func (r Rules) judge(w Work, q Look, v View) judgement {
 		lowerAreFinal = lowerAreFinal && t.State.Final()
 		j.after = append(j.after, t)
 		if !sameRow(before, t) {
-			j.moves = append(j.moves, Move{From: before.State, To: t})
+			j.moves = append(j.moves, Move{From: before.State, To: t, Served: served})
 		}
 	}
 	return j
@@ -122,8 +127,12 @@ func (r Rules) included(j *judgement, t Tx, rec Receipt, v View, now time.Time, 
 
 // ended is t with its mined version as its end.
 func ended(t Tx, rec Receipt) Tx {
-	t.State, t.Sub = Confirmed, ""
-	if !rec.Succeeded {
+	t.State, t.Sub, t.Ordered = Confirmed, "", ""
+	switch {
+	case t.isPlaceholder(rec.TxHash):
+		t.State, t.Sub = Failed, Placeholder
+		t.LastError = "a placeholder consumed the nonce"
+	case !rec.Succeeded:
 		t.State, t.Sub = Failed, Reverted
 		t.LastError = "the transaction was mined and reverted"
 	}
@@ -217,6 +226,15 @@ func (r Rules) resendDue(t Tx, now time.Time) bool {
 func claim(t Tx, now time.Time) Tx {
 	t.SubmitAttempts++
 	t.LastSubmitAt, t.NextResubmitAt = &now, &now
+	return t
+}
+
+// rebroadcast is t with all its attempts before it again.
+func rebroadcast(t Tx, now time.Time) Tx {
+	t.FirstSubmitAt, t.SubmitAttempts, t.Ordered, t.LastError = &now, 0, "", ""
+	if t.State == Stuck {
+		t.State = Submitted
+	}
 	return t
 }
 

@@ -19,17 +19,19 @@ const (
 
 // Rules are the settings that govern every submitter of a deployment.
 type Rules struct {
-	Lease          lease.Rules
-	Finality       Finality
-	Confirmations  uint64        // blocks on top of the receipt's, where Finality is by confirmations
-	BlockTime      time.Duration // when to expect the next block: a hint for polls, nothing more
-	WatchEvery     time.Duration // the longest that an included transaction goes unwatched
-	Resubmit       bool          // send again what stays without a receipt
-	ResubmitEvery  time.Duration
-	ResubmitMost   int           // broadcasts of one transaction before it is STUCK
-	StuckAfter     time.Duration // since the first broadcast, before it is STUCK
-	CallTimeout    time.Duration // of one call to a node or a signer
-	RoundsEndAfter time.Duration // no further round is begun past this age of the invocation
+	Lease                lease.Rules
+	Finality             Finality
+	Confirmations        uint64        // blocks on top of the receipt's, where Finality is by confirmations
+	BlockTime            time.Duration // when to expect the next block: a hint for polls, nothing more
+	WatchEvery           time.Duration // the longest that an included transaction goes unwatched
+	AskBeforePlaceholder bool          // nothing is replaced or filled but by an operator's decision
+	PlaceholderFeeCapWei *big.Int      // the most that a replacement pays, wei per gas; nil: no bound
+	Resubmit             bool          // send again what stays without a receipt
+	ResubmitEvery        time.Duration
+	ResubmitMost         int           // broadcasts of one transaction before it is STUCK
+	StuckAfter           time.Duration // since the first broadcast, before it is STUCK
+	CallTimeout          time.Duration // of one call to a node or a signer
+	RoundsEndAfter       time.Duration // no further round is begun past this age of the invocation
 }
 
 // maxListed bounds a list of confirming blocks where the chain's tags decide.

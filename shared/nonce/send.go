@@ -1,6 +1,9 @@
 package nonce
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // sent is t after a node answered to its bytes. Only an acknowledgement makes
 // it TRACKING; every other answer leaves it where it is, with the reason, to be
@@ -40,11 +43,15 @@ func settledBy(t Tx, v View) bool {
 	return false
 }
 
-// signedAs is t with its bytes, and their first broadcast claimed.
-func signedAs(t Tx, s Signed, now time.Time) Tx {
-	t.State, t.Sub = Submitted, ""
-	t.Versions, t.Raw = append(t.Versions[:len(t.Versions):len(t.Versions)], s.Hash), s.Raw
-	t.SubmitAttempts++
+// signedAs is t with the bytes of a further version, and their first broadcast
+// claimed. Each version has all its attempts before it.
+func signedAs(t Tx, kind VersionKind, s Signed, now time.Time) Tx {
+	t.State, t.Sub, t.LastError, t.Ordered = Submitted, "", "", ""
+	t.Versions, t.Raw = append(slices.Clip(t.Versions), s.Hash), s.Raw
+	if kind == VersionPlaceholder {
+		t.Placeholders = append(slices.Clip(t.Placeholders), s.Hash)
+	}
+	t.SubmitAttempts = 1
 	t.FirstSubmitAt, t.LastSubmitAt, t.NextResubmitAt, t.NextCheckAt = &now, &now, &now, &now
 	return t
 }

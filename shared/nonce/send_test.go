@@ -116,8 +116,8 @@ func TestSignedBytesAreClaimedAtOnce(t *testing.T) {
 	t.Parallel()
 	before := bare(5)
 	before.Versions = make([]Hash, 0, 4)
-	one := signedAs(before, Signed{Hash: versionHash(5, 1), Raw: []byte{1}}, dbNow)
-	other := signedAs(before, Signed{Hash: versionHash(5, 2), Raw: []byte{2}}, dbNow)
+	one := signedAs(before, VersionOriginal, Signed{Hash: versionHash(5, 1), Raw: []byte{1}}, dbNow)
+	other := signedAs(before, VersionOriginal, Signed{Hash: versionHash(5, 2), Raw: []byte{2}}, dbNow)
 	if one.Hash() != versionHash(5, 1) || other.Hash() != versionHash(5, 2) || len(before.Versions) != 0 {
 		t.Errorf("got versions %v and %v: want one each, not shared", one.Versions, other.Versions)
 	}

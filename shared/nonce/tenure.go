@@ -118,22 +118,27 @@ func (t *tenure) act(ctx context.Context, v View, j judgement) (released bool, e
 
 	w := Write{Moves: append(j.moves, p.moves...), Allocate: p.allocate, Cursor: suspect(t.work, v)}
 	w.Cursor.FinalHead = j.finalHead
-	sending := len(j.resend)+len(p.allocate) > 0 || t.toSign(j.after)
+	sending := len(j.resend)+len(p.allocate) > 0 || t.mustSign(j.after)
 	released, err = t.write(ctx, w, !sending)
 	if err != nil || !sending || t.stale {
 		return released, err
 	}
-	signed, err := t.signHeld(ctx)
-	if err != nil {
+	signed, err := t.signDue(ctx, v)
+	if err != nil || t.stale {
 		return false, err
 	}
-	return t.send(ctx, append(j.claimed(), append(w.signed(), signed...)...), v.Head)
+	ids := slices.Concat(j.claimed(), w.signed(), signed)
+	if len(ids) == 0 {
+		return t.write(ctx, Write{}, true)
+	}
+	return t.send(ctx, ids, v.Head)
 }
 
-// toSign says whether a nonce is held for which nothing was signed yet.
-func (t *tenure) toSign(txs []Tx) bool {
+// mustSign says whether a version may be due: of a nonce that has none yet, or
+// by an order.
+func (t *tenure) mustSign(txs []Tx) bool {
 	return t.kind.MaySign() && !t.work.Protected &&
-		slices.ContainsFunc(txs, func(x Tx) bool { return x.State == InFlight })
+		slices.ContainsFunc(txs, func(x Tx) bool { return x.State == InFlight || x.ordersOpen() })
 }
 
 // look asks the chain once, within the lease.

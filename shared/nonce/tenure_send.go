@@ -38,7 +38,7 @@ func (t *tenure) prepare(ctx context.Context, v View) preparation {
 			p.allocate = p.allocate[:i]
 			break
 		}
-		a.Tx, a.Signed = signedAs(a.Tx, s, w.now()), &s
+		a.Tx, a.Signed = signedAs(a.Tx, VersionOriginal, s, w.now()), &s
 	}
 	return p
 }
@@ -51,41 +51,37 @@ func (t *tenure) sign(ctx context.Context, tx Unsigned) (s Signed, err error) {
 	return s, err
 }
 
-// signHeld signs for nonces that are bound and have no bytes yet, in order, and
-// stores what was signed before anything is done with it. One that cannot be
-// signed waits, and those above it with it.
-func (t *tenure) signHeld(ctx context.Context) (ids []string, err error) {
+// signDue signs what needs a version now, in the order of nonces, and stores it
+// before anything is done with it. One that cannot be signed waits, and those
+// above it with it.
+func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) {
+	if !t.kind.MaySign() {
+		return nil, nil
+	}
 	var w Write
-	for _, x := range t.work.Unsettled {
-		if x.State != InFlight || !t.kind.MaySign() || t.work.Protected {
-			continue
-		}
-		s, err := t.signAgain(ctx, x)
+	jobs, moves := t.Rules.toSign(t.work, t.chain, v)
+	w.Moves = moves
+	for _, job := range jobs {
+		s, err := t.sign(ctx, job.unsigned)
 		if errors.Is(err, lease.ErrFenced) {
 			return nil, err
 		}
+		from, served := job.tx.State, job.tx.Ordered
 		if err != nil {
-			x.LastError = "not signed: " + err.Error()
-			w.Moves = append(w.Moves, Move{From: InFlight, To: t.Rules.checkNext(x, t.work.now().Add(t.Rules.BlockTime))})
+			job.tx.LastError = "not signed: " + err.Error()
+			w.Moves = append(w.Moves, Move{From: from, To: t.Rules.checkNext(job.tx, t.work.now().Add(t.Rules.BlockTime))})
 			break
 		}
-		w.Store = append(w.Store, Version{Tx: signedAs(x, s, t.work.now()), Signed: s})
-		ids = append(ids, x.ID)
+		w.Store = append(w.Store, Version{
+			Tx: signedAs(job.tx, job.kind, s, t.work.now()), From: from, Kind: job.kind, Served: served, Signed: s,
+		})
+		ids = append(ids, job.tx.ID)
 	}
 	if w.Empty() {
 		return nil, nil
 	}
 	_, err = t.write(ctx, w, false)
 	return ids, err
-}
-
-// signAgain signs x from its payload and the gas that was set aside for it.
-func (t *tenure) signAgain(ctx context.Context, x Tx) (Signed, error) {
-	call, err := t.chain.Call(x.Payload)
-	if err != nil {
-		return Signed{}, err
-	}
-	return t.sign(ctx, unsigned(x, call))
 }
 
 // send broadcasts the stored bytes of the transactions named, in the order of

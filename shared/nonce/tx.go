@@ -3,6 +3,7 @@ package nonce
 import (
 	"encoding/json"
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
@@ -22,9 +23,11 @@ type Tx struct {
 	Nonce         *uint64
 	SetAsideNonce *uint64 // passed over in the queue until this nonce has settled
 
-	Versions []Hash // every signed version, oldest first; any may be the mined one
-	Raw      []byte // the version last sent
-	Gas      *GasParams
+	Versions     []Hash // every signed version, oldest first; any may be the mined one
+	Placeholders []Hash // those of them that are placeholders
+	Raw          []byte // the version last sent
+	Ordered      Order  // what somebody decided about it, and is not done yet; "": nothing
+	Gas          *GasParams
 
 	FirstSubmitAt  *time.Time // times are the database's
 	LastSubmitAt   *time.Time
@@ -45,6 +48,9 @@ func (t Tx) Hash() Hash {
 	}
 	return t.Versions[len(t.Versions)-1]
 }
+
+// isPlaceholder says that the version h is one.
+func (t Tx) isPlaceholder(h Hash) bool { return slices.Contains(t.Placeholders, h) }
 
 // acknowledged says that a node has taken the transaction at least once.
 func (t Tx) acknowledged() bool { return t.State == Tracking }

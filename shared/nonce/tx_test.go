@@ -115,9 +115,9 @@ func TestWorkAfterAWrite(t *testing.T) {
 		rejected.State, rejected.Sub = Failed, Rejected
 		aside.SetAsideNonce = new(uint64(6))
 		first.State, first.Nonce = Submitted, new(uint64(7))
-		signed := signedAs(bare(6), Signed{Hash: versionHash(6, 1)}, dbNow)
+		signed := signedAs(bare(6), VersionOriginal, Signed{Hash: versionHash(6, 1)}, dbNow)
 		after := w.with(Write{
-			Moves:    []Move{{Tracking, final}, {Queued, rejected}, {Queued, aside}},
+			Moves:    []Move{{From: Tracking, To: final}, {From: Queued, To: rejected}, {From: Queued, To: aside}},
 			Store:    []Version{{Tx: signed}},
 			Allocate: []Allocation{{Tx: first, Nonce: 7}},
 			Cursor:   CursorChange{FinalHead: 100},

@@ -27,7 +27,9 @@ const txColumns = `
        m.set_aside_nonce, coalesce(m.raw_tx_hex, ''), m.last_gas_params, m.first_submit_at, m.last_submit_at,
        m.next_resubmit_at, m.submit_attempts, m.last_receipt_check_at, m.next_check_at,
        coalesce(m.last_error, ''), m.receipt, m.confirmations,
-       array(select v.tx_hash from tx_version v where v.tx_id = m.tx_id order by v.version)`
+       array(select v.tx_hash from tx_version v where v.tx_id = m.tx_id order by v.version),
+       array(select v.tx_hash from tx_version v where v.tx_id = m.tx_id and v.kind = 'PLACEHOLDER' order by v.version),
+       coalesce(m.ordered, '')`
 
 const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')`
 
@@ -82,25 +84,35 @@ func scanTx(row pgx.CollectableRow) (nonce.Tx, error) {
 	var t nonce.Tx
 	var raw string
 	var gas, receipt, confirmations []byte
-	var hashes []string
+	var hashes, placeholders []string
 	err := row.Scan(&t.ID, &t.Submitter, &t.RequestID, &t.Seq, &t.Payload, &t.State, &t.Sub, &t.Nonce,
 		&t.SetAsideNonce, &raw, &gas, &t.FirstSubmitAt, &t.LastSubmitAt,
 		&t.NextResubmitAt, &t.SubmitAttempts, &t.LastCheckAt, &t.NextCheckAt,
-		&t.LastError, &receipt, &confirmations, &hashes)
+		&t.LastError, &receipt, &confirmations, &hashes, &placeholders, &t.Ordered)
 	if err != nil {
 		return t, err
 	}
 	if t.Raw, err = fromHex(raw); err != nil {
 		return t, err
 	}
-	for _, text := range hashes {
-		h, err := nonce.ParseHash(text)
-		if err != nil {
-			return t, err
-		}
-		t.Versions = append(t.Versions, h)
+	if t.Versions, err = parseHashes(hashes); err != nil {
+		return t, err
+	}
+	if t.Placeholders, err = parseHashes(placeholders); err != nil {
+		return t, err
 	}
 	return t, errors.Join(fromJSON(gas, &t.Gas), fromJSON(receipt, &t.Receipt), fromJSON(confirmations, &t.Confirmations))
+}
+
+func parseHashes(texts []string) (list []nonce.Hash, err error) {
+	for _, text := range texts {
+		h, err := nonce.ParseHash(text)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, h)
+	}
+	return list, nil
 }
 
 func fromJSON(text []byte, into any) error {

@@ -43,12 +43,18 @@ update managed_tx m
        next_check_at = w.next_check_at, last_error = nullif(w.last_error, ''),
        receipt = w.receipt::jsonb, confirmations = w.confirmations::jsonb,
        first_submit_at = w.first_submit_at,
+       ordered = case when w.state not in ('CONFIRMED', 'FAILED') and m.ordered is distinct from w.served then m.ordered end,
+       tx_hash = coalesce(w.mined, m.tx_hash),
+       raw_tx_hex = case when w.mined is null then m.raw_tx_hex
+                         else (select v.raw_tx_hex from tx_version v where v.tx_hash = w.mined) end,
+       replaced_by_hash = case when w.mined <> (
+         select v.tx_hash from tx_version v where v.tx_id = m.tx_id and v.version = 1) then w.mined end,
        confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
        fencing_token = $1, updated_at = clock_timestamp()
   from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::timestamptz[], $8::timestamptz[],
-              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[])
+              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[])
        as w (tx_id, from_state, state, sub_state, set_aside_nonce, last_submit_at, next_resubmit_at,
-             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at)
+             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined)
  where m.tx_id = w.tx_id and m.state = w.from_state and m.submitter = $15`
 
 // queueMoves adds the moves as one statement, each a compare-and-set on the
@@ -67,7 +73,7 @@ func queueMoves(b *pgx.Batch, l lease.Lease, moves []nonce.Move, done *nonce.Wri
 		}
 	}
 	b.Queue(moveTxs, l.Token, c.id, c.from, c.state, c.sub, c.setAside, c.lastSubmit, c.nextResubmit,
-		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit).
+		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined).
 		Exec(func(tag pgconn.CommandTag) error {
 			done.Moved = int(tag.RowsAffected())
 			return nil
@@ -79,6 +85,7 @@ func queueMoves(b *pgx.Batch, l lease.Lease, moves []nonce.Move, done *nonce.Wri
 type moveColumns struct {
 	id, from, state, sub, lastError                []string
 	firstSubmit                                    []*time.Time
+	served, mined                                  []*string
 	setAside                                       []*int64
 	lastSubmit, nextResubmit, lastCheck, nextCheck []*time.Time
 	attempts                                       []int
@@ -97,6 +104,7 @@ func (c *moveColumns) add(m nonce.Move) error {
 	}
 	c.id, c.from = append(c.id, t.ID), append(c.from, string(m.From))
 	c.state, c.sub = append(c.state, string(t.State)), append(c.sub, string(t.Sub))
+	c.served, c.mined = append(c.served, textOrNull(string(m.Served))), append(c.mined, mined(t))
 	c.firstSubmit = append(c.firstSubmit, micros(t.FirstSubmitAt))
 	c.setAside = append(c.setAside, optional(t.SetAsideNonce))
 	c.lastSubmit, c.nextResubmit = append(c.lastSubmit, micros(t.LastSubmitAt)), append(c.nextResubmit, micros(t.NextResubmitAt))
@@ -104,6 +112,21 @@ func (c *moveColumns) add(m nonce.Move) error {
 	c.attempts, c.lastError = append(c.attempts, t.SubmitAttempts), append(c.lastError, plain(t.LastError))
 	c.receipt, c.confirmations = append(c.receipt, receipt), append(c.confirmations, confirmations)
 	return nil
+}
+
+// mined is the hash of the version that ended t; nil while it has not ended.
+func mined(t nonce.Tx) *string {
+	if !t.State.Final() || t.Receipt == nil {
+		return nil
+	}
+	return textOrNull(t.Receipt.TxHash.String())
+}
+
+func textOrNull(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // allocateTxs binds the next nonces to queued transactions named by id. The
@@ -174,27 +197,30 @@ func queueAllocations(b *pgx.Batch, l lease.Lease, all []nonce.Allocation, done 
 	})
 }
 
-// storeVersion keeps signed bytes for a nonce that is bound, and claims their
-// first broadcast. For a transaction that is not IN_FLIGHT it has no tx_id to
-// insert, which fails it and the whole batch.
+// storeVersion keeps a signed version for a nonce that is bound, and claims its
+// first broadcast. For a transaction in another state, or with a receipt, it
+// has no tx_id to insert, which fails it and the whole batch.
 const storeVersion = `
 with signed as (
   update managed_tx
      set state = 'SUBMITTED', sub_state = null, tx_hash = $4, raw_tx_hex = $5,
-         submit_attempts = submit_attempts + 1,
-         first_submit_at = coalesce(first_submit_at, clock_timestamp()), last_submit_at = clock_timestamp(),
+         submit_attempts = 1, first_submit_at = clock_timestamp(), last_submit_at = clock_timestamp(),
          next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(),
+         last_error = null, last_gas_params = $7,
+         ordered = case when ordered is distinct from $9 then ordered end,
          fencing_token = $2, updated_at = clock_timestamp()
-   where tx_id = $3 and submitter = $1 and state = 'IN_FLIGHT'
-  returning tx_id, nonce, last_gas_params
+   where tx_id = $3 and submitter = $1 and state = $6 and receipt is null
+  returning tx_id, nonce
 )
 insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, raw_tx_hex, gas_params, fencing_token)
-values ($4, (select tx_id from signed), $1, (select nonce from signed), 1, 'ORIGINAL', $5,
-        (select last_gas_params from signed), $2)`
+values ($4, (select tx_id from signed), $1, (select nonce from signed),
+        1 + (select count(*) from tx_version where tx_id = $3), $8, $5, $7, $2)`
 
 func queueVersions(b *pgx.Batch, l lease.Lease, all []nonce.Version) {
 	for _, v := range all {
-		b.Queue(storeVersion, l.Submitter, l.Token, v.Tx.ID, v.Signed.Hash.String(), toHex(v.Signed.Raw))
+		params, _ := json.Marshal(v.Tx.Gas) // its own type: cannot fail
+		b.Queue(storeVersion, l.Submitter, l.Token, v.Tx.ID, v.Signed.Hash.String(), toHex(v.Signed.Raw),
+			v.From, params, v.Kind, textOrNull(string(v.Served)))
 	}
 }
 

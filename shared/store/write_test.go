@@ -64,7 +64,7 @@ func TestBytesForNothingHeldWriteNothing(t *testing.T) {
 	tables := append([]string{"submitter_lease"}, written...)
 	before := contents(t, db, tables...)
 	wr := everything(w)
-	wr.Store = []nonce.Version{{Tx: w.Queue[0], Signed: signed(w.Queue[0].ID)}}
+	wr.Store = []nonce.Version{{Tx: wr.Allocate[0].Tx, From: nonce.InFlight, Kind: nonce.VersionOriginal, Signed: signed(w.Queue[0].ID)}}
 	if done, err := db.Write(t.Context(), wr); err == nil {
 		t.Errorf("bytes for a QUEUED transaction: got %+v and no error", done)
 	}

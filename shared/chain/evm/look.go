@@ -28,6 +28,7 @@ type look struct {
 	headers   []*call
 	tagged    *call
 	estimates []*call
+	self      *call
 	again     *call // the block at first's height, after everything else
 	last      *call // the head after everything else: the view's
 }
@@ -91,6 +92,9 @@ func (c *Connector) newLook(q nonce.Look) (*look, error) {
 	for _, call := range q.Estimates {
 		l.estimates = append(l.estimates, askEstimate(q.Submitter.Address(), call))
 	}
+	if self := q.Submitter.Address(); q.Self {
+		l.self = askEstimate(self, nonce.Call{To: &self})
+	}
 	return l, nil
 }
 
@@ -118,7 +122,11 @@ func (l *look) calls() []*call {
 	if l.tagged != nil {
 		calls = append(calls, l.tagged)
 	}
-	return append(calls, l.estimates...)
+	calls = append(calls, l.estimates...)
+	if l.self != nil {
+		calls = append(calls, l.self)
+	}
+	return calls
 }
 
 // closing adds what proves that nothing changed. If the first head is already
@@ -160,6 +168,9 @@ func (l *look) view(node string) (nonce.View, error) {
 	v.Tagged = taggedHeader(l.tagged, v.Head, v.Headers)
 	for _, a := range l.estimates {
 		v.Estimates = append(v.Estimates, estimateAnswer(a))
+	}
+	if l.self != nil {
+		v.SelfTransfer = estimateAnswer(l.self)
 	}
 	return v, nil
 }

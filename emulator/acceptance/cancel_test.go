@@ -1,0 +1,195 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// cancelled is what cancel answers.
+type cancelled struct {
+	Outcome, State, SubState string
+}
+
+func (b bench) cancel(t *testing.T, txID string) (status int, c cancelled) {
+	t.Helper()
+	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil)
+	if err != nil {
+		t.Fatalf("cancel: %v", err)
+	}
+	if err := json.Unmarshal(answer, &c); err != nil && status < 300 {
+		t.Fatalf("cancel: %s: %v", answer, err)
+	}
+	return status, c
+}
+
+// Before allocation a cancel is definite at once; what waits behind goes on, and
+// no nonce is used.
+func TestCancelInTheQueue(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	b.post(t, transfer(s, "first"))
+	b.await(t, s, nonce.Tracking, 1)
+	_, second := b.post(t, transfer(s, "second"))
+	b.post(t, transfer(s, "third"))
+	want := cancelled{"CANCELLED", "FAILED", "CANCELLED"}
+	for range 2 { // again is harmless
+		if status, got := b.cancel(t, second); status != http.StatusOK || got != want {
+			t.Errorf("cancel in the queue: got %d %+v, want 200 %+v", status, got, want)
+		}
+	}
+	b.Chain.StartMining()
+	b.await(t, s, nonce.Confirmed, 2)
+	b.wantContiguous(t, s, 2)
+}
+
+// H28: after allocation a placeholder competes for the nonce, only placeholders
+// are sent from then on, and the mined version decides at finality.
+func TestH28CancelAfterAllocation(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	_, id := b.post(t, transfer(s, "regretted"))
+	b.await(t, s, nonce.Tracking, 1)
+	if status, got := b.cancel(t, id); status != http.StatusAccepted || got.Outcome != "PENDING" {
+		t.Fatalf("cancel with a nonce: got %d %+v, want 202 PENDING", status, got)
+	}
+	b.versions(t, id, "ORIGINAL", "PLACEHOLDER")
+	b.Chain.StartMining()
+	b.await(t, s, nonce.Failed, 1)
+	want := cancelled{"CANCELLED", "FAILED", "PLACEHOLDER"}
+	if status, got := b.cancel(t, id); status != http.StatusOK || got != want {
+		t.Errorf("cancel at the end: got %d %+v, want 200 %+v", status, got, want)
+	}
+	_, after := b.post(t, transfer(s, "after"))
+	b.await(t, s, nonce.Confirmed, 1)
+	if _, r := b.ask(t, stack.OperatorAccount, after); *r.Nonce != 1 {
+		t.Errorf("the next nonce: got %d, want 1", *r.Nonce)
+	}
+	b.wantContiguous(t, s, 2)
+}
+
+// versions waits until the transaction has signed versions of these kinds.
+func (b bench) versions(t *testing.T, txID string, kinds ...string) {
+	t.Helper()
+	var have []string
+	err := poll(b.ctx, func() bool {
+		err := b.DB.QueryRow(b.ctx, `select coalesce(array_agg(kind order by version), '{}') from tx_version where tx_id = $1`, txID).Scan(&have)
+		return err == nil && len(have) >= len(kinds)
+	})
+	if err != nil {
+		t.Fatalf("versions: got %v, want %v: %v", have, kinds, err)
+	}
+	for i, kind := range kinds {
+		if have[i] != kind {
+			t.Fatalf("versions: got %v, want %v", have, kinds)
+		}
+	}
+}
+
+// H28: a cancel that comes when the original is in a block signs nothing, and
+// the answer is EXECUTED.
+func TestH28CancelTooLate(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	_, id := b.post(t, transfer(s, "kept"))
+	b.await(t, s, nonce.Tracking, 1)
+	b.mine(t, 1)
+	if status, got := b.cancel(t, id); status != http.StatusAccepted || got.Outcome != "PENDING" {
+		t.Errorf("cancel before finality: got %d %+v, want 202 PENDING", status, got)
+	}
+	b.Chain.StartMining()
+	b.await(t, s, nonce.Confirmed, 1)
+	want := cancelled{"EXECUTED", "CONFIRMED", ""}
+	if status, got := b.cancel(t, id); status != http.StatusOK || got != want {
+		t.Errorf("cancel at the end: got %d %+v, want 200 %+v", status, got, want)
+	}
+	b.versions(t, id, "ORIGINAL")
+	b.wantContiguous(t, s, 1)
+}
+
+// With nonce.placeholder=ask a cancel fills no nonce: the transaction is STUCK
+// until an operator decides, by name and with a reason.
+func TestCancelAsksAnOperator(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: map[string]string{"FENCEPOST_NONCE_PLACEHOLDER": "ask"}})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	_, id := b.post(t, transfer(s, "regretted"))
+	b.await(t, s, nonce.Tracking, 1)
+	b.cancel(t, id)
+	b.await(t, s, nonce.Stuck, 1)
+	b.versions(t, id, "ORIGINAL")
+
+	decide := func(account string, body map[string]any) (int, string) {
+		status, answer, err := b.Call(b.ctx, account, http.MethodPost, "/admin/v1/tx/"+id+"/decide", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status, string(answer)
+	}
+	for name, c := range map[string]struct {
+		account string
+		body    map[string]any
+		want    int
+	}{
+		"a caller":          {stack.CallerAccount, map[string]any{"action": "placeholder", "reason": "r"}, http.StatusForbidden},
+		"no reason":         {stack.OperatorAccount, map[string]any{"action": "placeholder"}, http.StatusBadRequest},
+		"an unknown action": {stack.OperatorAccount, map[string]any{"action": "forget", "reason": "r"}, http.StatusBadRequest},
+	} {
+		if status, answer := decide(c.account, c.body); status != c.want {
+			t.Errorf("decision with %s: got %d %s, want %d", name, status, answer, c.want)
+		}
+	}
+	if status, answer := decide(stack.OperatorAccount, map[string]any{"action": "placeholder", "reason": "the customer called"}); status != http.StatusAccepted {
+		t.Fatalf("decide: got %d %s, want 202", status, answer)
+	}
+	b.versions(t, id, "ORIGINAL", "PLACEHOLDER")
+	b.Chain.StartMining()
+	b.await(t, s, nonce.Failed, 1)
+	b.wantContiguous(t, s, 1)
+	var record string
+	if err := b.DB.QueryRow(b.ctx, `select string_agg(action || ' ' || by || ' ' || reason, '; ' order by id) from tx_decision`).Scan(&record); err != nil {
+		t.Fatal(err)
+	}
+	want := "CANCEL " + stack.CallerAccount + " asked by " + stack.CallerAccount + "; PLACEHOLDER " + stack.OperatorAccount + " the customer called"
+	if record != want {
+		t.Errorf("record: got %q, want %q", record, want)
+	}
+}
+
+// STUCK: when its attempts are used up a transaction waits for a decision; an
+// operator has it replaced, and the replacement is what the record names.
+func TestStuckIsReplacedByDecision(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: map[string]string{
+		"FENCEPOST_RESUBMIT_INTERVAL": "1s", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "2",
+	}})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	_, id := b.post(t, transfer(s, "cheap"))
+	b.await(t, s, nonce.Stuck, 1)
+	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+id+"/decide",
+		map[string]any{"action": "replace", "reason": "fees rose"})
+	if err != nil || status != http.StatusAccepted {
+		t.Fatalf("decide: got %d %s, %v; want 202", status, answer, err)
+	}
+	b.versions(t, id, "ORIGINAL", "BUMP")
+	b.Chain.StartMining()
+	b.await(t, s, nonce.Confirmed, 1)
+	var replaced, first string
+	if err := b.DB.QueryRow(b.ctx, `
+		select m.replaced_by_hash, v.tx_hash from managed_tx m join tx_version v using (tx_id)
+		 where v.version = 1 and m.tx_hash = m.replaced_by_hash`).Scan(&replaced, &first); err != nil || replaced == first {
+		t.Errorf("replaced_by_hash: got %s, first version %s, %v; want the mined one", replaced, first, err)
+	}
+	b.wantContiguous(t, s, 1)
+}

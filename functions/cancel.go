@@ -1,0 +1,91 @@
+package functions
+
+import (
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+func (a *App) routeCancel(mux *web.Mux) {
+	a.handle(mux, "cancel", "POST /api/v1/tx/{txId}/cancel", a.cancel)
+}
+
+type cancelResponse struct {
+	TxID     string         `json:"txId"`
+	Outcome  string         `json:"outcome"`
+	State    nonce.State    `json:"state"`
+	SubState nonce.SubState `json:"subState,omitempty"`
+}
+
+// What a cancel came to. Only the first two are definite, and they never change.
+const (
+	outcomeCancelled = "CANCELLED" // the intent was not carried out and never will be
+	outcomeExecuted  = "EXECUTED"  // one of the intent's own versions was mined, and is final
+	outcomePending   = "PENDING"   // ask again: a placeholder competes for the nonce
+)
+
+// cancel takes a queued intent out at once. One that has a nonce gets a
+// placeholder beside it, and whichever is mined decides, at finality: until
+// then the answer is 202 PENDING. Asking again is harmless.
+func (a *App) cancel(w http.ResponseWriter, r *http.Request) error {
+	v, err := a.viewer(r)
+	if err != nil {
+		return err
+	}
+	txID, err := pathTxID(r)
+	if err != nil {
+		return err
+	}
+	out, err := a.order(r, store.Decision{TxID: txID, By: v, Action: nonce.OrderCancel, Reason: "asked by " + v.Caller})
+	if err != nil {
+		return err
+	}
+	body := cancelResponse{TxID: txID, Outcome: outcome(out), State: out.State, SubState: out.SubState}
+	status := http.StatusOK
+	if body.Outcome == outcomePending {
+		status = http.StatusAccepted
+	}
+	web.Reply(w, r, status, body)
+	return nil
+}
+
+// outcome is the definite answer of a final state, or PENDING.
+func outcome(d store.Decided) string {
+	switch {
+	case !d.State.Final():
+		return outcomePending
+	case d.State == nonce.Confirmed, d.SubState == nonce.Reverted:
+		return outcomeExecuted
+	}
+	return outcomeCancelled
+}
+
+// order records a decision and asks for the look that carries it out. If it
+// cannot ask, the sweep or the next poll finds the order.
+func (a *App) order(r *http.Request, d store.Decision) (store.Decided, error) {
+	out, err := a.store.Decide(r.Context(), d)
+	if err != nil {
+		return out, err
+	}
+	log := a.log.With(telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, d.TxID, telemetry.NodeIDKey, a.node,
+		telemetry.FencingTokenKey, out.Token)
+	log.InfoContext(r.Context(), "decided", "action", d.Action, "by", d.By.Caller, "reason", d.Reason, "state", out.State)
+	if err := a.tasks.Advance(r.Context(), out.Submitter, out.Token); err != nil {
+		log.WarnContext(r.Context(), "no advance task for a decision: the next look carries it out", "error", err.Error())
+	}
+	return out, nil
+}
+
+// pathTxID is the txId in the path.
+func pathTxID(r *http.Request) (string, error) {
+	id, err := uuid.Parse(r.PathValue("txId"))
+	if err != nil {
+		return "", web.FieldProblem("txId", "is not a txId: want the UUID that create answered")
+	}
+	return id.String(), nil
+}

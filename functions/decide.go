@@ -1,0 +1,66 @@
+package functions
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+type decideRequest struct {
+	Action string `json:"action"`
+	Reason string `json:"reason"`
+}
+
+type decideResponse struct {
+	TxID    string      `json:"txId"`
+	State   nonce.State `json:"state"`
+	Ordered nonce.Order `json:"ordered,omitempty"` // carried out by whoever holds the lease next
+}
+
+// actions are what an operator may decide about a transaction that holds a
+// nonce, by the names of the API.
+var actions = map[string]nonce.Order{
+	"wait": nonce.OrderWait, "rebroadcast": nonce.OrderRebroadcast,
+	"replace": nonce.OrderReplace, "placeholder": nonce.OrderPlaceholder,
+}
+
+// decide records what an operator wants done about a transaction, with the
+// reason. It is carried out only while no version of it has a receipt.
+func (a *App) decide(w http.ResponseWriter, r *http.Request) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	txID, err := pathTxID(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[decideRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	action, ok := actions[body.Action]
+	if !ok {
+		return web.FieldProblem("action", "is %q: want wait, rebroadcast, replace or placeholder", body.Action)
+	}
+	reason := strings.TrimSpace(body.Reason)
+	if reason == "" || len(reason) > maxReason {
+		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
+	}
+	out, err := a.order(r, store.Decision{
+		TxID: txID, By: store.Viewer{Caller: operator, Operator: true}, Action: action, Reason: reason,
+	})
+	if err != nil {
+		return err
+	}
+	telemetry.StuckDecision.Add(r.Context(), 1, telemetry.Action(body.Action))
+	web.Reply(w, r, http.StatusAccepted, decideResponse{TxID: txID, State: out.State, Ordered: out.Ordered})
+	return nil
+}
+
+// maxReason bounds what an operator writes, in bytes.
+const maxReason = 1000

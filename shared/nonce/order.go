@@ -1,0 +1,164 @@
+package nonce
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+)
+
+// Order is what somebody decided about a transaction that holds a nonce.
+// Whoever holds the lease carries it out.
+type Order string
+
+// The orders. OrderCancel is its caller's; the others are an operator's.
+const (
+	OrderCancel      Order = "CANCEL"      // put a placeholder in its place, if nobody has to be asked first
+	OrderPlaceholder Order = "PLACEHOLDER" // put a placeholder in its place
+	OrderReplace     Order = "REPLACE"     // sign it again with higher fees
+	OrderRebroadcast Order = "REBROADCAST" // send the last version again, with all its attempts before it
+	OrderWait        Order = "WAIT"        // nothing but the record: it goes on being watched
+)
+
+// VersionKind says what a signed version of a transaction is.
+type VersionKind string
+
+// A placeholder has the nonce, and sends nothing to the account itself.
+const (
+	VersionOriginal    VersionKind = "ORIGINAL"
+	VersionBump        VersionKind = "BUMP"
+	VersionPlaceholder VersionKind = "PLACEHOLDER"
+)
+
+// signing is one transaction that is to be signed now.
+type signing struct {
+	tx       Tx // with the gas parameters of the new version
+	kind     VersionKind
+	unsigned Unsigned
+}
+
+// ordersOpen says that an order on t could be carried out: nothing that was
+// signed for its nonce is in a block.
+func (t Tx) ordersOpen() bool {
+	return t.Ordered != "" && t.Receipt == nil && t.State != Protect
+}
+
+// toSign collects what holds a nonce and needs a version now: what was never
+// signed, and what an order replaces. Nothing is signed while a receipt is
+// there: then the mined version decides. What cannot be signed now is moved
+// instead, with the reason.
+func (r Rules) toSign(w Work, chain ChainConnector, v View) (jobs []signing, moves []Move) {
+	if w.Protected {
+		return nil, nil
+	}
+	for _, t := range w.Unsettled {
+		job, reason := signing{}, ""
+		if !noReceipt(t, v) {
+			continue
+		}
+		switch {
+		case !t.ordersOpen() && t.State == InFlight && t.dueBy(w.now()):
+			job, reason = original(t, chain)
+		case !t.ordersOpen(), t.Ordered == OrderRebroadcast:
+			continue
+		case t.Ordered == OrderCancel && r.AskBeforePlaceholder:
+			reason = "a cancel was asked for, and nonce.placeholder=ask: an operator must decide"
+		case t.Ordered == OrderReplace && t.State != InFlight && !t.isPlaceholder(t.Hash()):
+			job, reason = r.bump(t, chain, v)
+		case t.Ordered == OrderReplace && t.State == InFlight:
+			job, reason = original(t, chain)
+		default:
+			job, reason = r.placeholder(t, v)
+		}
+		switch {
+		case reason == "":
+			jobs = append(jobs, job)
+		case t.State != InFlight && t.State != Stuck && t.Ordered == OrderCancel && r.AskBeforePlaceholder:
+			moves = append(moves, Move{From: t.State, To: r.stuck(t, w.now(), reason)})
+		case t.LastError != reason:
+			from := t.State
+			t.LastError = reason
+			moves = append(moves, Move{From: from, To: r.checkNext(t, w.now().Add(r.BlockTime))})
+		}
+	}
+	return jobs, moves
+}
+
+// noReceipt says that the node has none for any version of t. Not knowing is not
+// enough to replace anything.
+func noReceipt(t Tx, v View) bool {
+	return !slices.ContainsFunc(t.Versions, func(h Hash) bool { return v.Receipts[h].Answer != AnswerNotFound })
+}
+
+// original is the first version of t, with the gas that its allocation set
+// aside.
+func original(t Tx, chain ChainConnector) (signing, string) {
+	call, err := chain.Call(t.Payload)
+	if err != nil {
+		return signing{}, "not signed: " + err.Error()
+	}
+	return signing{t, VersionOriginal, unsigned(t, call)}, ""
+}
+
+// bump is t's own call with fees that replace its last version.
+func (r Rules) bump(t Tx, chain ChainConnector, v View) (signing, string) {
+	job, reason := original(t, chain)
+	if reason != "" {
+		return job, reason
+	}
+	params, reason := r.outbid(*t.Gas, v)
+	if reason != "" {
+		return job, reason
+	}
+	t.Gas = &params
+	job.tx, job.kind = t, VersionBump
+	job.unsigned.FeeCapWei, job.unsigned.TipCapWei = params.FeeCapWei, params.TipCapWei
+	return job, ""
+}
+
+// placeholder consumes t's nonce and does nothing else: zero value, to itself.
+func (r Rules) placeholder(t Tx, v View) (signing, string) {
+	if v.SelfTransfer.Outcome != Done {
+		return signing{}, "no gas estimate for a placeholder: " + v.SelfTransfer.Reason
+	}
+	last := GasParams{FeeCapWei: new(big.Int), TipCapWei: new(big.Int)}
+	if t.Gas != nil {
+		last = *t.Gas
+	}
+	params, reason := r.outbid(last, v)
+	if reason != "" {
+		return signing{}, reason
+	}
+	params.Gas, params.ValueWei = v.SelfTransfer.Gas, new(big.Int)
+	t.Gas = &params
+	self := t.Submitter.Address()
+	return signing{t, VersionPlaceholder, unsigned(t, Call{To: &self})}, ""
+}
+
+// outbid raises both fees by an eighth over last, as nodes demand at least a
+// tenth, and to what a block takes now; but not above the placeholder's cap.
+func (r Rules) outbid(last GasParams, v View) (GasParams, string) {
+	now := fees(Call{}, last.Gas, v.Account)
+	p := GasParams{
+		Gas: last.Gas, ValueWei: last.ValueWei,
+		TipCapWei: bigMax(anEighthMore(last.TipCapWei), now.TipCapWei),
+		FeeCapWei: bigMax(anEighthMore(last.FeeCapWei), now.FeeCapWei),
+	}
+	p.FeeCapWei = bigMax(p.FeeCapWei, p.TipCapWei)
+	if r.PlaceholderFeeCapWei != nil && p.FeeCapWei.Cmp(r.PlaceholderFeeCapWei) > 0 {
+		return p, fmt.Sprintf("a replacement would pay %s wei per gas, above nonce.placeholderMaxFeePerGas %s", p.FeeCapWei, r.PlaceholderFeeCapWei)
+	}
+	return p, ""
+}
+
+// anEighthMore is nine eighths of wei, rounded up.
+func anEighthMore(wei *big.Int) *big.Int {
+	more := new(big.Int).Mul(wei, big.NewInt(outbidEighths))
+	return more.Add(more, big.NewInt(7)).Div(more, big.NewInt(8))
+}
+
+func bigMax(a, b *big.Int) *big.Int {
+	if a.Cmp(b) >= 0 {
+		return a
+	}
+	return b
+}

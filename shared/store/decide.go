@@ -1,0 +1,101 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Decision is what somebody wants done about a transaction.
+type Decision struct {
+	TxID   string
+	By     Viewer // who; a caller decides about its own transactions, an operator about any
+	Action nonce.Order
+	Reason string
+}
+
+// Decided is what is on record after a decision.
+type Decided struct {
+	Submitter nonce.Submitter
+	State     nonce.State
+	SubState  nonce.SubState
+	Ordered   nonce.Order // waits for whoever holds the lease
+	Token     int64       // in force after the commit
+}
+
+// ErrTooLate reports a decision about a transaction that is final, or, but for
+// [nonce.OrderCancel], still in the queue. Nothing was recorded.
+var ErrTooLate = errors.New("there is nothing to decide about the transaction in its state")
+
+// order is a compare-and-set and takes no lease: a transaction in the queue is
+// cancelled at once; one with a nonce gets an order, unless it has one, for
+// whoever holds the lease.
+const order = `
+with hit as (
+  update managed_tx
+     set ordered = case when state = 'QUEUED' then null else $4 end,
+         last_error = case when state = 'QUEUED' then 'cancelled: ' || $5 else last_error end,
+         next_check_at = case when state = 'QUEUED' then null else next_check_at end,
+         sub_state = case when state = 'QUEUED' then 'CANCELLED' else sub_state end,
+         state = case when state = 'QUEUED' then 'FAILED' else state end,
+         updated_at = clock_timestamp()
+   where tx_id = $1 and (caller = $2 or $3)
+     and (state in ` + unsettledStates + ` or (state = 'QUEUED' and $4 = 'CANCEL'))
+     and (ordered is null or ordered <> $4)
+     and ($4 <> 'CANCEL' or ordered is null)
+  returning tx_id
+)
+insert into tx_decision (tx_id, action, by, reason)
+select tx_id, $4, $2, $5 from hit`
+
+// recordDecision keeps a decision that orders nothing.
+const recordDecision = `
+insert into tx_decision (tx_id, action, by, reason)
+select tx_id, $4, $2, $5
+  from managed_tx
+ where tx_id = $1 and (caller = $2 or $3) and state in ` + unsettledStates
+
+const findDecided = `
+select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''), coalesce(l.fencing_token, 0)
+  from managed_tx m
+  left join submitter_lease l on l.submitter = m.submitter
+ where m.tx_id = $1 and (m.caller = $2 or $3)`
+
+// Decide records the decision and the order it gives, in one round trip, and
+// returns what is on record. The same order again changes nothing. The error
+// is [ErrNotFound] where the transaction is not there or not By's to decide
+// about, and wraps [ErrTooLate] where nothing can be decided any more; a
+// cancel is never too late, but may find that it was.
+func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
+	var out Decided
+	statement := order
+	if d.Action == nonce.OrderWait {
+		statement = recordDecision
+	}
+	var recorded bool
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(statement, d.TxID, d.By.Caller, d.By.Operator, d.Action, d.Reason).Exec(func(tag pgconn.CommandTag) error {
+		recorded = tag.RowsAffected() > 0
+		return nil
+	})
+	b.Queue("commit")
+	b.Queue(findDecided, d.TxID, d.By.Caller, d.By.Operator).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token)
+	})
+	err := s.send(ctx, b)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return out, ErrNotFound
+	case err != nil:
+		return out, fmt.Errorf("decide about %s: %w", d.TxID, err)
+	case !recorded && d.Action != nonce.OrderCancel && out.Ordered != d.Action:
+		return out, fmt.Errorf("%s: %w", out.State, ErrTooLate)
+	}
+	return out, nil
+}
