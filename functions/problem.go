@@ -18,6 +18,7 @@ var (
 	requestIDConflict  = web.Code{Name: "REQUEST_ID_CONFLICT", Status: http.StatusConflict}
 	submitterProtected = web.Code{Name: "SUBMITTER_PROTECTED", Status: http.StatusConflict}
 	submitterExists    = web.Code{Name: "SUBMITTER_EXISTS", Status: http.StatusConflict}
+	notLeader          = web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}
 	tooLate            = web.Code{Name: "TOO_LATE", Status: http.StatusConflict}
 	queueFull          = web.Code{Name: "QUEUE_FULL", Status: http.StatusTooManyRequests}
 )

@@ -101,6 +101,7 @@ type CursorChange struct {
 	Suspect   *Suspicion // remember
 	Trust     bool       // forget the suspicion
 	Protect   *Suspicion // open an episode of PROTECT with this as evidence
+	Leave     *Leave     // close an episode of PROTECT
 }
 
 // Release says what becomes of the lease with a write.

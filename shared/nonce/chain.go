@@ -62,15 +62,16 @@ type Signed struct {
 // Look is one question to one node. The head of the chain is always asked for;
 // the rest only where set.
 type Look struct {
-	Submitter Submitter
-	Account   bool   // counts, balance, code, fees
-	Receipts  []Hash // transactions whose receipts are wanted
-	Known     []Hash // transactions the node may know, mined or pending
-	FromBlock uint64 // headers FromBlock … ToBlock by number, the head's chain;
-	ToBlock   uint64 // none if ToBlock is 0; numbers past the head are left out
-	Estimates []Call // gas estimates, as calls from the submitter on the head
-	Self      bool   // a gas estimate of nothing, sent to itself: a placeholder's
-	Finality  string // "", "safe" or "finalized": the block with that tag
+	Submitter  Submitter
+	Account    bool   // counts, balance, code, fees
+	Receipts   []Hash // transactions whose receipts are wanted
+	Known      []Hash // transactions the node may know, mined or pending
+	FromBlock  uint64 // headers FromBlock … ToBlock by number, the head's chain;
+	ToBlock    uint64 // none if ToBlock is 0; numbers past the head are left out
+	Estimates  []Call // gas estimates, as calls from the submitter on the head
+	Self       bool   // a gas estimate of nothing, sent to itself: a placeholder's
+	FinalCount bool   // the account's count at the chain's finalized block
+	Finality   string // "", "safe" or "finalized": the block with that tag
 }
 
 // View is one node's answer to a [Look].
@@ -82,6 +83,7 @@ type View struct {
 	Known        map[Hash]Answer        // one for each hash asked for
 	Headers      []Header               // ascending and without holes, or empty where the node did not give them all
 	Estimates    []Estimate             // one for each call asked for, in order
+	FinalCount   *uint64                // where asked for; nil: the node has none
 	SelfTransfer Estimate               // where asked for
 	Tagged       *Header                // the block with the tag; nil: the node has none
 }

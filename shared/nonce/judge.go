@@ -34,7 +34,8 @@ func (j judgement) claimed() []string {
 func (r Rules) judge(w Work, q Look, v View) judgement {
 	var j judgement
 	now, lowerAreFinal := w.now(), true
-	protected := w.Protected || suspect(w, v).Protect != nil
+	opened := suspect(w, v).Protect
+	protected := w.Protected || opened != nil
 	for i, before := range w.Unsettled {
 		t := before
 		if asked(q, t) {
@@ -42,6 +43,11 @@ func (r Rules) judge(w Work, q Look, v View) judgement {
 		}
 		served := Order("")
 		switch {
+		case i == 0 && opened != nil && opened.ExpectedNonce == *t.Nonce && t.State.May(Protect):
+			t.State, t.Sub, t.LastError = Protect, "", opened.What
+			t = r.checkNext(t, now.Add(r.BlockTime))
+		case t.State == Protect && v.Account.LatestCount <= *t.Nonce: // a reorg freed the nonce
+			t.State, t.Sub, t.LastError = Tracking, Pending, ""
 		case !protected && t.Ordered == OrderRebroadcast && t.ordersOpen() && len(t.Versions) > 0:
 			served = t.Ordered
 			t = claim(rebroadcast(t, now), now)

@@ -41,7 +41,7 @@ const (
 // IN_FLIGHT within one statement: hence QUEUED to SUBMITTED.
 var transitions = map[State][]State{
 	Queued:    {Queued, InFlight, Submitted, Failed},
-	InFlight:  {InFlight, Submitted, Stuck, Protect},
+	InFlight:  {InFlight, Submitted, Stuck, Protect, Failed},
 	Submitted: {Submitted, Tracking, Stuck, Protect, Confirmed, Failed},
 	Tracking:  {Tracking, Submitted, Stuck, Protect, Confirmed, Failed},
 	Stuck:     {Stuck, Submitted, Tracking, Protect, Confirmed, Failed},

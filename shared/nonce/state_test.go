@@ -18,6 +18,7 @@ func TestTransitionsAreTheSpecifications(t *testing.T) {
 		InFlight: {
 			InFlight: "is looked at", Submitted: "bytes and hash are stored",
 			Stuck: "no policy may act", Protect: "a foreign transaction took the nonce",
+			Failed: "displaced: a human accepted it",
 		},
 		Submitted: {
 			Submitted: "is sent again", Tracking: "a node has acknowledged it", Stuck: "attempts exhausted",

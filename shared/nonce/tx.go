@@ -120,6 +120,7 @@ type Work struct {
 	FinalHead uint64     // the highest block of a final transaction; 0: none
 	Suspicion *Suspicion // what the last look found amiss with the account
 	Protected bool       // an episode of PROTECT is open
+	Episode   int        // which; 0: none
 	Suspended bool       // an operator has switched allocation off
 	Unsettled []Tx       // by nonce
 	Queue     []Tx       // the first queued, by seq, without those set aside

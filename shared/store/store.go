@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
 )
 
 // Store is a pool of connections to the one database.
@@ -78,14 +79,21 @@ func (s *Store) Close() { s.db.Close() }
 // Ping says whether the database answers.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 
-// fencedCode is raised by the database's function hold_lease.
-const fencedCode = "FP001"
+// What the database's functions hold_lease and close_episode raise.
+const (
+	fencedCode  = "FP001"
+	episodeCode = "FP005"
+)
 
-// fence turns the database's refusal to hold a lease into [lease.ErrFenced].
+// fence turns the database's own refusals into the errors that they mean.
 func fence(err error) error {
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == fencedCode {
+	switch {
+	case !errors.As(err, &pg):
+	case pg.Code == fencedCode:
 		return fmt.Errorf("%s: %w", pg.Message, lease.ErrFenced)
+	case pg.Code == episodeCode:
+		return fmt.Errorf("%s: %w", pg.Message, nonce.ErrEpisodeClosed)
 	}
 	return err
 }

@@ -15,7 +15,7 @@ import (
 const loadSubmitter = `
 select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
        coalesce(c.final_block_number, 0), c.suspicion,
-       exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
+       coalesce((select p.episode from protect_episode p where p.submitter = s.submitter and p.closed_at is null), 0),
        (select min(m.set_aside_nonce) from managed_tx m
          where m.submitter = s.submitter and m.state = 'QUEUED' and m.set_aside_nonce is not null and not ` + notAside + `)
   from submitter s
@@ -58,7 +58,8 @@ select` + txColumns + `
 // statement, and a lock may have been waited for.
 func queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce.Work) {
 	b.Queue(loadSubmitter, sub).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.Suspicion, &w.Protected, &w.AsideUntil)
+		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.Suspicion, &w.Episode, &w.AsideUntil)
+		w.Protected = w.Episode != 0
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
 		}

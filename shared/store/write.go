@@ -254,6 +254,9 @@ func queueCursor(b *pgx.Batch, l lease.Lease, c nonce.CursorChange) {
 	if c.Suspect != nil {
 		suspicion, _ = json.Marshal(c.Suspect) // plain fields: cannot fail
 	}
+	if c.Leave != nil {
+		queueLeave(b, l, *c.Leave)
+	}
 	if c.Protect != nil {
 		evidence, _ := json.Marshal(c.Protect)
 		b.Queue(openEpisode, l.Submitter, evidence)

@@ -29,6 +29,7 @@ type look struct {
 	tagged    *call
 	estimates []*call
 	self      *call
+	final     *call // the count at the finalized block
 	again     *call // the block at first's height, after everything else
 	last      *call // the head after everything else: the view's
 }
@@ -92,6 +93,9 @@ func (c *Connector) newLook(q nonce.Look) (*look, error) {
 	for _, call := range q.Estimates {
 		l.estimates = append(l.estimates, askEstimate(q.Submitter.Address(), call))
 	}
+	if q.FinalCount {
+		l.final = ask("eth_getTransactionCount", q.Submitter.Address().String(), "finalized")
+	}
 	if self := q.Submitter.Address(); q.Self {
 		l.self = askEstimate(self, nonce.Call{To: &self})
 	}
@@ -123,8 +127,10 @@ func (l *look) calls() []*call {
 		calls = append(calls, l.tagged)
 	}
 	calls = append(calls, l.estimates...)
-	if l.self != nil {
-		calls = append(calls, l.self)
+	for _, one := range []*call{l.self, l.final} {
+		if one != nil {
+			calls = append(calls, one)
+		}
 	}
 	return calls
 }
@@ -168,6 +174,9 @@ func (l *look) view(node string) (nonce.View, error) {
 	v.Tagged = taggedHeader(l.tagged, v.Head, v.Headers)
 	for _, a := range l.estimates {
 		v.Estimates = append(v.Estimates, estimateAnswer(a))
+	}
+	if count := new(hexutil.Uint64); l.final != nil && l.final.into(count) == nil {
+		v.FinalCount = (*uint64)(count)
 	}
 	if l.self != nil {
 		v.SelfTransfer = estimateAnswer(l.self)

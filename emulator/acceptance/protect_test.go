@@ -1,0 +1,169 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"math/big"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// useTheKey sends a transaction of the first dev account past the house, as
+// somebody else who has its key would.
+func (b bench) useTheKey(t *testing.T, n uint64, tipGwei int64) {
+	t.Helper()
+	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	gwei := big.NewInt(1_000_000_000)
+	id := new(big.Int).SetUint64(b.Chain.ChainID())
+	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(7), Gas: 21_000,
+		GasTipCap: new(big.Int).Mul(gwei, big.NewInt(tipGwei)), GasFeeCap: new(big.Int).Mul(gwei, big.NewInt(100+tipGwei)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.SendTransaction(b.ctx, tx); err != nil {
+		t.Fatalf("foreign transaction: %v", err)
+	}
+}
+
+// inProtect waits until the submitter is in PROTECT and returns the episode.
+func (b bench) inProtect(t *testing.T, s nonce.Submitter) (episode int, evidence string) {
+	t.Helper()
+	err := poll(b.ctx, func() bool {
+		return b.DB.QueryRow(b.ctx, `select episode, evidence::text from protect_episode where submitter = $1 and closed_at is null`, s).
+			Scan(&episode, &evidence) == nil
+	})
+	if err != nil {
+		t.Fatalf("%s never went into PROTECT: %v", s, err)
+	}
+	return episode, evidence
+}
+
+func (b bench) release(t *testing.T, s nonce.Submitter, body map[string]any) (int, string) {
+	t.Helper()
+	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, string(answer)
+}
+
+// TX-008: foreign use of the key, noticed before allocation: PROTECT, new
+// intents refused, nothing sent; a named human accepts the loss, and the
+// sequence goes on behind it.
+func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	s := b.Submitters()[0]
+	b.useTheKey(t, 0, 1)
+	if err := b.Chain.WaitBlock(b.ctx, b.Chain.Head()+2); err != nil {
+		t.Fatal(err)
+	}
+	_, waiting := b.post(t, transfer(s, "waiting"))
+	episode, evidence := b.inProtect(t, s)
+	if !strings.Contains(evidence, `"expectedNonce": 0`) || !strings.Contains(evidence, `"latestCount": 1`) || !strings.Contains(evidence, `"node"`) {
+		t.Errorf("evidence: got %s, want what was expected and what was seen, and from which node", evidence)
+	}
+	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "refused"))
+	if err != nil || status != http.StatusConflict || !strings.Contains(string(answer), `"SUBMITTER_PROTECTED"`) {
+		t.Errorf("a new intent in PROTECT: got %d %s, %v; want 409 SUBMITTER_PROTECTED", status, answer, err)
+	}
+	if status, id := b.post(t, transfer(s, "waiting")); status != http.StatusOK || id != waiting { // H16
+		t.Errorf("what is stored, posted again: got %d %s, want 200 %s", status, id, waiting)
+	}
+	if got := b.mined(t, s); !slices.Equal(got, []uint64{0}) {
+		t.Errorf("mined: got %v, want the foreign one alone", got)
+	}
+
+	b.mine(t, 70) // the foreign one is finalized
+	for name, body := range map[string]map[string]any{
+		"no reason":       {"episode": episode, "mode": "resync", "count": 1},
+		"a wrong count":   {"episode": episode, "mode": "resync", "count": 2, "reason": "r"},
+		"no count":        {"episode": episode, "mode": "resync", "reason": "r"},
+		"another mode":    {"episode": episode, "mode": "skip", "reason": "r"},
+		"no such episode": {"episode": episode + 1, "mode": "resync", "count": 1, "reason": "r"},
+	} {
+		if status, answer := b.release(t, s, body); status != http.StatusBadRequest && status != http.StatusConflict {
+			t.Errorf("release with %s: got %d %s, want it refused", name, status, answer)
+		}
+	}
+	status, text := b.release(t, s, map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "it was our own test", "requests": map[string]string{"0": "by hand"}})
+	var released struct {
+		Displaced []uint64
+		NextNonce uint64
+	}
+	if err := json.Unmarshal([]byte(text), &released); err != nil || status != http.StatusOK || !slices.Equal(released.Displaced, []uint64{0}) || released.NextNonce != 1 {
+		t.Fatalf("resync: got %d %s, want nonce 0 displaced, next nonce 1", status, text)
+	}
+	b.await(t, s, nonce.Confirmed, 1)
+	b.wantContiguous(t, s, 2)
+	if _, err := b.DB.Exec(b.ctx, `update protect_episode set reason = 'another'`); err == nil {
+		t.Error("a closed episode was rewritten: want it refused")
+	}
+}
+
+// H9: an intent whose nonce was taken while it was in flight ends DISPLACED at
+// resync. It is never sent at another nonce; its caller may post a new request.
+func TestH09TakenWhileInFlightEndsDisplaced(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	_, id := b.post(t, transfer(s, "taken"))
+	b.await(t, s, nonce.Tracking, 1)
+	b.Chain.DropPool()
+	b.useTheKey(t, 0, 1)
+	b.Chain.StartMining()
+	episode, _ := b.inProtect(t, s)
+	b.await(t, s, nonce.Protect, 1)
+	b.mine(t, 70)
+	if status, text := b.release(t, s, map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"}); status != http.StatusOK {
+		t.Fatalf("resync: got %d %s", status, text)
+	}
+	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "FAILED" || *r.SubState != "DISPLACED" || *r.Nonce != 0 {
+		t.Errorf("the intent: got %s, want FAILED/DISPLACED with nonce 0 kept", r.State)
+	}
+	b.post(t, transfer(s, "again"))
+	b.await(t, s, nonce.Confirmed, 1)
+	b.wantContiguous(t, s, 2)
+}
+
+// H6: leaving names the episode; resume derives the state anew, and what was in
+// flight goes on.
+func TestH06ResumeGoesOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	b.post(t, transfer(s, "in flight"))
+	b.await(t, s, nonce.Tracking, 1)
+	if _, err := b.DB.Exec(b.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s); err != nil {
+		t.Fatal(err)
+	}
+	b.Chain.StartMining()
+	b.await(t, s, nonce.Confirmed, 1) // watching goes on, and ends nothing
+	var open int
+	if err := b.DB.QueryRow(b.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&open); err != nil || open != 1 {
+		t.Errorf("open episodes once the transaction is final: got %d, %v; want 1", open, err)
+	}
+	if status, text := b.release(t, s, map[string]any{"episode": 1, "mode": "resume", "reason": "a false alarm"}); status != http.StatusOK {
+		t.Fatalf("resume: got %d %s", status, text)
+	}
+	b.post(t, transfer(s, "next"))
+	b.await(t, s, nonce.Confirmed, 2)
+	b.wantContiguous(t, s, 2)
+}

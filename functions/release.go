@@ -1,0 +1,98 @@
+package functions
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+type releaseRequest struct {
+	Episode  *int              `json:"episode"`
+	Mode     nonce.ReleaseMode `json:"mode"`
+	Reason   string            `json:"reason"`
+	Count    *uint64           `json:"count"`
+	Requests map[uint64]string `json:"requests"`
+}
+
+type releaseResponse struct {
+	Submitter nonce.Submitter `json:"submitter"`
+	Episode   int             `json:"episode"`
+	Displaced []uint64        `json:"displaced"` // nonces lost to foreign transactions
+	NextNonce uint64          `json:"nextNonce"`
+}
+
+// notLeaderRetryAfter is when a release may find the lease free.
+const notLeaderRetryAfter = 2 * time.Second
+
+// release ends one episode of PROTECT by an operator's decision, kept with its
+// reason: resume (the view was wrong) or resync (the loss is accepted).
+func (a *App) release(w http.ResponseWriter, r *http.Request) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[releaseRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	leave, err := leaveOf(body)
+	if err != nil {
+		return err
+	}
+	leave.By = operator
+	out, err := a.worker.Release(r.Context(), s, leave)
+	if err != nil {
+		return releaseProblem(err)
+	}
+	a.log.WarnContext(r.Context(), "released from PROTECT", telemetry.SubmitterKey, s, telemetry.NodeIDKey, a.node,
+		"episode", leave.Episode, "mode", leave.Mode, "operator", operator, "reason", leave.Reason, "displaced", out.Displaced)
+	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: s, Episode: leave.Episode, Displaced: out.Displaced, NextNonce: out.NextNonce})
+	return nil
+}
+
+// leaveOf checks what an operator decided.
+func leaveOf(body releaseRequest) (nonce.Leave, error) {
+	l := nonce.Leave{Mode: body.Mode, Reason: strings.TrimSpace(body.Reason), Requests: body.Requests}
+	switch {
+	case body.Episode == nil:
+		return l, web.FieldProblem("episode", "is required: the number that GET /admin/v1/submitters/{submitter} shows under protect")
+	case body.Mode != nonce.Resume && body.Mode != nonce.Resync:
+		return l, web.FieldProblem("mode", "is %q: want resume (the view was wrong) or resync (the loss is accepted)", body.Mode)
+	case l.Reason == "" || len(l.Reason) > maxReason:
+		return l, web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
+	case body.Mode == nonce.Resync && body.Count == nil:
+		return l, web.FieldProblem("count", "is required for resync: the chain's count of the account at its finalized block, which you accept")
+	case body.Mode == nonce.Resume && (body.Count != nil || body.Requests != nil):
+		return l, web.FieldProblem("count", "goes with resync")
+	}
+	l.Episode = *body.Episode
+	if body.Count != nil {
+		l.Count = *body.Count
+	}
+	return l, nil
+}
+
+// releaseProblem is what an operator may see of a release that did not happen.
+func releaseProblem(err error) error {
+	var count nonce.ErrCount
+	switch {
+	case errors.Is(err, nonce.ErrNotLeader):
+		p := web.NewProblem(notLeader, "the submitter is being served; nothing was changed")
+		p.RetryAfter = notLeaderRetryAfter
+		return p
+	case errors.Is(err, nonce.ErrEpisodeClosed):
+		return web.NewProblem(tooLate, "that episode is not open; nothing was changed: look at the submitter again")
+	case errors.As(err, &count):
+		return web.FieldProblem("count", "is not the one to accept: %s; nothing was changed", count.Error())
+	}
+	return err
+}

@@ -1,0 +1,177 @@
+package nonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ReleaseMode is how a submitter leaves PROTECT.
+type ReleaseMode string
+
+// Resume says that the view was wrong; resync accepts that nonces were lost.
+const (
+	Resume ReleaseMode = "resume"
+	Resync ReleaseMode = "resync"
+)
+
+// Leave is an operator's decision to end one episode of PROTECT.
+type Leave struct {
+	Episode  int // the one the operator looked at; a later one stays
+	Mode     ReleaseMode
+	By       string
+	Reason   string
+	Count    uint64            // for resync: the chain's count that is accepted
+	Requests map[uint64]string // for resync: which request each lost nonce was, as far as is known
+}
+
+// Errors of [Worker.Release]. After each, the episode is as it was.
+var (
+	// ErrNotLeader reports that another invocation kept the lease all the while.
+	ErrNotLeader = errors.New("the submitter is being served by another invocation")
+	// ErrEpisodeClosed reports that the episode named is not the open one.
+	ErrEpisodeClosed = errors.New("that episode of PROTECT is not open")
+)
+
+// ErrCount reports a resync to another count than the chain's final one.
+type ErrCount struct {
+	Accepted, Final, Next uint64
+}
+
+// Error names the counts.
+func (e ErrCount) Error() string {
+	return fmt.Sprintf("resync accepts the count %d; the chain's, at its finalized block, is %d, and the next nonce here is %d",
+		e.Accepted, e.Final, e.Next)
+}
+
+// Released is what a release did.
+type Released struct {
+	Displaced []uint64 // nonces that were lost to foreign transactions, those of intents first
+	NextNonce uint64
+}
+
+// releaseWait is how long a release waits for the lease.
+const releaseWait = 5 * time.Second
+
+// Release ends the episode under the lease, and asks for the next look. With
+// [Resync], an intent whose nonce was taken ends FAILED/DISPLACED, and is never
+// sent at another; each nonce that the chain has beyond the cursor gets a row of
+// its own, DISPLACED.
+func (w *Worker) Release(ctx context.Context, s Submitter, l Leave) (out Released, err error) {
+	chain, err := w.Chain(s)
+	if err != nil {
+		return out, err
+	}
+	taken, err := w.takeWaiting(ctx, s)
+	if err != nil {
+		return out, err
+	}
+	t := tenure{Worker: w, chain: chain, kind: KindAdvance, work: taken.Work, began: time.Now()}
+	defer func() {
+		if err != nil {
+			t.giveUp(ctx)
+		}
+	}()
+	if t.work.Episode != l.Episode || l.Episode == 0 {
+		return out, ErrEpisodeClosed
+	}
+	wr := Write{Moves: resumed(t.work), Release: Abandon}
+	if l.Mode == Resync {
+		if wr.Moves, out, err = t.resync(ctx, l); err != nil {
+			return out, err
+		}
+	}
+	wr.Cursor = CursorChange{Trust: true, Leave: &l}
+	wr.Lease = t.work.Lease
+	done, err := t.Book.Write(ctx, wr)
+	if err != nil {
+		return out, fmt.Errorf("release %s: %w", s, err)
+	}
+	t.logWrite(ctx, wr, done)
+	if l.Mode == Resume {
+		out.NextNonce = t.work.NextNonce
+	}
+	return out, w.Wake.Advance(ctx, s, done.Token)
+}
+
+// takeWaiting takes the lease, waiting for a while where another holds it.
+func (w *Worker) takeWaiting(ctx context.Context, s Submitter) (Taken, error) {
+	owner := w.Node + "/" + invocationID()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); ; {
+		taken, err := w.Book.Take(ctx, s, owner, true)
+		if err != nil || taken.Held {
+			return taken, err
+		}
+		if time.Since(began) > releaseWait {
+			return taken, ErrNotLeader
+		}
+		select {
+		case <-ctx.Done():
+			return taken, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// resumed takes transactions out of the state PROTECT: they are watched as
+// before.
+func resumed(w Work) []Move {
+	var moves []Move
+	for _, t := range w.Unsettled {
+		if t.State == Protect {
+			t.State, t.Sub, t.LastError, t.NextCheckAt = Tracking, Pending, "", &w.Now
+			moves = append(moves, Move{From: Protect, To: t})
+		}
+	}
+	return moves
+}
+
+// resync proves the loss that the operator accepts: one node, at its finalized
+// block, has the count named; and it has no receipt of any version of the
+// unsettled nonces below it.
+func (t *tenure) resync(ctx context.Context, l Leave) ([]Move, Released, error) {
+	q := Look{Submitter: t.work.submitter(), Account: true, FinalCount: true}
+	for _, x := range t.work.Unsettled {
+		q.Receipts = append(q.Receipts, x.Versions...)
+	}
+	v, err := t.look(ctx, q)
+	if err != nil {
+		return nil, Released{}, fmt.Errorf("look at the final count: %w", err)
+	}
+	if v.FinalCount == nil || *v.FinalCount != l.Count || l.Count < t.work.lowest() {
+		e := ErrCount{Accepted: l.Count, Next: t.work.NextNonce}
+		if v.FinalCount != nil {
+			e.Final = *v.FinalCount
+		}
+		return nil, Released{}, e
+	}
+	moves, lost := displaced(t.work, v, l.Count)
+	for n := t.work.NextNonce; n < l.Count; n++ {
+		lost = append(lost, n)
+	}
+	return moves, Released{Displaced: lost, NextNonce: max(t.work.NextNonce, l.Count)}, nil
+}
+
+// displaced ends what lost its nonce below count, and lets the rest be watched
+// as before.
+func displaced(w Work, v View, count uint64) (moves []Move, lost []uint64) {
+	for _, m := range resumed(w) {
+		if *m.To.Nonce >= count || !noReceipt(m.To, v) {
+			moves = append(moves, m)
+		}
+	}
+	for _, t := range w.Unsettled {
+		if *t.Nonce >= count || !noReceipt(t, v) {
+			continue
+		}
+		from := t.State
+		t.State, t.Sub, t.NextCheckAt, t.NextResubmitAt = Failed, Displaced, nil, nil
+		t.LastError = "a foreign transaction took its nonce, and an operator accepted the loss"
+		moves = append(moves, Move{From: from, To: t})
+		lost = append(lost, *t.Nonce)
+	}
+	return moves, lost
+}
