@@ -123,6 +123,7 @@ func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
 		level = slog.LevelInfo
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	slog.SetDefault(log)
 	output, err := logFile(f.logs)
 	if err != nil {
 		return nil, err

@@ -72,6 +72,7 @@ func (a *App) order(r *http.Request, d store.Decision) (store.Decided, error) {
 	if err != nil {
 		return out, err
 	}
+	a.points.At("cancel.committed")
 	log := a.log.With(telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, d.TxID, telemetry.NodeIDKey, a.node,
 		telemetry.FencingTokenKey, out.Token)
 	log.InfoContext(r.Context(), "decided", "action", d.Action, "by", d.By.Caller, "reason", d.Reason, "state", out.State)

@@ -41,11 +41,13 @@ func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	in.Caller = v.Caller
+	a.points.At("create.received")
 	accepted, err := a.store.Create(r.Context(), in, a.config.Queue.MaxPerSubmitter)
 	if err != nil {
 		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
 		return err
 	}
+	a.points.At("create.committed")
 	status, result := http.StatusOK, "known"
 	if accepted.New {
 		status, result = http.StatusAccepted, "accepted"
@@ -56,6 +58,7 @@ func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 	if accepted.Queued {
 		a.wake(r, in, accepted)
 	}
+	a.points.At("create.enqueued")
 	web.Reply(w, r, status, createResponse{TxID: accepted.TxID})
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
@@ -32,6 +33,7 @@ type App struct {
 	config   config.Config
 	log      *slog.Logger
 	node     string
+	points   crash.Points
 	store    *store.Store
 	tasks    *tasks.Tasks
 	chain    *evm.Connector
@@ -39,6 +41,12 @@ type App struct {
 	worker   *nonce.Worker
 	public   *web.Verifier
 	internal *web.Verifier
+}
+
+// Points are the steps of functions at which a test may end the process, beside
+// [nonce.Points].
+func Points() []string {
+	return []string{"create.received", "create.committed", "create.enqueued", "cancel.committed", "sweep.found"}
 }
 
 // required are the settings that no function works without.
@@ -52,7 +60,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string) (*
 	if err := c.Require(required...); err != nil {
 		return nil, err
 	}
-	a := &App{config: c, log: log, node: node}
+	a := &App{config: c, log: log, node: node, points: crash.FromEnvironment()}
 	for _, open := range []func(context.Context) error{a.openStore, a.openChain, a.openSigner, a.openVerifiers} {
 		if err := open(ctx); err != nil {
 			return nil, err
@@ -61,6 +69,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string) (*
 	a.openTasks()
 	a.worker = &nonce.Worker{
 		Book: a.store, Chain: a.chainOf, Signer: a.signer, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
+		At: a.points,
 	}
 	return a, nil
 }

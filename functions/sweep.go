@@ -30,6 +30,9 @@ func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
+		if len(found) > 0 {
+			a.points.At("sweep.found")
+		}
 		for _, s := range found {
 			if err := a.tasks.Sweep(r.Context(), s, minute); err != nil {
 				failures = append(failures, err)

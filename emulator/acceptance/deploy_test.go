@@ -40,14 +40,14 @@ func TestSweepRestoresProgress(t *testing.T) {
 	b.Chain.StopMining()
 	b.post(t, transfer(inFlight, "in flight"))
 	b.await(t, inFlight, nonce.Tracking, 1)
-	b.Tasks.SetFaults(cloudtasks.Faults{Drop: 1})
+	b.Tasks.SetFaults(dropEverything)
 	b.post(t, transfer(unheard, "unheard"))
 	for _, kind := range []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit} {
 		if _, err := b.Tasks.Empty(stack.QueueName(kind)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.Tasks.SetFaults(cloudtasks.Faults{})
+	b.Tasks.SetFaults(noFaults)
 	b.Chain.StartMining()
 	b.overdue(t, 2)
 	if err := b.RunSweep(b.ctx); err != nil {
@@ -72,3 +72,8 @@ func (b bench) overdue(t *testing.T, n int) {
 		t.Fatalf("overdue transactions never became %d: %v", n, err)
 	}
 }
+
+var (
+	dropEverything = cloudtasks.Faults{Drop: 1}
+	noFaults       = cloudtasks.Faults{}
+)

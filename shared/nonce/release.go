@@ -67,6 +67,7 @@ func (w *Worker) Release(ctx context.Context, s Submitter, l Leave) (out Release
 	if err != nil {
 		return out, err
 	}
+	w.pass("release.taken")
 	t := tenure{Worker: w, chain: chain, kind: KindAdvance, work: taken.Work, began: time.Now()}
 	defer func() {
 		if err != nil {
@@ -88,6 +89,7 @@ func (w *Worker) Release(ctx context.Context, s Submitter, l Leave) (out Release
 	if err != nil {
 		return out, fmt.Errorf("release %s: %w", s, err)
 	}
+	w.pass("release.written")
 	t.logWrite(ctx, wr, done)
 	if l.Mode == Resume {
 		out.NextNonce = t.work.NextNonce

@@ -34,6 +34,7 @@ func (t *tenure) run(ctx context.Context) error {
 	for {
 		released, err := t.round(ctx)
 		if err == nil && released {
+			t.pass("released")
 			return t.wakeNext(ctx)
 		}
 		if err == nil {
@@ -109,6 +110,7 @@ func (t *tenure) round(ctx context.Context) (released bool, err error) {
 // act writes what the judgement found and what the queue makes of it, then
 // sends what was claimed.
 func (t *tenure) act(ctx context.Context, v View, j judgement) (released bool, err error) {
+	t.pass("looked")
 	before := t.work
 	t.work.Unsettled = j.unsettled()
 	t.work.FinalHead = max(t.work.FinalHead, j.finalHead)
@@ -122,6 +124,12 @@ func (t *tenure) act(ctx context.Context, v View, j judgement) (released bool, e
 	released, err = t.write(ctx, w, !sending)
 	if err != nil || !sending || t.stale {
 		return released, err
+	}
+	if len(p.allocate) > 0 {
+		t.pass("stored")
+	}
+	if len(j.resend) > 0 {
+		t.pass("claimed")
 	}
 	signed, err := t.signDue(ctx, v)
 	if err != nil || t.stale {

@@ -38,6 +38,7 @@ func (t *tenure) prepare(ctx context.Context, v View) preparation {
 			p.allocate = p.allocate[:i]
 			break
 		}
+		t.pass("signed")
 		a.Tx, a.Signed = signedAs(a.Tx, VersionOriginal, s, w.now()), &s
 	}
 	return p
@@ -80,7 +81,9 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 	if w.Empty() {
 		return nil, nil
 	}
+	t.pass("version_signed")
 	_, err = t.write(ctx, w, false)
+	t.pass("version_stored")
 	return ids, err
 }
 
@@ -92,6 +95,7 @@ func (t *tenure) send(ctx context.Context, ids []string, head Header) (released 
 	for i, x := range txs {
 		raws[i] = x.Raw
 	}
+	t.pass("sending")
 	var results []SendResult
 	err = t.call(ctx, func(ctx context.Context) error {
 		results = t.chain.Send(ctx, raws)
@@ -100,6 +104,7 @@ func (t *tenure) send(ctx context.Context, ids []string, head Header) (released 
 	if err != nil {
 		return false, err
 	}
+	t.pass("sent")
 	t.settleTooLow(ctx, txs, results)
 	var w Write
 	now := t.work.now()

@@ -22,6 +22,7 @@ type Worker struct {
 	Rules  Rules
 	Node   string // this instance, in owners and logs
 	Log    *slog.Logger
+	At     func(point string) // passed at each of [Points]; nil but in tests
 }
 
 // Serve looks at everything that s has due and does it, as far as the function
@@ -51,6 +52,7 @@ func (w *Worker) Serve(ctx context.Context, s Submitter, kind Kind) error {
 			return w.Wake.Rescue(ctx, s, taken)
 		}
 		t := tenure{Worker: w, chain: chain, kind: kind, work: taken.Work, began: began}
+		t.pass("taken")
 		err = t.run(ctx)
 		if !errors.Is(err, lease.ErrFenced) {
 			return err

@@ -1,0 +1,217 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// quick are settings under which a dead holder is waited out in two seconds, and
+// what is unheard of is sent again soon.
+var quick = map[string]string{
+	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
+	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
+	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT": "1800ms", "FENCEPOST_RPC_TIMEOUT": "2s", "FENCEPOST_RESUBMIT_INTERVAL": "1s",
+	"FENCEPOST_SWEEP_GRACE": "2s",
+}
+
+// setupArmed starts a stack whose processes die once, at the pass of the point.
+func setupArmed(t *testing.T, point string, o stack.Options) (b bench, folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	if err := crash.Arm(folder, point, 1, crash.Kill); err != nil {
+		t.Fatal(err)
+	}
+	o.Settings = withSettings(quick, o.Settings, map[string]string{crash.Variable: folder})
+	return setup(t, o), folder
+}
+
+func withSettings(all ...map[string]string) map[string]string {
+	sum := make(map[string]string)
+	for _, m := range all {
+		for k, v := range m {
+			sum[k] = v
+		}
+	}
+	return sum
+}
+
+// postUntilAnswered posts as a caller does that hears nothing: the same request,
+// again.
+func (b bench) postUntilAnswered(t *testing.T, intent map[string]any) (txID string) {
+	t.Helper()
+	err := poll(b.ctx, func() bool {
+		status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", intent)
+		var body struct{ TxID string }
+		if err != nil || status >= 300 || json.Unmarshal(answer, &body) != nil {
+			return false
+		}
+		txID = body.TxID
+		return true
+	})
+	if err != nil {
+		t.Fatalf("post %v: never answered: %v", intent["requestId"], err)
+	}
+	return txID
+}
+
+// killed waits until the point has killed its process.
+func (b bench) killed(t *testing.T, folder, point string) {
+	t.Helper()
+	if err := poll(b.ctx, func() bool { return crash.Hit(folder, point) }); err != nil {
+		t.Fatalf("nobody passed %s: %v", point, err)
+	}
+}
+
+// TX-006: a process that dies by SIGKILL at any step leaves nothing behind: the
+// others carry its transaction to its end, once, without a gap. Every point is
+// hit, or the test of it fails; every point has a test, or this one fails.
+func TestTX006KillAtEveryPoint(t *testing.T) {
+	t.Parallel()
+	points := slices.Concat(nonce.Points(), functions.Points())
+	for _, point := range points {
+		run, ok := episodes[point]
+		if !ok {
+			run = plainEpisode
+		}
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			run(t, point)
+		})
+	}
+	for point := range episodes {
+		if !slices.Contains(points, point) {
+			t.Errorf("an episode for %s, which is no point", point)
+		}
+	}
+}
+
+// episodes are the points that a plain run does not pass.
+var episodes = map[string]func(t *testing.T, point string){
+	"confirm.taken": confirmEpisode, "confirm.looked": confirmEpisode, "confirm.released": confirmEpisode,
+	"resubmit.taken": resubmitEpisode, "resubmit.looked": resubmitEpisode, "resubmit.claimed": resubmitEpisode,
+	"resubmit.sending": resubmitEpisode, "resubmit.sent": resubmitEpisode, "resubmit.released": resubmitEpisode,
+	"advance.version_signed": cancelEpisode, "advance.version_stored": cancelEpisode, "cancel.committed": cancelEpisode,
+	"release.taken": releaseEpisode, "release.written": releaseEpisode,
+	"sweep.found": sweepEpisode,
+}
+
+// plainEpisode carries three intents of one submitter and one of another to
+// their end, past a death at the point.
+func plainEpisode(t *testing.T, point string) {
+	b, folder := setupArmed(t, point, stack.Options{})
+	first, other := b.Submitters()[0], b.Submitters()[1]
+	for i := range 3 {
+		b.postUntilAnswered(t, transfer(first, fmt.Sprintf("r-%d", i)))
+	}
+	b.postUntilAnswered(t, transfer(other, "r"))
+	b.killed(t, folder, point)
+	b.ends(t, map[nonce.Submitter]int{first: 3, other: 1})
+}
+
+// confirmEpisode wants more blocks than come before the first look, so that there
+// is something left to confirm.
+func confirmEpisode(t *testing.T, point string) {
+	b, folder := setupArmed(t, point, stack.Options{Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"}})
+	s := b.Submitters()[0]
+	for i := range 2 {
+		b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
+	}
+	b.killed(t, folder, point)
+	b.ends(t, map[nonce.Submitter]int{s: 2})
+}
+
+// ends waits for the end of everything, with the sweep to help, and asks the
+// chain.
+func (b bench) ends(t *testing.T, want map[nonce.Submitter]int) {
+	t.Helper()
+	lastSweep := time.Now()
+	err := poll(b.ctx, func() bool {
+		if time.Since(lastSweep) > 5*time.Second {
+			_ = b.RunSweep(b.ctx) // a sweep that fails comes again
+			lastSweep = time.Now()
+		}
+		var left int
+		err := b.DB.QueryRow(b.ctx, `select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED')`).Scan(&left)
+		return err == nil && left == 0
+	})
+	if err != nil {
+		t.Fatalf("not everything ended: %v", err)
+	}
+	for s, n := range want {
+		b.wantContiguous(t, s, n)
+	}
+}
+
+// resubmitEpisode has a transaction vanish from the node's pool.
+func resubmitEpisode(t *testing.T, point string) {
+	b, folder := setupArmed(t, point, stack.Options{})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	b.postUntilAnswered(t, transfer(s, "lost"))
+	b.await(t, s, nonce.Tracking, 1)
+	b.Chain.DropPool()
+	b.killed(t, folder, point)
+	b.Chain.StartMining()
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+}
+
+// cancelEpisode cancels a transaction in flight.
+func cancelEpisode(t *testing.T, point string) {
+	b, folder := setupArmed(t, point, stack.Options{})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	id := b.postUntilAnswered(t, transfer(s, "regretted"))
+	b.await(t, s, nonce.Tracking, 1)
+	_, _, _ = b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil) // its answer may be lost
+	b.killed(t, folder, point)
+	b.versions(t, id, "ORIGINAL", "PLACEHOLDER")
+	b.Chain.StartMining()
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+	if status, got := b.cancel(t, id); status != http.StatusOK || got.Outcome == "PENDING" {
+		t.Errorf("cancel at the end: got %d %+v, want a definite answer", status, got)
+	}
+}
+
+// releaseEpisode resumes a submitter from PROTECT.
+func releaseEpisode(t *testing.T, point string) {
+	b, folder := setupArmed(t, point, stack.Options{})
+	s := b.Submitters()[0]
+	if _, err := b.DB.Exec(b.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, s); err != nil {
+		t.Fatal(err)
+	}
+	body := map[string]any{"episode": 1, "mode": "resume", "reason": "a false alarm"}
+	err := poll(b.ctx, func() bool { // as an operator who hears nothing
+		_, _, _ = b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
+		var open int
+		err := b.DB.QueryRow(b.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&open)
+		return err == nil && open == 0
+	})
+	if err != nil {
+		t.Fatalf("never released: %v", err)
+	}
+	b.killed(t, folder, point)
+	b.postUntilAnswered(t, transfer(s, "after"))
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+}
+
+// sweepEpisode leaves an intent to the sweep.
+func sweepEpisode(t *testing.T, point string) {
+	b, folder := setupArmed(t, point, stack.Options{})
+	s := b.Submitters()[0]
+	b.Tasks.SetFaults(dropEverything)
+	b.postUntilAnswered(t, transfer(s, "unheard"))
+	b.Tasks.SetFaults(noFaults)
+	b.overdue(t, 1)
+	_ = b.RunSweep(b.ctx) // dies on the way
+	b.killed(t, folder, point)
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+}

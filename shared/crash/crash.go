@@ -1,0 +1,88 @@
+// Package crash lets a test end or freeze a real process at a named point, from
+// the outside. In production no point is armed, and passing one costs a nil
+// check.
+package crash
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Variable names the environment variable that holds the folder of armed
+// points. It is no setting: nothing but a test sets it.
+const Variable = "CRASH_POINTS"
+
+// What happens at a point.
+const (
+	Kill = "kill" // SIGKILL
+	Stop = "stop" // SIGSTOP, until somebody sends SIGCONT
+)
+
+// Points passes named points. A nil Points does nothing.
+type Points func(point string)
+
+// FromEnvironment is the points armed by [Variable]; nil where it is not set.
+func FromEnvironment() Points {
+	folder := os.Getenv(Variable)
+	if folder == "" {
+		return nil
+	}
+	return func(point string) { pass(folder, point) }
+}
+
+// At passes the point.
+func (p Points) At(point string) {
+	if p != nil {
+		p(point)
+	}
+}
+
+// Arm makes the hit-th pass of the point, counted over all processes with this
+// folder, do what action says; once.
+func Arm(folder, point string, hit int, action string) error {
+	for n := range hit {
+		if err := os.WriteFile(file(folder, point, n), []byte(action), 0o600); err != nil {
+			return fmt.Errorf("arm %s: %w", point, err)
+		}
+	}
+	return nil
+}
+
+// Hit says whether the point was armed and has done what it was armed for.
+func Hit(folder, point string) bool {
+	_, err := os.Stat(file(folder, point, 0))
+	return os.IsNotExist(err)
+}
+
+func file(folder, point string, left int) string {
+	return filepath.Join(folder, fmt.Sprintf("%s.%d", point, left))
+}
+
+// most bounds how many passes can be counted.
+const most = 64
+
+// pass takes one of the point's files away; whoever takes the last acts. Only
+// one process can take a file away.
+func pass(folder, point string) {
+	for n := most - 1; n >= 0; n-- {
+		name := file(folder, point, n)
+		action, err := os.ReadFile(name)
+		if err != nil || os.Remove(name) != nil {
+			continue
+		}
+		if n > 0 {
+			return
+		}
+		signal := syscall.SIGKILL
+		if string(action) == Stop {
+			signal = syscall.SIGSTOP
+		}
+		_ = syscall.Kill(os.Getpid(), signal)
+		if signal == syscall.SIGKILL {
+			select {} // never go on
+		}
+		return
+	}
+}
