@@ -4,11 +4,13 @@
 package acceptance
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,6 +50,7 @@ type bench struct {
 	*stack.Stack
 	DB  *pgxpool.Pool
 	ctx context.Context
+	log *testLog
 }
 
 // setup starts a stack for t: few submitters, quick blocks, no sweep unless the
@@ -87,16 +90,26 @@ func setup(t *testing.T, o stack.Options) bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	return bench{s, db, ctx}
+	return bench{s, db, ctx, log}
 }
 
 // testLog keeps the functions' log and shows it if the test failed.
 type testLog struct {
 	t    *testing.T
+	mu   sync.Mutex
 	text []byte
 }
 
+// has says that the log has the text.
+func (l *testLog) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Contains(l.text, []byte(text))
+}
+
 func (l *testLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.text = append(l.text, p...)
 	return len(p), nil
 }

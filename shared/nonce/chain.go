@@ -124,11 +124,11 @@ type ReceiptAnswer struct {
 
 // Receipt proves that a transaction was included in one block.
 type Receipt struct {
-	TxHash      Hash
-	BlockNumber uint64
-	BlockHash   Hash
-	Succeeded   bool            // false: included and reverted; its nonce is consumed all the same
-	Document    json.RawMessage // the node's receipt, whole
+	TxHash      Hash            `json:"txHash"`
+	BlockNumber uint64          `json:"blockNumber"`
+	BlockHash   Hash            `json:"blockHash"`
+	Succeeded   bool            `json:"succeeded"` // false: included and reverted; its nonce is consumed all the same
+	Document    json.RawMessage `json:"document"`  // the node's receipt, whole
 }
 
 // Estimate is a node's word on the gas that a call would take.
