@@ -47,6 +47,10 @@ func problem(err error) error {
 		p := web.NewProblem(queueFull, "too many intents wait for this submitter."+nothingStored)
 		p.RetryAfter = queueRetryAfter
 		return p
+	case errors.Is(err, store.ErrInDoubt):
+		return web.UnavailableBecause(err, "the submitter is in PROTECT: whether this request was ever made is not known until an operator releases it")
+	case errors.Is(err, store.ErrIsAuthority):
+		return web.NewProblem(tooLate, "the database is the one written last; there is nothing to accept")
 	case errors.Is(err, store.ErrNotFound):
 		return web.NewProblem(web.NotFound, "no such transaction")
 	case errors.Is(err, store.ErrTooLate):

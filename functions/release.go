@@ -96,3 +96,30 @@ func releaseProblem(err error) error {
 	}
 	return err
 }
+
+type acceptRequest struct {
+	Reason string `json:"reason"`
+}
+
+// acceptAuthority takes a restored database as the authority, by an operator's
+// decision. Every submitter stays in PROTECT until it is released by itself.
+func (a *App) acceptAuthority(w http.ResponseWriter, r *http.Request) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[acceptRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	reason := strings.TrimSpace(body.Reason)
+	if reason == "" || len(reason) > maxReason {
+		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
+	}
+	if err := a.store.AcceptAuthority(r.Context(), operator, reason); err != nil {
+		return err
+	}
+	a.log.WarnContext(r.Context(), "restored database accepted", "operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -121,6 +121,7 @@ type Work struct {
 	Suspicion *Suspicion // what the last look found amiss with the account
 	Protected bool       // an episode of PROTECT is open
 	Episode   int        // which; 0: none
+	Foreign   bool       // the database is not the one we wrote last: then it is protected too
 	Suspended bool       // an operator has switched allocation off
 	Unsettled []Tx       // by nonce
 	Queue     []Tx       // the first queued, by seq, without those set aside

@@ -2,7 +2,11 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Epoch is the database's mark in every name that leaves the house.
@@ -12,4 +16,63 @@ func (s *Store) Epoch(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("read the epoch of the database: %w", err)
 	}
 	return epoch, nil
+}
+
+// protectAll opens PROTECT on every submitter: this database is not the one that
+// we wrote last, and nothing in it is believed until a person has reconciled it
+// with the chain.
+const protectAll = `
+insert into protect_episode (submitter, episode, evidence)
+select s.submitter, 1 + coalesce((select max(episode) from protect_episode p where p.submitter = s.submitter), 0),
+       jsonb_build_object('what', 'the database is not the one written last: a restored or re-created copy',
+         'expectedSystem', a.system_identifier::text, 'expectedTimeline', a.timeline_id,
+         'system', c.system_identifier::text, 'timeline', current_timeline())
+  from submitter s, authority a, pg_control_system() c
+ where not is_authority()
+    on conflict (submitter) where closed_at is null do nothing`
+
+// disown protects every submitter of a database that is not the authority.
+func (s *Store) disown(ctx context.Context) error {
+	if _, err := s.db.Exec(ctx, protectAll); err != nil {
+		return fmt.Errorf("protect every submitter of a foreign database: %w", err)
+	}
+	return nil
+}
+
+// ErrIsAuthority reports an acceptance of a database that is the authority
+// already. Nothing was changed.
+var ErrIsAuthority = errors.New("the database is the one written last")
+
+// acceptAuthority makes the database, as it is now, the authority, under a new
+// epoch: no name that was used before the restore is met again.
+const acceptAuthority = `
+with accepted as (
+  update authority a
+     set system_identifier = s.system_identifier, timeline_id = current_timeline(),
+         epoch = left(md5(gen_random_uuid()::text), 8), accepted_at = clock_timestamp(), accepted_by = $1
+    from pg_control_system() s
+   where not is_authority()
+  returning a.system_identifier, a.timeline_id
+)
+insert into authority_change (system_identifier, timeline_id, by, reason)
+select system_identifier, timeline_id, $1, $2 from accepted`
+
+// AcceptAuthority records that an operator has reconciled a restored database
+// and accepts it. Every submitter stays in PROTECT until it is released. The
+// error wraps [ErrIsAuthority] where there is nothing to accept.
+func (s *Store) AcceptAuthority(ctx context.Context, by, reason string) error {
+	var accepted bool
+	b := new(pgx.Batch)
+	b.Queue(protectAll)
+	b.Queue(acceptAuthority, by, reason).Exec(func(tag pgconn.CommandTag) error {
+		accepted = tag.RowsAffected() == 1
+		return nil
+	})
+	if err := s.send(ctx, b); err != nil {
+		return fmt.Errorf("accept the database: %w", err)
+	}
+	if !accepted {
+		return ErrIsAuthority
+	}
+	return nil
 }

@@ -42,7 +42,7 @@ const insertIntent = `
 insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint, fencing_token)
 select $1, s.submitter, $3, $4, $5, $6, (select fencing_token from submitter_lease where submitter = s.submitter)
   from submitter s
- where s.submitter = $2 and s.status = 'ACTIVE' and s.callers && array['*', $4]
+ where s.submitter = $2 and s.status = 'ACTIVE' and is_authority() and s.callers && array['*', $4]
    and not exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null)
    and not exists (select from managed_tx q where q.submitter = s.submitter and q.state = 'QUEUED'
                     order by q.seq offset $7 limit 1)
@@ -51,7 +51,7 @@ select $1, s.submitter, $3, $4, $5, $6, (select fencing_token from submitter_lea
 // findIntent answers by what is stored, and reads the token in a statement after
 // the commit: a token read before it may name a task that is used up already.
 const findIntent = `
-select s.status, s.callers && array['*', $3],
+select s.status, s.callers && array['*', $3], is_authority(),
        exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
        coalesce(l.fencing_token, 0), coalesce(m.tx_id::text, ''), coalesce(m.state, ''), coalesce(m.fingerprint, '')
   from submitter s
@@ -73,7 +73,7 @@ func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted
 	b.Queue(insertIntent, in.TxID, in.Submitter, in.RequestID, in.Caller, in.Payload, in.Fingerprint[:], queueBound-1)
 	b.Queue("commit")
 	b.Queue(findIntent, in.Submitter, in.RequestID, in.Caller).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&found.status, &found.allowed, &found.protected, &found.token, &found.txID, &found.state, &found.fingerprint)
+		return row.Scan(&found.status, &found.allowed, &found.ours, &found.protected, &found.token, &found.txID, &found.state, &found.fingerprint)
 	})
 	err := s.send(ctx, b)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -82,22 +82,28 @@ func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted
 	if err != nil {
 		return Accepted{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
 	}
+	if !found.ours {
+		if err := s.disown(ctx); err != nil {
+			return Accepted{}, err
+		}
+	}
 	return found.answer(in)
 }
 
 type foundIntent struct {
-	status             string
-	allowed, protected bool
-	token              int64
-	txID, state        string
-	fingerprint        []byte
+	status        string
+	allowed, ours bool
+	protected     bool
+	token         int64
+	txID, state   string
+	fingerprint   []byte
 }
 
 func (f foundIntent) answer(in Intent) (Accepted, error) {
 	switch {
 	case !f.allowed:
 		return Accepted{}, ErrUnknownSubmitter
-	case f.txID == "" && f.protected:
+	case f.txID == "" && (f.protected || !f.ours):
 		return Accepted{}, ErrProtected
 	case f.txID == "" && f.status != "ACTIVE":
 		return Accepted{}, ErrSuspended

@@ -60,6 +60,11 @@ func (s *Store) Take(ctx context.Context, sub nonce.Submitter, owner string, wid
 	if err := s.send(ctx, b); err != nil {
 		return nonce.Taken{}, err
 	}
+	if t.Work.Foreign {
+		if err := s.disown(ctx); err != nil {
+			return nonce.Taken{}, err
+		}
+	}
 	t.Work = t.Work.Loaded(time.Now())
 	t.Work.Lease = lease.New(string(sub), owner, t.Token, sentAt, s.rules.Duration)
 	return t, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -51,12 +52,32 @@ func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
 	return s.record(ctx, recordColumns+` where tx_id = $1 and (caller = $2 or $3)`, txID, v.Caller, v.Operator)
 }
 
+// ErrInDoubt reports that nothing is stored, and that this proves nothing: the
+// submitter is in PROTECT.
+var ErrInDoubt = errors.New("in PROTECT nobody can say that a request was never made")
+
 // TxByRequest is the transaction of the submitter's request. The error is
-// [ErrNotFound] where v may not see one.
+// [ErrNotFound] where v may not see one, or wraps [ErrInDoubt].
 func (s *Store) TxByRequest(ctx context.Context, sub nonce.Submitter, requestID string, v Viewer) (Record, error) {
-	return s.record(ctx, recordColumns+` where submitter = $1 and request_id = $2 and (caller = $3 or $4)`,
+	r, err := s.record(ctx, recordColumns+` where submitter = $1 and request_id = $2 and (caller = $3 or $4)`,
 		sub, requestID, v.Caller, v.Operator)
+	if !errors.Is(err, ErrNotFound) {
+		return r, err
+	}
+	var inDoubt bool
+	if err := s.db.QueryRow(ctx, doubtful, sub).Scan(&inDoubt); err != nil {
+		return r, err
+	}
+	if inDoubt {
+		return r, fmt.Errorf("request of %s: %w", sub, ErrInDoubt)
+	}
+	return r, ErrNotFound
 }
+
+// doubtful says whether "no such request" can be believed. A restored database
+// does not know what ran after its backup was made.
+const doubtful = `
+select not is_authority() or exists (select from protect_episode where submitter = $1 and closed_at is null)`
 
 func (s *Store) record(ctx context.Context, query string, args ...any) (Record, error) {
 	rows, err := s.db.Query(ctx, query, args...)

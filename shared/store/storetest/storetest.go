@@ -34,7 +34,17 @@ func New(t testing.TB) Bundle { return NewWith(t, Rules) }
 // NewWith is [New] with leases of other lengths.
 func NewWith(t testing.TB, rules lease.Rules) Bundle {
 	t.Helper()
-	url := URL(t)
+	return open(t, URL(t), rules)
+}
+
+// NewIn is [New] in a cluster that the test may restart.
+func NewIn(t testing.TB, cluster *pgcluster.Cluster) Bundle {
+	t.Helper()
+	return open(t, urlIn(t, cluster), Rules)
+}
+
+func open(t testing.TB, url string, rules lease.Rules) Bundle {
+	t.Helper()
 	s, err := store.Open(t.Context(), Options(url, rules))
 	if err != nil {
 		t.Fatalf("open the store: %v", err)
@@ -64,6 +74,11 @@ func URL(t testing.TB) string {
 	if err != nil {
 		t.Fatalf("a Postgres for tests: %v", err)
 	}
+	return urlIn(t, cluster)
+}
+
+func urlIn(t testing.TB, cluster *pgcluster.Cluster) string {
+	t.Helper()
 	if err := cluster.Template(t.Context(), "migrated", migrate); err != nil {
 		t.Fatalf("migrate the template: %v", err)
 	}
