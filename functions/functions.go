@@ -43,12 +43,6 @@ type App struct {
 	internal *web.Verifier
 }
 
-// Points are the steps of functions at which a test may end the process, beside
-// [nonce.Points].
-func Points() []string {
-	return []string{"create.received", "create.committed", "create.enqueued", "cancel.committed", "sweep.found"}
-}
-
 // required are the settings that no function works without.
 var required = []string{
 	"database.url", "rpc.urls", "tasks.project", "tasks.location", "tasks.targetUrl", "tasks.serviceAccount",

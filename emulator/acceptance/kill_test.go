@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
@@ -76,7 +75,7 @@ func (b bench) killed(t *testing.T, folder, point string) {
 // hit, or the test of it fails; every point has a test, or this one fails.
 func TestTX006KillAtEveryPoint(t *testing.T) {
 	t.Parallel()
-	points := slices.Concat(nonce.Points(), functions.Points())
+	points := crash.All()
 	for _, point := range points {
 		run, ok := episodes[point]
 		if !ok {

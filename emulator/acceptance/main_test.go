@@ -57,11 +57,13 @@ type bench struct {
 // test runs it.
 func setup(t *testing.T, o stack.Options) bench {
 	t.Helper()
-	cluster, err := pgcluster.Shared()
-	if err != nil {
-		t.Fatal(err)
+	if o.Cluster == nil {
+		var err error
+		if o.Cluster, err = pgcluster.Shared(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	o.Binary, o.Cluster = binary, cluster
+	o.Binary = binary
 	if o.BlockTime == 0 {
 		o.BlockTime = 250 * time.Millisecond
 	}

@@ -23,6 +23,19 @@ const (
 // Points passes named points. A nil Points does nothing.
 type Points func(point string)
 
+// All lists every point: what has been done last, by the function that did it.
+func All() []string {
+	return []string{
+		"create.received", "create.committed", "create.enqueued",
+		"advance.taken", "advance.looked", "advance.signed", "advance.stored", "advance.sending", "advance.sent", "advance.released",
+		"advance.version_signed", "advance.version_stored",
+		"receipt.taken", "receipt.looked", "receipt.released",
+		"confirm.taken", "confirm.looked", "confirm.released",
+		"resubmit.taken", "resubmit.looked", "resubmit.claimed", "resubmit.sending", "resubmit.sent", "resubmit.released",
+		"cancel.committed", "release.taken", "release.written", "sweep.found",
+	}
+}
+
 // FromEnvironment is the points armed by [Variable]; nil where it is not set.
 func FromEnvironment() Points {
 	folder := os.Getenv(Variable)

@@ -22,7 +22,7 @@ type Worker struct {
 	Rules  Rules
 	Node   string // this instance, in owners and logs
 	Log    *slog.Logger
-	At     func(point string) // passed at each of [Points]; nil but in tests
+	At     func(point string) // passed at each step by its name; nil but in tests
 }
 
 // Serve looks at everything that s has due and does it, as far as the function
