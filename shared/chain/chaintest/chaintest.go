@@ -23,7 +23,16 @@ type Fixture struct {
 	ChainID  uint64            // EIP-155
 	Key      *ecdsa.PrivateKey // of an account with at least 10 ether and no transaction
 	Mine     func(n int) error // adds n blocks with what is pending; nothing else adds one
-	DropPool func()            // forgets what is pending
+	DropPool func() error      // forgets what is pending
+
+	// Reorg replaces the last len(blocks) blocks by as many others, each of
+	// exactly these raw transactions, in one step.
+	Reorg func(blocks ...[][]byte) error
+
+	// Nodes differ in these, and none is wrong.
+	ReorgReturns bool          // what a reorg removed is pending again (go-ethereum); else gone (anvil)
+	BumpPercent  int64         // the least that a replacement must pay more (go-ethereum 10, anvil 1)
+	PoorEstimate nonce.Outcome // of a transfer of more than the account has: Unknown (go-ethereum), or Done (anvil does not look)
 
 	// Connect makes the connector under test for a node of chainID at url.
 	Connect func(t *testing.T, url string, chainID uint64, timeout time.Duration) nonce.ChainConnector
@@ -54,6 +63,11 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 		"UnknownWordsAndWrongHash":   testUnknownWords,
 		"TagsAreInTheHeadsChain":     testTags,
 		"ChainChanged":               testChainChanged,
+		"ReorgRemovesAReceipt":       testReorgRemovesAReceipt,
+		"ReorgMovesAReceipt":         testReorgMovesAReceipt,
+		"ReorgUnderPending":          testReorgUnderPending,
+		"Replaced":                   testReplaced,
+		"NonceGap":                   testNonceGap,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -143,8 +143,14 @@ func testKnownPendingThenDropped(t *testing.T, b *bundle) {
 	b.mine(t, 1)
 	b.mustSend(t, dropped)
 	want("one pending", nonce.AnswerFound, nonce.AnswerFound, nonce.AnswerNotFound)
-	b.DropPool()
+	if err := b.DropPool(); err != nil {
+		t.Fatal(err)
+	}
 	want("dropped", nonce.AnswerFound, nonce.AnswerNotFound, nonce.AnswerNotFound)
+	b.wantCounts(t, "dropped", 1, 1)
+	b.mustSend(t, dropped)
+	want("sent again", nonce.AnswerFound, nonce.AnswerFound, nonce.AnswerNotFound)
+	b.wantCounts(t, "sent again", 1, 2)
 	b.proxy.Set(SpoilMethod("eth_getTransactionByHash", NodeError("transaction indexing is in progress")))
 	want("no index", nonce.AnswerUnknown, nonce.AnswerUnknown, nonce.AnswerUnknown)
 }
@@ -231,7 +237,7 @@ func testEstimates(t *testing.T, b *bundle) {
 	if len(got) != 3 {
 		t.Fatalf("estimates: got %d, want 3", len(got))
 	}
-	for i, want := range []nonce.Outcome{nonce.Done, nonce.Refused, nonce.Unknown} {
+	for i, want := range []nonce.Outcome{nonce.Done, nonce.Refused, b.PoorEstimate} {
 		if got[i].Outcome != want || (want == nonce.Done) != (got[i].Gas >= 21_000) || (want == nonce.Done) != (got[i].Reason == "") {
 			t.Errorf("estimate %d: got %+v, want %s", i, got[i], want)
 		}

@@ -63,19 +63,13 @@ func testNonceTooLow(t *testing.T, b *bundle) {
 }
 
 func testReplacementUnderpriced(t *testing.T, b *bundle) {
-	bumped := func(percent int64) nonce.Signed {
-		return b.tx(t, 0, func(tx *types.DynamicFeeTx) {
-			tx.GasFeeCap = big.NewInt(10e9 / 100 * percent)
-			tx.GasTipCap = big.NewInt(1e9 / 100 * percent)
-		})
-	}
-	b.mustSend(t, b.tx(t, 0, nil))
-	refused := b.send(t, bumped(101))[0]
+	b.mustSend(t, b.version(t, 1, 0))
+	refused := b.send(t, b.version(t, 2, b.BumpPercent-1))[0]
 	wantClass(t, refused, nonce.SendUnderpriced)
 	if refused.Acknowledged() {
 		t.Error("underpriced replacement: got acknowledged, want not")
 	}
-	b.mustSend(t, bumped(125))
+	b.mustSend(t, b.version(t, 3, b.BumpPercent))
 }
 
 func testInsufficientFunds(t *testing.T, b *bundle) {

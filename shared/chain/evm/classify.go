@@ -36,7 +36,7 @@ var sendRules = []struct {
 	class  nonce.SendClass
 	phrase *regexp.Regexp
 }{
-	{nonce.SendAlreadyKnown, phrases(`already ?known`, `already imported`, `known transaction`, `existing txn with same hash`)},
+	{nonce.SendAlreadyKnown, phrases(`already ?known`, `(transaction )?already imported`, `known transaction`, `existing txn with same hash`)},
 	{nonce.SendNonceTooLow, phrases(`nonce too low`, `OldNonce`)},
 	{nonce.SendNonceTooHigh, phrases(`nonce too high`, `NonceGap`, `nonce ?too ?far ?in ?future`, `delegation nonce gap`,
 		`gapped-nonce tx from delegated accounts`, `transaction nonce is too distant from current sender nonce`)},
@@ -51,7 +51,7 @@ var sendRules = []struct {
 		`(pending|basefee|queued) sub-pool is full`, `future transaction tries to replace pending`,
 		`in-flight transaction limit reached for delegated accounts`, `delegation authority has pending transaction`)},
 	{nonce.SendInvalid, phrases(`invalid sender`, `invalid signature`, `invalid transaction signature`,
-		`failed to recover sender`, `FailedToResolveSender`,
+		`failed to recover (sender|the signer)`, `FailedToResolveSender`,
 		`failed to decode (signed )?transaction`, `empty transaction data`, `rlp`, `typed transaction too short`, `negative value`,
 		`intrinsic gas too low`, `IntrinsicGas`, `intrinsic gas exceeds gas limit`, `insufficient gas for floor data gas cost`,
 		`gas uint64 overflow`, `GasUintOverflow`, `nonce has max value`, `transaction gas limit too high`,

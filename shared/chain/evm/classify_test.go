@@ -16,7 +16,7 @@ const (
 	besu       = "hyperledger/besu jsonrpc/internal/response/RpcErrorType.java"
 	reth       = "paradigmxyz/reth crates/rpc/rpc-eth-types/src/error/mod.rs"
 	rethPool   = "paradigmxyz/reth crates/transaction-pool/src/error.rs"
-	anvil      = "foundry-rs/foundry crates/anvil/src/eth/error.rs"
+	anvil      = "foundry-rs/foundry crates/anvil/src/eth/error.rs, as anvil 1.7.1 answers (its pool's own words are not what it answers)"
 )
 
 var sendTexts = []struct {
@@ -31,7 +31,7 @@ var sendTexts = []struct {
 	{besu, "Known transaction", nonce.SendAlreadyKnown},
 	{reth, "already known", nonce.SendAlreadyKnown},
 	{rethPool, "[0x3d5a9f]: already imported", nonce.SendAlreadyKnown},
-	{anvil, "Tx: [0x3d5a9f] already Imported", nonce.SendAlreadyKnown},
+	{anvil, "transaction already imported", nonce.SendAlreadyKnown},
 
 	{geth, "nonce too low: next nonce 1, tx nonce 0", nonce.SendNonceTooLow},
 	{nethermind, "nonce too low", nonce.SendNonceTooLow},
@@ -61,7 +61,7 @@ var sendTexts = []struct {
 	{besu, "Replacement transaction underpriced", nonce.SendUnderpriced},
 	{reth, "replacement transaction underpriced", nonce.SendUnderpriced},
 	{rethPool, "[0x3d5a9f]: insufficient gas price to replace existing transaction", nonce.SendUnderpriced},
-	{anvil, "Tx: [0x3d5a9f] insufficient gas price to replace existing transaction", nonce.SendUnderpriced},
+	{anvil, "replacement transaction underpriced", nonce.SendUnderpriced},
 
 	{geth, "transaction underpriced", nonce.SendFeeTooLow},
 	{geth, "transaction gas price below minimum: gas tip cap 0, minimum needed 1", nonce.SendFeeTooLow},
@@ -118,6 +118,10 @@ var sendTexts = []struct {
 	{reth, "invalid transaction signature", nonce.SendInvalid},
 	{reth, "failed to decode signed transaction", nonce.SendInvalid},
 	{anvil, "Failed to decode transaction", nonce.SendInvalid},
+	{anvil, "Empty transaction data", nonce.SendInvalid},
+	{anvil, "Failed to recover the signer", nonce.SendInvalid},
+	{anvil, "max priority fee per gas higher than max fee per gas", nonce.SendInvalid},
+	{anvil, "max initcode size exceeded", nonce.SendInvalid},
 	{anvil, "intrinsic gas too low", nonce.SendInvalid},
 
 	// What says something about the node, its limits or the moment.
@@ -135,6 +139,7 @@ var sendTexts = []struct {
 	{besu, "An invalid transaction with a lower nonce exists", nonce.SendUnknown},
 	{reth, "invalid chain ID", nonce.SendUnknown},
 	{anvil, "invalid chain id for signer", nonce.SendUnknown},
+	{anvil, "intrinsic gas too high -- tx.gas_limit > env.block.gas_limit", nonce.SendUnknown},
 	{anvil, "Unknown transaction type not supported", nonce.SendUnknown},
 	{"made up: a phrase inside others", "unknown transaction", nonce.SendUnknown},
 	{"made up: a phrase inside others", "not already known", nonce.SendUnknown},

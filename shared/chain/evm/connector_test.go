@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/chain/anvil"
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/evm"
@@ -46,12 +47,39 @@ func TestContractOnDevchain(t *testing.T) {
 		chain := startChain(t)
 		return chaintest.Fixture{
 			URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
-			Mine: chain.Mine, DropPool: chain.DropPool,
-			Connect: func(t *testing.T, url string, chainID uint64, timeout time.Duration) nonce.ChainConnector {
-				return connect(t, evm.Options{URL: url, ChainID: chainID, Timeout: timeout})
-			},
+			Mine: chain.Mine, ReorgReturns: true, BumpPercent: 10, Connect: connectTo,
+			Reorg:    func(blocks ...[][]byte) error { return chain.Reorg(uint64(len(blocks)), blocks...) },
+			DropPool: func() error { chain.DropPool(); return nil },
 		}
 	})
+}
+
+// The connector keeps the same contract on anvil.
+func TestContractOnAnvil(t *testing.T) {
+	t.Parallel()
+	start := func(t *testing.T) *anvil.Chain {
+		chain, err := anvil.Start(t.Context(), anvil.Options{Accounts: devchain.DevAccounts(1)})
+		if errors.Is(err, anvil.ErrNotThere) {
+			t.Skip("Left out: ", err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = chain.Close() })
+		return chain
+	}
+	start(t) // left out once, not test by test
+	chaintest.Run(t, func(t *testing.T) chaintest.Fixture {
+		chain := start(t)
+		return chaintest.Fixture{
+			URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
+			Mine: chain.Mine, DropPool: chain.DropPool, Reorg: chain.Reorg, BumpPercent: 1, PoorEstimate: nonce.Done, Connect: connectTo,
+		}
+	})
+}
+
+func connectTo(t *testing.T, url string, chainID uint64, timeout time.Duration) nonce.ChainConnector {
+	return connect(t, evm.Options{URL: url, ChainID: chainID, Timeout: timeout})
 }
 
 // New connects to nobody, and refuses what cannot work without showing it.

@@ -1,0 +1,152 @@
+// Package anvil runs foundry's development node anvil as a child process, for
+// tests: a second node, written by other people than go-ethereum, with its own
+// pool and its own words. What package devchain does inside the process, this
+// package does by anvil's own RPC calls; where the two nodes differ, the methods
+// say so.
+//
+// The program is the one in PATH, else version [Version] from the npm registry,
+// kept in the user's cache folder. Where neither can be had, [Start] answers
+// [ErrNotThere] and tests are to be skipped with its words.
+package anvil
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/params"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+)
+
+// Options say what chain to run. The zero value is a chain of id 1337 with ten
+// funded accounts, whose blocks come only when they are asked for.
+type Options struct {
+	ChainID   uint64             // EIP-155; 0 is devchain.DefaultChainID
+	Accounts  []devchain.Account // each has 1,000,000 ether at genesis; nil is devchain.DevAccounts(10)
+	BlockTime time.Duration      // a block each BlockTime; 0: only when Mine is called
+}
+
+// gasLimit of one block, as devchain's.
+const gasLimit = 60_000_000
+
+// Chain is a running node. Its methods may be used from many goroutines.
+type Chain struct {
+	id     uint64
+	url    string
+	node   *child
+	client *rpc.Client
+	folder string // the node's own files
+	closed sync.Once
+	err    error // of the first Close
+
+	mining sync.Mutex // one change of the chain at a time
+}
+
+// Start runs a node on a free port of the loopback interface until
+// [Chain.Close], and returns when it answers. ctx bounds the node's start only.
+// The first Start of a process may install the program before, within two
+// minutes; if it cannot be had the error is [ErrNotThere].
+func Start(ctx context.Context, o Options) (*Chain, error) {
+	o = o.withDefaults()
+	path, err := program()
+	if err != nil {
+		return nil, err
+	}
+	folder, err := os.MkdirTemp("", "fencepost-anvil-")
+	if err != nil {
+		return nil, fmt.Errorf("start anvil: %w", err)
+	}
+	c := &Chain{id: o.ChainID, folder: folder}
+	if err := c.start(ctx, path, o); err != nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("start anvil, %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.ChainID == 0 {
+		o.ChainID = devchain.DefaultChainID
+	}
+	if o.Accounts == nil {
+		o.Accounts = devchain.DevAccounts(10)
+	}
+	return o
+}
+
+func (c *Chain) start(ctx context.Context, path string, o Options) error {
+	genesis, err := json.Marshal(o.genesis())
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(c.folder, "genesis.json")
+	if err := os.WriteFile(file, genesis, 0o600); err != nil {
+		return err
+	}
+	if c.node, err = startChild(ctx, path, o.args(file, c.folder)); err != nil {
+		return err
+	}
+	c.url = "http://" + c.node.address
+	c.client, err = rpc.DialContext(ctx, c.url)
+	return err
+}
+
+func (o Options) args(genesis, folder string) []string {
+	args := []string{
+		"--port", "0", "--color", "never", "--threads", "1",
+		"--chain-id", strconv.FormatUint(o.ChainID, 10), "--init", genesis, "--accounts", "0",
+		"--gas-limit", strconv.Itoa(gasLimit),
+		"--cache-path", folder, // else it leaves folders behind in ~/.foundry
+		"--no-request-size-limit", // else 2 MB, less than a full batch
+	}
+	if o.BlockTime == 0 {
+		return append(args, "--no-mining")
+	}
+	return append(args, "--block-time", strconv.FormatFloat(o.BlockTime.Seconds(), 'f', -1, 64))
+}
+
+// genesis is dated now: anvil would otherwise count its clock from 1970.
+func (o Options) genesis() *core.Genesis {
+	funds := new(big.Int).Mul(big.NewInt(1_000_000), big.NewInt(params.Ether))
+	alloc := types.GenesisAlloc{}
+	for _, a := range o.Accounts {
+		alloc[common.Address(a.Address)] = types.Account{Balance: funds}
+	}
+	return &core.Genesis{
+		Config:    &params.ChainConfig{ChainID: new(big.Int).SetUint64(o.ChainID)},
+		Timestamp: uint64(time.Now().Unix()), GasLimit: gasLimit,
+		BaseFee: big.NewInt(params.InitialBaseFee), Difficulty: new(big.Int), Alloc: alloc,
+	}
+}
+
+// URL is where the node takes JSON-RPC over HTTP.
+func (c *Chain) URL() string { return c.url }
+
+// ChainID is the chain's EIP-155 id.
+func (c *Chain) ChainID() uint64 { return c.id }
+
+// Close ends the node and removes its files. The chain is gone. A second Close
+// does nothing and returns what the first did.
+func (c *Chain) Close() error {
+	c.closed.Do(func() {
+		if c.client != nil {
+			c.client.Close()
+		}
+		if c.node != nil {
+			c.node.stop()
+		}
+		c.err = os.RemoveAll(c.folder)
+	})
+	return c.err
+}

@@ -1,0 +1,264 @@
+package anvil_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/fencepost/fencepost/shared/chain/anvil"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+type bundle struct {
+	*anvil.Chain
+	client  *ethclient.Client
+	account devchain.Account
+}
+
+func setup(t *testing.T, o anvil.Options) bundle {
+	t.Helper()
+	chain, err := anvil.Start(t.Context(), o)
+	if errors.Is(err, anvil.ErrNotThere) {
+		t.Skip("Left out: ", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := ethclient.Dial(chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		if err := errors.Join(chain.Close(), chain.Close()); err != nil {
+			t.Errorf("close, twice: got %v, want nil", err)
+		}
+	})
+	return bundle{chain, client, devchain.DevAccounts(1)[0]}
+}
+
+// send signs a transfer with this nonce and sends it.
+func (b bundle) send(t *testing.T, n uint64) (common.Hash, []byte) {
+	t.Helper()
+	id := new(big.Int).SetUint64(b.ChainID())
+	tx, err := types.SignNewTx(b.account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: &common.Address{1}, Value: big.NewInt(1), Gas: 21_000,
+		GasFeeCap: big.NewInt(5e9), GasTipCap: big.NewInt(1e9),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.client.SendTransaction(t.Context(), tx); err != nil {
+		t.Fatalf("send nonce %d: %v", n, err)
+	}
+	raw, err := tx.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx.Hash(), raw
+}
+
+func (b bundle) mine(t *testing.T, n int) {
+	t.Helper()
+	if err := b.Mine(n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// block is the latest block, as the node words it.
+func (b bundle) block(t *testing.T) (block struct {
+	Hash, Number, BaseFeePerGas string
+	Transactions                []common.Hash
+}) {
+	t.Helper()
+	var raw json.RawMessage
+	if err := b.client.Client().CallContext(t.Context(), &raw, "eth_getBlockByNumber", "latest", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &block); err != nil {
+		t.Fatal(err)
+	}
+	return block
+}
+
+// wantHead wants the latest block to have this number and these transactions.
+func (b bundle) wantHead(t *testing.T, when string, number uint64, txs ...common.Hash) {
+	t.Helper()
+	head, err := b.Head()
+	if err != nil || head != number {
+		t.Errorf("%s: head got %d, %v, want %d", when, head, err, number)
+	}
+	if got := b.block(t).Transactions; len(got) != len(txs) || len(txs) > 0 && got[0] != txs[0] {
+		t.Errorf("%s: the head has %v, want %v", when, got, txs)
+	}
+}
+
+// known says whether the node has the transaction, pending or mined.
+func (b bundle) known(t *testing.T, hash common.Hash) bool {
+	t.Helper()
+	_, _, err := b.client.TransactionByHash(t.Context(), hash)
+	return err == nil
+}
+
+// The accounts are devchain's, with its balance, on the chain that was asked
+// for; blocks come when they are asked for and hold what was pending.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t, anvil.Options{ChainID: 4711})
+	if id, err := b.client.ChainID(t.Context()); err != nil || id.Uint64() != 4711 || b.ChainID() != 4711 {
+		t.Errorf("chain id: got %v, %v and %d, want 4711", id, err, b.ChainID())
+	}
+	for i, a := range devchain.DevAccounts(10) {
+		balance, err := b.client.BalanceAt(t.Context(), common.Address(a.Address), nil)
+		if want := new(big.Int).Mul(big.NewInt(1e6), big.NewInt(1e18)); err != nil || balance.Cmp(want) != 0 {
+			t.Errorf("balance of account %d: got %s, %v, want %s", i, balance, err, want)
+		}
+	}
+	hash, _ := b.send(t, 0)
+	b.wantHead(t, "before", 0)
+	b.mine(t, 1)
+	b.wantHead(t, "after", 1, hash)
+	b.mine(t, 3)
+	b.wantHead(t, "three more", 4)
+}
+
+func TestBlockTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t, anvil.Options{BlockTime: 50 * time.Millisecond})
+	hash, _ := b.send(t, 0)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if _, err := b.client.TransactionReceipt(ctx, hash); err == nil {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatal("got no block, want one each 50 ms")
+		}
+	}
+}
+
+// What a reorg removes vanishes; what it is given is in the blocks it names.
+func TestReorg(t *testing.T) {
+	t.Parallel()
+	b := setup(t, anvil.Options{})
+	hash, raw := b.send(t, 0)
+	b.mine(t, 2)
+	if err := b.Reorg(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.wantHead(t, "removed", 2)
+	if b.known(t, hash) {
+		t.Error("removed: got the transaction known, want it gone")
+	}
+	if err := b.Reorg(nil, [][]byte{raw}); err != nil {
+		t.Fatal(err)
+	}
+	b.wantHead(t, "given to the second block", 2, hash)
+
+	later, laterRaw := b.send(t, 1)
+	if err := b.Reorg([][]byte{laterRaw}); err == nil {
+		t.Error("a transaction that is not valid there: got nil, want an error")
+	}
+	b.wantHead(t, "a transaction that is not valid there", 2)
+	if !b.known(t, later) {
+		t.Error("pending during a reorg: got it gone, want it known")
+	}
+	if err := b.Reorg(nil, nil, nil); err == nil {
+		t.Error("more blocks than there are: got nil, want an error")
+	}
+	if err := b.Reorg(); err == nil {
+		t.Error("no block: got nil, want an error")
+	}
+}
+
+// An empty block in the place of an empty block is another block, though time,
+// base fee and parent are the same.
+func TestReorgIsNeverTheSameBlock(t *testing.T) {
+	t.Parallel()
+	b := setup(t, anvil.Options{})
+	hashes := map[string]bool{}
+	const n = 20
+	b.mine(t, 1)
+	for range n {
+		if err := b.SetBaseFee(big.NewInt(7)); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Reorg(nil); err != nil {
+			t.Fatal(err)
+		}
+		hashes[b.block(t).Hash] = true
+	}
+	if got := len(hashes); got != n {
+		t.Errorf("blocks: got %d different ones, want %d", got, n)
+	}
+}
+
+func TestDropping(t *testing.T) {
+	t.Parallel()
+	b := setup(t, anvil.Options{})
+	first, _ := b.send(t, 0)
+	second, _ := b.send(t, 1)
+	if err := b.DropTransaction(nonce.Hash(second)); err != nil {
+		t.Fatal(err)
+	}
+	if !b.known(t, first) || b.known(t, second) {
+		t.Error("second dropped: got the wrong one gone")
+	}
+	if err := b.DropTransaction(nonce.Hash(second)); err == nil {
+		t.Error("dropped twice: got nil, want an error")
+	}
+	if err := b.DropPool(); err != nil {
+		t.Fatal(err)
+	}
+	if b.known(t, first) {
+		t.Error("pool dropped: got the first known, want it gone")
+	}
+	b.mine(t, 1)
+	b.wantHead(t, "pool dropped", 1)
+}
+
+func TestSetBaseFee(t *testing.T) {
+	t.Parallel()
+	b := setup(t, anvil.Options{})
+	if err := b.SetBaseFee(big.NewInt(123_456)); err != nil {
+		t.Fatal(err)
+	}
+	b.mine(t, 1)
+	if got, want := b.block(t).BaseFeePerGas, "0x1e240"; got != want {
+		t.Errorf("base fee: got %s, want %s", got, want)
+	}
+}
+
+// After Close nobody listens, and no call hangs.
+func TestClose(t *testing.T) {
+	t.Parallel()
+	b := setup(t, anvil.Options{})
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	client, err := rpc.DialContext(t.Context(), b.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.CallContext(t.Context(), nil, "eth_blockNumber"); err == nil {
+		t.Error("call after close: got an answer, want none")
+	}
+	if err := b.Mine(1); err == nil {
+		t.Error("mine after close: got nil, want an error")
+	}
+}

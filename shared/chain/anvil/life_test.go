@@ -1,0 +1,126 @@
+package anvil_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fencepost/fencepost/shared/chain/anvil"
+)
+
+// parent makes this test binary a process that has a node and waits to be
+// killed.
+const parent = "ANVIL_TEST_PARENT"
+
+// Every node of these tests is closed: whatever still runs is leaked.
+func TestMain(m *testing.M) {
+	if os.Getenv(parent) != "" {
+		fmt.Println(beParent())
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// beParent prints where its node listens; it returns only on failure.
+func beParent() error {
+	chain, err := anvil.Start(context.Background(), anvil.Options{})
+	if err != nil {
+		return err
+	}
+	fmt.Println(chain.URL())
+	_, err = os.Stdin.Read(make([]byte, 1)) // the test never writes
+	return fmt.Errorf("not killed: %v, %v", err, chain.Close())
+}
+
+// A process that is killed leaves no node behind.
+func TestNodeDiesWithItsParent(t *testing.T) {
+	t.Parallel()
+	_ = setup(t, anvil.Options{}) // skips where there is none
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), parent+"=1", "TMPDIR="+t.TempDir())
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said, _ := bufio.NewReader(out).ReadString('\n')
+	address, ok := strings.CutPrefix(strings.TrimSpace(said), "http://")
+	if !ok || !listens(address) {
+		t.Errorf("the parent says %q, want the address of its node", said)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	await(t, "the node to be gone", func() bool { return !listens(address) })
+}
+
+// Neither a chain that was closed nor a start without time left leaves files
+// behind, here or at home. It is alone: it sets the folders for all.
+func TestLeavesNoFiles(t *testing.T) {
+	_ = setup(t, anvil.Options{}) // with the folders as they are: the program is found once
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	t.Setenv("HOME", folder)
+	chain, err := anvil.Start(t.Context(), anvil.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(chain.Mine(1), chain.Reorg(nil), chain.Close()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := anvil.Start(ctx, anvil.Options{}); !errors.Is(err, context.Canceled) || errors.Is(err, anvil.ErrNotThere) {
+		t.Errorf("start without time: got %v, want the context's error", err)
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+		t.Errorf("files left: got %v, %v, want none", left, err)
+	}
+}
+
+// A node that ends at once is an error in its own words.
+func TestNodeThatEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	_ = setup(t, anvil.Options{})
+	_, err := anvil.Start(t.Context(), anvil.Options{BlockTime: -time.Second})
+	if err == nil || !strings.Contains(err.Error(), "unexpected argument '-1'") {
+		t.Errorf("got %v, want anvil's words on its argument", err)
+	}
+}
+
+func listens(address string) bool {
+	conn, err := net.Dial("tcp", address)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
+}
+
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for !done() {
+		select {
+		case <-again.C:
+		case <-deadline:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package anvil
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"math/big"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// callTime bounds one call to the node, which is on this machine.
+const callTime = 20 * time.Second
+
+// Mine adds n blocks of what the pool holds.
+func (c *Chain) Mine(n int) error {
+	c.mining.Lock()
+	defer c.mining.Unlock()
+	if err := c.call(nil, "anvil_mine", hexutil.Uint64(n)); err != nil {
+		return fmt.Errorf("mine: %w", err)
+	}
+	return nil
+}
+
+// Reorg replaces the last len(blocks) blocks by as many new ones, each of exactly
+// the raw transactions given for it, in one step. What was only in the replaced
+// blocks vanishes: unlike in go-ethereum it does not return to the pool. anvil
+// has no reorg to another height, and none that replaces the genesis block. Each
+// transaction must be valid where it stands: anvil leaves out others in silence,
+// which is an error here, after the deed.
+//
+// The pool is not looked at: a transaction that followed one that has vanished
+// is still in the account's pending count, until the next block forgets it.
+func (c *Chain) Reorg(blocks ...[][]byte) error {
+	c.mining.Lock()
+	defer c.mining.Unlock()
+	pairs := [][2]any{}
+	for i, raws := range blocks {
+		for _, raw := range raws {
+			pairs = append(pairs, [2]any{hexutil.Bytes(raw), i})
+		}
+	}
+	// Without another fee recipient a new block can be the old one, bit by bit.
+	var recipient common.Address
+	_, _ = rand.Read(recipient[:]) // never fails
+	if err := c.call(nil, "anvil_setCoinbase", recipient); err != nil {
+		return fmt.Errorf("reorg: %w", err)
+	}
+	if err := c.call(nil, "anvil_reorg", len(blocks), pairs); err != nil {
+		return fmt.Errorf("reorg of %d blocks: %w", len(blocks), err)
+	}
+	return c.hold(blocks)
+}
+
+// hold checks that the chain has taken every transaction of the blocks.
+func (c *Chain) hold(blocks [][][]byte) error {
+	for i, raws := range blocks {
+		for j, raw := range raws {
+			var receipt *struct{}
+			hash := crypto.Keccak256Hash(raw)
+			if err := c.call(&receipt, "eth_getTransactionReceipt", hash); err != nil {
+				return fmt.Errorf("reorg: %w", err)
+			}
+			if receipt == nil {
+				return fmt.Errorf("reorg: transaction %d of new block %d, %s, is not valid there and was left out", j, i, hash)
+			}
+		}
+	}
+	return nil
+}
+
+// DropPool forgets every transaction that is not in a block.
+func (c *Chain) DropPool() error {
+	if err := c.call(nil, "anvil_dropAllTransactions"); err != nil {
+		return fmt.Errorf("drop the pool: %w", err)
+	}
+	return nil
+}
+
+// DropTransaction forgets one transaction that is not in a block. One that the
+// pool does not hold is an error.
+func (c *Chain) DropTransaction(hash nonce.Hash) error {
+	var dropped *common.Hash
+	if err := c.call(&dropped, "anvil_dropTransaction", common.Hash(hash)); err != nil {
+		return fmt.Errorf("drop %s: %w", hash, err)
+	}
+	if dropped == nil {
+		return fmt.Errorf("drop %s: the pool does not hold it", hash)
+	}
+	return nil
+}
+
+// SetBaseFee makes wei per gas the base fee of the next block; later ones follow
+// from it by the rule of EIP-1559.
+func (c *Chain) SetBaseFee(wei *big.Int) error {
+	if err := c.call(nil, "anvil_setNextBlockBaseFeePerGas", (*hexutil.Big)(wei)); err != nil {
+		return fmt.Errorf("set base fee: %w", err)
+	}
+	return nil
+}
+
+// Head is the number of the latest block.
+func (c *Chain) Head() (uint64, error) {
+	var head hexutil.Uint64
+	if err := c.call(&head, "eth_blockNumber"); err != nil {
+		return 0, fmt.Errorf("head: %w", err)
+	}
+	return uint64(head), nil
+}
+
+func (c *Chain) call(result any, method string, args ...any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	if err := c.client.CallContext(ctx, result, method, args...); err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	return nil
+}

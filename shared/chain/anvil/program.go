@@ -1,0 +1,145 @@
+package anvil
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Version is the version that is installed where PATH has no anvil.
+const Version = "1.7.1"
+
+// ErrNotThere reports that there is no anvil on this machine and none could be
+// installed. The error that wraps it says why.
+var ErrNotThere = errors.New("anvil is not there")
+
+const (
+	// installTime bounds the installation, the wait for another process that
+	// installs included.
+	installTime = 2 * time.Minute
+	// lockPoll is how often the lock that another process holds is tried again:
+	// a blocking flock(2) would know no end.
+	lockPoll = 50 * time.Millisecond
+)
+
+// program is the path of the program. It is looked for, and installed, once in
+// each process: where it cannot be had, a hundred tests must not wait for the
+// registry a hundred times.
+var program = sync.OnceValues(func() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = filepath.Join(os.TempDir(), "cache") // no home: a machine that only builds
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), installTime)
+	defer cancel()
+	path, err := locate(ctx, exec.LookPath, filepath.Join(cache, "fencepost"))
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNotThere, err)
+	}
+	return path, nil
+})
+
+// locate finds the program in PATH, where look looks, else below cache, else
+// installs it there.
+func locate(ctx context.Context, look func(string) (string, error), cache string) (string, error) {
+	if path, err := look("anvil"); err == nil {
+		return path, nil
+	}
+	folder := filepath.Join(cache, "anvil-"+Version)
+	path := filepath.Join(folder, "node_modules", "@foundry-rs", "anvil-"+runtime.GOOS+"-"+runtime.GOARCH, "bin", "anvil")
+	if executable(path) {
+		return path, nil
+	}
+	npm, err := look("npm")
+	if err != nil {
+		return "", fmt.Errorf("neither PATH nor %s has it, and there is no npm in PATH to install it with", folder)
+	}
+	unlock, err := lock(ctx, folder+".lock")
+	if err != nil {
+		return "", fmt.Errorf("wait for another process that installs it: %w", err)
+	}
+	defer unlock()
+	if executable(path) {
+		return path, nil // the other process was quicker
+	}
+	if err := install(ctx, npm, folder); err != nil {
+		return "", fmt.Errorf("neither PATH nor %s has it, and npm could not install it: %w", folder, err)
+	}
+	if !executable(path) {
+		return "", fmt.Errorf("npm has no anvil %s for %s on %s", Version, runtime.GOOS, runtime.GOARCH)
+	}
+	return path, nil
+}
+
+func executable(path string) bool {
+	_, err := exec.LookPath(path)
+	return err == nil
+}
+
+// lock takes the file for this process alone; the kernel frees it when the
+// process ends, however it does.
+func lock(ctx context.Context, file string) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	again := time.NewTicker(lockPoll)
+	defer again.Stop()
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			_ = f.Close()
+			return nil, err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			_ = f.Close()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// install puts the package into folder, in one step: what an npm that was killed
+// has left behind is never taken for the whole. The package's own scripts do not
+// run.
+func install(ctx context.Context, npm, folder string) error {
+	part := folder + ".part"
+	if err := errors.Join(os.RemoveAll(part), os.RemoveAll(folder), os.MkdirAll(part, 0o755)); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, npm, "install", "--prefix", part, "--ignore-scripts", "--include=optional",
+		"--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error",
+		"--fetch-retries=1", "--fetch-retry-mintimeout=1000", "@foundry-rs/anvil@"+Version)
+	cmd.SysProcAttr = attributes()
+	cmd.WaitDelay = stopTime
+	// An npm that outlived this process would write where the next one installs.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", errors.Join(err, ctx.Err()), firstLines(out))
+	}
+	return os.Rename(part, folder)
+}
+
+// firstLines is what npm says first of its trouble; much more of no use follows.
+func firstLines(out []byte) string {
+	lines := strings.Split(string(bytes.TrimSpace(out)), "\n")
+	return strings.Join(lines[:min(len(lines), 4)], "; ")
+}

@@ -1,0 +1,151 @@
+package anvil
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// only is a PATH that holds these programs, name to path.
+func only(programs map[string]string) func(string) (string, error) {
+	return func(name string) (string, error) {
+		if path, ok := programs[name]; ok {
+			return path, nil
+		}
+		return "", exec.ErrNotFound
+	}
+}
+
+// npm is a PATH with a program of this shell code in the place of npm; $PREFIX is
+// the folder to install into, and $PROGRAM the program there.
+func npm(t *testing.T, code string) func(string) (string, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "npm")
+	program := "$PREFIX/node_modules/@foundry-rs/anvil-" + runtime.GOOS + "-" + runtime.GOARCH + "/bin/anvil"
+	head := "#!/bin/sh\nPREFIX=$3\nPROGRAM=" + program + "\n"
+	if err := os.WriteFile(path, []byte(head+code+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return only(map[string]string{"npm": path})
+}
+
+// installs is npm's work.
+const installs = `mkdir -p "$(dirname "$PROGRAM")"; echo '#!/bin/sh' > "$PROGRAM"; chmod +x "$PROGRAM"`
+
+// wantError wants locate to fail in these words, and to leave nothing that a
+// later call takes for the program.
+func wantError(t *testing.T, err error, cache string, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("got %v, want it to say %q", err, w)
+		}
+	}
+	if path, err := locate(t.Context(), only(nil), cache); err == nil {
+		t.Errorf("after the failure: got %s, want none", path)
+	}
+}
+
+// PATH comes first, and nothing is installed then.
+func TestProgramInPath(t *testing.T) {
+	t.Parallel()
+	cache := t.TempDir()
+	got, err := locate(t.Context(), only(map[string]string{"anvil": "/opt/anvil", "npm": "/bin/false"}), cache)
+	if err != nil || got != "/opt/anvil" {
+		t.Errorf("got %s, %v, want /opt/anvil", got, err)
+	}
+	if made, _ := os.ReadDir(cache); len(made) > 0 {
+		t.Errorf("cache: got %v, want it untouched", made)
+	}
+}
+
+func TestNoNpm(t *testing.T) {
+	t.Parallel()
+	cache := t.TempDir()
+	_, err := locate(t.Context(), only(nil), cache)
+	wantError(t, err, cache, "neither PATH nor "+cache, "no npm")
+}
+
+// npm's own words are in the error, and what it did is not taken for the whole;
+// the next that works makes up for it.
+func TestNpmFails(t *testing.T) {
+	t.Parallel()
+	cache := t.TempDir()
+	_, err := locate(t.Context(), npm(t, installs+"; echo 'getaddrinfo ENOTFOUND' >&2; exit 7"), cache)
+	wantError(t, err, cache, "npm could not install it", "exit status 7", "getaddrinfo ENOTFOUND")
+	_, err = locate(t.Context(), npm(t, "true"), cache)
+	wantError(t, err, cache, "npm has no anvil "+Version+" for "+runtime.GOOS)
+	if _, err := locate(t.Context(), npm(t, installs), cache); err != nil {
+		t.Errorf("npm that works: got %v, want nil", err)
+	}
+}
+
+// An npm that hangs is ended with its time, and the half it did is not taken.
+func TestNpmHangs(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	cache := t.TempDir()
+	_, err := locate(ctx, npm(t, installs+"; exec sleep 600"), cache)
+	wantError(t, err, cache, "killed", context.DeadlineExceeded.Error())
+}
+
+// However many look at once, npm runs once; after that neither npm nor a network
+// is needed.
+func TestInstalledOnce(t *testing.T) {
+	t.Parallel()
+	cache, runs := t.TempDir(), filepath.Join(t.TempDir(), "runs")
+	path := npm(t, "echo run >> "+runs+"; "+installs)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if _, err := locate(t.Context(), path, cache); err != nil {
+				t.Errorf("got %v, want nil", err)
+			}
+		})
+	}
+	all.Wait()
+	if got, err := os.ReadFile(runs); err != nil || string(got) != "run\n" {
+		t.Errorf("runs of npm: got %q, %v, want one", got, err)
+	}
+	if got, err := locate(t.Context(), only(nil), cache); err != nil || !strings.HasPrefix(got, cache) {
+		t.Errorf("without npm: got %s, %v, want the installed one", got, err)
+	}
+}
+
+// Who waits for another's installation waits no longer than its time.
+func TestLockIsHeld(t *testing.T) {
+	t.Parallel()
+	cache := t.TempDir()
+	unlock, err := lock(t.Context(), filepath.Join(cache, "anvil-"+Version+".lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = locate(ctx, npm(t, installs), cache)
+	wantError(t, err, cache, "another process")
+	unlock()
+	if _, err := locate(t.Context(), npm(t, installs), cache); err != nil {
+		t.Errorf("after it: got %v, want nil", err)
+	}
+}
+
+// A program that does not say where it listens is ended with the time of the
+// start.
+func TestProgramThatSaysNothing(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := startChild(ctx, "sh", []string{"-c", "echo half a sentence; exec sleep 600"})
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "half a sentence") {
+		t.Errorf("got %v, want the end of the time, and what it said", err)
+	}
+}

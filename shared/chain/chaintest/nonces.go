@@ -1,0 +1,78 @@
+package chaintest
+
+import (
+	"math/big"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// version is one of several transactions of nonce 0. It pays percent more than a
+// transaction usually does here.
+func (b *bundle) version(t *testing.T, number, percent int64) nonce.Signed {
+	t.Helper()
+	return b.tx(t, 0, func(tx *types.DynamicFeeTx) {
+		tx.GasFeeCap = big.NewInt(10e9 / 100 * (100 + percent))
+		tx.GasTipCap = big.NewInt(1e9 / 100 * (100 + percent))
+		tx.Value = big.NewInt(number)
+	})
+}
+
+// wantCounts looks at the account's counts.
+func (b *bundle) wantCounts(t *testing.T, when string, latest, pending uint64) {
+	t.Helper()
+	a := b.look(t, nonce.Look{Account: true}).Account
+	if a.LatestCount != latest || a.PendingCount != pending {
+		t.Errorf("%s: counts got %d latest and %d pending, want %d and %d", when, a.LatestCount, a.PendingCount, latest, pending)
+	}
+}
+
+// wantAnswers looks at each transaction's receipt and at whether it is known.
+func (b *bundle) wantAnswers(t *testing.T, when string, tx nonce.Signed, receipt, known nonce.Answer) {
+	t.Helper()
+	v := b.look(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}, Known: []nonce.Hash{tx.Hash}})
+	if got := v.Receipts[tx.Hash].Answer; got != receipt {
+		t.Errorf("%s: receipt got answer %d, want %d", when, got, receipt)
+	}
+	if got := v.Known[tx.Hash]; got != known {
+		t.Errorf("%s: known got %d, want %d", when, got, known)
+	}
+}
+
+// Of two versions of one nonce the node keeps the one that pays more. The other
+// is not found from then on, pending or mined, though it may have gone to others.
+func testReplaced(t *testing.T, b *bundle) {
+	first, second := b.version(t, 1, 0), b.version(t, 2, 25)
+	b.mustSend(t, first)
+	b.wantAnswers(t, "first sent", first, nonce.AnswerNotFound, nonce.AnswerFound)
+	b.mustSend(t, second)
+	b.wantAnswers(t, "first replaced", first, nonce.AnswerNotFound, nonce.AnswerNotFound)
+	b.wantAnswers(t, "second sent", second, nonce.AnswerNotFound, nonce.AnswerFound)
+	b.wantCounts(t, "second sent", 0, 1)
+	wantClass(t, b.send(t, first)[0], nonce.SendUnderpriced)
+
+	b.mine(t, 1)
+	b.wantAnswers(t, "second mined", first, nonce.AnswerNotFound, nonce.AnswerNotFound)
+	b.wantAnswers(t, "second mined", second, nonce.AnswerFound, nonce.AnswerFound)
+	b.wantCounts(t, "second mined", 1, 1)
+	wantClass(t, b.send(t, first)[0], nonce.SendNonceTooLow)
+}
+
+// A node takes a nonce before the one in front of it, counts it only when that
+// has come, and mines none before.
+func testNonceGap(t *testing.T, b *bundle) {
+	later := b.tx(t, 1, nil)
+	b.mustSend(t, later)
+	wantClass(t, b.send(t, later)[0], nonce.SendAlreadyKnown)
+	b.wantCounts(t, "gap", 0, 0)
+	b.mine(t, 1)
+	b.wantAnswers(t, "block over a gap", later, nonce.AnswerNotFound, nonce.AnswerFound)
+
+	b.mustSend(t, b.tx(t, 0, nil))
+	b.wantCounts(t, "gap filled", 0, 2)
+	b.mine(t, 1)
+	b.wantAnswers(t, "gap filled and mined", later, nonce.AnswerFound, nonce.AnswerFound)
+	b.wantCounts(t, "gap filled and mined", 2, 2)
+}

@@ -1,0 +1,149 @@
+package chaintest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// deepest is how deep the contract's reorgs go.
+const deepest = 5
+
+// A reorg of each depth removes a transaction. From the next look on, receipt,
+// counts and headers are those of the new chain; whether the node still knows
+// the transaction is the node's way. Mined anew, it has a receipt in another
+// block.
+func testReorgRemovesAReceipt(t *testing.T, b *bundle) {
+	b.mine(t, 1)
+	for depth := range uint64(deepest) {
+		tx := b.tx(t, depth, nil)
+		before := b.minedUnder(t, tx, depth+1)
+		b.reorg(t, make([][][]byte, depth+1)...)
+
+		after := b.lookAt(t, tx, before)
+		b.wantOtherBlocks(t, before, after)
+		known, pending := nonce.AnswerNotFound, depth
+		if b.ReorgReturns {
+			known, pending = nonce.AnswerFound, depth+1
+		}
+		b.wantAnswers(t, "removed", tx, nonce.AnswerNotFound, known)
+		b.wantCounts(t, "removed", depth, pending)
+
+		if again := b.send(t, tx)[0]; b.ReorgReturns {
+			wantClass(t, again, nonce.SendAlreadyKnown)
+		} else {
+			wantClass(t, again, nonce.SendAccepted)
+		}
+		b.mine(t, 1)
+		b.wantMoved(t, tx, before, b.lookAt(t, tx, before))
+		b.wantCounts(t, "mined anew", depth+1, depth+1)
+	}
+}
+
+// A reorg of each depth takes the transaction into another block, the last of
+// the new ones: the receipt names that one and never the old one.
+func testReorgMovesAReceipt(t *testing.T, b *bundle) {
+	b.mine(t, 1)
+	for depth := range uint64(deepest) {
+		tx := b.tx(t, depth, nil)
+		before := b.minedUnder(t, tx, depth+1)
+		blocks := make([][][]byte, depth+1)
+		blocks[depth] = [][]byte{tx.Raw}
+		b.reorg(t, blocks...)
+
+		after := b.lookAt(t, tx, before)
+		b.wantOtherBlocks(t, before, after)
+		b.wantMoved(t, tx, before, after)
+		b.wantCounts(t, "moved", depth+1, depth+1)
+	}
+}
+
+// A reorg removes a transaction that a pending one follows. The node may count
+// the follower on, but no block has it without the other; where both are gone
+// both are taken again.
+func testReorgUnderPending(t *testing.T, b *bundle) {
+	first, follower := b.tx(t, 0, nil), b.tx(t, 1, nil)
+	b.mustSend(t, first)
+	b.mine(t, 1)
+	b.mustSend(t, follower)
+	b.wantCounts(t, "one mined, one pending", 1, 2)
+	b.reorg(t, nil)
+	b.wantAnswers(t, "removed", follower, nonce.AnswerNotFound, nonce.AnswerFound)
+	if got := b.look(t, nonce.Look{Account: true}).Account.LatestCount; got != 0 {
+		t.Errorf("removed: latest count got %d, want 0", got)
+	}
+
+	b.mine(t, 1)
+	again := nonce.SendNonceTooLow
+	if !b.ReorgReturns {
+		again = nonce.SendAccepted
+		b.wantAnswers(t, "a block later", follower, nonce.AnswerNotFound, nonce.AnswerNotFound)
+		b.wantCounts(t, "a block later", 0, 0)
+	}
+	for _, r := range b.send(t, first, follower) {
+		wantClass(t, r, again)
+	}
+	b.mine(t, 1)
+	b.wantAnswers(t, "sent again", first, nonce.AnswerFound, nonce.AnswerFound)
+	b.wantAnswers(t, "sent again", follower, nonce.AnswerFound, nonce.AnswerFound)
+	b.wantCounts(t, "sent again", 2, 2)
+}
+
+// minedUnder mines tx and blocks on it, until depth blocks are it or after it,
+// and looks.
+func (b *bundle) minedUnder(t *testing.T, tx nonce.Signed, depth uint64) nonce.View {
+	t.Helper()
+	b.mustSend(t, tx)
+	b.mine(t, int(depth))
+	head := b.look(t, nonce.Look{}).Head.Number
+	v := b.look(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}, FromBlock: head - depth, ToBlock: head})
+	if r := v.Receipts[tx.Hash]; r.Answer != nonce.AnswerFound || r.Receipt.BlockHash != v.Headers[1].Hash {
+		t.Fatalf("before a reorg of %d: receipt got %+v, want it in block %d", depth, r, head-depth+1)
+	}
+	return v
+}
+
+// lookAt asks what before told of tx, and everything that has come since.
+func (b *bundle) lookAt(t *testing.T, tx nonce.Signed, before nonce.View) nonce.View {
+	t.Helper()
+	v := b.look(t, nonce.Look{Receipts: []nonce.Hash{tx.Hash}, FromBlock: before.Headers[0].Number, ToBlock: before.Head.Number + deepest})
+	if len(v.Headers) == 0 || v.Headers[len(v.Headers)-1] != v.Head {
+		t.Fatalf("headers: got %+v, want them up to the head %+v", v.Headers, v.Head)
+	}
+	return v
+}
+
+func (b *bundle) reorg(t *testing.T, blocks ...[][]byte) {
+	t.Helper()
+	if err := b.Reorg(blocks...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantOtherBlocks wants each block but the first replaced by one of its height.
+func (b *bundle) wantOtherBlocks(t *testing.T, before, after nonce.View) {
+	t.Helper()
+	if len(after.Headers) != len(before.Headers) || after.Headers[0] != before.Headers[0] {
+		t.Fatalf("after a reorg: headers got %+v, want as many as %+v and the same first", after.Headers, before.Headers)
+	}
+	for i, old := range before.Headers[1:] {
+		if now := after.Headers[i+1]; now.Hash == old.Hash || now.Number != old.Number {
+			t.Errorf("after a reorg: block got %+v, want another than %+v", now, old)
+		}
+	}
+}
+
+// wantMoved wants tx in a block of after's chain that before's did not have.
+func (b *bundle) wantMoved(t *testing.T, tx nonce.Signed, before, after nonce.View) {
+	t.Helper()
+	got := after.Receipts[tx.Hash]
+	in := func(v nonce.View) bool {
+		return slices.ContainsFunc(v.Headers, func(h nonce.Header) bool {
+			return h.Hash == got.Receipt.BlockHash && h.Number == got.Receipt.BlockNumber
+		})
+	}
+	if got.Answer != nonce.AnswerFound || in(before) || !in(after) {
+		t.Errorf("after a reorg: receipt got %+v, want it in a new block of %+v", got, after.Headers)
+	}
+}
