@@ -48,13 +48,13 @@ func problem(err error) error {
 		p.RetryAfter = queueRetryAfter
 		return p
 	case errors.Is(err, store.ErrInDoubt):
-		return web.UnavailableBecause(err, "the submitter is in PROTECT: whether this request was ever made is not known until an operator releases it")
+		return web.UnavailableBecause(err, "PROTECT: whether this was ever made, or what came of it, is not known until an operator has reconciled it")
 	case errors.Is(err, store.ErrIsAuthority):
 		return web.NewProblem(tooLate, "the database is the one written last; there is nothing to accept")
 	case errors.Is(err, store.ErrNotFound):
 		return web.NewProblem(web.NotFound, "no such transaction")
 	case errors.Is(err, store.ErrTooLate):
-		return web.NewProblem(tooLate, "nothing can be decided about the transaction: it is final, in the queue, or has another order already")
+		return web.NewProblem(tooLate, "nothing can be decided about the transaction: it is final, in the queue, or has no bytes to replace or send again")
 	case errors.Is(err, store.ErrRegisteredOtherwise):
 		return web.NewProblem(submitterExists, "the submitter is registered with other terms: GET /admin/v1/submitters/{submitter} shows them")
 	}

@@ -148,6 +148,7 @@ func (b bench) ends(t *testing.T, want map[nonce.Submitter]int) {
 	for s, n := range want {
 		b.wantContiguous(t, s, n)
 	}
+	b.check(t)
 }
 
 // resubmitEpisode has a transaction vanish from the node's pool.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/pgproxy"
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )
@@ -66,5 +67,13 @@ func (s *Stack) functionURL(ctx context.Context) (string, error) {
 		return "", err
 	}
 	u.User = url.UserPassword(role, password)
+	if !s.options.WireProxy {
+		return u.String(), nil
+	}
+	if s.Proxy, err = pgproxy.Start(context.WithoutCancel(ctx), pgproxy.Options{Target: u.Host}); err != nil {
+		return "", err
+	}
+	s.onClose(func() error { s.Proxy.Close(); return nil })
+	u.Host = s.Proxy.Addr()
 	return u.String(), nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/cloudtasks"
 	"github.com/fencepost/fencepost/emulator/issuer"
+	"github.com/fencepost/fencepost/emulator/pgproxy"
 	"github.com/fencepost/fencepost/emulator/scheduler"
 	"github.com/fencepost/fencepost/emulator/urlmap"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -36,6 +37,7 @@ type Options struct {
 	SweepEvery time.Duration      // 0: 1 min; negative: never, but for RunSweep
 	Settings   map[string]string  // environment of the functions, over the stack's own
 	PublicAddr string             // where the public paths listen; "": a free port
+	WireProxy  bool               // functions reach Postgres through a proxy that can break connections
 	Output     io.Writer          // the functions' log; nil: nowhere
 	Log        *slog.Logger       // what the stack itself tells; nil: nowhere
 }
@@ -71,6 +73,7 @@ type Stack struct {
 	Tasks    *cloudtasks.Server
 	Issuer   *issuer.Issuer
 	URLMap   *urlmap.Map
+	Proxy    *pgproxy.Proxy // between functions and Postgres, where asked for
 	Costs    *Costs
 	Database string // URL, as the database's owner
 

@@ -147,7 +147,7 @@ func (c *Confirmations) settings() []setting {
 	return []setting{
 		{name: "confirmations.required", def: "20",
 			meaning: "how many confirming blocks make a transaction final, with `finality.mode=confirmations`",
-			field:   number(&c.Required, "a number of blocks", 0, 10_000)},
+			field:   number(&c.Required, "a number of blocks", 0, 1000)},
 		{name: "confirmations.receiptWorkers", def: "10",
 			meaning: "how many receipt tasks run at once on each shard of their queue",
 			field:   number(&c.ReceiptWorkers, "a number of tasks", 1, maxQueueConcurrency)},

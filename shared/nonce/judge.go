@@ -43,7 +43,7 @@ func (r Rules) judge(w Work, q Look, v View) judgement {
 		}
 		served := Order("")
 		switch {
-		case i == 0 && opened != nil && opened.ExpectedNonce == *t.Nonce && t.State.May(Protect):
+		case i == 0 && opened != nil && opened.ExpectedNonce == *t.Nonce && len(t.Versions) > 0 && t.State.May(Protect):
 			t.State, t.Sub, t.LastError = Protect, "", opened.What
 			t = r.checkNext(t, now.Add(r.BlockTime))
 		case t.State == Protect && v.Account.LatestCount <= *t.Nonce: // a reorg freed the nonce

@@ -18,7 +18,7 @@ func (t *tenure) logWrite(ctx context.Context, w Write, done Written) {
 		logTx(ctx, log, "nonce allocated", Queued, a.Tx)
 	}
 	for _, v := range w.Store {
-		logTx(ctx, log, "signed", InFlight, v.Tx)
+		logTx(ctx, log, "signed", v.From, v.Tx)
 	}
 	for _, m := range w.Moves {
 		if m.From != m.To.State || m.To.LastError != "" {

@@ -15,7 +15,7 @@ const (
 	OrderCancel      Order = "CANCEL"      // put a placeholder in its place, if nobody has to be asked first
 	OrderPlaceholder Order = "PLACEHOLDER" // put a placeholder in its place
 	OrderReplace     Order = "REPLACE"     // sign it again with higher fees
-	OrderRebroadcast Order = "REBROADCAST" // send the last version again, with all its attempts before it
+	OrderRebroadcast Order = "REBROADCAST" // send the last version again, with all its attempts before it; there is one
 	OrderWait        Order = "WAIT"        // nothing but the record: it goes on being watched
 )
 
@@ -62,10 +62,8 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View) (jobs []signing, mov
 			continue
 		case t.Ordered == OrderCancel && r.AskBeforePlaceholder:
 			reason = "a cancel was asked for, and nonce.placeholder=ask: an operator must decide"
-		case t.Ordered == OrderReplace && t.State != InFlight && !t.isPlaceholder(t.Hash()):
+		case t.Ordered == OrderReplace && !t.isPlaceholder(t.Hash()):
 			job, reason = r.bump(t, chain, v)
-		case t.Ordered == OrderReplace && t.State == InFlight:
-			job, reason = original(t, chain)
 		default:
 			job, reason = r.placeholder(t, v)
 		}

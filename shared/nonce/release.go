@@ -36,13 +36,17 @@ var (
 
 // ErrCount reports a resync to another count than the chain's final one.
 type ErrCount struct {
-	Accepted, Final, Next uint64
+	Accepted, Next uint64
+	Final          *uint64 // nil: the node has no finalized block
 }
 
 // Error names the counts.
 func (e ErrCount) Error() string {
+	if e.Final == nil {
+		return "the node has no finalized block yet to prove a loss by"
+	}
 	return fmt.Sprintf("resync accepts the count %d; the chain's, at its finalized block, is %d, and the next nonce here is %d",
-		e.Accepted, e.Final, e.Next)
+		e.Accepted, *e.Final, e.Next)
 }
 
 // Released is what a release did.
@@ -144,11 +148,7 @@ func (t *tenure) resync(ctx context.Context, l Leave) ([]Move, Released, error) 
 		return nil, Released{}, fmt.Errorf("look at the final count: %w", err)
 	}
 	if v.FinalCount == nil || *v.FinalCount != l.Count || l.Count < t.work.lowest() {
-		e := ErrCount{Accepted: l.Count, Next: t.work.NextNonce}
-		if v.FinalCount != nil {
-			e.Final = *v.FinalCount
-		}
-		return nil, Released{}, e
+		return nil, Released{}, ErrCount{Accepted: l.Count, Next: t.work.NextNonce, Final: v.FinalCount}
 	}
 	moves, lost := displaced(t.work, v, l.Count)
 	for n := t.work.NextNonce; n < l.Count; n++ {

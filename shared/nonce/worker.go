@@ -53,6 +53,9 @@ func (w *Worker) Serve(ctx context.Context, s Submitter, kind Kind) error {
 		}
 		t := tenure{Worker: w, chain: chain, kind: kind, work: taken.Work, began: began}
 		t.pass("taken")
+		if t.work.Foreign {
+			w.Log.ErrorContext(ctx, "PROTECT on every submitter: the database is not the one written last", t.attrs()...)
+		}
 		err = t.run(ctx)
 		if !errors.Is(err, lease.ErrFenced) {
 			return err

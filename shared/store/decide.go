@@ -44,8 +44,9 @@ with hit as (
          sub_state = case when state = 'QUEUED' then 'CANCELLED' else sub_state end,
          state = case when state = 'QUEUED' then 'FAILED' else state end,
          updated_at = clock_timestamp()
-   where tx_id = $1 and (caller = $2 or $3)
+   where tx_id = $1 and (caller = $2 or $3) and (is_authority() or $3)
      and (state in ` + unsettledStates + ` or (state = 'QUEUED' and $4 = 'CANCEL'))
+     and (tx_hash is not null or $4 not in ('REBROADCAST', 'REPLACE'))
      and (ordered is null or ordered <> $4)
      and ($4 <> 'CANCEL' or ordered is null)
   returning tx_id
@@ -61,7 +62,8 @@ select tx_id, $4, $2, $5
  where tx_id = $1 and (caller = $2 or $3) and state in ` + unsettledStates
 
 const findDecided = `
-select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''), coalesce(l.fencing_token, 0)
+select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''), coalesce(l.fencing_token, 0),
+       is_authority() or $3
   from managed_tx m
   left join submitter_lease l on l.submitter = m.submitter
  where m.tx_id = $1 and (m.caller = $2 or $3)`
@@ -69,7 +71,7 @@ select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''),
 // Decide records the decision and the order it gives, in one round trip, and
 // returns what is on record. The same order again changes nothing. The error
 // is [ErrNotFound] where the transaction is not there or not By's to decide
-// about, and wraps [ErrTooLate] where nothing can be decided any more; a
+// about, wraps [ErrInDoubt] for a caller of a restored database, and [ErrTooLate] where nothing can be decided any more; a
 // cancel is never too late, but may find that it was.
 func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 	var out Decided
@@ -77,7 +79,7 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 	if d.Action == nonce.OrderWait {
 		statement = recordDecision
 	}
-	var recorded bool
+	var recorded, believed bool
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(statement, d.TxID, d.By.Caller, d.By.Operator, d.Action, d.Reason).Exec(func(tag pgconn.CommandTag) error {
@@ -86,7 +88,7 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 	})
 	b.Queue("commit")
 	b.Queue(findDecided, d.TxID, d.By.Caller, d.By.Operator).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token)
+		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed)
 	})
 	err := s.send(ctx, b)
 	switch {
@@ -94,6 +96,8 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 		return out, ErrNotFound
 	case err != nil:
 		return out, fmt.Errorf("decide about %s: %w", d.TxID, err)
+	case !believed: // what ran after the backup was made is not known here
+		return out, fmt.Errorf("decide about %s: %w", d.TxID, ErrInDoubt)
 	case !recorded && d.Action != nonce.OrderCancel && out.Ordered != d.Action:
 		return out, fmt.Errorf("%s: %w", out.State, ErrTooLate)
 	}

@@ -54,3 +54,17 @@ select string_agg(concat_ws(' ', coalesce(from_state, '-'), state, sub_state, no
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
 }
+
+// A request that is posted again leaves one line of history: what was not stored
+// has none.
+func TestHistoryOfWhatIsStoredAlone(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	for range 3 {
+		post(t, db, alice, "r")
+	}
+	if n := value[int](t, db, `select count(*) from tx_history`); n != 1 {
+		t.Errorf("history after one request posted three times: got %d lines, want 1", n)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,20 +46,26 @@ select tx_id, submitter, request_id, state, sub_state, tx_hash, replaced_by_hash
   from managed_tx`
 
 // Tx is the transaction with this id (a UUID). The error is [ErrNotFound] where
-// v may not see one.
+// v may not see one, or wraps [ErrInDoubt] in a restored database.
 func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
-	return s.record(ctx, recordColumns+` where tx_id = $1 and (caller = $2 or $3)`, txID, v.Caller, v.Operator)
+	r, err := s.record(ctx, recordColumns+` where tx_id = $1 and (caller = $2 or $3)`, txID, v.Caller, v.Operator)
+	return s.doubt(ctx, r, err, "")
 }
 
 // ErrInDoubt reports that nothing is stored, and that this proves nothing: the
-// submitter is in PROTECT.
-var ErrInDoubt = errors.New("in PROTECT nobody can say that a request was never made")
+// submitter is in PROTECT, or the database a restored one.
+var ErrInDoubt = errors.New("what is not stored may have been made all the same")
 
 // TxByRequest is the transaction of the submitter's request. The error is
 // [ErrNotFound] where v may not see one, or wraps [ErrInDoubt].
 func (s *Store) TxByRequest(ctx context.Context, sub nonce.Submitter, requestID string, v Viewer) (Record, error) {
 	r, err := s.record(ctx, recordColumns+` where submitter = $1 and request_id = $2 and (caller = $3 or $4)`,
 		sub, requestID, v.Caller, v.Operator)
+	return s.doubt(ctx, r, err, sub)
+}
+
+// doubt turns "not found" into [ErrInDoubt] where it proves nothing.
+func (s *Store) doubt(ctx context.Context, r Record, err error, sub nonce.Submitter) (Record, error) {
 	if !errors.Is(err, ErrNotFound) {
 		return r, err
 	}
@@ -69,7 +74,7 @@ func (s *Store) TxByRequest(ctx context.Context, sub nonce.Submitter, requestID 
 		return r, err
 	}
 	if inDoubt {
-		return r, fmt.Errorf("request of %s: %w", sub, ErrInDoubt)
+		return r, ErrInDoubt
 	}
 	return r, ErrNotFound
 }

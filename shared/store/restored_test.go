@@ -81,6 +81,7 @@ func recoverElsewhere(t *testing.T, db storetest.Bundle, cluster *pgcluster.Clus
 	if err := cluster.Restart(t.Context(), false); err != nil {
 		t.Fatalf("restart into recovery: %v", err)
 	}
+	db.DB.Reset()
 	fresh, err := pgxpool.New(t.Context(), db.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -54,6 +54,7 @@ type Tasks struct {
 	connecting sync.Mutex
 	client     *cloudtasks.Client
 	epoch      string
+	epochUntil time.Time // by the monotonic clock
 }
 
 // New makes a maker of tasks, which connects when it is first used.
@@ -153,17 +154,21 @@ func (t *Tasks) task(name string, kind nonce.Kind, s nonce.Submitter, at time.Ti
 	return task
 }
 
-// connect opens the client and learns the epoch, once; a failure is tried again
-// by the next call.
+// epochFor is how long an epoch is believed: it changes when an operator accepts
+// a restored database. Until then names may be used up, and the sweep helps.
+const epochFor = 10 * time.Second
+
+// connect opens the client once and learns the epoch now and then; a failure is
+// tried again by the next call.
 func (t *Tasks) connect(ctx context.Context) (*cloudtasks.Client, string, error) {
 	t.connecting.Lock()
 	defer t.connecting.Unlock()
-	if t.epoch == "" {
+	if time.Now().After(t.epochUntil) {
 		epoch, err := t.options.Epoch(ctx)
 		if err != nil {
 			return nil, "", err
 		}
-		t.epoch = epoch
+		t.epoch, t.epochUntil = epoch, time.Now().Add(epochFor)
 	}
 	if t.client == nil {
 		client, err := dial(t.options.Endpoint)

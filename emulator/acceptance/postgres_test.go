@@ -1,0 +1,81 @@
+package acceptance
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/pgproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+)
+
+// check holds what happened to the promises: the chain, and the whole history.
+func (b bench) check(t *testing.T) {
+	t.Helper()
+	violations, err := checkers.Check(b.ctx, checkers.Episode{
+		Database: b.Database, RPC: b.Chain.URL(), Submitters: b.Submitters(), Settled: true,
+	})
+	if err != nil {
+		t.Fatalf("check the episode: %v", err)
+	}
+	if len(violations) > 0 {
+		t.Errorf("violations:\n%s", checkers.Report(violations))
+	}
+}
+
+// A connection that breaks around a commit, before it, after it, or in the
+// middle of its answer, loses nothing and doubles nothing: who does not know
+// whether it happened asks.
+func TestConnectionsCutAroundCommit(t *testing.T) {
+	t.Parallel()
+	for act, statement := range map[string]string{
+		"create": "insert into managed_tx", "acquire": "insert into submitter_lease", "fenced write": "hold_lease",
+		"allocation": "with want as", "release": "set owner_node = ''",
+	} {
+		for _, kind := range []pgproxy.Kind{pgproxy.CutBeforeCommit, pgproxy.CutAfterCommit, pgproxy.CutMidReply} {
+			t.Run(act+", "+kind.String(), func(t *testing.T) {
+				t.Parallel()
+				b := setup(t, stack.Options{WireProxy: true, Settings: quick})
+				b.Proxy.Arm(pgproxy.Fault{Kind: kind, Times: 2, Match: pgproxy.Containing(statement)})
+				s := b.Submitters()[0]
+				for i := range 2 {
+					b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
+				}
+				b.ends(t, map[nonce.Submitter]int{s: 2})
+				if hits := b.Proxy.Counts().Hits[kind]; hits != 2 {
+					t.Errorf("connections cut: got %d, want 2", hits)
+				}
+			})
+		}
+	}
+}
+
+// Postgres restarts in the middle of the load, as after a crash; everything that
+// was accepted is carried out.
+func TestPostgresRestartsUnderLoad(t *testing.T) {
+	t.Parallel()
+	cluster, err := pgcluster.Start(t.Context(), pgcluster.Options{Fsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cluster.Stop() })
+	b := setup(t, stack.Options{Cluster: cluster, Settings: quick})
+	const n = 8
+	for i := range n {
+		for _, s := range b.Submitters() {
+			b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
+		}
+		if i == n/2 {
+			if err := cluster.Restart(b.ctx, true); err != nil {
+				t.Fatalf("restart: %v", err)
+			}
+		}
+	}
+	want := make(map[nonce.Submitter]int)
+	for _, s := range b.Submitters() {
+		want[s] = n
+	}
+	b.ends(t, want)
+}

@@ -1,0 +1,104 @@
+// Package checkers holds an episode of faults to the promises of the
+// transaction manager. It asks the chain itself, block by block, and reads the
+// whole history in the database; it trusts nothing that the system says of
+// itself, and shares with it only the table of legal changes of state.
+package checkers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Episode is what happened between the start of a system and now.
+type Episode struct {
+	Database   string            // the database's URL, of a role that may read every table
+	RPC        string            // the URL of a node of the submitters' chain
+	Submitters []nonce.Submitter // registered, all of the node's chain
+
+	// Foreign are the nonces that the test itself used with a submitter's key:
+	// the chain may have anything there.
+	Foreign map[nonce.Submitter][]uint64
+
+	// Settled says that the faults have stopped and everything should have
+	// ended. Without it the system may be at work while it is read, as long as
+	// finality takes at least one confirmation.
+	Settled bool
+}
+
+// Violation is one promise broken, seen by one checker.
+type Violation struct {
+	Checker   string // its name
+	Submitter string
+	TxID      string // "" where it is about no one transaction
+	Detail    string // what was seen, and what should be
+}
+
+// Checker holds evidence to one promise.
+type Checker struct {
+	Name    string
+	Promise string // one sentence
+
+	check func(*account, reporter)
+}
+
+// reporter takes a violation; txID may be "".
+type reporter func(txID, format string, args ...any)
+
+// All lists every checker in the order in which they report.
+func All() []Checker {
+	return []Checker{
+		{"chain-nonces", "the chain has the nonces of each submitter from its start on, without a hole, one transaction each; in the end, every one that was handed out", chainNonces},
+		{"mined-is-stored", "what the chain took at a nonce is a stored version of the transaction bound to that nonce", minedIsStored},
+		{"one-effect", "a requestId has at most one effect at any time; in the end exactly one, the intent's own, where it is CONFIRMED, and else none", oneEffect},
+		{"ends-as-on-chain", "a final state is what the canonical chain says, in the block that is on record", endsAsOnChain},
+		{"legal-history", "a history begins with QUEUED, goes on by legal changes only, never past a final state, and ends at the state on record", legalHistory},
+		{"token-order", "no change is written under an older fencing token than one before it", tokenOrder},
+		{"binding", "a nonce is bound once, to one transaction, for ever; those bound run from the start to the cursor without a gap", binding},
+		{"cursor", "the cursor names the lowest unsettled nonce and is IDLE only without one; it shows PROTECT while an episode is open", cursor},
+		{"versions", "every stored version decodes to a transaction of its submitter, chain, nonce and hash", versions},
+		{"settled", "once faults have stopped everything ends: no unfinished transaction, no lease held, no wake mark unserved", settled},
+	}
+}
+
+// Check runs every checker. The error says that the episode could not be read,
+// which is no verdict.
+func Check(ctx context.Context, e Episode) ([]Violation, error) {
+	evidence, err := Gather(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	var all []Violation
+	for _, c := range All() {
+		all = append(all, c.Check(evidence)...)
+	}
+	return all, nil
+}
+
+// Check lists what breaks the checker's promise, by submitter in the order of
+// the episode.
+func (c Checker) Check(e *Evidence) []Violation {
+	var found []Violation
+	for _, a := range e.accounts {
+		c.check(a, func(txID, format string, args ...any) {
+			found = append(found, Violation{c.Name, string(a.submitter), txID, fmt.Sprintf(format, args...)})
+		})
+	}
+	return found
+}
+
+// Report is the violations for a reader, one a line below their number.
+func Report(all []Violation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "violations: %d\n", len(all))
+	for _, v := range all {
+		fmt.Fprintf(&b, "  %s: %s", v.Checker, v.Submitter)
+		if v.TxID != "" {
+			fmt.Fprintf(&b, " tx %s", v.TxID)
+		}
+		fmt.Fprintf(&b, ": %s\n", v.Detail)
+	}
+	return b.String()
+}

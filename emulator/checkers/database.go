@@ -1,0 +1,134 @@
+package checkers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// registered is a submitter's terms, its cursor and its lease.
+type registered struct {
+	StartNonce    uint64
+	NextNonce     uint64
+	InFlightTx    *string
+	InFlightNonce *uint64
+	InFlightState string
+	Protected     bool       // an episode of PROTECT is open
+	LastProtectAt *time.Time // when the last one was opened
+	LeaseToken    int64
+	LeaseHeld     bool // neither released nor expired
+	Wake          bool
+}
+
+// version is one row of tx_version. Its transaction is nil where the bytes are
+// none.
+type version struct {
+	TxID  string
+	Hash  nonce.Hash
+	Nonce uint64
+	Raw   string
+
+	tx *types.Transaction
+}
+
+// change is one row of tx_history.
+type change struct {
+	ID    int64
+	TxID  string
+	From  *nonce.State // nil: the row was inserted
+	State nonce.State
+	Sub   nonce.SubState
+	Nonce *uint64
+	Token *int64
+}
+
+// readDatabase reads everything in one snapshot.
+func readDatabase(ctx context.Context, url string, of []nonce.Submitter) (accounts []*account, err error) {
+	db, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+	oneSnapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return accounts, pgx.BeginTxFunc(ctx, db, oneSnapshot, func(tx pgx.Tx) error {
+		for _, s := range of {
+			a, err := readAccount(ctx, tx, s)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s, err)
+			}
+			accounts = append(accounts, a)
+		}
+		return nil
+	})
+}
+
+const selectRegistered = `
+select s.start_nonce, c.next_nonce, c.in_flight_tx_id, c.in_flight_nonce, c.in_flight_state,
+       exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
+       (select max(p.opened_at) from protect_episode p where p.submitter = s.submitter),
+       coalesce(l.fencing_token, 0), coalesce(l.owner_node <> '' and l.expires_at > clock_timestamp(), false), coalesce(l.wake, false)
+  from submitter s
+  join submitter_nonce_cursor c using (submitter)
+  left join submitter_lease l using (submitter)
+ where s.submitter = $1`
+
+const selectManaged = `
+select tx_id, request_id, payload, state, coalesce(sub_state, ''), nonce, receipt, confirmed_at
+  from managed_tx
+ where submitter = $1
+ order by seq`
+
+const selectVersions = `
+select tx_id, tx_hash, nonce, raw_tx_hex
+  from tx_version
+ where submitter = $1
+ order by nonce, version`
+
+const selectHistory = `
+select id, tx_id, from_state, state, coalesce(sub_state, ''), nonce, fencing_token
+  from tx_history
+ where submitter = $1
+ order by id`
+
+func readAccount(ctx context.Context, tx pgx.Tx, s nonce.Submitter) (*account, error) {
+	a := &account{submitter: s}
+	rows, _ := tx.Query(ctx, selectRegistered, s) // the collector returns its error
+	var err error
+	if a.registered, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[registered]); err != nil {
+		return nil, fmt.Errorf("its registration: %w", err)
+	}
+	rows, _ = tx.Query(ctx, selectManaged, s)
+	if a.txs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[managed]); err != nil {
+		return nil, fmt.Errorf("its transactions: %w", err)
+	}
+	rows, _ = tx.Query(ctx, selectVersions, s)
+	if a.versions, err = pgx.CollectRows(rows, scanVersion); err != nil {
+		return nil, fmt.Errorf("their versions: %w", err)
+	}
+	rows, _ = tx.Query(ctx, selectHistory, s)
+	if a.history, err = pgx.CollectRows(rows, pgx.RowToStructByPos[change]); err != nil {
+		return nil, fmt.Errorf("their history: %w", err)
+	}
+	return a, nil
+}
+
+func scanVersion(row pgx.CollectableRow) (v version, err error) {
+	var hash string
+	if err := row.Scan(&v.TxID, &hash, &v.Nonce, &v.Raw); err != nil {
+		return v, err
+	}
+	if v.Hash, err = nonce.ParseHash(hash); err != nil {
+		return v, err
+	}
+	raw, err := hexutil.Decode(v.Raw)
+	if tx := new(types.Transaction); err == nil && tx.UnmarshalBinary(raw) == nil {
+		v.tx = tx
+	}
+	return v, nil
+}

@@ -1,0 +1,142 @@
+package checkers
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"math/big"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// oneEffect counts by requestId, not by transaction: a request that was stored
+// twice is done twice. Versions at two nonces are two effects, even before
+// either is mined: nothing but luck keeps the chain from taking both.
+func oneEffect(a *account, report reporter) {
+	nonces := make(map[string]map[uint64]bool)
+	effects := make(map[string][]nonce.Hash)
+	for _, t := range a.txs {
+		if nonces[t.RequestID] == nil {
+			nonces[t.RequestID] = make(map[uint64]bool)
+		}
+		for _, v := range a.versionsByTx[t.ID] {
+			if v.tx == nil || a.isPlaceholder(v.tx) {
+				continue
+			}
+			nonces[t.RequestID][v.Nonce] = true
+			if m, ok := a.minedHash[v.Hash]; ok && m.succeeded {
+				effects[t.RequestID] = append(effects[t.RequestID], v.Hash)
+			}
+		}
+		if at, done := nonces[t.RequestID], effects[t.RequestID]; len(at) > 1 || len(done) > 1 {
+			report(t.ID, "request %q has versions at nonces %v; mined: %v", t.RequestID, slices.Sorted(maps.Keys(at)), done)
+		}
+		effectFits(a, t, report)
+	}
+}
+
+// effectFits compares what the chain has at a final transaction's nonce with
+// what its state says was done.
+func effectFits(a *account, t managed, report reporter) {
+	var m mined
+	var found bool
+	if t.Nonce != nil {
+		m, found = a.minedAt[*t.Nonce]
+	}
+	switch {
+	case t.State == nonce.Confirmed && !found:
+		if !a.mayBeMissing(t) {
+			report(t.ID, "it is %s, and the chain has nothing at its nonce", t.ended())
+		}
+	case t.State == nonce.Confirmed, t.State == nonce.Failed && t.Sub == nonce.Reverted && found:
+		if !carriesOut(m.tx, t.Payload) {
+			report(t.ID, "it is %s, and %s at its nonce is not what its payload asks", t.ended(), m.hash())
+		}
+	case t.State == nonce.Failed && t.Sub == nonce.Placeholder && found:
+		if !a.isPlaceholder(m.tx) {
+			report(t.ID, "it is %s, and %s at its nonce is no placeholder", t.ended(), m.hash())
+		}
+	case t.State == nonce.Failed && t.Sub != nonce.Placeholder:
+		for _, v := range a.versionsByTx[t.ID] {
+			if m, ok := a.minedHash[v.Hash]; ok && m.succeeded && !a.isPlaceholder(m.tx) {
+				report(t.ID, "it is %s, and its version %s was carried out", t.ended(), v.Hash)
+			}
+		}
+	}
+}
+
+// endsAsOnChain judges by the receipt on record and by the blocks.
+func endsAsOnChain(a *account, report reporter) {
+	for _, t := range a.txs {
+		switch {
+		case !t.State.Final():
+		case t.State == nonce.Confirmed, t.Sub == nonce.Reverted, t.Sub == nonce.Placeholder:
+			minedAsRecorded(a, t, report)
+		case t.Sub == nonce.Displaced:
+			for _, v := range a.versionsByTx[t.ID] {
+				if _, ok := a.minedHash[v.Hash]; ok {
+					report(t.ID, "it is %s, and the chain has its version %s", t.ended(), v.Hash)
+				}
+			}
+		case t.Nonce != nil: // rejected, or cancelled before allocation
+			report(t.ID, "it is %s, and holds nonce %d", t.ended(), *t.Nonce)
+		}
+	}
+}
+
+// minedAsRecorded holds t to its receipt: in the canonical chain, at its nonce,
+// in the block on record, and with the status that its state names. A
+// placeholder takes its nonce whatever its status.
+func minedAsRecorded(a *account, t managed, report reporter) {
+	if t.Receipt == nil {
+		report(t.ID, "it is %s without a receipt", t.ended())
+		return
+	}
+	m, ok := a.minedHash[t.Receipt.TxHash]
+	if !ok {
+		if !a.mayBeMissing(t) {
+			report(t.ID, "it is %s, and the chain does not have %s", t.ended(), t.Receipt.TxHash)
+		}
+		return
+	}
+	if t.Nonce == nil || m.tx.Nonce() != *t.Nonce {
+		report(t.ID, "it is %s by %s, which has nonce %d and not its own", t.ended(), m.hash(), m.tx.Nonce())
+	}
+	if m.block != t.Receipt.BlockHash && !a.shaken(t) {
+		report(t.ID, "it is %s in block %s, and the chain has it in %s", t.ended(), t.Receipt.BlockHash, m.block)
+	}
+	if t.Sub != nonce.Placeholder && m.succeeded != (t.State == nonce.Confirmed) {
+		report(t.ID, "it is %s, and on the chain it succeeded: %t", t.ended(), m.succeeded)
+	}
+}
+
+// isPlaceholder says that tx does nothing but take its nonce: no value, no data,
+// to the account itself.
+func (a *account) isPlaceholder(tx *types.Transaction) bool {
+	return tx.To() != nil && nonce.Address(*tx.To()) == a.submitter.Address() &&
+		tx.Value().Sign() == 0 && len(tx.Data()) == 0
+}
+
+// carriesOut says whether tx is what the stored payload asks for. It reads the
+// payload itself: the system's own reader is under test.
+func carriesOut(tx *types.Transaction, payload []byte) bool {
+	var want struct {
+		To    *common.Address
+		Value string
+		Data  hexutil.Bytes
+	}
+	if json.Unmarshal(payload, &want) != nil {
+		return false
+	}
+	value := new(big.Int)
+	if _, ok := value.SetString(want.Value, 10); !ok && want.Value != "" {
+		return false
+	}
+	sameTo := (tx.To() == nil) == (want.To == nil) && (want.To == nil || *want.To == *tx.To())
+	return sameTo && tx.Value().Cmp(value) == 0 && bytes.Equal(tx.Data(), want.Data)
+}

@@ -1,0 +1,116 @@
+package checkers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Evidence is what the chain and the database say of an episode, read once.
+type Evidence struct {
+	accounts []*account
+}
+
+// account is all that is known of one submitter.
+type account struct {
+	submitter nonce.Submitter
+	foreign   []uint64
+	settled   bool
+	head      uint64 // the highest block that was read
+
+	chain     []mined // in the chain's order
+	minedAt   map[uint64]mined
+	minedHash map[nonce.Hash]mined
+
+	registered
+	txs          []managed // by seq
+	boundTo      map[uint64]managed
+	versions     []version
+	versionsByTx map[string][]version
+	history      []change // in the order of writing
+}
+
+// Gather reads the chain first and the database after it: what is sent was
+// stored before, so whatever the chain was seen to have, an honest database has.
+func Gather(ctx context.Context, e Episode) (*Evidence, error) {
+	head, chain, err := readChain(ctx, e.RPC, e.Submitters)
+	if err != nil {
+		return nil, fmt.Errorf("read the chain at %s: %w", e.RPC, err)
+	}
+	accounts, err := readDatabase(ctx, e.Database, e.Submitters)
+	if err != nil {
+		return nil, fmt.Errorf("read the database: %w", err)
+	}
+	for _, a := range accounts {
+		a.foreign, a.settled = e.Foreign[a.submitter], e.Settled
+		a.head, a.chain = head, chain[a.submitter]
+		a.index()
+	}
+	return &Evidence{accounts}, nil
+}
+
+// index makes the look-ups. Of two transactions bound to one nonce either is
+// found; the checker of the binding tells.
+func (a *account) index() {
+	a.minedAt, a.minedHash = make(map[uint64]mined), make(map[nonce.Hash]mined)
+	for _, m := range a.chain {
+		a.minedAt[m.tx.Nonce()], a.minedHash[m.hash()] = m, m
+	}
+	a.versionsByTx = make(map[string][]version)
+	for _, v := range a.versions {
+		a.versionsByTx[v.TxID] = append(a.versionsByTx[v.TxID], v)
+	}
+	a.boundTo = make(map[uint64]managed)
+	for _, t := range a.txs {
+		if t.Nonce != nil {
+			a.boundTo[*t.Nonce] = t
+		}
+	}
+}
+
+// declared says that the test itself used the nonce.
+func (a *account) declared(n uint64) bool { return slices.Contains(a.foreign, n) }
+
+// unread says that t ended in a block above those that were read: the chain
+// went on between the reading of the two.
+func (a *account) unread(t managed) bool {
+	return !a.settled && t.Receipt != nil && t.Receipt.BlockNumber > a.head
+}
+
+// shaken says that PROTECT was opened after t had ended. A reorg deeper than
+// finality opens it; t keeps its state and its receipt, is sent again, and may
+// come back in another block.
+func (a *account) shaken(t managed) bool {
+	return t.EndedAt != nil && a.LastProtectAt != nil && a.LastProtectAt.After(*t.EndedAt)
+}
+
+// mayBeMissing says that the chain may lack t, which ended as mined: it was not
+// read so far, or PROTECT is at healing it.
+func (a *account) mayBeMissing(t managed) bool {
+	return a.unread(t) || (a.shaken(t) && !a.settled)
+}
+
+// managed is one row of managed_tx.
+type managed struct {
+	ID        string
+	RequestID string
+	Payload   []byte
+	State     nonce.State
+	Sub       nonce.SubState
+	Nonce     *uint64
+	Receipt   *nonce.Receipt
+	EndedAt   *time.Time // confirmed_at: of those that ended as mined
+}
+
+// ended is the state as messages name it, such as "FAILED/REVERTED".
+func (t managed) ended() string { return stateName(t.State, t.Sub) }
+
+func stateName(s nonce.State, sub nonce.SubState) string {
+	if sub == "" {
+		return string(s)
+	}
+	return string(s) + "/" + string(sub)
+}

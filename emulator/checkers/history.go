@@ -1,0 +1,80 @@
+package checkers
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// legalHistory walks the changes of each transaction in the order of writing.
+func legalHistory(a *account, report reporter) {
+	last := make(map[string]change)
+	for _, c := range a.history {
+		before, known := last[c.TxID]
+		last[c.TxID] = c
+		switch {
+		case !known && !begins(c):
+			report(c.TxID, "change %d: its history begins with %s", c.ID, stateName(c.State, c.Sub))
+		case !known:
+		case before.State.Final():
+			report(c.TxID, "change %d: %s after it was %s, which is final", c.ID, stateName(c.State, c.Sub), stateName(before.State, before.Sub))
+		case c.From == nil || *c.From != before.State:
+			report(c.TxID, "change %d: from %q, and it was %s", c.ID, *cmp.Or(c.From, new(nonce.State)), before.State)
+		case !before.State.May(c.State):
+			report(c.TxID, "change %d: %s to %s, which no transition allows", c.ID, before.State, c.State)
+		}
+	}
+	for _, t := range a.txs {
+		c, known := last[t.ID]
+		switch delete(last, t.ID); {
+		case !known:
+			report(t.ID, "it is %s without a history", t.ended())
+		case c.State != t.State || c.Sub != t.Sub:
+			report(t.ID, "it is %s, and its history ends with %s", t.ended(), stateName(c.State, c.Sub))
+		}
+	}
+	for _, txID := range slices.Sorted(maps.Keys(last)) {
+		report(txID, "there is a history of it, and no transaction")
+	}
+}
+
+// begins says whether c may be a transaction's first change. Besides QUEUED
+// there are two that are final from the start: the mark that keeps a request
+// which was cancelled before it came from ever running, and a nonce that a human
+// accepted as lost before it was handed out.
+func begins(c change) bool {
+	return c.From == nil && (c.State == nonce.Queued ||
+		c.State == nonce.Failed && (c.Sub == nonce.Cancelled || c.Sub == nonce.Displaced))
+}
+
+// fenced says whether c was written under a lease. Two are not, and carry
+// whatever token they found: the insert of an intent, and its cancel before
+// allocation.
+func (c change) fenced() bool {
+	if c.From == nil {
+		return c.Sub == nonce.Displaced
+	}
+	return *c.From != nonce.Queued || c.State != nonce.Failed || c.Sub != nonce.Cancelled
+}
+
+// tokenOrder follows the submitter's changes in the order of writing, which is
+// the order of commits: a takeover waits for a fenced write under way.
+func tokenOrder(a *account, report reporter) {
+	var newest int64
+	for _, c := range a.history {
+		switch {
+		case !c.fenced():
+		case c.Token == nil:
+			report(c.TxID, "change %d to %s: written without a token", c.ID, stateName(c.State, c.Sub))
+		case *c.Token < newest:
+			report(c.TxID, "change %d to %s: written under token %d after token %d", c.ID, stateName(c.State, c.Sub), *c.Token, newest)
+		default:
+			newest = *c.Token
+		}
+	}
+	if a.LeaseToken < newest {
+		report("", "the lease is at token %d, and a change was written under token %d", a.LeaseToken, newest)
+	}
+}

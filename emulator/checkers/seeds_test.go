@@ -1,0 +1,257 @@
+package checkers_test
+
+import (
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// seed is one bug, put into a clean episode.
+type seed struct {
+	bug   string
+	plant func(*bench)
+	want  []string // the checkers that report it: the one it is for, and where one bug breaks two promises both
+	says  string   // part of what the first of them says
+}
+
+// chainSeeds are bugs that the chain itself shows.
+var chainSeeds = []seed{
+	{"a delegation consumes a nonce", func(b *bench) {
+		b.displace("lost")
+		b.mine(b.delegation(4))
+		b.Settled = false
+		b.carryOut(b.alice, "after", transfer, nonce.Confirmed, "")
+	}, []string{"chain-nonces"}, "nonce 5 where nonce 4 should follow"},
+	{"a stranger uses the key", func(b *bench) { b.mine(b.sign(0, 4, transfer)) },
+		[]string{"mined-is-stored"}, "bound to nobody"},
+	{"what was final falls out of the chain", func(b *bench) { b.reorg(1) },
+		[]string{"chain-nonces", "ends-as-on-chain", "one-effect"}, "the chain has nothing at its nonce"},
+	{"a mined transaction is left", func(b *bench) {
+		b.mine(b.submit(b.alice, "left", transfer))
+	}, []string{"settled"}, "still SUBMITTED at nonce 4"},
+}
+
+// seeds are bugs that the database shows. In the episode nonces 0 to 3 of alice
+// are pay, revert, stop and call.
+var seeds = []seed{
+	{"a nonce is handed out and left to nobody", func(b *bench) { b.displace("lost") },
+		[]string{"chain-nonces"}, "nonce 4 was handed out"},
+
+	{"bytes are sent that were not stored", func(b *bench) { b.forge(`delete from tx_version where tx_id = $1`, b.ids["pay"]) },
+		[]string{"mined-is-stored"}, "none of its stored versions"},
+
+	{"a request is stored and done twice", func(b *bench) {
+		b.forge(`alter table managed_tx drop constraint one_tx_per_request`)
+		b.forge(`update managed_tx set request_id = 'pay' where tx_id = $1`, b.ids["call"])
+	}, []string{"one-effect"}, "at nonces [0 3]"},
+	{"a transaction moves to another nonce", func(b *bench) { b.forgeVersion("pay", 4, b.sign(0, 4, transfer)) },
+		[]string{"binding", "one-effect"}, "nonce 4 after nonce 0"},
+	{"something else was done than was asked", func(b *bench) {
+		b.forge(`update managed_tx set payload = jsonb_set(payload, '{value}', '"2"') where tx_id = $1`, b.ids["pay"])
+	}, []string{"one-effect"}, "not what its payload asks"},
+	{"a cancelled intent was carried out", func(b *bench) { b.restate("pay", nonce.Failed, nonce.Placeholder) },
+		[]string{"one-effect"}, "no placeholder"},
+	{"a displaced intent was carried out", func(b *bench) { b.restate("pay", nonce.Failed, nonce.Displaced) },
+		[]string{"ends-as-on-chain", "one-effect"}, "the chain has its version"},
+
+	{"final in a block that the chain does not have", func(b *bench) {
+		b.forge(`update managed_tx set receipt = jsonb_set(receipt, '{blockHash}', to_jsonb('0x' || repeat('ab', 32))) where tx_id = $1`, b.ids["pay"])
+	}, []string{"ends-as-on-chain"}, "and the chain has it in"},
+	{"final by another's receipt", func(b *bench) {
+		b.forge(`update managed_tx set receipt = (select receipt from managed_tx where tx_id = $2) where tx_id = $1`, b.ids["pay"], b.ids["call"])
+	}, []string{"ends-as-on-chain"}, "nonce 3 and not its own"},
+	{"final without a receipt", func(b *bench) { b.forge(`update managed_tx set receipt = null where tx_id = $1`, b.ids["pay"]) },
+		[]string{"ends-as-on-chain"}, "without a receipt"},
+	{"confirmed, and reverted", func(b *bench) { b.restate("revert", nonce.Confirmed, "") },
+		[]string{"ends-as-on-chain"}, "succeeded: false"},
+	{"reverted, and succeeded", func(b *bench) { b.restate("pay", nonce.Failed, nonce.Reverted) },
+		[]string{"ends-as-on-chain"}, "succeeded: true"},
+	{"cancelled before allocation, with a nonce", func(b *bench) { b.restate("stop", nonce.Failed, nonce.Cancelled) },
+		[]string{"ends-as-on-chain"}, "holds nonce 2"},
+	{"displaced by its own placeholder", func(b *bench) { b.restate("stop", nonce.Failed, nonce.Displaced) },
+		[]string{"ends-as-on-chain"}, "the chain has its version"},
+
+	{"a final state changes", func(b *bench) { b.changed("pay", "CONFIRMED", "CONFIRMED") },
+		[]string{"legal-history"}, "which is final"},
+	{"an edge that is none", func(b *bench) {
+		b.forge(`update tx_history set state = 'IN_FLIGHT' where tx_id = $1 and state = 'SUBMITTED'`, b.ids["pay"])
+		b.forge(`update tx_history set from_state = 'IN_FLIGHT' where tx_id = $1 and from_state = 'SUBMITTED'`, b.ids["pay"])
+	}, []string{"legal-history"}, "IN_FLIGHT to TRACKING, which no transition allows"},
+	{"a change is not written down", func(b *bench) {
+		b.forge(`delete from tx_history where tx_id = $1 and state = 'SUBMITTED'`, b.ids["pay"])
+	},
+		[]string{"legal-history"}, `from "SUBMITTED", and it was QUEUED`},
+	{"the first change is not written down", func(b *bench) {
+		b.forge(`delete from tx_history where tx_id = $1 and from_state is null`, b.ids["pay"])
+	},
+		[]string{"legal-history"}, "begins with SUBMITTED"},
+	{"the last change is not written down", func(b *bench) {
+		b.forge(`delete from tx_history where tx_id = $1 and state = 'CONFIRMED'`, b.ids["pay"])
+	},
+		[]string{"legal-history"}, "its history ends with TRACKING/INCLUDED"},
+	{"nothing is written down", func(b *bench) { b.forge(`delete from tx_history where tx_id = $1`, b.ids["pay"]) },
+		[]string{"legal-history"}, "without a history"},
+	{"a history of nobody", func(b *bench) {
+		b.forge(`update tx_history set tx_id = gen_random_uuid() where tx_id = $1 and from_state is null`, b.ids["cancelled"])
+	}, []string{"legal-history"}, "and no transaction"},
+
+	{"a write by an older token", func(b *bench) {
+		b.forge(`update tx_history set fencing_token = 1 where tx_id = $1 and state = 'CONFIRMED'`, b.ids["call"])
+	}, []string{"token-order"}, "under token 1 after token"},
+	{"a write without a token", func(b *bench) {
+		b.forge(`update tx_history set fencing_token = null where tx_id = $1 and state = 'CONFIRMED'`, b.ids["call"])
+	}, []string{"token-order"}, "without a token"},
+	{"a loss is accepted by an older token", func(b *bench) {
+		b.Foreign = map[nonce.Submitter][]uint64{b.alice: {4}}
+		b.run(`
+insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint, nonce, prev_nonce, state, sub_state, fencing_token)
+select gen_random_uuid(), submitter, 'displaced:4', caller, '{}', fingerprint, 4, 3, 'FAILED', 'DISPLACED', 1
+  from managed_tx where tx_id = $1`, b.ids["cancelled"])
+		b.run(`update submitter_nonce_cursor set next_nonce = 5 where submitter = $1`, b.alice)
+	}, []string{"token-order"}, "FAILED/DISPLACED: written under token 1"},
+	{"a token goes down", func(b *bench) { b.forge(`update submitter_lease set fencing_token = 2 where submitter = $1`, b.alice) },
+		[]string{"token-order"}, "the lease is at token 2"},
+
+	{"a nonce is bound anew and back", func(b *bench) {
+		b.forge(`update tx_history set nonce = 7 where tx_id = $1 and sub_state = 'PENDING'`, b.ids["pay"])
+	}, []string{"binding"}, "nonce 7 after nonce 0"},
+	{"a nonce is given back", func(b *bench) {
+		b.forge(`update tx_history set nonce = null where tx_id = $1 and sub_state = 'PENDING'`, b.ids["pay"])
+	}, []string{"binding"}, "no nonce after nonce 0"},
+	{"two transactions of one nonce", func(b *bench) {
+		b.forge(`update tx_history set nonce = 0 where tx_id = $1 and state = 'FAILED'`, b.ids["cancelled"])
+	}, []string{"binding"}, "nonce 0, which is bound to"},
+	{"a nonce is skipped", func(b *bench) {
+		b.forge(`update submitter_nonce_cursor set next_nonce = next_nonce + 1 where submitter = $1`, b.alice)
+	}, []string{"binding"}, "gives nonce 5 next, the nonces bound give 4"},
+	{"a nonce is skipped between two", func(b *bench) {
+		for _, table := range []string{"tx_history", "tx_version", "managed_tx"} {
+			b.forge(`delete from `+table+` where tx_id = $1`, b.ids["stop"])
+		}
+	}, []string{"binding", "mined-is-stored"}, "nonce 3 is bound where nonce 2 should follow"},
+
+	{"the cursor names what is final", func(b *bench) { b.point("IN_FLIGHT", "call", 3) },
+		[]string{"cursor"}, "want IDLE"},
+	{"the cursor names nothing", func(b *bench) {
+		b.underWay()
+		b.forge(`update submitter_nonce_cursor set in_flight_tx_id = null, in_flight_nonce = null where submitter = $1`, b.alice)
+	}, []string{"cursor"}, "names nothing"},
+	{"the cursor names the later of two", func(b *bench) {
+		b.underWay()
+		b.submit(b.alice, "second", transfer)
+		b.point("IN_FLIGHT", "second", 5)
+	}, []string{"cursor"}, "names nonce 5"},
+	{"the cursor is IDLE", func(b *bench) {
+		b.underWay()
+		b.point("IDLE", "under way", 4)
+	}, []string{"cursor"}, "the cursor is IDLE, want IN_FLIGHT"},
+	{"PROTECT is shown without an episode", func(b *bench) {
+		b.forge(`update submitter_nonce_cursor set in_flight_state = 'PROTECT' where submitter = $1`, b.alice)
+	}, []string{"cursor"}, "the cursor is PROTECT, want IDLE"},
+	{"an episode of PROTECT is not shown", func(b *bench) { b.protect() },
+		[]string{"cursor"}, "the cursor is IDLE, want PROTECT"},
+
+	{"bytes that are no transaction", func(b *bench) { b.forge(`update tx_version set raw_tx_hex = '0xc0' where tx_id = $1`, b.ids["revert"]) },
+		[]string{"versions"}, "no transaction"},
+	{"bytes of another hash", func(b *bench) {
+		b.forge(`update tx_version set raw_tx_hex = (select raw_tx_hex from tx_version where tx_id = $1 and version = 2)
+			where tx_id = $1 and version = 1`, b.ids["stop"])
+	}, []string{"versions"}, "the bytes have hash"},
+	{"bytes for another nonce", func(b *bench) { b.forgeVersion("pay", 0, b.sign(0, 1, transfer)) },
+		[]string{"versions"}, "the bytes have nonce 1, the row nonce 0"},
+	{"bytes of another key", func(b *bench) { b.forgeVersion("pay", 0, b.sign(1, 0, call)) },
+		[]string{"versions"}, "signed by"},
+	{"bytes for another chain", func(b *bench) { b.forgeVersion("pay", 0, b.signFor(1, 0, 0, transfer)) },
+		[]string{"versions"}, `signed by "eip155:1:`},
+
+	{"an intent is left in the queue", func(b *bench) { b.post(b.alice, "left", transfer) },
+		[]string{"settled"}, "still QUEUED"},
+	{"a lease is left", func(b *bench) { b.take(b.alice) },
+		[]string{"settled"}, "the lease is held"},
+	{"a wake mark is left", func(b *bench) { b.forge(`update submitter_lease set wake = true where submitter = $1`, b.alice) },
+		[]string{"settled"}, "a wake mark"},
+}
+
+// forge changes what the database would not let anybody change.
+func (b *bench) forge(statement string, args ...any) {
+	b.Helper()
+	b.unguarded()
+	b.run(statement, args...)
+}
+
+// forgeVersion stores a version that the database would not take.
+func (b *bench) forgeVersion(requestID string, n uint64, tx *types.Transaction) {
+	b.Helper()
+	b.unguarded()
+	b.version(requestID, n, tx, "BUMP")
+}
+
+// restate writes another end over one that is final.
+func (b *bench) restate(requestID string, state nonce.State, sub nonce.SubState) {
+	b.Helper()
+	b.forge(`update managed_tx set state = $2, sub_state = nullif($3, '') where tx_id = $1`, b.ids[requestID], state, string(sub))
+	b.forge(`update tx_history set state = $2, sub_state = nullif($3, '')
+		where id = (select max(id) from tx_history where tx_id = $1)`, b.ids[requestID], state, string(sub))
+}
+
+// changed adds a change to a history, under the token of the last one.
+func (b *bench) changed(requestID, from, to string) {
+	b.Helper()
+	b.forge(`
+insert into tx_history (tx_id, submitter, at, from_state, state, nonce, attempts, fencing_token)
+select tx_id, submitter, clock_timestamp(), $2, $3, nonce, 1, (select fencing_token from submitter_lease where submitter = $4)
+  from managed_tx where tx_id = $1`, b.ids[requestID], from, to, b.alice)
+}
+
+// point makes the cursor show something.
+func (b *bench) point(state, requestID string, n int64) {
+	b.Helper()
+	b.forge(`update submitter_nonce_cursor set in_flight_state = $2, in_flight_tx_id = $3, in_flight_nonce = $4 where submitter = $1`,
+		b.alice, state, b.ids[requestID], n)
+}
+
+// underWay leaves a transaction unsettled at nonce 4, in an episode that has not
+// settled.
+func (b *bench) underWay() {
+	b.Helper()
+	b.Settled = false
+	b.submit(b.alice, "under way", transfer)
+}
+
+// protect opens an episode of PROTECT.
+func (b *bench) protect() {
+	b.Helper()
+	b.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, b.alice)
+}
+
+// reorg replaces the last blocks by as many empty ones and one more, and forgets
+// their transactions.
+func (b *bench) reorg(depth uint64) {
+	b.Helper()
+	if err := b.chain.Reorg(depth, make([][][]byte, depth+1)...); err != nil {
+		b.Fatal(err)
+	}
+	b.chain.DropPool()
+}
+
+// delegation consumes alice's nonce by an authorisation in somebody else's
+// transaction (https://eips.ethereum.org/EIPS/eip-7702).
+func (b *bench) delegation(n uint64) *types.Transaction {
+	b.Helper()
+	var on, feeCap, tipCap types.SetCodeAuthorization // for its number type alone
+	on.ChainID.SetUint64(b.chain.ChainID())
+	feeCap.ChainID.SetUint64(5e9)
+	tipCap.ChainID.SetUint64(1e9)
+	signed, err := types.SignSetCode(b.keys[0].Key, types.SetCodeAuthorization{ChainID: on.ChainID, Nonce: n})
+	if err != nil {
+		b.Fatal(err)
+	}
+	tx, err := types.SignNewTx(b.keys[2].Key, types.LatestSignerForChainID(on.ChainID.ToBig()), &types.SetCodeTx{
+		ChainID: &on.ChainID, GasFeeCap: &feeCap.ChainID, GasTipCap: &tipCap.ChainID, Gas: 100_000,
+		AuthList: []types.SetCodeAuthorization{signed},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return tx
+}

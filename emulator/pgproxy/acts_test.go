@@ -1,0 +1,250 @@
+package pgproxy_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/emulator/pgproxy"
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+)
+
+// act is one of the store's transactions, and how its caller finds out what
+// became of it.
+type act struct {
+	fragment string // of a statement that only this act runs
+
+	// begin prepares around the proxy.
+	begin func(scene) attempt
+}
+
+// attempt is an act about to be made.
+type attempt struct {
+	do   func(scene) error
+	done func(scene) bool // by what is in the database
+
+	// resolve asks through the proxy, and goes on. committed is what is true.
+	resolve func(sc scene, committed bool)
+}
+
+var acts = map[string]act{
+	"create": {"insert into managed_tx", beginCreate},
+	"take":   {"insert into submitter_lease", beginTake},
+	"again":  {"fencing_token + 1, wake = false", beginAgain},
+	"write":  {"hold_lease", beginWrite},
+}
+
+// Create again: what is stored answers, once, whatever the retry's own id.
+func beginCreate(sc scene) attempt {
+	in := intent("r1")
+	return attempt{
+		do: func(sc scene) error {
+			_, err := sc.store.Create(sc.Context(), in, 10)
+			return err
+		},
+		done: func(sc scene) bool {
+			return value[bool](sc, sc.look, `select exists (select from managed_tx where tx_id = $1)`, in.TxID)
+		},
+		resolve: func(sc scene, committed bool) {
+			other := intent("r1")
+			want := other.TxID
+			if committed {
+				want = in.TxID
+			}
+			for range 2 {
+				got, err := sc.store.Create(sc.Context(), other, 10)
+				if err != nil || got.TxID != want || got.New == committed || !got.Queued {
+					sc.Errorf("create again: got %+v, %v; want transaction %s, new %t", got, err, want, !committed)
+				}
+			}
+			if got := sc.txs(); got != 1 {
+				sc.Errorf("transactions: got %d, want 1", got)
+			}
+		},
+	}
+}
+
+func token(sc scene) int64 {
+	return value[int64](sc, sc.look, `select coalesce(max(fencing_token), 0) from submitter_lease where owner_node = 'a/1'`)
+}
+
+// takeAgain takes the lease as its owner, which gets the next token and never
+// waits for itself.
+func takeAgain(sc scene) nonce.Work {
+	before := token(sc)
+	got, err := sc.store.Take(sc.Context(), alice, "a/1", true)
+	if err != nil || !got.Held || got.Work.Lease.Token != before+1 {
+		sc.Fatalf("take again: held %t under token %d, %v; want token %d", got.Held, got.Work.Lease.Token, err, before+1)
+	}
+	return got.Work
+}
+
+func beginTake(scene) attempt {
+	return attempt{
+		do: func(sc scene) error {
+			_, err := sc.store.Take(sc.Context(), alice, "a/1", true)
+			return err
+		},
+		done:    func(sc scene) bool { return token(sc) == 1 },
+		resolve: func(sc scene, _ bool) { takeAgain(sc) },
+	}
+}
+
+// The lease as it was is fenced if the round began; its owner takes it anew.
+func beginAgain(sc scene) attempt {
+	held, err := sc.direct.Take(sc.Context(), alice, "a/1", true)
+	if err != nil {
+		sc.Fatal(err)
+	}
+	again := func(sc scene) error {
+		_, err := sc.store.Again(sc.Context(), held.Work.Lease, true)
+		return err
+	}
+	return attempt{
+		do:   again,
+		done: func(sc scene) bool { return token(sc) == 2 },
+		resolve: func(sc scene, committed bool) {
+			if err := again(sc); errors.Is(err, lease.ErrFenced) != committed || !committed && err != nil {
+				sc.Errorf("again: got %v, want fenced %t", err, committed)
+			}
+			takeAgain(sc)
+		},
+	}
+}
+
+// The write made once more binds nothing twice, and the next load shows what is.
+func beginWrite(sc scene) attempt {
+	if _, err := sc.direct.Create(sc.Context(), intent("r1"), 10); err != nil {
+		sc.Fatal(err)
+	}
+	held, err := sc.direct.Take(sc.Context(), alice, "a/1", true)
+	if err != nil {
+		sc.Fatal(err)
+	}
+	write := allocation(held.Work)
+	return attempt{
+		do: func(sc scene) error {
+			_, err := sc.store.Write(sc.Context(), write)
+			return err
+		},
+		done: func(sc scene) bool {
+			return value[bool](sc, sc.look, `select exists (select from tx_version where submitter = $1)`, alice)
+		},
+		resolve: func(sc scene, committed bool) {
+			w := takeAgain(sc)
+			if got := len(w.Unsettled) == 1 && len(w.Queue) == 0; got != committed {
+				sc.Fatalf("loaded: %d unsettled and %d queued; want bound %t", len(w.Unsettled), len(w.Queue), committed)
+			}
+			write.Lease = w.Lease
+			want := 1
+			if committed {
+				want = 0
+			}
+			if got, err := sc.store.Write(sc.Context(), write); err != nil || got.Allocated != want {
+				sc.Errorf("write again: allocated %d, %v; want %d", got.Allocated, err, want)
+			}
+			if got := value[string](sc, sc.look, `select next_nonce || ' ' || count(*)
+				from submitter_nonce_cursor join tx_version using (submitter) where submitter = $1 group by next_nonce`, alice); got != "1 1" {
+				sc.Errorf("next nonce and versions: got %s, want 1 1", got)
+			}
+		},
+	}
+}
+
+// Whatever the client hears of its commit, an error is all it knows. What the
+// server did is found out by asking.
+func TestCutAroundCommitIsResolvedByAsking(t *testing.T) {
+	t.Parallel()
+	cuts := []pgproxy.Kind{pgproxy.CutBeforeCommit, pgproxy.CutAfterCommit, pgproxy.CutMidReply}
+	for name, act := range acts {
+		for _, kind := range cuts {
+			for _, warm := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%v/warm %t", name, kind, warm), func(t *testing.T) {
+					t.Parallel()
+					cutOnce(t, act, kind, warm)
+				})
+			}
+		}
+	}
+}
+
+// cutOnce makes one act that is cut. A warm connection has prepared every
+// statement before, so that only names of them go over the wire.
+func cutOnce(t *testing.T, act act, kind pgproxy.Kind, warm bool) {
+	sc := newScene(t, 1, nil)
+	attempt := act.begin(sc)
+	if warm {
+		warmUp(sc)
+	}
+	before := sc.proxy.Counts()
+	sc.proxy.Arm(pgproxy.Fault{Kind: kind, Match: pgproxy.Containing(act.fragment)})
+
+	if err := attempt.do(sc); err == nil {
+		t.Error("the act that was cut: got no error")
+	}
+	after := sc.proxy.Counts()
+	if got := after.Hits[kind]; got != 1 {
+		t.Fatalf("hits: got %d, want 1", got)
+	}
+	committed := kind != pgproxy.CutBeforeCommit
+	if got := after.Commits - before.Commits; got == 1 != committed {
+		t.Errorf("commits that the proxy saw: got %d, want committed %t", got, committed)
+	}
+	if got := attempt.done(sc); got != committed {
+		t.Fatalf("committed: got %t, want %t", got, committed)
+	}
+	attempt.resolve(sc, committed)
+	if got := sc.proxy.Counts().Hits[kind]; got != 1 {
+		t.Errorf("hits after the retry: got %d, want still 1", got)
+	}
+}
+
+// warmUp runs every act on the scene's one connection, for another submitter,
+// and returns what each cost.
+func warmUp(sc scene) map[string]pgproxy.Counts {
+	sc.Helper()
+	const bob = nonce.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
+	sc.direct.Register(sc, bob, 100)
+	costs := map[string]pgproxy.Counts{}
+	measure := func(name string, act func() error) {
+		before := sc.proxy.Counts()
+		if err := act(); err != nil {
+			sc.Fatalf("%s: %v", name, err)
+		}
+		after := sc.proxy.Counts()
+		costs[name] = pgproxy.Counts{RoundTrips: after.RoundTrips - before.RoundTrips, Commits: after.Commits - before.Commits}
+	}
+	for range 2 {
+		in := intent(uuid.NewString())
+		in.Submitter = bob
+		var w nonce.Work
+		measure("create", func() error { _, err := sc.store.Create(sc.Context(), in, 10); return err })
+		measure("take", func() error {
+			taken, err := sc.store.Take(sc.Context(), bob, "b/1", true)
+			w = taken.Work
+			return err
+		})
+		measure("again", func() (err error) { w, err = sc.store.Again(sc.Context(), w.Lease, true); return err })
+		measure("write", func() error { _, err := sc.store.Write(sc.Context(), allocation(w)); return err })
+		measure("query", func() error {
+			_, err := sc.store.Tx(sc.Context(), in.TxID, store.Viewer{Operator: true})
+			return err
+		})
+	}
+	return costs
+}
+
+// What each act costs can be read off the wire.
+func TestCountsRoundTripsAndCommits(t *testing.T) {
+	t.Parallel()
+	one := pgproxy.Counts{RoundTrips: 1, Commits: 1}
+	want := map[string]pgproxy.Counts{"create": one, "take": one, "again": one, "write": one, "query": {RoundTrips: 1}}
+	if diff := cmp.Diff(want, warmUp(newScene(t, 1, nil))); diff != "" {
+		t.Errorf("costs with every statement prepared (-want +got):\n%s", diff)
+	}
+}

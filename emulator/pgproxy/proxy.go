@@ -1,0 +1,176 @@
+// Package pgproxy is a TCP proxy before a Postgres server that understands the
+// wire protocol, so that a test can break a connection at the one moment that
+// matters: around a commit.
+//
+// It forwards every message unchanged, logging in included, and encrypts
+// nothing. What it does harm to is chosen by the SQL of the transaction. A
+// batch is forwarded message by message as it comes, so the server has run what
+// stands before a commit when the fault strikes.
+//
+// Source: https://www.postgresql.org/docs/15/protocol.html, version 3.0.
+package pgproxy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// Options say between whom the proxy stands.
+type Options struct {
+	Target string // the server, host:port
+	Addr   string // where to listen, host:port; "" is a free port of 127.0.0.1
+}
+
+// Proxy is a running proxy. Its methods may be called from several goroutines
+// at once.
+type Proxy struct {
+	target   string
+	listener net.Listener
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[*session]bool
+	ended    bool
+	refusing bool
+	armed    []*fault
+	counts   Counts
+}
+
+// Counts is what a proxy has seen and done since its start.
+type Counts struct {
+	RoundTrips int          // messages after which a client waits for the server: Sync and simple Query
+	Commits    int          // that the server confirmed: of a commit statement, or of a batch that writes
+	Hits       map[Kind]int // transactions that a fault struck
+}
+
+// Start listens and forwards until [Proxy.Close] or until ctx ends. The server
+// need not be there yet: a client that comes while it is away is hung up on.
+func Start(ctx context.Context, o Options) (*Proxy, error) {
+	address := o.Addr
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("start the proxy of %s: %w", o.Target, err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	p := &Proxy{target: o.Target, listener: listener, stop: stop, sessions: map[*session]bool{}}
+	p.counts.Hits = map[Kind]int{}
+	p.running.Go(func() { p.accept(ctx) })
+	p.running.Go(func() {
+		<-ctx.Done()
+		_ = listener.Close()
+		p.mu.Lock()
+		p.ended = true
+		p.mu.Unlock()
+		p.CutAll()
+	})
+	return p, nil
+}
+
+// Addr is where the proxy listens, host:port.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// URL is the Postgres URL given, led through the proxy. A text that is no URL
+// becomes one that leads to the proxy in nobody's name.
+func (p *Proxy) URL(databaseURL string) string {
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		u = &url.URL{Scheme: "postgres"}
+	}
+	u.Host = p.Addr()
+	query := u.Query()
+	for _, overruling := range []string{"host", "hostaddr", "port"} {
+		query.Del(overruling)
+	}
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+// Close cuts every connection and returns when nothing of the proxy runs any
+// more. A second call does nothing.
+func (p *Proxy) Close() {
+	p.stop()
+	p.running.Wait()
+}
+
+// Refuse makes the proxy hang up on every new client, or stop doing so. It
+// still listens, so a client sees its connection closed before a word is said.
+func (p *Proxy) Refuse(refuse bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusing = refuse
+}
+
+// CutAll cuts every connection there is, frozen ones too, and says how many.
+func (p *Proxy) CutAll() int {
+	all := p.all()
+	for _, s := range all {
+		s.cut()
+	}
+	return len(all)
+}
+
+// Thaw ends every [Freeze] that lasts: all that was held back goes on its way.
+func (p *Proxy) Thaw() {
+	for _, s := range p.all() {
+		s.thaw()
+	}
+}
+
+func (p *Proxy) all() []*session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []*session
+	for s := range p.sessions {
+		all = append(all, s)
+	}
+	return all
+}
+
+func (p *Proxy) accept(ctx context.Context) {
+	for {
+		client, err := p.listener.Accept()
+		if ctx.Err() != nil {
+			if err == nil {
+				_ = client.Close()
+			}
+			return
+		}
+		if err != nil { // out of file descriptors, or the client has gone already
+			continue
+		}
+		p.running.Go(func() { p.serve(ctx, client) })
+	}
+}
+
+// serve is one client's connection from beginning to end.
+func (p *Proxy) serve(ctx context.Context, client net.Conn) {
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	server, err := dialer.DialContext(ctx, "tcp", p.target)
+	if err != nil {
+		_ = client.Close()
+		return
+	}
+	s := newSession(p, client, server)
+	defer s.cut()
+	p.mu.Lock()
+	welcome := !p.ended && !p.refusing
+	if welcome {
+		p.sessions[s] = true
+	}
+	p.mu.Unlock()
+	if !welcome {
+		return
+	}
+	s.run()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.sessions, s)
+}

@@ -1,0 +1,57 @@
+package pgproxy
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Statements are told apart by their first words, as clients write them: no
+// comment before them. A function that writes and is called by a select is not
+// seen to write.
+var (
+	begins  = regexp.MustCompile(`(?is)^(begin|start\s+transaction)(\s+(work|transaction|isolation|read|not|deferrable)\b.*)?$`)
+	commits = regexp.MustCompile(`(?i)^(commit|end)(\s+(work|transaction))?$`)
+	writes  = regexp.MustCompile(`(?is)^(create|alter|drop|truncate|grant|revoke|copy|call|do)\b|` +
+		`\b(insert\s+into|update\s.*\bset|delete\s+from|merge\s+into)\b`)
+)
+
+// transaction is what a connection has run since its last commit or rollback.
+type transaction struct {
+	sql   []string
+	block bool // between begin and commit
+	wrote bool
+}
+
+// run adds a statement and says whether it commits.
+func (t *transaction) run(sql string) bool {
+	sql = strings.Trim(sql, "; \t\r\n")
+	t.sql = append(t.sql, sql)
+	switch {
+	case begins.MatchString(sql):
+		t.block = true
+	case commits.MatchString(sql):
+		return t.block
+	case writes.MatchString(sql):
+		t.wrote = true
+	}
+	return false
+}
+
+// runAll is run for each statement of a simple Query. A semicolon within a
+// statement splits it too, which does no harm: the pieces begin with no word
+// that counts.
+func (t *transaction) runAll(text string) (commits bool) {
+	for sql := range strings.SplitSeq(text, ";") {
+		commits = t.run(sql) || commits
+	}
+	return commits
+}
+
+// endBatch says whether the end of the batch commits. Outside a begin, a batch
+// that only reads is forgotten with its end.
+func (t *transaction) endBatch() bool {
+	if !t.block && !t.wrote {
+		*t = transaction{}
+	}
+	return !t.block && t.wrote
+}

@@ -1,0 +1,92 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+var (
+	shop     = store.Viewer{Caller: "shop"}
+	stranger = store.Viewer{Caller: "stranger"}
+	operator = store.Viewer{Caller: "ann", Operator: true}
+)
+
+// decide decides about the transaction, and returns what is on record.
+func decide(t *testing.T, db storetest.Bundle, txID string, by store.Viewer, action nonce.Order) (store.Decided, error) {
+	t.Helper()
+	return db.Decide(t.Context(), store.Decision{TxID: txID, By: by, Action: action, Reason: "because"})
+}
+
+// A cancel in the queue is done at once; of one with a nonce an order is kept,
+// once, which the holder's own writes do not wipe out.
+func TestDecideCancel(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	held, queued := post(t, db, alice, "held"), post(t, db, alice, "queued")
+	w := take(t, db, alice, "a/1")
+	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)[:1]})
+	loaded, err := db.Again(t.Context(), w.Lease, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if _, err := decide(t, db, queued.TxID, stranger, nonce.OrderCancel); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("by a stranger: got %v, want not found", err)
+	}
+	for range 2 {
+		if d, err := decide(t, db, queued.TxID, shop, nonce.OrderCancel); err != nil || d.SubState != nonce.Cancelled {
+			t.Errorf("in the queue: got %+v, %v; want it cancelled", d, err)
+		}
+		if d, err := decide(t, db, held.TxID, shop, nonce.OrderCancel); err != nil || d.Ordered != nonce.OrderCancel || d.Token != 2 {
+			t.Errorf("with a nonce: got %+v, %v; want the order, token 2", d, err)
+		}
+	}
+	if n := value[int](t, db, `select count(*) from tx_decision`); n != 2 {
+		t.Errorf("decisions on record: got %d, want one for each transaction", n)
+	}
+	stale := loaded.Unsettled[0] // loaded before the order
+	stale.State, stale.Sub = nonce.Tracking, nonce.Pending
+	write(t, db, nonce.Write{Lease: loaded.Lease, Moves: []nonce.Move{{From: nonce.Submitted, To: stale}}})
+	if got := value[string](t, db, `select ordered from managed_tx where tx_id = $1`, held.TxID); got != "CANCEL" {
+		t.Errorf("the order after a write that did not know of it: got %q, want CANCEL", got)
+	}
+}
+
+// An operator's decision replaces a caller's cancel; what is final, queued, or
+// has no bytes to send again leaves nothing to decide.
+func TestDecideByOperator(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 2)
+	sent, bare, queued := post(t, db, alice, "sent"), post(t, db, alice, "bare"), post(t, db, alice, "queued")
+	w := take(t, db, alice, "a/1")
+	all := allocations(w, true)[:2]
+	all[1].Signed = nil
+	write(t, db, nonce.Write{Lease: w.Lease, Allocate: all})
+
+	if _, err := decide(t, db, sent.TxID, shop, nonce.OrderCancel); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := decide(t, db, sent.TxID, operator, nonce.OrderPlaceholder); err != nil || d.Ordered != nonce.OrderPlaceholder {
+		t.Errorf("after a cancel: got %+v, %v; want the operator's order", d, err)
+	}
+	if d, err := decide(t, db, sent.TxID, operator, nonce.OrderWait); err != nil || d.Ordered != nonce.OrderPlaceholder {
+		t.Errorf("wait: got %+v, %v; want it recorded and no order changed", d, err)
+	}
+	for name, c := range map[string]struct {
+		txID   string
+		action nonce.Order
+	}{
+		"nothing to send again": {bare.TxID, nonce.OrderRebroadcast}, "nothing to replace": {bare.TxID, nonce.OrderReplace},
+		"in the queue": {queued.TxID, nonce.OrderPlaceholder},
+	} {
+		if d, err := decide(t, db, c.txID, operator, c.action); !errors.Is(err, store.ErrTooLate) {
+			t.Errorf("%s: got %+v, %v; want too late", name, d, err)
+		}
+	}
+}
