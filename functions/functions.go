@@ -91,6 +91,7 @@ func rules(c config.Config) nonce.Rules {
 		Confirmations:        uint64(c.Confirmations.Required),
 		BlockTime:            c.Chain.BlockTime,
 		WatchEvery:           c.Confirmations.StaleReceiptTimeout,
+		WatchDepth:           uint64(c.Reorg.WatchDepth),
 		AskBeforePlaceholder: c.Nonce.Placeholder == config.PlaceholderAsk,
 		PlaceholderFeeCapWei: new(big.Int).SetUint64(c.Nonce.PlaceholderMaxFee),
 		Resubmit:             c.Resubmit.Enabled,

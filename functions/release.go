@@ -20,10 +20,11 @@ type releaseRequest struct {
 }
 
 type releaseResponse struct {
-	Submitter nonce.Submitter `json:"submitter"`
-	Episode   int             `json:"episode"`
-	Displaced []uint64        `json:"displaced"` // nonces lost to foreign transactions
-	NextNonce uint64          `json:"nextNonce"`
+	Submitter  nonce.Submitter `json:"submitter"`
+	Episode    int             `json:"episode"`
+	Displaced  []uint64        `json:"displaced"`            // nonces lost to foreign transactions
+	NotOnChain []nonce.FinalTx `json:"notOnChain,omitempty"` // final transactions that a reorg took away, which resync accepts
+	NextNonce  uint64          `json:"nextNonce"`
 }
 
 // notLeaderRetryAfter is when a release may find the lease free.
@@ -54,8 +55,9 @@ func (a *App) release(w http.ResponseWriter, r *http.Request) error {
 		return releaseProblem(err)
 	}
 	a.log.WarnContext(r.Context(), "released from PROTECT", telemetry.SubmitterKey, s, telemetry.NodeIDKey, a.node,
-		"episode", leave.Episode, "mode", leave.Mode, "operator", operator, "reason", leave.Reason, "displaced", out.Displaced)
-	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: s, Episode: leave.Episode, Displaced: out.Displaced, NextNonce: out.NextNonce})
+		"episode", leave.Episode, "mode", leave.Mode, "operator", operator, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.Fallen)
+	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: s, Episode: leave.Episode, Displaced: out.Displaced,
+		NotOnChain: out.Fallen, NextNonce: out.NextNonce})
 	return nil
 }
 
@@ -84,6 +86,8 @@ func leaveOf(body releaseRequest) (nonce.Leave, error) {
 // releaseProblem is what an operator may see of a release that did not happen.
 func releaseProblem(err error) error {
 	var count nonce.ErrCount
+	var back nonce.ErrNotBack
+	var foreign nonce.ErrNotForeign
 	switch {
 	case errors.Is(err, nonce.ErrNotLeader):
 		p := web.NewProblem(notLeader, "the submitter is being served; nothing was changed")
@@ -93,6 +97,10 @@ func releaseProblem(err error) error {
 		return web.NewProblem(tooLate, "that episode is not open; nothing was changed: look at the submitter again")
 	case errors.As(err, &count):
 		return web.FieldProblem("count", "is not the one to accept: %s; nothing was changed", count.Error())
+	case errors.As(err, &back):
+		return web.FieldProblem("mode", "cannot be resume yet: %s; they are being sent again: wait until they are back, or accept the loss by resync; nothing was changed", back.Error())
+	case errors.As(err, &foreign):
+		return web.FieldProblem("requests", "must say which request it was: %s; nothing was changed", foreign.Error())
 	}
 	return err
 }

@@ -1,10 +1,12 @@
 package functions
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -15,42 +17,108 @@ func (a *App) routeSweep(mux *web.Mux) {
 }
 
 type sweepResponse struct {
-	Overdue  int `json:"overdue"`  // submitters found with overdue work
-	Enqueued int `json:"enqueued"` // of which so many have a task again
+	Overdue   int `json:"overdue"`   // submitters found with overdue work
+	Protected int `json:"protected"` // submitters in PROTECT found unwatched
+	Reorged   int `json:"reorged"`   // submitters whose last final block is no longer the chain's
+	Enqueued  int `json:"enqueued"`  // of all of which so many have a task again
 }
 
-// sweep finds what lost tasks left behind and enqueues it again, batch by batch,
-// until nothing is overdue or half its time is up. One failure does not stop
-// the rest; all are reported.
+// sweep finds what lost tasks left behind and enqueues it again. One failure
+// does not stop the rest; all are reported.
 func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	var out sweepResponse
-	var failures []error
-	for began := time.Now(); time.Since(began) < a.config.Tasks.DispatchDeadline/2; {
-		found, minute, err := a.store.Overdue(r.Context(), a.config.Sweep.Grace, a.config.Sweep.Batch)
-		if err != nil {
-			return err
-		}
-		if len(found) > 0 {
-			a.points.At("sweep.found")
-		}
-		for _, s := range found {
-			if err := a.tasks.Sweep(r.Context(), s, minute); err != nil {
-				failures = append(failures, err)
-				continue
-			}
-			out.Enqueued++
-		}
-		out.Overdue += len(found)
-		if len(found) < a.config.Sweep.Batch || len(failures) > 0 {
-			break
-		}
+	minute, failures := a.sweepOverdue(r.Context(), &out)
+	if !minute.IsZero() {
+		failures = append(failures, a.sweepProtected(r.Context(), &out, minute), a.sweepReorged(r.Context(), &out, minute))
 	}
-	if len(failures) > 0 {
-		return errors.Join(failures...)
+	if err := errors.Join(failures...); err != nil {
+		return err
 	}
-	if out.Overdue > 0 {
-		a.log.InfoContext(r.Context(), "sweep enqueued overdue submitters", "overdue", out.Overdue)
+	if out != (sweepResponse{}) {
+		a.log.InfoContext(r.Context(), "sweep found work without a task", "overdue", out.Overdue,
+			"protected", out.Protected, "reorged", out.Reorged, "enqueued", out.Enqueued)
 	}
 	web.Reply(w, r, http.StatusOK, out)
 	return nil
+}
+
+// sweepOverdue goes batch by batch, until nothing is overdue or half its time is
+// up. It returns the minute by which the sweep's tasks are named.
+func (a *App) sweepOverdue(ctx context.Context, out *sweepResponse) (minute time.Time, failures []error) {
+	for began := time.Now(); time.Since(began) < a.config.Tasks.DispatchDeadline/2; {
+		found, at, err := a.store.Overdue(ctx, a.config.Sweep.Grace, a.config.Sweep.Batch)
+		if err != nil {
+			return minute, append(failures, err)
+		}
+		minute = at
+		if len(found) > 0 {
+			a.points.At("sweep.found")
+		}
+		out.Overdue += len(found)
+		if err := a.sweepTasks(ctx, out, found, nonce.KindAdvance, minute); err != nil {
+			return minute, append(failures, err)
+		}
+		if len(found) < a.config.Sweep.Batch {
+			break
+		}
+	}
+	return minute, failures
+}
+
+// sweepProtected lets submitters in PROTECT be watched on.
+func (a *App) sweepProtected(ctx context.Context, out *sweepResponse, minute time.Time) error {
+	found, err := a.store.OverdueProtected(ctx, a.config.Sweep.Grace, a.config.Sweep.Batch)
+	if err != nil {
+		return err
+	}
+	out.Protected = len(found)
+	return a.sweepTasks(ctx, out, found, nonce.KindConfirm, minute)
+}
+
+// sweptBlocks is how far back the sweep looks for a reorg under what is final.
+const sweptBlocks = 100
+
+// sweepReorged asks the chain for the last final block of every submitter, each
+// block once, and has those submitters looked at whose block is another one now.
+// One look proves nothing; it only makes the next.
+func (a *App) sweepReorged(ctx context.Context, out *sweepResponse, minute time.Time) error {
+	v, err := a.chain.Look(ctx, nonce.Look{})
+	if err != nil {
+		return err
+	}
+	blocks, err := a.store.FinalBlocks(ctx, a.config.Chain.ID, v.Head.Number-min(v.Head.Number, sweptBlocks))
+	if err != nil || len(blocks) == 0 {
+		return err
+	}
+	var heights []uint64
+	for _, b := range blocks {
+		if len(heights) == 0 || heights[len(heights)-1] != b.Number {
+			heights = append(heights, b.Number)
+		}
+	}
+	if v, err = a.chain.Look(ctx, nonce.Look{Watch: heights[max(0, len(heights)-sweptBlocks):]}); err != nil {
+		return err
+	}
+	var failures []error
+	for _, b := range blocks {
+		if hash, seen := v.Watched[b.Number]; !seen || hash == b.Hash {
+			continue
+		}
+		found, err := a.store.FinalIn(ctx, b)
+		out.Reorged += len(found)
+		failures = append(failures, err, a.sweepTasks(ctx, out, found, nonce.KindConfirm, minute))
+	}
+	return errors.Join(failures...)
+}
+
+func (a *App) sweepTasks(ctx context.Context, out *sweepResponse, found []nonce.Submitter, kind nonce.Kind, minute time.Time) error {
+	var failures []error
+	for _, s := range found {
+		if err := a.tasks.Sweep(ctx, s, kind, minute); err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		out.Enqueued++
+	}
+	return errors.Join(failures...)
 }

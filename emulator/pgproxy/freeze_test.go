@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/emulator/pgproxy"
+	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/store"
 )
 
@@ -242,4 +243,49 @@ func sqlState(err error) string {
 		return refusal.Code
 	}
 	return ""
+}
+
+// H18: a client that is frozen in the middle of sending a fenced batch holds the
+// lease row locked, and no time-out of the server ends that. Who wants the lease
+// ends the session once its transaction is older than a lease, and takes over.
+func TestH18FrozenInMidBatchIsEndedByTheTaker(t *testing.T) {
+	t.Parallel()
+	short := func(o *store.Options) {
+		o.Lease = lease.Rules{Duration: time.Second, ClockSkewAllowance: 10 * time.Millisecond}
+		o.LockTimeout = 300 * time.Millisecond
+	}
+	sc := newScene(t, 1, short)
+	taker := sc.open(2, short)
+	if _, err := sc.store.Create(t.Context(), intent("r1"), 10); err != nil {
+		t.Fatal(err)
+	}
+	frozen, err := sc.store.Take(t.Context(), alice, "a/1", true)
+	if err != nil || !frozen.Held {
+		t.Fatalf("take: got %+v, %v; want held", frozen, err)
+	}
+	sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("hold_lease")})
+	written := make(chan error, 1)
+	go func() {
+		_, err := sc.store.Write(t.Context(), allocation(frozen.Work))
+		written <- err
+	}()
+	await(t, "the write is frozen and holds its lock", func() bool {
+		return sc.proxy.Counts().Hits[pgproxy.Freeze] == 1 && value[bool](t, sc.look, `select exists (
+			select from pg_locks where relation = 'submitter_lease'::regclass and mode = 'RowShareLock')`)
+	})
+	blocked := 0
+	await(t, "another takes the lease", func() bool {
+		got, err := taker.Take(t.Context(), alice, "b/1", true)
+		if err != nil {
+			blocked++
+		}
+		return err == nil && got.Held && got.Token == frozen.Work.Lease.Token+1 && len(got.Work.Queue) == 1
+	})
+	if blocked == 0 {
+		t.Error("takes that were blocked: got none, want the lock to have stood in the way")
+	}
+	sc.proxy.Thaw()
+	if err := <-written; err == nil {
+		t.Error("the frozen write: got no error, want its session ended")
+	}
 }

@@ -28,6 +28,7 @@ type Config struct {
 	Stuck         Stuck
 	Confirmations Confirmations
 	Finality      Finality
+	Reorg         Reorg
 	Sweep         Sweep
 	RPC           RPC
 	Chain         Chain
@@ -45,7 +46,7 @@ func (c *Config) settings() []setting {
 	return slices.Concat(
 		c.Lease.settings(), c.Nonce.settings(), c.Queue.settings(),
 		c.Resubmit.settings(), c.Stuck.settings(),
-		c.Confirmations.settings(), c.Finality.settings(), c.Sweep.settings(),
+		c.Confirmations.settings(), c.Finality.settings(), c.Reorg.settings(), c.Sweep.settings(),
 		c.RPC.settings(), c.Chain.settings(), c.Signer.settings(),
 		c.Database.settings(), c.Tasks.settings(),
 		c.OIDC.settings(), c.Auth.settings(), c.HTTP.settings(), c.Log.settings(),

@@ -185,6 +185,21 @@ func (f *Finality) settings() []setting {
 	}
 }
 
+// Reorg is how what is final is watched on.
+type Reorg struct {
+	// WatchDepth is how many blocks below its last final one a submitter's
+	// final transactions are remembered by their blocks.
+	WatchDepth int
+}
+
+func (r *Reorg) settings() []setting {
+	return []setting{
+		{name: "reorg.watchDepth", def: "100",
+			meaning: "how many blocks deep final transactions are watched for a reorg that removes them, which opens PROTECT",
+			field:   number(&r.WatchDepth, "a number of blocks", 1, 100)},
+	}
+}
+
 // Sweep is how the sweep looks for what lost tasks left behind.
 type Sweep struct {
 	// Batch is the most submitters of one kind of work that one sweep takes.

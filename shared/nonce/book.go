@@ -29,6 +29,10 @@ type Book interface {
 	// Write makes all of w true in one transaction under the fence, or nothing.
 	// The error wraps [lease.ErrFenced] if the lease is no longer held.
 	Write(ctx context.Context, w Write) (Written, error)
+
+	// Finals lists the final transactions of s whose receipts on record are of
+	// these blocks, by nonce.
+	Finals(ctx context.Context, s Submitter, blocks []Hash) ([]FinalTx, error)
 }
 
 // Taken is the answer of [Book.Take].
@@ -54,7 +58,7 @@ type Write struct {
 
 // Empty says that w writes nothing at all.
 func (w Write) Empty() bool {
-	return len(w.Moves)+len(w.Allocate)+len(w.Store) == 0 && w.Cursor == (CursorChange{}) && w.Release == Keep
+	return len(w.Moves)+len(w.Allocate)+len(w.Store) == 0 && w.Cursor.Empty() && w.Release == Keep
 }
 
 // signed names the allocations that come with their bytes.
@@ -74,6 +78,10 @@ type Move struct {
 	From   State
 	To     Tx
 	Served Order // the order that this carries out, and which is taken off; "": none
+
+	// Decided is kept with the transaction, and its order given, unless
+	// somebody's stands there already; nil: nothing was decided.
+	Decided *Decision
 }
 
 // Allocation binds the next nonce to one queued transaction, named by its id.
@@ -98,10 +106,16 @@ type Version struct {
 // CursorChange is what a look found out about the account as a whole.
 type CursorChange struct {
 	FinalHead uint64     // raise the highest final block to this; 0: leave it
+	Final     []Header   // the last final blocks as they are now, perhaps none; nil: leave them
 	Suspect   *Suspicion // remember
 	Trust     bool       // forget the suspicion
 	Protect   *Suspicion // open an episode of PROTECT with this as evidence
 	Leave     *Leave     // close an episode of PROTECT
+}
+
+// Empty says that c changes nothing.
+func (c CursorChange) Empty() bool {
+	return c.FinalHead == 0 && c.Final == nil && c.Suspect == nil && !c.Trust && c.Protect == nil && c.Leave == nil
 }
 
 // Release says what becomes of the lease with a write.

@@ -3,6 +3,7 @@ package nonce
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math/big"
 )
 
@@ -27,6 +28,26 @@ type ChainConnector interface {
 	// what got no answer is [SendUnknown]. Sending the same bytes again is
 	// harmless.
 	Send(ctx context.Context, raws [][]byte) []SendResult
+
+	// Taken finds the transaction by which the account's nonce n was consumed,
+	// on one node's chain as it is now. The error wraps [ErrNotTaken] if the
+	// node says that n is not consumed; any other error is unknown, among them
+	// that the node no longer keeps so old a state.
+	Taken(ctx context.Context, s Submitter, n uint64) (Taker, error)
+}
+
+// ErrNotTaken reports a nonce that the chain has not consumed.
+var ErrNotTaken = errors.New("the nonce is not consumed")
+
+// Taker is the transaction that consumed a nonce, whoever signed it.
+type Taker struct {
+	Hash        Hash     `json:"hash"`
+	BlockNumber uint64   `json:"blockNumber"`
+	BlockHash   Hash     `json:"blockHash"`
+	Node        string   `json:"node"`  // which node answered; no credentials
+	To          *Address `json:"to"`    // nil deploys a contract
+	ValueWei    string   `json:"value"` // decimal, in wei
+	Data        []byte   `json:"-"`
 }
 
 // Call is what an intent wants done, before nonce and fee.
@@ -63,15 +84,16 @@ type Signed struct {
 // the rest only where set.
 type Look struct {
 	Submitter  Submitter
-	Account    bool   // counts, balance, code, fees
-	Receipts   []Hash // transactions whose receipts are wanted
-	Known      []Hash // transactions the node may know, mined or pending
-	FromBlock  uint64 // headers FromBlock … ToBlock by number, the head's chain;
-	ToBlock    uint64 // none if ToBlock is 0; numbers past the head are left out
-	Estimates  []Call // gas estimates, as calls from the submitter on the head
-	Self       bool   // a gas estimate of nothing, sent to itself: a placeholder's
-	FinalCount bool   // the account's count at the chain's finalized block
-	Finality   string // "", "safe" or "finalized": the block with that tag
+	Account    bool     // counts, balance, code, fees
+	Receipts   []Hash   // transactions whose receipts are wanted
+	Known      []Hash   // transactions the node may know, mined or pending
+	FromBlock  uint64   // headers FromBlock … ToBlock by number, the head's chain;
+	ToBlock    uint64   // none if ToBlock is 0; numbers past the head are left out
+	Estimates  []Call   // gas estimates, as calls from the submitter on the head
+	Self       bool     // a gas estimate of nothing, sent to itself: a placeholder's
+	FinalCount bool     // the account's count at the chain's finalized block
+	Finality   string   // "", "safe" or "finalized": the block with that tag
+	Watch      []uint64 // heights whose blocks' hashes are wanted, at most 100
 }
 
 // View is one node's answer to a [Look].
@@ -86,6 +108,7 @@ type View struct {
 	FinalCount   *uint64                // where asked for; nil: the node has none
 	SelfTransfer Estimate               // where asked for
 	Tagged       *Header                // the block with the tag; nil: the node has none
+	Watched      map[uint64]Hash        // by height, of the head's chain; absent where the node has no block or gave no answer
 }
 
 // Account is the chain's word on the submitter.

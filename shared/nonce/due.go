@@ -8,7 +8,8 @@ func (r Rules) slack() time.Duration { return r.BlockTime / 4 }
 // question is what to ask the chain about w now; ok is false where nothing is
 // due and nothing could be allocated, so that there is nothing to ask.
 func (r Rules) question(w Work, k Kind, chain ChainConnector) (q Look, ok bool) {
-	q = Look{Submitter: w.submitter(), Account: true, Finality: r.tag()}
+	q = Look{Submitter: w.submitter(), Account: true, Finality: r.tag(), Watch: w.watched()}
+	ok = w.Suspicion != nil || w.fell()
 	horizon := w.now().Add(r.slack())
 	for _, t := range w.Unsettled {
 		if !t.dueBy(horizon) && !r.resendDue(t, horizon) && !t.ordersOpen() {
@@ -115,6 +116,10 @@ func (r Rules) due(w Work) due {
 		if t.State == Submitted || (t.Sub == Pending && r.Resubmit) {
 			d.earliest(KindResubmit, t.NextResubmitAt)
 		}
+	}
+	if w.Suspicion != nil && !w.Protected || w.fell() {
+		next := w.now().Add(r.BlockTime)
+		d.earliest(KindConfirm, &next)
 	}
 	switch {
 	case w.Protected || w.Suspended || !acknowledged || w.room() == 0:

@@ -7,12 +7,13 @@ import (
 
 // judgement is what one view of the chain makes of the unsettled transactions.
 type judgement struct {
-	after     []Tx   // every unsettled transaction as it becomes, final ones included
-	moves     []Move // those that change
-	resend    []int  // indexes into after: to be sent again, claimed by their move
-	finalHead uint64 // highest block of what became final
-	newForks  int    // lists of confirmations replaced, receipts removed
-	lookAgain bool   // receipts whose finality another look could prove now
+	after     []Tx     // every unsettled transaction as it becomes, final ones included
+	moves     []Move   // those that change
+	resend    []int    // indexes into after: to be sent again, claimed by their move
+	finalHead uint64   // highest block of what became final
+	finals    []Header // the blocks of what became final
+	newForks  int      // lists of confirmations replaced, receipts removed
+	lookAgain bool     // receipts whose finality another look could prove now
 }
 
 // unsettled is what still holds a nonce after the judgement, by nonce.
@@ -33,9 +34,10 @@ func (j judgement) claimed() []string {
 // ends only after every lower nonce has: finals are written in nonce order.
 func (r Rules) judge(w Work, q Look, v View) judgement {
 	var j judgement
-	now, lowerAreFinal := w.now(), true
+	now, lowerAreFinal := w.now(), stands(w, v) == finalsStand // else nothing ends
 	opened := suspect(w, v).Protect
 	protected := w.Protected || opened != nil
+	var held *Tx // the lowest that no node holds and that is not sent now: nothing above it goes ahead of it
 	for i, before := range w.Unsettled {
 		t := before
 		if asked(q, t) {
@@ -55,11 +57,16 @@ func (r Rules) judge(w Work, q Look, v View) judgement {
 		case r.tooOld(t, now):
 			t = r.stuck(t, now, "no receipt since the first broadcast for stuck.after")
 		case protected || !r.resendDue(t, now):
+		case held != nil:
+			t = r.after(t, *held, now)
 		case t.SubmitAttempts >= r.ResubmitMost:
 			t = r.stuck(t, now, "resubmit.maxAttempts is used up without a receipt")
 		default:
 			t = claim(t, now)
 			j.resend = append(j.resend, i)
+		}
+		if held == nil && !t.acknowledged() && !t.State.Final() && !slices.Contains(j.resend, i) {
+			held = &t
 		}
 		lowerAreFinal = lowerAreFinal && t.State.Final()
 		j.after = append(j.after, t)
@@ -128,6 +135,7 @@ func (r Rules) included(j *judgement, t Tx, rec Receipt, v View, now time.Time, 
 		return r.checkNext(t, now.Add(r.BlockTime/2))
 	}
 	j.finalHead = max(j.finalHead, rec.BlockNumber)
+	j.finals = append(j.finals, list[0])
 	return ended(t, rec)
 }
 
@@ -225,6 +233,16 @@ func (r Rules) resendDue(t Tx, now time.Time) bool {
 		return due && (r.Resubmit || t.SubmitAttempts == 0)
 	}
 	return false
+}
+
+// after is t, not to be sent before lower is.
+func (r Rules) after(t, lower Tx, now time.Time) Tx {
+	next := now.Add(r.ResubmitEvery)
+	if at := lower.NextResubmitAt; at != nil && at.After(now) {
+		next = *at
+	}
+	t.NextResubmitAt = &next
+	return t
 }
 
 // claim writes down a further broadcast before it is made. It is due at once

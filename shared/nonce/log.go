@@ -27,9 +27,9 @@ func (t *tenure) logWrite(ctx context.Context, w Write, done Written) {
 	}
 	switch c := w.Cursor; {
 	case c.Protect != nil:
-		log.ErrorContext(ctx, "PROTECT: the account is used by somebody else", "evidence", c.Protect)
+		log.ErrorContext(ctx, "PROTECT: "+c.Protect.What, "evidence", c.Protect)
 	case c.Suspect != nil:
-		log.WarnContext(ctx, "the account may be used by somebody else", "evidence", c.Suspect)
+		log.WarnContext(ctx, "seen once, PROTECT if seen again: "+c.Suspect.What, "evidence", c.Suspect)
 	}
 }
 

@@ -25,7 +25,7 @@ func mayAllocate(w Work, unsettled []Tx, v View) string {
 		return "the account has code or a delegation: its nonce may move by itself"
 	case a.LatestCount > w.NextNonce || a.PendingCount > w.NextNonce:
 		return "the chain's count is ahead of the cursor"
-	case a.LatestCount < w.lowest():
+	case a.LatestCount < w.lowest(), v.Head.Number < w.FinalHead:
 		return "the node lags behind what is final"
 	}
 	for _, t := range unsettled {

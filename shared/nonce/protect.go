@@ -1,24 +1,29 @@
 package nonce
 
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
 // suspect compares the chain's counts with the cursor. What it finds amiss means
 // that somebody else used the account, if a second look, a block later, finds it
 // too: only then PROTECT is opened, with the numbers as evidence. A count below
 // the cursor is lag, and proves nothing.
 func suspect(w Work, v View) CursorChange {
-	what, expected := amiss(w, v)
+	seen := amiss(w, v)
 	switch {
 	case w.Protected:
 		return CursorChange{}
-	case what == "" && w.Suspicion != nil:
+	case seen == nil && w.Suspicion != nil && v.Head.Number >= w.Suspicion.Block:
 		return CursorChange{Trust: true}
-	case what == "":
+	case seen == nil:
 		return CursorChange{}
 	}
-	seen := &Suspicion{
-		What: what, ExpectedNonce: expected,
-		LatestCount: v.Account.LatestCount, PendingCount: v.Account.PendingCount,
-		Block: v.Head.Number, BlockHash: v.Head.Hash, Node: v.Node,
-	}
+	seen.LatestCount, seen.PendingCount = v.Account.LatestCount, v.Account.PendingCount
+	seen.Block, seen.BlockHash, seen.Node = v.Head.Number, v.Head.Hash, v.Node
 	switch {
 	case w.Suspicion == nil:
 		return CursorChange{Suspect: seen}
@@ -28,17 +33,67 @@ func suspect(w Work, v View) CursorChange {
 	return CursorChange{}
 }
 
-// amiss says what in the view cannot be our own doing, and the count that would
-// be right at most; or nothing.
-func amiss(w Work, v View) (what string, expected uint64) {
+// amiss says what in the view breaks a premise, with the count that would be
+// right at most; or nothing.
+func amiss(w Work, v View) *Suspicion {
 	a := v.Account
 	switch {
+	case v.Head.Number < w.FinalHead: // the node lags: its counts are old
+		return nil
+	case stands(w, v) == finalsFell:
+		last, _ := w.lastFinal()
+		return &Suspicion{Why: WhyReorg, Final: &last, ExpectedNonce: w.NextNonce,
+			What: "the block of a final transaction is no longer the chain's"}
 	case a.LatestCount > w.NextNonce || a.PendingCount > w.NextNonce:
-		return "the chain's count of the account is ahead of every nonce handed out", w.NextNonce
+		return &Suspicion{Why: WhyAhead, ExpectedNonce: w.NextNonce,
+			What: "the chain's count of the account is ahead of every nonce handed out"}
 	case a.LatestCount > w.lowest() && unheardOf(w.Unsettled[0], v):
-		return "the lowest nonce in flight is consumed, and the node knows none of its versions", w.lowest()
+		return &Suspicion{Why: WhyTaken, ExpectedNonce: w.lowest(),
+			What: "the lowest nonce in flight is consumed, and the node knows none of its versions"}
 	}
-	return "", 0
+	return nil
+}
+
+// identify adds to the evidence of an episode that opens the transaction that
+// took the nonce, as far as the node can say. Not knowing it stops nothing.
+func (t *tenure) identify(ctx context.Context, seen *Suspicion) error {
+	if seen == nil || seen.Why == WhyReorg {
+		return nil
+	}
+	err := t.call(ctx, func(ctx context.Context) error {
+		taker, err := t.chain.Taken(ctx, t.work.submitter(), seen.ExpectedNonce)
+		if err == nil {
+			seen.Taker = &taker
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, lease.ErrFenced):
+		return err
+	case err != nil:
+		seen.TakerUnknown = err.Error()
+		return nil
+	}
+	for _, x := range t.work.Unsettled {
+		if *x.Nonce == seen.ExpectedNonce {
+			seen.SameAsIntent = t.does(x, *seen.Taker)
+		}
+	}
+	return nil
+}
+
+// does says that the transaction that took x's nonce does what x wanted.
+func (t *tenure) does(x Tx, taker Taker) bool {
+	call, err := t.chain.Call(x.Payload)
+	if err != nil {
+		return false
+	}
+	value := "0"
+	if call.Value != nil {
+		value = call.Value.String()
+	}
+	sameTo := (call.To == nil) == (taker.To == nil) && (call.To == nil || *call.To == *taker.To)
+	return sameTo && value == taker.ValueWei && bytes.Equal(call.Data, taker.Data)
 }
 
 // unheardOf says that the node was asked for every version of t, and has none.

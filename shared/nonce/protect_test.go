@@ -54,7 +54,7 @@ func changeName(t *testing.T, c CursorChange) string {
 		return "protect"
 	case c.Trust && c.Suspect == nil && c.Protect == nil:
 		return "trust"
-	case c == (CursorChange{}):
+	case c.Empty():
 		return "nothing"
 	}
 	return "a mixture"
@@ -65,7 +65,7 @@ func TestEvidenceHasBothNumbersAndThePlace(t *testing.T) {
 	t.Parallel()
 	v := View{Node: "node-1", Head: block('a', 101), Account: Account{LatestCount: 8, PendingCount: 9}}
 	w := Work{NextNonce: 6}
-	want := Suspicion{ExpectedNonce: 6, LatestCount: 8, PendingCount: 9, Block: 101, BlockHash: block('a', 101).Hash, Node: "node-1"}
+	want := Suspicion{Why: WhyAhead, ExpectedNonce: 6, LatestCount: 8, PendingCount: 9, Block: 101, BlockHash: block('a', 101).Hash, Node: "node-1"}
 	for _, earlier := range []*Suspicion{nil, {Block: 100}} {
 		w.Suspicion = earlier
 		c := suspect(w, v)

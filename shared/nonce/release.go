@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/lease"
 )
 
 // ReleaseMode is how a submitter leaves PROTECT.
@@ -24,6 +27,8 @@ type Leave struct {
 	Reason   string
 	Count    uint64            // for resync: the chain's count that is accepted
 	Requests map[uint64]string // for resync: which request each lost nonce was, as far as is known
+	Fallen   []FinalTx         // for resync, filled in by the release: final ones that the chain no longer has
+	Takers   map[uint64]Taker  // for resync, filled in by the release: what took the nonces of intents
 }
 
 // Errors of [Worker.Release]. After each, the episode is as it was.
@@ -51,7 +56,8 @@ func (e ErrCount) Error() string {
 
 // Released is what a release did.
 type Released struct {
-	Displaced []uint64 // nonces that were lost to foreign transactions, those of intents first
+	Displaced []uint64  // nonces that were lost to foreign transactions, those of intents first
+	Fallen    []FinalTx // final transactions that the chain no longer has, which resync accepts
 	NextNonce uint64
 }
 
@@ -82,12 +88,19 @@ func (w *Worker) Release(ctx context.Context, s Submitter, l Leave) (out Release
 		return out, ErrEpisodeClosed
 	}
 	wr := Write{Moves: resumed(t.work), Release: Abandon}
-	if l.Mode == Resync {
-		if wr.Moves, out, err = t.resync(ctx, l); err != nil {
+	wr.Cursor = CursorChange{Trust: true, Leave: &l}
+	if wr.Cursor.Final, l.Fallen, err = t.anchor(ctx); err != nil {
+		return out, err
+	}
+	switch {
+	case l.Mode == Resync:
+		if wr.Moves, out, err = t.resync(ctx, &l); err != nil {
 			return out, err
 		}
+	case len(l.Fallen) > 0:
+		return out, ErrNotBack{l.Fallen}
 	}
-	wr.Cursor = CursorChange{Trust: true, Leave: &l}
+	out.Fallen = l.Fallen
 	wr.Lease = t.work.Lease
 	done, err := t.Book.Write(ctx, wr)
 	if err != nil {
@@ -138,7 +151,7 @@ func resumed(w Work) []Move {
 // resync proves the loss that the operator accepts: one node, at its finalized
 // block, has the count named; and it has no receipt of any version of the
 // unsettled nonces below it.
-func (t *tenure) resync(ctx context.Context, l Leave) ([]Move, Released, error) {
+func (t *tenure) resync(ctx context.Context, l *Leave) ([]Move, Released, error) {
 	q := Look{Submitter: t.work.submitter(), Account: true, FinalCount: true}
 	for _, x := range t.work.Unsettled {
 		q.Receipts = append(q.Receipts, x.Versions...)
@@ -151,6 +164,9 @@ func (t *tenure) resync(ctx context.Context, l Leave) ([]Move, Released, error) 
 		return nil, Released{}, ErrCount{Accepted: l.Count, Next: t.work.NextNonce, Final: v.FinalCount}
 	}
 	moves, lost := displaced(t.work, v, l.Count)
+	if l.Takers, err = t.takers(ctx, lost, l.Requests); err != nil {
+		return nil, Released{}, err
+	}
 	for n := t.work.NextNonce; n < l.Count; n++ {
 		lost = append(lost, n)
 	}
@@ -176,4 +192,52 @@ func displaced(w Work, v View, count uint64) (moves []Move, lost []uint64) {
 		lost = append(lost, *t.Nonce)
 	}
 	return moves, lost
+}
+
+// ErrNotForeign reports a nonce that nobody can call lost without saying which
+// request it was: what took it does what its intent wanted, or is not known.
+type ErrNotForeign struct {
+	Nonce uint64
+	Why   string
+}
+
+// Error names the nonce and the reason.
+func (e ErrNotForeign) Error() string { return fmt.Sprintf("nonce %d: %s", e.Nonce, e.Why) }
+
+// takers finds what took the nonces of intents. An intent whose nonce was taken by
+// a transaction that does the same may have been carried out: then, and where
+// the chain no longer tells, a person must have named the request.
+func (t *tenure) takers(ctx context.Context, lost []uint64, named map[uint64]string) (map[uint64]Taker, error) {
+	found := make(map[uint64]Taker)
+	for _, x := range t.work.Unsettled {
+		if !slices.Contains(lost, *x.Nonce) {
+			continue
+		}
+		_, isNamed := named[*x.Nonce]
+		taker, err := t.takerOf(ctx, *x.Nonce)
+		switch {
+		case errors.Is(err, lease.ErrFenced):
+			return nil, err
+		case err != nil && !isNamed:
+			return nil, ErrNotForeign{*x.Nonce, "what took it is not known: " + err.Error()}
+		case err == nil && !isNamed && t.does(x, taker):
+			return nil, ErrNotForeign{*x.Nonce, fmt.Sprintf("transaction %s, which took it, does what the intent wanted", taker.Hash)}
+		case err == nil:
+			found[*x.Nonce] = taker
+		}
+	}
+	return found, nil
+}
+
+// takerOf is what took the nonce: by the evidence of the episode, or as the chain
+// says now.
+func (t *tenure) takerOf(ctx context.Context, n uint64) (taker Taker, err error) {
+	err = t.call(ctx, func(ctx context.Context) error {
+		taker, err = t.chain.Taken(ctx, t.work.submitter(), n)
+		return err
+	})
+	if seen := t.work.Evidence; err != nil && seen != nil && seen.Taker != nil && seen.ExpectedNonce == n {
+		return *seen.Taker, nil
+	}
+	return taker, err
 }

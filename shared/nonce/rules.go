@@ -24,6 +24,7 @@ type Rules struct {
 	Confirmations        uint64        // blocks on top of the receipt's, where Finality is by confirmations
 	BlockTime            time.Duration // when to expect the next block: a hint for polls, nothing more
 	WatchEvery           time.Duration // the longest that an included transaction goes unwatched
+	WatchDepth           uint64        // how far below the last final block final ones are remembered
 	AskBeforePlaceholder bool          // nothing is replaced or filled but by an operator's decision
 	PlaceholderFeeCapWei *big.Int      // the most that a replacement pays, wei per gas; nil: no bound
 	Resubmit             bool          // send again what stays without a receipt

@@ -14,12 +14,13 @@ import (
 // a token and a load of its own.
 type tenure struct {
 	*Worker
-	chain ChainConnector
-	kind  Kind
-	began time.Time
-	work  Work // as the database has it: every write is carried over
-	open  bool // the queue could be worked on when the chain was asked: only then its estimates were
-	stale bool // a row was moved by somebody else, or a mark was passed over: look again
+	chain  ChainConnector
+	kind   Kind
+	began  time.Time
+	work   Work // as the database has it: every write is carried over
+	open   bool // the queue could be worked on when the chain was asked: only then its estimates were
+	looked bool // the chain was asked at least once
+	stale  bool // a row was moved by somebody else, or a mark was passed over: look again
 }
 
 // earlyPolls is how far Cloud Tasks' clock may be ahead of the database's before
@@ -84,9 +85,10 @@ func (t *tenure) giveUp(ctx context.Context) {
 func (t *tenure) round(ctx context.Context) (released bool, err error) {
 	t.open = t.kind.MaySign() && t.work.queueOpen(t.work.now().Add(t.Rules.slack()))
 	q, ok := t.Rules.question(t.work, t.kind, t.chain)
-	if !ok {
+	if !ok && (t.kind != KindConfirm || t.looked || len(q.Watch) == 0) {
 		return t.write(ctx, Write{}, true)
 	}
+	t.looked = true
 	v, err := t.look(ctx, q)
 	if err != nil {
 		return t.postpone(ctx, q, err)
@@ -111,6 +113,7 @@ func (t *tenure) round(ctx context.Context) (released bool, err error) {
 // sends what was claimed.
 func (t *tenure) act(ctx context.Context, v View, j judgement) (released bool, err error) {
 	t.pass("looked")
+	t.resolve(ctx, &j)
 	before := t.work
 	t.work.Unsettled = j.unsettled()
 	t.work.FinalHead = max(t.work.FinalHead, j.finalHead)
@@ -119,10 +122,22 @@ func (t *tenure) act(ctx context.Context, v View, j judgement) (released bool, e
 	t.work = before
 
 	w := Write{Moves: append(j.moves, p.moves...), Allocate: p.allocate, Cursor: suspect(t.work, v)}
-	w.Cursor.FinalHead = j.finalHead
+	if err := t.identify(ctx, w.Cursor.Protect); err != nil {
+		return false, err
+	}
+	if w.Cursor.FinalHead = j.finalHead; len(j.finals) > 0 {
+		w.Cursor.Final = t.Rules.remember(t.work.FinalBlocks, j.finals)
+	}
+	healing := t.work.fell() && stands(t.work, v) == finalsFell
 	sending := len(j.resend)+len(p.allocate) > 0 || t.mustSign(j.after)
-	released, err = t.write(ctx, w, !sending)
-	if err != nil || !sending || t.stale {
+	released, err = t.write(ctx, w, !sending && !healing)
+	switch {
+	case err == nil && healing:
+		if err = t.heal(ctx, v); err != nil {
+			return false, err
+		}
+		return t.write(ctx, Write{}, true)
+	case err != nil || !sending || t.stale:
 		return released, err
 	}
 	if len(p.allocate) > 0 {

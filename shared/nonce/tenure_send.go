@@ -17,8 +17,8 @@ func (t *tenure) prepare(ctx context.Context, v View) preparation {
 	}
 	var p preparation
 	reason := mayAllocate(w, w.Unsettled, v)
-	if reason == "" {
-		reason, _ = amiss(w, v)
+	if seen := amiss(w, v); reason == "" && seen != nil {
+		reason = seen.What
 	}
 	if reason != "" {
 		p.wait(w.Queue[0], reason, t.Rules.afterBlocks(1, v.Head, w.now()))

@@ -113,19 +113,21 @@ func (g GasParams) worstCostWei() *big.Int {
 // Work is what the database knows of one submitter at one look, read under the
 // lease after its token was committed.
 type Work struct {
-	Lease     lease.Lease
-	Now       time.Time // the database's clock at the load
-	Window    uint64    // max_in_flight
-	NextNonce uint64
-	FinalHead uint64     // the highest block of a final transaction; 0: none
-	Suspicion *Suspicion // what the last look found amiss with the account
-	Protected bool       // an episode of PROTECT is open
-	Episode   int        // which; 0: none
-	Foreign   bool       // the database is not the one we wrote last: then it is protected too
-	Suspended bool       // an operator has switched allocation off
-	Unsettled []Tx       // by nonce
-	Queue     []Tx       // the first queued, by seq, without those set aside
-	QueueMore bool       // there are more than were loaded
+	Lease       lease.Lease
+	Now         time.Time // the database's clock at the load
+	Window      uint64    // max_in_flight
+	NextNonce   uint64
+	FinalHead   uint64     // the highest block of a final transaction; 0: none
+	FinalBlocks []Header   // blocks of the last final transactions, ascending, to reorg.watchDepth
+	Suspicion   *Suspicion // what the last look found amiss with the account
+	Protected   bool       // an episode of PROTECT is open
+	Episode     int        // which; 0: none
+	Evidence    *Suspicion // what opened it; nil: none is open, or the database is a foreign one
+	Foreign     bool       // the database is not the one we wrote last: then it is protected too
+	Suspended   bool       // an operator has switched allocation off
+	Unsettled   []Tx       // by nonce
+	Queue       []Tx       // the first queued, by seq, without those set aside
+	QueueMore   bool       // there are more than were loaded
 
 	AsideUntil *uint64 // the lowest nonce that an intent set aside waits for; nil: none waits
 
@@ -159,14 +161,33 @@ func (w Work) room() int {
 	return int(w.Window - held)
 }
 
-// Suspicion is a sign that somebody else uses the account, seen once. Seen
-// again at a later block it opens PROTECT.
+// Why is what a suspicion is about.
+type Why string
+
+// The premises that can be seen to be broken.
+const (
+	WhyAhead Why = "AHEAD" // the chain's count is ahead of every nonce handed out
+	WhyTaken Why = "TAKEN" // the lowest nonce in flight is consumed by none of its versions
+	WhyReorg Why = "REORG" // the block of a final transaction is no longer the chain's
+)
+
+// Suspicion is a sign that a premise is broken, seen once. Seen again at a later
+// block it opens PROTECT, with this as evidence.
 type Suspicion struct {
-	What          string `json:"what"`
+	Why           Why    `json:"why"`
+	What          string `json:"what"`          // the same in words
 	ExpectedNonce uint64 `json:"expectedNonce"` // what the cursor allows at most
 	LatestCount   uint64 `json:"latestCount"`
 	PendingCount  uint64 `json:"pendingCount"`
 	Block         uint64 `json:"block"`
 	BlockHash     Hash   `json:"blockHash"`
 	Node          string `json:"node"`
+
+	Final *Header `json:"final,omitempty"` // for WhyReorg: the final block that the chain had
+
+	// For WhyAhead and WhyTaken, once PROTECT opens: the transaction that
+	// consumed ExpectedNonce, or why it is not known.
+	Taker        *Taker `json:"taker,omitempty"`
+	TakerUnknown string `json:"takerUnknown,omitempty"`
+	SameAsIntent bool   `json:"sameAsIntent,omitempty"` // it does what the intent wanted: to, value and data
 }

@@ -26,8 +26,23 @@ func (w Work) with(wr Write) Work {
 		}
 	}
 	w.Queue = slices.DeleteFunc(w.Queue, func(t Tx) bool { return t.State != Queued || w.aside(t) })
-	w.FinalHead = max(w.FinalHead, wr.Cursor.FinalHead)
-	w.Protected = w.Protected || wr.Cursor.Protect != nil
+	return w.withCursor(wr.Cursor)
+}
+
+// withCursor is w after c.
+func (w Work) withCursor(c CursorChange) Work {
+	w.FinalHead = max(w.FinalHead, c.FinalHead)
+	if c.Final != nil {
+		w.FinalBlocks = c.Final
+	}
+	switch {
+	case c.Suspect != nil:
+		w.Suspicion = c.Suspect
+	case c.Trust:
+		w.Suspicion = nil
+	case c.Protect != nil:
+		w.Protected, w.Evidence, w.Suspicion = true, c.Protect, nil
+	}
 	return w
 }
 

@@ -20,9 +20,14 @@ type Worker struct {
 	Signer SubmitterSignService
 	Wake   Waker
 	Rules  Rules
-	Node   string // this instance, in owners and logs
-	Log    *slog.Logger
-	At     func(point string) // passed at each step by its name; nil but in tests
+
+	// Resolution decides by code about what is STUCK. nil, the default, only
+	// waits for an operator; the log has an ERROR line when one becomes STUCK.
+	Resolution StuckResolution
+
+	Node string // this instance, in owners and logs
+	Log  *slog.Logger
+	At   func(point string) // passed at each step by its name; nil but in tests
 }
 
 // Serve looks at everything that s has due and does it, as far as the function

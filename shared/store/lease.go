@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -43,7 +44,22 @@ returning owner_node = $2, fencing_token, expires_at, expires_at + $4`
 // trip. The token is committed before the load, so that a create which commits
 // after the load cannot still read the token before it. The error wraps
 // [ErrUnknownSubmitter] where nobody has registered s.
+//
+// A lock that stands in the way for longer than the lock's time-out is of a
+// client that is frozen in the middle of sending a batch: its session is ended
+// once its transaction is older than a lease.
 func (s *Store) Take(ctx context.Context, sub nonce.Submitter, owner string, wide bool) (nonce.Taken, error) {
+	t, err := s.take(ctx, sub, owner, wide)
+	if !blocked(err) {
+		return t, err
+	}
+	if err := s.endFrozen(ctx); err != nil {
+		return nonce.Taken{}, err
+	}
+	return s.take(ctx, sub, owner, wide)
+}
+
+func (s *Store) take(ctx context.Context, sub nonce.Submitter, owner string, wide bool) (nonce.Taken, error) {
 	var t nonce.Taken
 	sentAt := time.Now()
 	b := new(pgx.Batch)
@@ -152,6 +168,31 @@ func queueRelease(b *pgx.Batch, l lease.Lease, r nonce.Release, done *nonce.Writ
 		done.Released = err == nil
 		return err
 	})
+}
+
+// endFrozen ends the sessions of our own role whose transaction began longer ago
+// than a lease lasts. None of ours takes so long, unless its client was frozen
+// after it had sent a part of a batch: the server then waits for the rest for as
+// long as the socket lives, and no time-out of Postgres before 17 ends that
+// (idle_in_transaction_session_timeout wants a ReadyForQuery first). Ending one
+// too many does no harm: its client's commit is unknown, and is read back.
+const endFrozen = `
+select pg_terminate_backend(pid)
+  from pg_stat_activity
+ where datname = current_database() and usename = current_user and pid <> pg_backend_pid()
+   and xact_start < clock_timestamp() - $1::interval`
+
+func (s *Store) endFrozen(ctx context.Context) error {
+	if _, err := s.db.Exec(ctx, endFrozen, s.rules.Duration); err != nil {
+		return fmt.Errorf("end frozen sessions: %w", err)
+	}
+	return nil
+}
+
+// blocked says that a lock was waited for until lock_timeout.
+func blocked(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "55P03"
 }
 
 // send runs a batch in one round trip and every callback queued with it.

@@ -34,7 +34,9 @@ update submitter_nonce_cursor
 
 // queueLeave adds the end of an episode to a fenced batch.
 func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
-	released, _ := json.Marshal(map[string]any{"count": leave.Count, "requests": leave.Requests}) // plain: cannot fail
+	released, _ := json.Marshal(map[string]any{ // plain: cannot fail
+		"count": leave.Count, "requests": leave.Requests, "takers": leave.Takers, "notOnChain": leave.Fallen,
+	})
 	requests, _ := json.Marshal(leave.Requests)
 	b.Queue(`select close_episode($1, $2, $3, $4, $5, $6)`, l.Submitter, leave.Episode, leave.Mode, leave.By, leave.Reason, released)
 	if leave.Mode == nonce.Resync {

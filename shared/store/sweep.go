@@ -55,6 +55,34 @@ update submitter s
           for no key update of x skip locked)
 returning s.submitter`
 
+// overdueProtected finds submitters in PROTECT that nobody watches any more. They
+// have a list of their own, so that they never keep others waiting.
+const overdueProtected = `
+update submitter s
+   set swept_at = clock_timestamp()
+ where s.submitter in (
+       select x.submitter
+         from submitter x
+         join protect_episode p on p.submitter = x.submitter and p.closed_at is null
+        where p.evidence ->> 'why' = 'REORG'
+           or exists (select from managed_tx m
+                       where m.submitter = x.submitter and m.state in ` + unsettledStates + `
+                         and m.next_check_at < clock_timestamp() - $1::interval)
+        order by x.swept_at, x.submitter
+        limit $2
+          for no key update of x skip locked)
+returning s.submitter`
+
+// OverdueProtected takes up to limit submitters in PROTECT whose watch was lost,
+// those first that were not taken for longest.
+func (s *Store) OverdueProtected(ctx context.Context, grace time.Duration, limit int) ([]nonce.Submitter, error) {
+	rows, err := s.db.Query(ctx, overdueProtected, grace, limit)
+	if err != nil {
+		return nil, fmt.Errorf("find overdue submitters in PROTECT: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[nonce.Submitter])
+}
+
 // Overdue takes up to limit submitters that a lost task left behind, those first
 // that were not taken for longest. It returns also the minute of the database's
 // clock, by which their tasks are named.

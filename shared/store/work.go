@@ -14,13 +14,14 @@ import (
 
 const loadSubmitter = `
 select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
-       coalesce(c.final_block_number, 0), c.suspicion,
-       coalesce((select p.episode from protect_episode p where p.submitter = s.submitter and p.closed_at is null), 0),
+       coalesce(c.final_block_number, 0), c.final_blocks, c.suspicion,
+       coalesce(p.episode, 0), case when p.evidence ? 'why' then p.evidence end,
        (select min(m.set_aside_nonce) from managed_tx m
          where m.submitter = s.submitter and m.state = 'QUEUED' and m.set_aside_nonce is not null and not ` + notAside + `),
        is_authority()
   from submitter s
   join submitter_nonce_cursor c using (submitter)
+  left join protect_episode p on p.submitter = s.submitter and p.closed_at is null
  where s.submitter = $1`
 
 const txColumns = `
@@ -60,7 +61,8 @@ select` + txColumns + `
 func queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce.Work) {
 	b.Queue(loadSubmitter, sub).QueryRow(func(row pgx.Row) error {
 		var ours bool
-		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.Suspicion, &w.Episode, &w.AsideUntil, &ours)
+		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.FinalBlocks, &w.Suspicion,
+			&w.Episode, &w.Evidence, &w.AsideUntil, &ours)
 		w.Protected, w.Foreign = w.Episode != 0 || !ours, !ours
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)

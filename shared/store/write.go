@@ -28,7 +28,7 @@ func (s *Store) Write(ctx context.Context, w nonce.Write) (nonce.Written, error)
 	}
 	queueAllocations(b, w.Lease, w.Allocate, &done)
 	queueVersions(b, w.Lease, w.Store)
-	if len(w.Moves)+len(w.Allocate)+len(w.Store) > 0 || w.Cursor != (nonce.CursorChange{}) {
+	if len(w.Moves)+len(w.Allocate)+len(w.Store) > 0 || !w.Cursor.Empty() {
 		queueCursor(b, w.Lease, w.Cursor)
 	}
 	queueRelease(b, w.Lease, w.Release, &done)
@@ -43,7 +43,8 @@ update managed_tx m
        next_check_at = w.next_check_at, last_error = nullif(w.last_error, ''),
        receipt = w.receipt::jsonb, confirmations = w.confirmations::jsonb,
        first_submit_at = w.first_submit_at,
-       ordered = case when w.state not in ('CONFIRMED', 'FAILED') and m.ordered is distinct from w.served then m.ordered end,
+       ordered = case when w.state in ('CONFIRMED', 'FAILED') then null
+                      when m.ordered is distinct from w.served then coalesce(m.ordered, w.decided) end,
        tx_hash = coalesce(w.mined, m.tx_hash),
        raw_tx_hex = case when w.mined is null then m.raw_tx_hex
                          else (select v.raw_tx_hex from tx_version v where v.tx_hash = w.mined) end,
@@ -52,9 +53,9 @@ update managed_tx m
        confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
        fencing_token = $1, updated_at = clock_timestamp()
   from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::timestamptz[], $8::timestamptz[],
-              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[])
+              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[])
        as w (tx_id, from_state, state, sub_state, set_aside_nonce, last_submit_at, next_resubmit_at,
-             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined)
+             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined, decided)
  where m.tx_id = w.tx_id and m.state = w.from_state and m.submitter = $15`
 
 // queueMoves adds the moves as one statement, each a compare-and-set on the
@@ -73,11 +74,16 @@ func queueMoves(b *pgx.Batch, l lease.Lease, moves []nonce.Move, done *nonce.Wri
 		}
 	}
 	b.Queue(moveTxs, l.Token, c.id, c.from, c.state, c.sub, c.setAside, c.lastSubmit, c.nextResubmit,
-		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined).
+		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined, c.decided).
 		Exec(func(tag pgconn.CommandTag) error {
 			done.Moved = int(tag.RowsAffected())
 			return nil
 		})
+	for _, m := range moves {
+		if d := m.Decided; d != nil {
+			b.Queue(`insert into tx_decision (tx_id, action, by, reason) values ($1, $2, $3, $4)`, m.To.ID, d.Action, d.By, plain(d.Reason))
+		}
+	}
 	return nil
 }
 
@@ -85,7 +91,7 @@ func queueMoves(b *pgx.Batch, l lease.Lease, moves []nonce.Move, done *nonce.Wri
 type moveColumns struct {
 	id, from, state, sub, lastError                []string
 	firstSubmit                                    []*time.Time
-	served, mined                                  []*string
+	served, mined, decided                         []*string
 	setAside                                       []*int64
 	lastSubmit, nextResubmit, lastCheck, nextCheck []*time.Time
 	attempts                                       []int
@@ -105,6 +111,11 @@ func (c *moveColumns) add(m nonce.Move) error {
 	c.id, c.from = append(c.id, t.ID), append(c.from, string(m.From))
 	c.state, c.sub = append(c.state, string(t.State)), append(c.sub, string(t.Sub))
 	c.served, c.mined = append(c.served, textOrNull(string(m.Served))), append(c.mined, mined(t))
+	var decided *string
+	if m.Decided != nil {
+		decided = textOrNull(string(m.Decided.Action))
+	}
+	c.decided = append(c.decided, decided)
 	c.firstSubmit = append(c.firstSubmit, micros(t.FirstSubmitAt))
 	c.setAside = append(c.setAside, optional(t.SetAsideNonce))
 	c.lastSubmit, c.nextResubmit = append(c.lastSubmit, micros(t.LastSubmitAt)), append(c.nextResubmit, micros(t.NextResubmitAt))
@@ -233,6 +244,7 @@ update submitter_nonce_cursor c
          when exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null) then 'PROTECT'
          when low.nonce is null then 'IDLE' else 'IN_FLIGHT' end,
        final_block_number = greatest(c.final_block_number, nullif($3::bigint, 0)),
+       final_blocks = coalesce($6::jsonb, c.final_blocks),
        suspicion = case when $5 then null else coalesce($4::jsonb, c.suspicion) end,
        fencing_token = $2, updated_at = clock_timestamp()
   from (select min(nonce) as nonce, (array_agg(tx_id order by nonce))[1] as tx_id
@@ -250,9 +262,12 @@ select s.submitter, 1 + coalesce((select max(episode) from protect_episode p whe
     on conflict (submitter) where closed_at is null do nothing`
 
 func queueCursor(b *pgx.Batch, l lease.Lease, c nonce.CursorChange) {
-	var suspicion []byte
+	var suspicion, final []byte // plain fields: marshalling them cannot fail
 	if c.Suspect != nil {
-		suspicion, _ = json.Marshal(c.Suspect) // plain fields: cannot fail
+		suspicion, _ = json.Marshal(c.Suspect)
+	}
+	if c.Final != nil {
+		final, _ = json.Marshal(c.Final)
 	}
 	if c.Leave != nil {
 		queueLeave(b, l, *c.Leave)
@@ -261,7 +276,7 @@ func queueCursor(b *pgx.Batch, l lease.Lease, c nonce.CursorChange) {
 		evidence, _ := json.Marshal(c.Protect)
 		b.Queue(openEpisode, l.Submitter, evidence)
 	}
-	b.Queue(showCursor, l.Submitter, l.Token, bigint(c.FinalHead), suspicion, c.Trust || c.Protect != nil)
+	b.Queue(showCursor, l.Submitter, l.Token, bigint(c.FinalHead), suspicion, c.Trust || c.Protect != nil, final)
 }
 
 func toJSON(v any, null bool) (*string, error) {

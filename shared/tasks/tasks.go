@@ -96,8 +96,8 @@ func (t *Tasks) Poll(ctx context.Context, s nonce.Submitter, kind nonce.Kind, at
 
 // Sweep asks for a look at s on behalf of the sweep of this minute. Its name
 // never holds the token: the task of that name may be lost, and its name burnt.
-func (t *Tasks) Sweep(ctx context.Context, s nonce.Submitter, minute time.Time) error {
-	return t.create(ctx, nonce.KindAdvance, s, fmt.Sprintf("s-%d", minute.Unix()/60), time.Time{})
+func (t *Tasks) Sweep(ctx context.Context, s nonce.Submitter, kind nonce.Kind, minute time.Time) error {
+	return t.create(ctx, kind, s, fmt.Sprintf("s-%d", minute.Unix()/60), time.Time{})
 }
 
 // Queue is the id of the queue that serves s by the function of kind.

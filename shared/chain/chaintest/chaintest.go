@@ -32,6 +32,7 @@ type Fixture struct {
 	// Nodes differ in these, and none is wrong.
 	ReorgReturns bool          // what a reorg removed is pending again (go-ethereum); else gone (anvil)
 	BumpPercent  int64         // the least that a replacement must pay more (go-ethereum 10, anvil 1)
+	KeepsStates  bool          // of all blocks of a test (anvil); else of the last 128 (go-ethereum)
 	PoorEstimate nonce.Outcome // of a transfer of more than the account has: Unknown (go-ethereum), or Done (anvil does not look)
 
 	// Connect makes the connector under test for a node of chainID at url.
@@ -65,9 +66,25 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 		"ChainChanged":               testChainChanged,
 		"ReorgRemovesAReceipt":       testReorgRemovesAReceipt,
 		"ReorgMovesAReceipt":         testReorgMovesAReceipt,
+		"ReorgLosesATransaction":     testReorgLosesATransaction,
+		"ReorgReplacesATransaction":  testReorgReplacesATransaction,
+		"ReceiptComesAndGoes":        testReceiptComesAndGoes,
 		"ReorgUnderPending":          testReorgUnderPending,
 		"Replaced":                   testReplaced,
 		"NonceGap":                   testNonceGap,
+		"Taken":                      testTaken,
+		"NotTaken":                   testNotTaken,
+		"TakenOnAPrunedNode":         testTakenOnAPrunedNode,
+		"TakenBelowWhatIsKept":       testTakenBelowWhatTheNodeKeeps,
+		"TakenAfterReorg":            testTakenAfterReorg,
+		"TakenDuringReorg":           testTakenDuringReorg,
+		"TakenIsNotBelieved":         testTakenIsNotBelieved,
+		"Watch":                      testWatch,
+		"WatchSpoiled":               testWatchSpoiled,
+		"WatchAboveTheHead":          testWatchAboveTheHead,
+		"WatchAfterReorg":            testWatchAfterReorg,
+		"LaggingNode":                testLaggingNode,
+		"LaggingBehindOneAddress":    testLaggingNodeBehindOneAddress,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

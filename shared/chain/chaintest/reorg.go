@@ -1,14 +1,17 @@
 package chaintest
 
 import (
+	"math/big"
 	"slices"
 	"testing"
+
+	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
 // deepest is how deep the contract's reorgs go.
-const deepest = 5
+const deepest = 32
 
 // A reorg of each depth removes a transaction. From the next look on, receipt,
 // counts and headers are those of the new chain; whether the node still knows
@@ -57,6 +60,81 @@ func testReorgMovesAReceipt(t *testing.T, b *bundle) {
 		b.wantMoved(t, tx, before, after)
 		b.wantCounts(t, "moved", depth+1, depth+1)
 	}
+}
+
+// A reorg of each depth removes a transaction, and it does not come back: the
+// pools have lost it. Blocks go by without it, until it is sent again like new.
+func testReorgLosesATransaction(t *testing.T, b *bundle) {
+	b.mine(t, 1)
+	for depth := range uint64(deepest) {
+		tx := b.tx(t, depth, nil)
+		before := b.minedUnder(t, tx, depth+1)
+		b.reorg(t, make([][][]byte, depth+1)...)
+		if err := b.DropPool(); err != nil {
+			t.Fatal(err)
+		}
+		b.mine(t, 1)
+		b.wantAnswers(t, "lost", tx, nonce.AnswerNotFound, nonce.AnswerNotFound)
+		b.wantCounts(t, "lost", depth, depth)
+		b.wantNotTaken(t, "lost", depth)
+		b.mustSend(t, tx)
+		b.mine(t, 1)
+		b.wantMoved(t, tx, before, b.lookAt(t, tx, before))
+	}
+}
+
+// A reorg of each depth gives the nonce to another transaction, in the first of
+// the new blocks or in the last: the receipt is gone, the node does not know the
+// transaction any more, and refuses it.
+func testReorgReplacesATransaction(t *testing.T, b *bundle) {
+	b.mine(t, 1)
+	for depth := range uint64(deepest) {
+		tx := b.tx(t, depth, nil)
+		foreign := b.tx(t, depth, func(tx *types.DynamicFeeTx) { tx.Value = big.NewInt(7) })
+		before := b.minedUnder(t, tx, depth+1)
+		blocks := make([][][]byte, depth+1)
+		blocks[depth*(depth%2)] = [][]byte{foreign.Raw}
+		b.reorg(t, blocks...)
+
+		after := b.lookAt(t, foreign, before)
+		b.wantOtherBlocks(t, before, after)
+		b.wantMoved(t, foreign, before, after)
+		b.wantAnswers(t, "replaced", tx, nonce.AnswerNotFound, nonce.AnswerNotFound)
+		b.wantCounts(t, "replaced", depth+1, depth+1)
+		b.wantTaker(t, "replaced", depth, foreign)
+		wantClass(t, b.send(t, tx)[0], nonce.SendNonceTooLow)
+	}
+}
+
+// A receipt comes and goes as reorgs put the transaction in and leave it out,
+// and is never of a block that is not the chain's.
+func testReceiptComesAndGoes(t *testing.T, b *bundle) {
+	b.mine(t, 2)
+	tx := b.tx(t, 0, nil)
+	b.mustSend(t, tx)
+	b.mine(t, 2)
+	for round := range 6 {
+		before := b.look(t, nonce.Look{ToBlock: 100, FromBlock: 1})
+		if round%2 == 0 {
+			b.reorg(t, nil, nil)
+			if got := b.lookAt(t, tx, before).Receipts[tx.Hash]; got.Answer != nonce.AnswerNotFound {
+				t.Errorf("round %d: left out: got %+v, want not found", round, got)
+			}
+			b.wantCounts(t, "left out", 0, b.returned(1))
+			continue
+		}
+		b.reorg(t, nil, [][]byte{tx.Raw})
+		b.wantMoved(t, tx, before, b.lookAt(t, tx, before))
+		b.wantCounts(t, "put in", 1, 1)
+	}
+}
+
+// returned is how many of n transactions that a reorg removed are pending.
+func (b *bundle) returned(n uint64) uint64 {
+	if b.ReorgReturns {
+		return n
+	}
+	return 0
 }
 
 // A reorg removes a transaction that a pending one follows. The node may count

@@ -35,6 +35,7 @@ type Options struct {
 	BlockTime time.Duration // a block each BlockTime; 0: only when Mine is called
 	Accounts  []Account     // funded at genesis; nil is DevAccounts(10)
 	GasLimit  uint64        // gas of one block; 0 is 60,000,000
+	Unindexed bool          // no block 1, so until the first Mine the node has no index of transactions and says so
 }
 
 // Chain is a running node. Its methods may be used from many goroutines.
@@ -54,8 +55,9 @@ type Chain struct {
 }
 
 // Start runs a node until [Chain.Close] and returns when it answers. ctx bounds
-// the start only. Block 1 is mined at once: before it the node answers
-// "transaction indexing is in progress" to every receipt.
+// the start only. Unless Options.Unindexed says otherwise, block 1 is mined at
+// once: before it the node answers "transaction indexing is in progress" to every
+// receipt.
 func Start(ctx context.Context, o Options) (*Chain, error) {
 	o = o.withDefaults()
 	stack, backend, err := newNode(o)
@@ -90,11 +92,10 @@ func (c *Chain) start(ctx context.Context, o Options) error {
 		return err
 	}
 	c.eth.SetSynced()
-	if err := c.Mine(1); err != nil {
-		return err
-	}
-	if err := c.waitIndexed(ctx); err != nil {
-		return err
+	if !o.Unindexed {
+		if err := errors.Join(c.Mine(1), c.waitIndexed(ctx)); err != nil {
+			return err
+		}
 	}
 	if err := c.serve(ctx, o.Addr); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"regexp"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/rpc"
@@ -65,20 +66,39 @@ func links(h, head nonce.Header) bool {
 	return true
 }
 
+// fits is false if what else was seen shows that h is not in the head's chain.
+func fits(h nonce.Header, v nonce.View) bool {
+	return h.Number <= v.Head.Number && links(h, v.Head) && !slices.ContainsFunc(v.Headers, func(other nonce.Header) bool {
+		return other.Number == h.Number && other.Hash != h.Hash
+	})
+}
+
 // taggedHeader is nil for any doubt: the node has no such block, would not say,
 // or gave one that is not in the head's chain.
-func taggedHeader(a *call, head nonce.Header, linked []nonce.Header) *nonce.Header {
+func taggedHeader(a *call, v nonce.View) *nonce.Header {
 	var b block
-	if a == nil || a.into(&b) != nil || b.header().Number > head.Number || !links(b.header(), head) {
+	if a == nil || a.into(&b) != nil || !fits(b.header(), v) {
 		return nil
 	}
 	tagged := b.header()
-	for _, h := range linked {
-		if h.Number == tagged.Number && h.Hash != tagged.Hash {
-			return nil
+	return &tagged
+}
+
+// watchedHashes are the hashes of the blocks at the heights, without those that
+// the node did not give and those that the first head does not vouch for: a
+// block above it came while the look was under way, and may have gone again.
+func watchedHashes(heights []uint64, calls []*call, first nonce.Header, v nonce.View) map[uint64]nonce.Hash {
+	hashes := make(map[uint64]nonce.Hash, len(heights))
+	for i, n := range heights {
+		var b block
+		if calls[i].into(&b) != nil || uint64(b.Number) != n || n > first.Number {
+			continue
+		}
+		if links(b.header(), first) && fits(b.header(), v) {
+			hashes[n] = b.Hash
 		}
 	}
-	return &tagged
+	return hashes
 }
 
 // account is the questions about one account.

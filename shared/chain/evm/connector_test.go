@@ -73,9 +73,44 @@ func TestContractOnAnvil(t *testing.T) {
 		chain := start(t)
 		return chaintest.Fixture{
 			URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
-			Mine: chain.Mine, DropPool: chain.DropPool, Reorg: chain.Reorg, BumpPercent: 1, PoorEstimate: nonce.Done, Connect: connectTo,
+			Mine: chain.Mine, DropPool: chain.DropPool, Reorg: chain.Reorg, BumpPercent: 1, KeepsStates: true, PoorEstimate: nonce.Done, Connect: connectTo,
 		}
 	})
+}
+
+// A go-ethereum node that has not built its index of transactions says so to
+// every question about one that its pool does not hold: unknown, never not found.
+// When it has, what nobody has sent is not found.
+func TestIndexNotReady(t *testing.T) {
+	t.Parallel()
+	chain, err := devchain.Start(t.Context(), devchain.Options{Unindexed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = chain.Close() })
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
+	nobody := nonce.Hash{0: 0xde, 31: 0xad}
+	answers := func() [2]nonce.Answer {
+		v, err := c.Look(t.Context(), nonce.Look{Receipts: []nonce.Hash{nobody}, Known: []nonce.Hash{nobody}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return [2]nonce.Answer{v.Receipts[nobody].Answer, v.Known[nobody]}
+	}
+	if got, want := answers(), ([2]nonce.Answer{nonce.AnswerUnknown, nonce.AnswerUnknown}); got != want {
+		t.Errorf("receipt and transaction without an index: got %v, want %v", got, want)
+	}
+	if err := chain.Mine(1); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.After(20 * time.Second)
+	for want := ([2]nonce.Answer{nonce.AnswerNotFound, nonce.AnswerNotFound}); answers() != want; {
+		select {
+		case <-deadline:
+			t.Fatalf("receipt and transaction after the first block: got %v, want %v", answers(), want)
+		default:
+		}
+	}
 }
 
 func connectTo(t *testing.T, url string, chainID uint64, timeout time.Duration) nonce.ChainConnector {

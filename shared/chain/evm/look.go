@@ -11,8 +11,11 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// maxHeaders bounds the headers of one look: more would not fit one answer.
-const maxHeaders = 10_000
+// Bounds of one look: more headers would not fit one answer.
+const (
+	maxHeaders = 10_000
+	maxWatch   = 100
+)
 
 // look is a question under way. The order in which its calls are asked makes
 // each answer, taken with those before it, err on the side of *no news* when a
@@ -26,6 +29,7 @@ type look struct {
 	receipts  []*call
 	known     []*call
 	headers   []*call
+	watched   []*call // the blocks at q.Watch
 	tagged    *call
 	estimates []*call
 	self      *call
@@ -83,6 +87,9 @@ func (c *Connector) newLook(q nonce.Look) (*look, error) {
 	if err := l.askHeaders(); err != nil {
 		return nil, err
 	}
+	if err := l.askWatched(); err != nil {
+		return nil, err
+	}
 	switch q.Finality {
 	case "":
 	case "safe", "finalized":
@@ -116,13 +123,23 @@ func (l *look) askHeaders() error {
 	return nil
 }
 
+func (l *look) askWatched() error {
+	if len(l.q.Watch) > maxWatch {
+		return fmt.Errorf("%d heights to watch: want at most %d", len(l.q.Watch), maxWatch)
+	}
+	for _, n := range l.q.Watch {
+		l.watched = append(l.watched, askBlock(hexutil.EncodeUint64(n)))
+	}
+	return nil
+}
+
 // calls are all but the closing ones, in the order in which they are asked.
 func (l *look) calls() []*call {
 	calls := []*call{l.first}
 	if l.account != nil {
 		calls = append(calls, l.account.calls()...)
 	}
-	calls = slices.Concat(calls, l.receipts, l.known, l.headers)
+	calls = slices.Concat(calls, l.receipts, l.known, l.headers, l.watched)
 	if l.tagged != nil {
 		calls = append(calls, l.tagged)
 	}
@@ -171,7 +188,8 @@ func (l *look) view(node string) (nonce.View, error) {
 	}
 	v.Receipts = receiptAnswers(l.q.Receipts, l.receipts)
 	v.Known = knownAnswers(l.q.Known, l.known)
-	v.Tagged = taggedHeader(l.tagged, v.Head, v.Headers)
+	v.Watched = watchedHashes(l.q.Watch, l.watched, first.header(), v)
+	v.Tagged = taggedHeader(l.tagged, v)
 	for _, a := range l.estimates {
 		v.Estimates = append(v.Estimates, estimateAnswer(a))
 	}

@@ -1,0 +1,149 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"math/big"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// H12: a reorg deeper than final is noticed under a submitter that has nothing
+// to do: PROTECT. What fell out is sent again, the very version that was final,
+// and nothing else; its state stays. Nothing is allocated until a person has
+// released the submitter, who cannot resume before all is back.
+func TestH12ReorgDeeperThanFinal(t *testing.T) {
+	t.Parallel()
+	for name, vanishes := range map[string]bool{"the transaction comes back": false, "the transaction vanishes": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{Settings: quick})
+			s := b.Submitters()[0]
+			_, id := b.post(t, transfer(s, "final"))
+			b.await(t, s, nonce.Confirmed, 1)
+			_, before := b.ask(t, stack.CallerAccount, id)
+			b.removeFinal(t, id)
+			if vanishes {
+				b.Chain.DropPool()
+			}
+			episode, evidence := b.sweptIntoProtect(t, s)
+			if !strings.Contains(evidence, `"why": "REORG"`) || !strings.Contains(evidence, `"final"`) {
+				t.Errorf("evidence: got %s, want the final block that fell", evidence)
+			}
+			err := poll(b.ctx, func() bool { return len(b.mined(t, s)) == 1 })
+			if err != nil {
+				t.Fatalf("the final transaction never came back: %v", err)
+			}
+			b.resumeWhenBack(t, s, episode)
+			if _, after := b.ask(t, stack.CallerAccount, id); after.State != "CONFIRMED" || *after.TxHash != *before.TxHash {
+				t.Errorf("the transaction: got %s %s, want it CONFIRMED by %s still", after.State, *after.TxHash, *before.TxHash)
+			}
+			b.post(t, transfer(s, "next"))
+			b.await(t, s, nonce.Confirmed, 2)
+			b.ends(t, map[nonce.Submitter]int{s: 2})
+		})
+	}
+}
+
+// H12: what was final is swapped for a foreign transaction. Resume is refused, by
+// name; resync accepts the loss, and keeps on record what the chain lacks.
+func TestH12FinalIsSwapped(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: quick})
+	s := b.Submitters()[0]
+	_, id := b.post(t, transfer(s, "final"))
+	b.await(t, s, nonce.Confirmed, 1)
+	b.removeFinal(t, id, b.foreign(t, 0))
+	episode, _ := b.sweptIntoProtect(t, s)
+	status, text := b.release(t, s, map[string]any{"episode": episode, "mode": "resume", "reason": "a false alarm"})
+	if status != http.StatusBadRequest || !strings.Contains(text, "nonce 0") {
+		t.Errorf("resume: got %d %s, want it refused with the nonce that is not back", status, text)
+	}
+	b.mine(t, 70)
+	status, text = b.release(t, s, map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"})
+	var released struct {
+		Displaced  []uint64
+		NextNonce  uint64
+		NotOnChain []struct{ TxID string }
+	}
+	err := json.Unmarshal([]byte(text), &released)
+	if err != nil || status != http.StatusOK || released.NextNonce != 1 || len(released.NotOnChain) != 1 || released.NotOnChain[0].TxID != id {
+		t.Fatalf("resync: got %d %s, want next nonce 1 and %s not on chain", status, text, id)
+	}
+	b.post(t, transfer(s, "next"))
+	b.await(t, s, nonce.Confirmed, 2)
+	b.wantContiguous(t, s, 2)
+	var kept bool
+	err = b.DB.QueryRow(b.ctx, `select released -> 'notOnChain' -> 0 ->> 'txId' = $1 from protect_episode`, id).Scan(&kept)
+	if err != nil || !kept {
+		t.Errorf("the record of the release: got %t, %v; want it to name %s", kept, err, id)
+	}
+}
+
+// removeFinal replaces every block from the transaction's own on, by more of
+// them: the first has the raw transactions given, the rest are empty.
+func (b bench) removeFinal(t *testing.T, txID string, raws ...[]byte) {
+	t.Helper()
+	var number uint64
+	err := b.DB.QueryRow(b.ctx, `select (receipt ->> 'blockNumber')::bigint from managed_tx where tx_id = $1`, txID).Scan(&number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Chain.StopMining()
+	depth := b.Chain.Head() - number + 1
+	blocks := make([][][]byte, depth+2)
+	blocks[0] = raws
+	if err := b.Chain.Reorg(depth, blocks...); err != nil {
+		t.Fatal(err)
+	}
+	b.Chain.StartMining()
+}
+
+// sweptIntoProtect sweeps until the submitter is in PROTECT.
+func (b bench) sweptIntoProtect(t *testing.T, s nonce.Submitter) (episode int, evidence string) {
+	t.Helper()
+	if err := b.RunSweep(b.ctx); err != nil {
+		t.Fatal(err)
+	}
+	return b.inProtect(t, s)
+}
+
+// resumeWhenBack resumes as soon as the house sees what came back.
+func (b bench) resumeWhenBack(t *testing.T, s nonce.Submitter, episode int) {
+	t.Helper()
+	var text string
+	err := poll(b.ctx, func() bool {
+		status := 0
+		status, text = b.release(t, s, map[string]any{"episode": episode, "mode": "resume", "reason": "it is back"})
+		return status == http.StatusOK
+	})
+	if err != nil {
+		t.Fatalf("resume: never accepted, at last %s", text)
+	}
+}
+
+// foreign is a transaction signed with the first dev account's key by somebody
+// else.
+func (b bench) foreign(t *testing.T, n uint64) []byte {
+	t.Helper()
+	id, gwei := new(big.Int).SetUint64(b.Chain.ChainID()), big.NewInt(1_000_000_000)
+	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(7), Gas: 21_000,
+		GasTipCap: gwei, GasFeeCap: new(big.Int).Mul(gwei, big.NewInt(100)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := tx.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}

@@ -1,0 +1,180 @@
+package nonce
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+)
+
+// maxWatched bounds the final blocks that are remembered of one submitter.
+const maxWatched = 100
+
+// FinalTx is a transaction that is final and used its nonce, by the version that
+// was mined.
+type FinalTx struct {
+	ID        string `json:"txId"`
+	Nonce     uint64 `json:"nonce"`
+	Hash      Hash   `json:"hash"`
+	Raw       []byte `json:"-"`
+	Succeeded bool   `json:"succeeded"`
+}
+
+// standing is what a view says of the blocks of the last final transactions.
+type standing int
+
+// The zero standing proves nothing: the node lags, or did not say.
+const (
+	finalsUnknown standing = iota
+	finalsStand
+	finalsFell // the node is past the block, and has another one there
+)
+
+// lastFinal is the highest block of a final transaction; ok is false where none
+// is remembered. Blocks name their parents, and each was compared when the next
+// was added: while the highest is the chain's, so are those below it.
+func (w Work) lastFinal() (h Header, ok bool) {
+	if len(w.FinalBlocks) == 0 {
+		return h, false
+	}
+	return w.FinalBlocks[len(w.FinalBlocks)-1], true
+}
+
+// stands compares the highest final block with the node's chain.
+func stands(w Work, v View) standing {
+	last, ok := w.lastFinal()
+	if !ok {
+		return finalsStand
+	}
+	switch hash, seen := v.Watched[last.Number]; {
+	case !seen:
+		return finalsUnknown
+	case hash == last.Hash:
+		return finalsStand
+	case v.Head.Number > last.Number:
+		return finalsFell
+	}
+	return finalsUnknown
+}
+
+// fallen are the final blocks that the node's chain does not have. A height that
+// it does not have either counts: whoever asks has seen the highest fall.
+func fallen(w Work, v View) (hashes []Hash) {
+	for _, h := range w.FinalBlocks {
+		if v.Watched[h.Number] != h.Hash {
+			hashes = append(hashes, h.Hash)
+		}
+	}
+	return hashes
+}
+
+// fell says that PROTECT is open because a final block is no longer the chain's.
+func (w Work) fell() bool { return w.Evidence != nil && w.Evidence.Why == WhyReorg }
+
+// watched are the heights to compare: the highest final block, or all of them
+// where that has fallen.
+func (w Work) watched() (heights []uint64) {
+	if !w.fell() {
+		if last, ok := w.lastFinal(); ok {
+			heights = append(heights, last.Number)
+		}
+		return heights
+	}
+	for _, h := range w.FinalBlocks {
+		heights = append(heights, h.Number)
+	}
+	return heights
+}
+
+// remember adds the blocks of what became final to those kept, and drops what is
+// deeper than reorg.watchDepth.
+func (r Rules) remember(kept, fresh []Header) []Header {
+	all := slices.Concat(kept, fresh)
+	slices.SortFunc(all, func(a, b Header) int { return cmp.Compare(a.Number, b.Number) })
+	all = slices.CompactFunc(all, func(a, b Header) bool { return a.Number == b.Number && a.Hash == b.Hash })
+	if len(all) == 0 {
+		return nil
+	}
+	top := all[len(all)-1].Number
+	all = slices.DeleteFunc(all, func(h Header) bool { return h.Number+r.WatchDepth < top })
+	return all[max(0, len(all)-maxWatched):]
+}
+
+// healMost bounds what one look sends again.
+const healMost = 500
+
+// heal sends again the very versions that were final and fell out of the chain.
+// Nothing else can take their nonces: their states stay as they are.
+func (t *tenure) heal(ctx context.Context, v View) error {
+	finals, err := t.Book.Finals(ctx, t.work.submitter(), fallen(t.work, v))
+	if err != nil {
+		return fmt.Errorf("find what fell out of the chain: %w", err)
+	}
+	finals = slices.DeleteFunc(finals, func(f FinalTx) bool { return f.Nonce < v.Account.LatestCount })
+	finals = finals[:min(len(finals), healMost)]
+	if len(finals) == 0 {
+		return nil
+	}
+	raws := make([][]byte, len(finals))
+	for i, f := range finals {
+		raws[i] = f.Raw
+	}
+	return t.call(ctx, func(ctx context.Context) error {
+		for i, res := range t.chain.Send(ctx, raws) {
+			t.Log.WarnContext(ctx, "final transaction sent again: a reorg removed its block",
+				append(t.attrs(), "txId", finals[i].ID, "txHash", finals[i].Hash.String(), "result", res.Class.String())...)
+		}
+		return nil
+	})
+}
+
+// ErrNotBack reports a resume while final transactions are not on the chain.
+type ErrNotBack struct{ Missing []FinalTx }
+
+// Error counts them and names the first.
+func (e ErrNotBack) Error() string {
+	return fmt.Sprintf("%d final transactions are not on the chain again, the first with nonce %d, hash %s",
+		len(e.Missing), e.Missing[0].Nonce, e.Missing[0].Hash)
+}
+
+// anchor compares every final block with the chain. Where some have fallen, it
+// returns the blocks that hold now, with those that their transactions came
+// back in, and the transactions that did not come back.
+func (t *tenure) anchor(ctx context.Context) (blocks []Header, missing []FinalTx, err error) {
+	q := Look{Submitter: t.work.submitter(), Account: true}
+	for _, h := range t.work.FinalBlocks {
+		q.Watch = append(q.Watch, h.Number)
+	}
+	if len(q.Watch) == 0 {
+		return nil, nil, nil
+	}
+	v, err := t.look(ctx, q)
+	if err != nil {
+		return nil, nil, fmt.Errorf("look at the final blocks: %w", err)
+	}
+	lost := fallen(t.work, v)
+	if len(lost) == 0 {
+		return nil, nil, nil
+	}
+	finals, err := t.Book.Finals(ctx, t.work.submitter(), lost)
+	if err != nil {
+		return nil, nil, fmt.Errorf("find what fell out of the chain: %w", err)
+	}
+	q = Look{Submitter: q.Submitter}
+	for _, f := range finals {
+		q.Receipts = append(q.Receipts, f.Hash)
+	}
+	if v, err = t.look(ctx, q); err != nil {
+		return nil, nil, fmt.Errorf("look at what fell out of the chain: %w", err)
+	}
+	blocks = slices.DeleteFunc(slices.Clone(t.work.FinalBlocks), func(h Header) bool { return slices.Contains(lost, h.Hash) })
+	for _, f := range finals {
+		a := v.Receipts[f.Hash]
+		if a.Answer != AnswerFound || a.Receipt.Succeeded != f.Succeeded {
+			missing = append(missing, f)
+			continue
+		}
+		blocks = append(blocks, Header{Number: a.Receipt.BlockNumber, Hash: a.Receipt.BlockHash})
+	}
+	return append([]Header{}, t.Rules.remember(blocks, nil)...), missing, nil
+}

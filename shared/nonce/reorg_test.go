@@ -1,0 +1,136 @@
+package nonce
+
+import (
+	"testing"
+)
+
+// watching is v with the hashes of these blocks at their heights.
+func watching(v View, blocks ...Header) View {
+	v.Watched = make(map[uint64]Hash)
+	for _, b := range blocks {
+		v.Watched[b.Number] = b.Hash
+	}
+	return v
+}
+
+// H12: the highest final block is compared in every look. Another block at its
+// height is a sign only on a node that is past it; no answer is none.
+func TestH12WhatStands(t *testing.T) {
+	t.Parallel()
+	final := []Header{block('a', 90), block('a', 95)}
+	for _, c := range []struct {
+		name    string
+		final   []Header
+		head    Header
+		watched []Header
+		want    standing
+	}{
+		{"nothing was final", nil, block('a', 100), nil, finalsStand},
+		{"the same block", final, block('a', 100), []Header{block('a', 95)}, finalsStand},
+		{"another block", final, block('b', 100), []Header{block('b', 95)}, finalsFell},
+		{"another block, the head itself", final, block('b', 95), []Header{block('b', 95)}, finalsUnknown},
+		{"no such block yet", final, block('a', 94), nil, finalsUnknown},
+		{"no answer", final, block('a', 100), nil, finalsUnknown},
+		{"only a lower one is the same", final, block('b', 100), []Header{block('a', 90), block('b', 95)}, finalsFell},
+	} {
+		w := Work{FinalBlocks: c.final}
+		if got := stands(w, watching(View{Head: c.head}, c.watched...)); got != c.want {
+			t.Errorf("%s: got %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// H12: a fallen final block, seen at two blocks, opens PROTECT, and stops
+// allocation at the first.
+func TestH12FallenFinalBlockIsSuspect(t *testing.T) {
+	t.Parallel()
+	w := workOf(1, 6)
+	w.FinalBlocks, w.FinalHead = []Header{block('a', 95)}, 95
+	v := watching(viewOf(w, block('b', 100)), block('b', 95))
+	first := suspect(w, v)
+	if first.Suspect == nil || first.Suspect.Why != WhyReorg || first.Suspect.Final.Hash != block('a', 95).Hash {
+		t.Fatalf("the first look: got %+v, want a suspicion that names the block", first)
+	}
+	w.Suspicion = first.Suspect
+	if again := suspect(w, v); !again.Empty() {
+		t.Errorf("the same block again: got %+v, want nothing", again)
+	}
+	if next := suspect(w, watching(viewOf(w, block('b', 101)), block('b', 95))); next.Protect == nil {
+		t.Errorf("a later block: got %+v, want PROTECT", next)
+	}
+	if back := suspect(w, watching(viewOf(w, block('a', 101)), block('a', 95))); !back.Trust {
+		t.Errorf("the block is back: got %+v, want trust", back)
+	}
+	if lag := suspect(w, viewOf(w, block('a', 99))); !lag.Empty() {
+		t.Errorf("a node behind the suspicion: got %+v, want no news", lag)
+	}
+}
+
+// H12: nothing ends by a view that does not show the last final block to stand:
+// so each block remembered was compared when the next was added.
+func TestH12NothingEndsUnlessTheLastFinalBlockStands(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		w := workOf(1, 6, pending(5))
+		w.FinalBlocks = []Header{block('a', 95)}
+		found := finding(viewOf(w, blocks('a', 100, 103)...), receiptOf(w.Unsettled[0], block('a', 100)))
+		for name, c := range map[string]struct {
+			watched []Header
+			want    State
+		}{
+			"it stands": {[]Header{block('a', 95)}, Confirmed}, "no answer": {nil, Tracking}, "it fell": {[]Header{block('b', 95)}, Tracking},
+		} {
+			j := rulesOf(3).judge(w, asking(w), watching(found, c.watched...))
+			if got := j.after[0].State; got != c.want {
+				t.Errorf("%s: got %s, want %s", name, got, c.want)
+			}
+			if (len(j.finals) == 1) != (c.want == Confirmed) {
+				t.Errorf("%s: final blocks: got %v", name, j.finals)
+			}
+		}
+	})
+}
+
+// What is remembered is ascending, each block once, no deeper than the setting.
+func TestRememberedFinalBlocks(t *testing.T) {
+	t.Parallel()
+	r := rulesOf(1)
+	r.WatchDepth = 10
+	got := r.remember(blocks('a', 80, 95), []Header{block('a', 97), block('a', 97), block('a', 95)})
+	want := append(blocks('a', 87, 95), block('a', 97))
+	if d := diff(want, got); d != "" {
+		t.Errorf("remembered (-want +got):\n%s", d)
+	}
+	r.WatchDepth = 1000
+	if got := r.remember(nil, blocks('a', 1, 300)); len(got) != maxWatched || got[0].Number != 201 {
+		t.Errorf("without a bound by depth: got %d blocks from %d, want the last %d", len(got), got[0].Number, maxWatched)
+	}
+}
+
+// A submitter that has nothing to do is looked at again while it is suspected,
+// and for as long as it is in PROTECT for a reorg: what fell out must be healed.
+func TestSuspicionIsDueByItself(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		r := rulesOf(1)
+		for name, change := range map[string]func(*Work){
+			"suspected": func(w *Work) { w.Suspicion = &Suspicion{Why: WhyAhead} },
+			"fell":      func(w *Work) { w.Protected, w.Evidence = true, &Suspicion{Why: WhyReorg} },
+		} {
+			w := workOf(1, 5)
+			change(&w)
+			d := r.due(w)
+			if want := w.now().Add(r.BlockTime); d.kind != KindConfirm || !d.at.Equal(want) || d.advance {
+				t.Errorf("%s: due: got %+v, want a confirm at %v", name, d, want)
+			}
+			if _, ok := r.question(w, KindConfirm, reader(nil)); !ok {
+				t.Errorf("%s: nothing to ask, want a look", name)
+			}
+		}
+		w := workOf(1, 5)
+		w.Protected, w.Evidence = true, &Suspicion{Why: WhyAhead}
+		if d := r.due(w); d.advance || !d.at.IsZero() {
+			t.Errorf("PROTECT for another reason, nothing in flight: got %+v, want nothing due", d)
+		}
+	})
+}

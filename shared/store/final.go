@@ -1,0 +1,86 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// finals reads no further back than the blocks that are remembered can have
+// transactions: in each, as many as the window is wide.
+const finals = `
+select tx_id, nonce, tx_hash, raw_tx_hex, (receipt ->> 'succeeded')::boolean
+  from (select tx_id, nonce, tx_hash, raw_tx_hex, receipt, state
+          from managed_tx
+         where submitter = $1 and nonce is not null
+         order by nonce desc
+         limit (select 101 * max_in_flight from submitter where submitter = $1)) as last
+ where state in ('CONFIRMED', 'FAILED') and receipt ->> 'blockHash' = any($2)
+ order by nonce`
+
+// Finals implements [nonce.Book].
+func (s *Store) Finals(ctx context.Context, sub nonce.Submitter, blocks []nonce.Hash) ([]nonce.FinalTx, error) {
+	hashes := make([]string, len(blocks))
+	for i, h := range blocks {
+		hashes[i] = h.String()
+	}
+	rows, err := s.db.Query(ctx, finals, sub, hashes)
+	if err != nil {
+		return nil, fmt.Errorf("read final transactions of %s: %w", sub, err)
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f nonce.FinalTx, err error) {
+		var hash, raw string
+		if err := row.Scan(&f.ID, &f.Nonce, &hash, &raw, &f.Succeeded); err != nil {
+			return f, err
+		}
+		if f.Hash, err = nonce.ParseHash(hash); err != nil {
+			return f, err
+		}
+		f.Raw, err = fromHex(raw)
+		return f, err
+	})
+}
+
+// finalBlocks are the highest final blocks of all submitters of a chain from a
+// height on, each once.
+const finalBlocks = `
+select distinct (final_blocks -> -1 ->> 'number')::bigint, final_blocks -> -1 ->> 'hash'
+  from submitter_nonce_cursor
+ where submitter like 'eip155:' || $1::text || ':%'
+   and (final_blocks -> -1 ->> 'number')::bigint >= $2 and in_flight_state <> 'PROTECT'
+ order by 1`
+
+// FinalBlocks lists the highest final block of each submitter of the chain that
+// is not in PROTECT, from the height on, each block once.
+func (s *Store) FinalBlocks(ctx context.Context, chainID, from uint64) ([]nonce.Header, error) {
+	rows, err := s.db.Query(ctx, finalBlocks, fmt.Sprint(chainID), bigint(from))
+	if err != nil {
+		return nil, fmt.Errorf("read the last final blocks: %w", err)
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h nonce.Header, err error) {
+		var hash string
+		if err := row.Scan(&h.Number, &hash); err != nil {
+			return h, err
+		}
+		h.Hash, err = nonce.ParseHash(hash)
+		return h, err
+	})
+}
+
+// FinalIn lists the submitters whose highest final block is this one, and who
+// are not in PROTECT.
+func (s *Store) FinalIn(ctx context.Context, h nonce.Header) ([]nonce.Submitter, error) {
+	rows, err := s.db.Query(ctx, `
+		select submitter
+		  from submitter_nonce_cursor
+		 where (final_blocks -> -1 ->> 'number')::bigint = $1 and final_blocks -> -1 ->> 'hash' = $2
+		   and in_flight_state <> 'PROTECT'`,
+		bigint(h.Number), h.Hash.String())
+	if err != nil {
+		return nil, fmt.Errorf("read who has a final transaction in block %d: %w", h.Number, err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[nonce.Submitter])
+}
