@@ -49,8 +49,19 @@ var required = []string{
 	"oidc.issuer", "oidc.jwksUrl", "auth.publicAudience", "auth.internalAudience", "auth.internalAccounts",
 }
 
+// Extensions are what a business compiles into the functions. All processes of a
+// deployment have the same: any of them may be asked.
+type Extensions struct {
+	// Handlers make transactions for [App.WithNonce], by name: lower-case
+	// letters, digits, dots, dashes and underscores, at most 64.
+	Handlers map[string]nonce.Handler
+
+	// Stuck decides by code about STUCK transactions; nil leaves them to operators.
+	Stuck nonce.StuckResolution
+}
+
 // New makes the parts. It connects to nothing yet.
-func New(ctx context.Context, c config.Config, log *slog.Logger, node string) (*App, error) {
+func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ext Extensions) (*App, error) {
 	if err := c.Require(required...); err != nil {
 		return nil, err
 	}
@@ -63,7 +74,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string) (*
 	a.openTasks()
 	a.worker = &nonce.Worker{
 		Book: a.store, Chain: a.chainOf, Signer: a.signer, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
-		At: a.points,
+		At: a.points, Handlers: ext.Handlers, Resolution: ext.Stuck,
 	}
 	return a, nil
 }

@@ -63,7 +63,9 @@ func setup(t *testing.T, o stack.Options) bench {
 			t.Fatal(err)
 		}
 	}
-	o.Binary = binary
+	if o.Binary == "" {
+		o.Binary = binary
+	}
 	if o.BlockTime == 0 {
 		o.BlockTime = 250 * time.Millisecond
 	}
@@ -151,6 +153,7 @@ func (b bench) post(t *testing.T, intent map[string]any) (status int, txID strin
 type record struct {
 	TxID, RequestID, State string
 	SubState, TxHash       *string
+	LastError              *string
 	Nonce                  *uint64
 	Receipt                json.RawMessage
 	Confirmations          []struct{ Number uint64 }

@@ -79,7 +79,7 @@ select s.start_nonce, c.next_nonce, c.in_flight_tx_id, c.in_flight_nonce, c.in_f
  where s.submitter = $1`
 
 const selectManaged = `
-select tx_id, request_id, payload, state, coalesce(sub_state, ''), nonce, receipt, confirmed_at
+select tx_id, request_id, payload, coalesce(handler, ''), state, coalesce(sub_state, ''), nonce, receipt, confirmed_at
   from managed_tx
  where submitter = $1
  order by seq`

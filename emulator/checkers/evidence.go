@@ -98,6 +98,7 @@ type managed struct {
 	ID        string
 	RequestID string
 	Payload   []byte
+	Handler   string // made the transaction out of the payload; "": the payload is the transaction
 	State     nonce.State
 	Sub       nonce.SubState
 	Nonce     *uint64

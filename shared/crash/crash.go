@@ -28,7 +28,7 @@ func All() []string {
 	return []string{
 		"create.received", "create.committed", "create.enqueued",
 		"advance.taken", "advance.looked", "advance.signed", "advance.stored", "advance.sending", "advance.sent", "advance.released",
-		"advance.version_signed", "advance.version_stored",
+		"advance.version_signed", "advance.version_stored", "advance.handler_asked", "advance.handler_answered",
 		"receipt.taken", "receipt.looked", "receipt.released",
 		"confirm.taken", "confirm.looked", "confirm.released",
 		"resubmit.taken", "resubmit.looked", "resubmit.claimed", "resubmit.sending", "resubmit.sent", "resubmit.released",

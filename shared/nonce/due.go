@@ -63,7 +63,7 @@ func (r Rules) again(q Look, v View) Look {
 func estimates(w Work, chain ChainConnector) []Call {
 	var calls []Call
 	for _, t := range w.Queue {
-		if c, err := chain.Call(t.Payload); err == nil && c.Gas == 0 {
+		if c, err := callOf(t, chain); err == nil && c.Gas == 0 {
 			calls = append(calls, c)
 		}
 	}
@@ -74,7 +74,7 @@ func estimates(w Work, chain ChainConnector) []Call {
 func estimatesByTx(w Work, chain ChainConnector, answers []Estimate) map[string]Estimate {
 	named := make(map[string]Estimate, len(answers))
 	for _, t := range w.Queue {
-		if c, err := chain.Call(t.Payload); err == nil && c.Gas == 0 && len(answers) > 0 {
+		if c, err := callOf(t, chain); err == nil && c.Gas == 0 && len(answers) > 0 {
 			named[t.ID], answers = answers[0], answers[1:]
 		}
 	}

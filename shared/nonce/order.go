@@ -46,7 +46,7 @@ func (t Tx) ordersOpen() bool {
 // signed, and what an order replaces. Nothing is signed while a receipt is
 // there: then the mined version decides. What cannot be signed now is moved
 // instead, with the reason.
-func (r Rules) toSign(w Work, chain ChainConnector, v View) (jobs []signing, moves []Move) {
+func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]made) (jobs []signing, moves []Move) {
 	if w.Protected {
 		return nil, nil
 	}
@@ -55,13 +55,23 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View) (jobs []signing, mov
 		if !noReceipt(t, v) {
 			continue
 		}
+		answer, asked := answers[t.ID]
 		switch {
+		case answer.failed != "":
+			moves = append(moves, r.handlerFailed(t, answer.failed, w))
+			continue
+		case t.handlerDue() && !asked: // its handler is claimed first
+			continue
+		case t.handlerDue():
+			job, reason = handled(t, answer)
 		case !t.ordersOpen() && t.State == InFlight && t.dueBy(w.now()):
 			job, reason = original(t, chain)
 		case !t.ordersOpen(), t.Ordered == OrderRebroadcast:
 			continue
 		case t.Ordered == OrderCancel && r.AskBeforePlaceholder:
 			reason = "a cancel was asked for, and nonce.placeholder=ask: an operator must decide"
+		case t.Ordered == OrderReplace && t.Handler != "":
+			reason = "what a handler made cannot be replaced by a higher fee: rebroadcast, or order a placeholder"
 		case t.Ordered == OrderReplace && !t.isPlaceholder(t.Hash()):
 			job, reason = r.bump(t, chain, v)
 		default:
@@ -72,8 +82,11 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View) (jobs []signing, mov
 			jobs = append(jobs, job)
 		case t.State != InFlight && t.State != Stuck && t.Ordered == OrderCancel && r.AskBeforePlaceholder:
 			moves = append(moves, Move{From: t.State, To: r.stuck(t, w.now(), reason)})
-		case t.LastError != reason:
+		case t.LastError != reason || t.State == InFlight:
 			from := t.State
+			if t.handlerDue() { // it answered, or was not asked: no attempt is used up
+				t.SubmitAttempts = 0
+			}
 			t.LastError = reason
 			moves = append(moves, Move{From: from, To: r.checkNext(t, w.now().Add(r.BlockTime))})
 		}

@@ -46,7 +46,7 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 		if len(p.allocate) == w.room() {
 			break
 		}
-		call, err := chain.Call(t.Payload)
+		call, err := callOf(t, chain)
 		if err != nil {
 			p.refuse(t, "the payload is no transaction: "+err.Error())
 			continue
@@ -76,8 +76,20 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 			return p
 		}
 		p.ready(w, t, call, params)
+		if t.Handler != "" { // nothing goes ahead of what has no bytes yet
+			return p
+		}
 	}
 	return p
+}
+
+// callOf is what t wants done. What a handler will make of t is not known before
+// it has its nonce: until then the gas of a placeholder is set aside for it.
+func callOf(t Tx, chain ChainConnector) (Call, error) {
+	if t.Handler != "" {
+		return Call{Gas: placeholderGas}, nil
+	}
+	return chain.Call(t.Payload)
 }
 
 // ready plans the allocation of the next nonce to t.

@@ -214,6 +214,9 @@ func (t *tenure) takers(ctx context.Context, lost []uint64, named map[uint64]str
 			continue
 		}
 		_, isNamed := named[*x.Nonce]
+		if x.Handler != "" && !isNamed {
+			return nil, ErrNotForeign{*x.Nonce, "its handler may have sent what took it"}
+		}
 		taker, err := t.takerOf(ctx, *x.Nonce)
 		switch {
 		case errors.Is(err, lease.ErrFenced):

@@ -47,6 +47,7 @@ func (t *tenure) resolve(ctx context.Context, j *judgement) {
 		x.Ordered = action
 		j.after[i] = x
 		j.decide(x, Decision{Action: action, By: decidedByCode, Reason: reason})
+		t.fresh = append(t.fresh, x.ID)
 	}
 }
 

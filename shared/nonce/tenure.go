@@ -17,10 +17,11 @@ type tenure struct {
 	chain  ChainConnector
 	kind   Kind
 	began  time.Time
-	work   Work // as the database has it: every write is carried over
-	open   bool // the queue could be worked on when the chain was asked: only then its estimates were
-	looked bool // the chain was asked at least once
-	stale  bool // a row was moved by somebody else, or a mark was passed over: look again
+	work   Work     // as the database has it: every write is carried over
+	open   bool     // the queue could be worked on when the chain was asked: only then its estimates were
+	looked bool     // the chain was asked at least once
+	fresh  []string // transactions about which code decided in this round: the next carries it out
+	stale  bool     // a row was moved by somebody else, or a mark was passed over: look again
 }
 
 // earlyPolls is how far Cloud Tasks' clock may be ahead of the database's before
@@ -113,7 +114,9 @@ func (t *tenure) round(ctx context.Context) (released bool, err error) {
 // sends what was claimed.
 func (t *tenure) act(ctx context.Context, v View, j judgement) (released bool, err error) {
 	t.pass("looked")
+	t.fresh = nil
 	t.resolve(ctx, &j)
+	t.claimHandlers(&j)
 	before := t.work
 	t.work.Unsettled = j.unsettled()
 	t.work.FinalHead = max(t.work.FinalHead, j.finalHead)

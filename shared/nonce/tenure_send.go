@@ -3,6 +3,7 @@ package nonce
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/fencepost/fencepost/shared/lease"
 )
@@ -28,7 +29,7 @@ func (t *tenure) prepare(ctx context.Context, v View) preparation {
 	inProcess := t.Signer.InProcess(w.submitter())
 	for i := range p.allocate {
 		a := &p.allocate[i]
-		if !inProcess {
+		if !inProcess || a.Tx.Handler != "" {
 			a.Tx.State, a.Tx.NextCheckAt = InFlight, nil
 			continue
 		}
@@ -60,7 +61,13 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 		return nil, nil
 	}
 	var w Write
-	jobs, moves := t.Rules.toSign(t.work, t.chain, v)
+	answers, err := t.askHandlers(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	due := t.work
+	due.Unsettled = slices.DeleteFunc(slices.Clone(due.Unsettled), func(x Tx) bool { return slices.Contains(t.fresh, x.ID) })
+	jobs, moves := t.Rules.toSign(due, t.chain, v, answers)
 	w.Moves = moves
 	for _, job := range jobs {
 		s, err := t.sign(ctx, job.unsigned)

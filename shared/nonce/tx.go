@@ -17,6 +17,7 @@ type Tx struct {
 	RequestID string
 	Seq       int64 // the queue's order
 	Payload   []byte
+	Handler   string // makes the transaction, out of the payload, once the nonce is there; "": the payload is the transaction
 
 	State         State
 	Sub           SubState

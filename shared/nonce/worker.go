@@ -21,6 +21,9 @@ type Worker struct {
 	Wake   Waker
 	Rules  Rules
 
+	// Handlers make the transactions of requests that name one.
+	Handlers map[string]Handler
+
 	// Resolution decides by code about what is STUCK. nil, the default, only
 	// waits for an operator; the log has an ERROR line when one becomes STUCK.
 	Resolution StuckResolution

@@ -17,6 +17,7 @@ type Intent struct {
 	RequestID   string // the caller's, unique per submitter; compared byte for byte
 	Caller      string
 	Payload     []byte // canonical JSON
+	Handler     string // makes the transaction out of the payload; "": the payload is the transaction
 	Fingerprint [32]byte
 }
 
@@ -39,8 +40,8 @@ var (
 // insertIntent locks no row that anybody else needs: creates never wait for each
 // other, nor for a running advance.
 const insertIntent = `
-insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint, fencing_token)
-select $1, s.submitter, $3, $4, $5, $6, (select fencing_token from submitter_lease where submitter = s.submitter)
+insert into managed_tx (tx_id, submitter, request_id, caller, payload, handler, fingerprint, fencing_token)
+select $1, s.submitter, $3, $4, $5, nullif($8, ''), $6, (select fencing_token from submitter_lease where submitter = s.submitter)
   from submitter s
  where s.submitter = $2 and s.status = 'ACTIVE' and is_authority() and s.callers && array['*', $4]
    and not exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null)
@@ -70,7 +71,7 @@ func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted
 	var found foundIntent
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(insertIntent, in.TxID, in.Submitter, in.RequestID, in.Caller, in.Payload, in.Fingerprint[:], queueBound-1)
+	b.Queue(insertIntent, in.TxID, in.Submitter, in.RequestID, in.Caller, in.Payload, in.Fingerprint[:], queueBound-1, in.Handler)
 	b.Queue("commit")
 	b.Queue(findIntent, in.Submitter, in.RequestID, in.Caller).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&found.status, &found.allowed, &found.ours, &found.protected, &found.token, &found.txID, &found.state, &found.fingerprint)

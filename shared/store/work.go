@@ -31,7 +31,7 @@ const txColumns = `
        coalesce(m.last_error, ''), m.receipt, m.confirmations,
        array(select v.tx_hash from tx_version v where v.tx_id = m.tx_id order by v.version),
        array(select v.tx_hash from tx_version v where v.tx_id = m.tx_id and v.kind = 'PLACEHOLDER' order by v.version),
-       coalesce(m.ordered, '')`
+       coalesce(m.ordered, ''), coalesce(m.handler, '')`
 
 const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')`
 
@@ -93,7 +93,7 @@ func scanTx(row pgx.CollectableRow) (nonce.Tx, error) {
 	err := row.Scan(&t.ID, &t.Submitter, &t.RequestID, &t.Seq, &t.Payload, &t.State, &t.Sub, &t.Nonce,
 		&t.SetAsideNonce, &raw, &gas, &t.FirstSubmitAt, &t.LastSubmitAt,
 		&t.NextResubmitAt, &t.SubmitAttempts, &t.LastCheckAt, &t.NextCheckAt,
-		&t.LastError, &receipt, &confirmations, &hashes, &placeholders, &t.Ordered)
+		&t.LastError, &receipt, &confirmations, &hashes, &placeholders, &t.Ordered, &t.Handler)
 	if err != nil {
 		return t, err
 	}

@@ -43,8 +43,8 @@ update managed_tx m
        next_check_at = w.next_check_at, last_error = nullif(w.last_error, ''),
        receipt = w.receipt::jsonb, confirmations = w.confirmations::jsonb,
        first_submit_at = w.first_submit_at,
-       ordered = case when w.state in ('CONFIRMED', 'FAILED') then null
-                      when m.ordered is distinct from w.served then coalesce(m.ordered, w.decided) end,
+       ordered = case when w.state in ('CONFIRMED', 'FAILED') or m.ordered = w.served then null
+                      else coalesce(m.ordered, w.decided) end,
        tx_hash = coalesce(w.mined, m.tx_hash),
        raw_tx_hex = case when w.mined is null then m.raw_tx_hex
                          else (select v.raw_tx_hex from tx_version v where v.tx_hash = w.mined) end,
@@ -217,7 +217,7 @@ with signed as (
      set state = 'SUBMITTED', sub_state = null, tx_hash = $4, raw_tx_hex = $5,
          submit_attempts = 1, first_submit_at = clock_timestamp(), last_submit_at = clock_timestamp(),
          next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(),
-         last_error = null, last_gas_params = $7,
+         last_error = case when $8 = 'PLACEHOLDER' then last_error end, last_gas_params = $7,
          ordered = case when ordered is distinct from $9 then ordered end,
          fencing_token = $2, updated_at = clock_timestamp()
    where tx_id = $3 and submitter = $1 and state = $6 and receipt is null

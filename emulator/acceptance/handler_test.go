@@ -1,0 +1,139 @@
+package acceptance
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// payrollServer builds the functions with the payroll's handlers, once.
+var payrollServer = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(filepath.Dir(binary), "payroll")
+	args := append([]string{"build", "-o", path}, raceFlags...)
+	out, err := exec.Command("go", append(args, "github.com/fencepost/fencepost/emulator/acceptance/payroll/server")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the payroll: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// withPayroll is o for functions with the payroll compiled in.
+func withPayroll(t *testing.T, o stack.Options) stack.Options {
+	t.Helper()
+	path, err := payrollServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Binary = path
+	return o
+}
+
+// payer is a program of the business, which posts requests: this test's process.
+func (b bench) payer(t *testing.T) *functions.App {
+	t.Helper()
+	c, err := config.Load(b.Environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, err := functions.New(b.ctx, c, slog.New(slog.DiscardHandler), "payer", functions.Extensions{Handlers: payroll.Handlers()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = app.Close(context.WithoutCancel(b.ctx)) })
+	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:wage}'`); err != nil {
+		t.Fatal(err)
+	}
+	return app
+}
+
+// pay posts a request for a wage.
+func (b bench) pay(t *testing.T, app *functions.App, s nonce.Submitter, request, how string) (txID string) {
+	t.Helper()
+	txID, err := app.WithNonce(b.ctx, s, request, "wage", payroll.Wage{Wei: 5, How: how})
+	if err != nil {
+		t.Fatalf("with nonce: %v", err)
+	}
+	return txID
+}
+
+// TX-009: a handler that fails after its nonce was allocated, in whatever way,
+// costs a placeholder and no gap; its request ends FAILED/PLACEHOLDER with the
+// reason, and those before and after it are carried out.
+func TestTX009HandlerFailure(t *testing.T) {
+	t.Parallel()
+	for _, window := range []int{1, 4} {
+		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, withPayroll(t, stack.Options{Settings: quick, Window: window}))
+			app, s := b.payer(t), b.Submitters()[0]
+			paid := b.pay(t, app, s, "r-0", "")
+			reasons := map[string]string{"fails": "the ledger of wages is closed", "panics": "panic: no such employee",
+				"hangs": "no answer in time", "reverts": "would revert"}
+			failed := make(map[string]string)
+			for how := range reasons {
+				failed[how] = b.pay(t, app, s, "r-"+how, how)
+			}
+			b.postUntilAnswered(t, transfer(s, "behind them"))
+			b.ends(t, map[nonce.Submitter]int{s: 6})
+			if _, r := b.ask(t, stack.OperatorAccount, paid); r.State != "CONFIRMED" {
+				t.Errorf("the one that pays: got %s, want CONFIRMED", r.State)
+			}
+			for how, want := range reasons {
+				_, r := b.ask(t, stack.OperatorAccount, failed[how])
+				if r.State != "FAILED" || *r.SubState != "PLACEHOLDER" || r.LastError == nil || !strings.Contains(*r.LastError, want) {
+					t.Errorf("the one that %s: got %s %s, want FAILED/PLACEHOLDER for %q", how, r.State, text(r.LastError), want)
+				}
+			}
+			if again := b.pay(t, app, s, "r-0", ""); again != paid {
+				t.Errorf("the same request again: got %s, want %s", again, paid)
+			}
+		})
+	}
+}
+
+// H13: a handler that gives no answer in time may have signed and sent elsewhere.
+// Its nonce is consumed by a placeholder, and never goes to another request.
+func TestH13TimeOutNeverRecyclesANonce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, withPayroll(t, stack.Options{Settings: quick}))
+	app, s := b.payer(t), b.Submitters()[0]
+	slow := b.pay(t, app, s, "slow", "hangs")
+	next := b.postUntilAnswered(t, transfer(s, "next"))
+	b.ends(t, map[nonce.Submitter]int{s: 2})
+	_, first := b.ask(t, stack.OperatorAccount, slow)
+	_, second := b.ask(t, stack.OperatorAccount, next)
+	if first.Nonce == nil || *first.Nonce != 0 || *first.SubState != "PLACEHOLDER" || second.Nonce == nil || *second.Nonce != 1 {
+		t.Errorf("nonces: got %v of the one that timed out and %v of the next, want 0, by a placeholder, and 1", first.Nonce, second.Nonce)
+	}
+}
+
+// handlerEpisode has a process die at a step of a handler: another asks again.
+func handlerEpisode(t *testing.T, point string) {
+	b, folder := setupArmed(t, point, withPayroll(t, stack.Options{}))
+	app, s := b.payer(t), b.Submitters()[0]
+	paid := b.pay(t, app, s, "r-0", "")
+	b.killed(t, folder, point)
+	b.postUntilAnswered(t, transfer(s, "behind it"))
+	b.ends(t, map[nonce.Submitter]int{s: 2})
+	if _, r := b.ask(t, stack.OperatorAccount, paid); r.State != "CONFIRMED" {
+		t.Errorf("the wage: got %s, want CONFIRMED", r.State)
+	}
+}
+
+func text(s *string) string {
+	if s == nil {
+		return "nothing"
+	}
+	return *s
+}

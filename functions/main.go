@@ -1,0 +1,55 @@
+package functions
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+
+	fnframework "github.com/GoogleCloudPlatform/functions-framework-go/functions"
+
+	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// Main is the whole of a server program: it serves the function that
+// FUNCTION_TARGET names, or all of them where it names none, until SIGTERM. It
+// exits with 1 where it cannot.
+func Main(ext Extensions) {
+	if len(os.Args) > 1 {
+		fmt.Print("server serves Fencepost's functions over HTTP on PORT. FUNCTION_TARGET names one of them;\n" +
+			"not set, it serves all. It takes no arguments; its settings are environment variables:\n\n" + config.Help())
+		return
+	}
+	if err := serve(context.Background(), ext); err != nil {
+		fmt.Fprintln(os.Stderr, "server:", err)
+		os.Exit(1)
+	}
+}
+
+func serve(ctx context.Context, ext Extensions) error {
+	c, err := config.Load(os.Environ())
+	if err != nil {
+		return fmt.Errorf("settings:\n%w", err)
+	}
+	log := telemetry.NewLogger(os.Stdout, c.Log.Level, c.Tasks.Project)
+	slog.SetDefault(log)
+	node := telemetry.NodeID(ctx, c.Platform.Service != "")
+	app, err := New(ctx, c, log, node, ext)
+	if err != nil {
+		return err
+	}
+	gate := new(web.Gate)
+	for name, handler := range app.Handlers(gate) {
+		fnframework.HTTP(name, handler.ServeHTTP)
+	}
+	target := cmp.Or(c.Platform.FunctionTarget, All)
+	if err := os.Setenv("FUNCTION_TARGET", target); err != nil { // the framework reads it
+		return err
+	}
+	log.Info("serving", "function", target, "port", c.Platform.Port, telemetry.NodeIDKey, node)
+	return web.Serve(ctx, web.ServeOptions{Port: strconv.Itoa(c.Platform.Port), Gate: gate, Hooks: []func(context.Context) error{app.Close}})
+}

@@ -1,0 +1,58 @@
+package functions
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+)
+
+// ErrNoHandler reports a handler that is not compiled in. Nothing was stored.
+var ErrNoHandler = errors.New("no handler of that name is compiled in")
+
+// WithNonce accepts a request whose transaction the handler of that name makes
+// once the request's nonce is bound, in whatever process that is, and returns its
+// txId at once. The same request again returns the same txId. input is kept as
+// JSON and given to the handler.
+//
+// The submitter's callers must name "handler:<name>", or "*". The error wraps
+// [ErrNoHandler] or is one of [store.Store.Create]; any other is unknown: call
+// again.
+func (a *App) WithNonce(ctx context.Context, s nonce.Submitter, request, handler string, input any) (txID string, err error) {
+	if _, ok := a.worker.Handlers[handler]; !ok {
+		return "", fmt.Errorf("%s: %w", handler, ErrNoHandler)
+	}
+	if err := requestID("requestId", request); err != nil {
+		return "", err
+	}
+	payload, err := json.Marshal(input)
+	if err != nil {
+		return "", fmt.Errorf("input of handler %s: %w", handler, err)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("make a txId: %w", err)
+	}
+	in := store.Intent{
+		TxID: id.String(), Submitter: s, RequestID: request, Caller: "handler:" + handler,
+		Payload: payload, Handler: handler, Fingerprint: sha256.Sum256(append([]byte(handler+"\x00"), payload...)),
+	}
+	accepted, err := a.store.Create(ctx, in, a.config.Queue.MaxPerSubmitter)
+	if err != nil {
+		return "", err
+	}
+	if accepted.Queued {
+		if err := a.tasks.Advance(ctx, s, accepted.Token); err != nil {
+			a.log.WarnContext(ctx, "no advance task: the sweep will find the intent",
+				telemetry.SubmitterKey, s, telemetry.TxIDKey, accepted.TxID, "error", err.Error())
+		}
+	}
+	return accepted.TxID, nil
+}
