@@ -89,7 +89,7 @@ func (a *App) Close(context.Context) error {
 func leaseRules(c config.Lease) lease.Rules {
 	return lease.Rules{
 		Duration:           c.Duration,
-		RenewBelow:         min(renewBelow, c.Duration-c.RenewInterval),
+		RenewBelow:         c.Duration - c.RenewInterval, // above the 5 s that a call wants left, by the default
 		ClockSkewAllowance: c.ClockSkewAllowance,
 	}
 }
@@ -103,6 +103,7 @@ func rules(c config.Config) nonce.Rules {
 		BlockTime:            c.Chain.BlockTime,
 		WatchEvery:           c.Confirmations.StaleReceiptTimeout,
 		WatchDepth:           uint64(c.Reorg.WatchDepth),
+		FeeCapWei:            new(big.Int).SetUint64(c.Fees.MaxFeePerGas),
 		AskBeforePlaceholder: c.Nonce.Placeholder == config.PlaceholderAsk,
 		PlaceholderFeeCapWei: new(big.Int).SetUint64(c.Nonce.PlaceholderMaxFee),
 		Resubmit:             c.Resubmit.Enabled,
@@ -127,7 +128,7 @@ func (a *App) openStore(ctx context.Context) (err error) {
 func (a *App) openChain(context.Context) (err error) {
 	rpc := a.config.RPC
 	a.chain, err = evm.New(evm.Options{
-		URL: rpc.URL.Reveal(), ChainID: a.config.Chain.ID, Timeout: rpc.Timeout, MaxInFlight: rpc.MaxInFlight,
+		URL: rpc.URL.Reveal(), ChainID: a.config.Chain.ID, Timeout: rpc.Timeout, MaxInFlight: rpc.MaxInFlight, MaxBatch: rpc.MaxBatch,
 		OnRoundTrip: func(ctx context.Context) { telemetry.MeterFrom(ctx).RPC() },
 	})
 	return err

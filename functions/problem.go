@@ -38,7 +38,7 @@ func problem(err error) error {
 	case errors.Is(err, store.ErrUnknownSubmitter):
 		return web.NewProblem(unknownSubmitter, "the submitter is not registered, or not yours to use")
 	case errors.Is(err, store.ErrRequestConflict):
-		return web.NewProblem(requestIDConflict, "this requestId belongs to another payload: post a new intent under a new requestId")
+		return web.NewProblem(requestIDConflict, "this requestId of the submitter belongs to another payload, or to another caller: post a new intent under a new requestId")
 	case errors.Is(err, store.ErrProtected):
 		return web.NewProblem(submitterProtected, "the submitter is in PROTECT until an operator releases it."+nothingStored)
 	case errors.Is(err, store.ErrSuspended):

@@ -3,6 +3,8 @@ package functions
 import (
 	"net/http"
 	"net/url"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/web"
@@ -76,7 +78,9 @@ func parameters(r *http.Request, names ...string) (map[string]string, error) {
 		if len(values[name]) > 1 {
 			return nil, web.FieldProblem(name, "stands %d times: give it once", len(values[name]))
 		}
-		found[name] = values.Get(name)
+		if found[name] = values.Get(name); !utf8.ValidString(found[name]) || strings.ContainsRune(found[name], 0) {
+			return nil, web.FieldProblem(name, "is not text: want UTF-8 without the character U+0000, percent-encoded")
+		}
 		delete(values, name)
 	}
 	for name := range values {

@@ -27,9 +27,9 @@ type sweepResponse struct {
 // does not stop the rest; all are reported.
 func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	var out sweepResponse
-	minute, failures := a.sweepOverdue(r.Context(), &out)
-	if !minute.IsZero() {
-		failures = append(failures, a.sweepProtected(r.Context(), &out, minute), a.sweepReorged(r.Context(), &out, minute))
+	began, failures := a.sweepOverdue(r.Context(), &out)
+	if !began.IsZero() {
+		failures = append(failures, a.sweepProtected(r.Context(), &out, began), a.sweepReorged(r.Context(), &out, began))
 	}
 	if err := errors.Join(failures...); err != nil {
 		return err
@@ -42,37 +42,40 @@ func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// sweepOverdue goes batch by batch, until nothing is overdue or half its time is
-// up. It returns the minute by which the sweep's tasks are named.
-func (a *App) sweepOverdue(ctx context.Context, out *sweepResponse) (minute time.Time, failures []error) {
-	for began := time.Now(); time.Since(began) < a.config.Tasks.DispatchDeadline/2; {
-		found, at, err := a.store.Overdue(ctx, a.config.Sweep.Grace, a.config.Sweep.Batch)
+// sweepOverdue goes batch by batch, each submitter once, until all that is overdue
+// was taken or half its time is up. It returns when it began, by the database's
+// clock: the minute of that names the sweep's tasks.
+func (a *App) sweepOverdue(ctx context.Context, out *sweepResponse) (began time.Time, failures []error) {
+	for start := time.Now(); time.Since(start) < a.config.Tasks.DispatchDeadline/2; {
+		found, now, err := a.store.Overdue(ctx, a.config.Sweep.Grace, a.config.Sweep.Batch, began)
 		if err != nil {
-			return minute, append(failures, err)
+			return began, append(failures, err)
 		}
-		minute = at
+		if began.IsZero() {
+			began = now
+		}
 		if len(found) > 0 {
 			a.points.At("sweep.found")
 		}
 		out.Overdue += len(found)
-		if err := a.sweepTasks(ctx, out, found, nonce.KindAdvance, minute); err != nil {
-			return minute, append(failures, err)
+		if err := a.sweepTasks(ctx, out, found, nonce.KindAdvance, began); err != nil {
+			return began, append(failures, err)
 		}
 		if len(found) < a.config.Sweep.Batch {
 			break
 		}
 	}
-	return minute, failures
+	return began, failures
 }
 
 // sweepProtected lets submitters in PROTECT be watched on.
-func (a *App) sweepProtected(ctx context.Context, out *sweepResponse, minute time.Time) error {
+func (a *App) sweepProtected(ctx context.Context, out *sweepResponse, began time.Time) error {
 	found, err := a.store.OverdueProtected(ctx, a.config.Sweep.Grace, a.config.Sweep.Batch)
 	if err != nil {
 		return err
 	}
 	out.Protected = len(found)
-	return a.sweepTasks(ctx, out, found, nonce.KindConfirm, minute)
+	return a.sweepTasks(ctx, out, found, nonce.KindConfirm, began)
 }
 
 // sweptBlocks is how far back the sweep looks for a reorg under what is final.
@@ -81,7 +84,7 @@ const sweptBlocks = 100
 // sweepReorged asks the chain for the last final block of every submitter, each
 // block once, and has those submitters looked at whose block is another one now.
 // One look proves nothing; it only makes the next.
-func (a *App) sweepReorged(ctx context.Context, out *sweepResponse, minute time.Time) error {
+func (a *App) sweepReorged(ctx context.Context, out *sweepResponse, began time.Time) error {
 	v, err := a.chain.Look(ctx, nonce.Look{})
 	if err != nil {
 		return err
@@ -106,15 +109,15 @@ func (a *App) sweepReorged(ctx context.Context, out *sweepResponse, minute time.
 		}
 		found, err := a.store.FinalIn(ctx, b)
 		out.Reorged += len(found)
-		failures = append(failures, err, a.sweepTasks(ctx, out, found, nonce.KindConfirm, minute))
+		failures = append(failures, err, a.sweepTasks(ctx, out, found, nonce.KindConfirm, began))
 	}
 	return errors.Join(failures...)
 }
 
-func (a *App) sweepTasks(ctx context.Context, out *sweepResponse, found []nonce.Submitter, kind nonce.Kind, minute time.Time) error {
+func (a *App) sweepTasks(ctx context.Context, out *sweepResponse, found []nonce.Submitter, kind nonce.Kind, began time.Time) error {
 	var failures []error
 	for _, s := range found {
-		if err := a.tasks.Sweep(ctx, s, kind, minute); err != nil {
+		if err := a.tasks.Sweep(ctx, s, kind, began); err != nil {
 			failures = append(failures, err)
 			continue
 		}

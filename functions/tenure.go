@@ -12,9 +12,6 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// renewBelow is how much of a lease must be left for a call to begin.
-const renewBelow = 5 * time.Second
-
 type tenureRequest struct {
 	Submitter string `json:"submitter"`
 }

@@ -49,22 +49,33 @@ func TestTX005PausedOwner(t *testing.T) {
 func (b bench) paused(t *testing.T) (found *processes.Process) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
-		for _, p := range b.Processes() {
-			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
-			if err != nil {
-				continue
-			}
-			if _, state, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(state, "T") {
-				found = p
-				return true
-			}
+		at := slices.IndexFunc(b.Processes(), isStopped)
+		if at >= 0 {
+			found = b.Processes()[at]
 		}
-		return false
+		return at >= 0
 	})
 	if err != nil {
 		t.Fatalf("no process was paused: %v", err)
 	}
 	return found
+}
+
+// stopped waits until that process is stopped.
+func (b bench) stopped(t *testing.T, p *processes.Process) {
+	t.Helper()
+	if err := poll(b.ctx, func() bool { return isStopped(p) }); err != nil {
+		t.Fatalf("the process was never stopped: %v", err)
+	}
+}
+
+func isStopped(p *processes.Process) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(state, "T")
 }
 
 // forget takes a process out of every service, as a failed health check would.

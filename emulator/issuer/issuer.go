@@ -36,6 +36,10 @@ type Options struct {
 	Accounts  []string // e-mails it makes tokens for; see [Issuer.AddAccount] for more
 	Algorithm string   // RS256 or ES256; "": RS256
 	Addr      string   // where to listen; "": a free port of 127.0.0.1
+
+	// Span makes tokens valid from so long before they are made until so long
+	// after, for who has a wrong clock. 0: from then on for an hour.
+	Span time.Duration
 }
 
 // Issuer makes tokens and serves the key to verify them by. It is safe for use
@@ -43,6 +47,8 @@ type Options struct {
 type Issuer struct {
 	url        string
 	algorithm  string
+	before     time.Duration // a token is made, it is valid
+	after      time.Duration
 	server     *http.Server
 	keyFetches atomic.Int64
 
@@ -63,7 +69,8 @@ func Start(o Options) (*Issuer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen as token issuer: %w", err)
 	}
-	i := &Issuer{url: "http://" + l.Addr().String(), algorithm: o.Algorithm, key: k, accounts: map[string]bool{}}
+	i := &Issuer{url: "http://" + l.Addr().String(), algorithm: o.Algorithm, key: k, accounts: map[string]bool{},
+		before: o.Span, after: cmp.Or(o.Span, lifetime)}
 	for _, email := range o.Accounts {
 		i.accounts[email] = true
 	}
@@ -117,7 +124,7 @@ func (i *Issuer) Rotate() error {
 }
 
 // Token is an ID token that says to audience that its holder is the account,
-// with a verified e-mail, valid for an hour. The error wraps [ErrUnknownAccount]
+// with a verified e-mail, valid for an hour or as [Options] say. The error wraps [ErrUnknownAccount]
 // if it is not a known one; the account's name is in the error either way.
 func (i *Issuer) Token(ctx context.Context, email, audience string) (string, error) {
 	if err := ctx.Err(); err != nil {
@@ -145,7 +152,7 @@ func (i *Issuer) claims(email, audience string) jwt.MapClaims {
 	return jwt.MapClaims{
 		"iss": i.url, "aud": audience, "azp": email, "sub": subject(email),
 		"email": email, "email_verified": true,
-		"iat": now.Unix(), "exp": now.Add(lifetime).Unix(),
+		"iat": now.Add(-i.before).Unix(), "exp": now.Add(i.after).Unix(),
 	}
 }
 

@@ -61,11 +61,11 @@ func functionNames() []string {
 	return slices.Compact(names)
 }
 
-func (s *Stack) startServices(ctx context.Context) error {
-	env, err := s.environment(ctx)
-	if err != nil {
+func (s *Stack) startServices(ctx context.Context) (err error) {
+	if s.settings, err = s.environment(ctx); err != nil {
 		return err
 	}
+	env := list(s.settings)
 	if s.options.Split {
 		for _, name := range functionNames() {
 			s.services = append(s.services, &service{target: name, functions: []string{name}})
@@ -132,8 +132,35 @@ func (s *Stack) Processes() []*processes.Process {
 	return list
 }
 
+// Setting is what the function processes have been given as an environment
+// variable.
+func (s *Stack) Setting(variable string) string { return s.settings[variable] }
+
+// StartProcess starts one more process, which serves every function beside the
+// others, with settings over theirs. Nobody replaces it when it ends. The caller
+// may stop it; [Stack.Close] does.
+func (s *Stack) StartProcess(ctx context.Context, settings map[string]string) (*processes.Process, error) {
+	env := maps.Clone(s.settings)
+	maps.Copy(env, settings)
+	p, err := processes.Start(ctx, processes.Spec{Name: "extra", Path: s.options.Binary, Env: list(env), Output: s.tell})
+	if err != nil {
+		return nil, err
+	}
+	s.onClose(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+		defer cancel()
+		return p.Stop(ctx)
+	})
+	for _, f := range functionNames() {
+		if err := s.URLMap.Add(f, p.Addr()); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
 // environment is what every function process gets.
-func (s *Stack) environment(ctx context.Context) ([]string, error) {
+func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 	database, err := s.functionURL(ctx)
 	if err != nil {
 		return nil, err
@@ -144,7 +171,7 @@ func (s *Stack) environment(ctx context.Context) ([]string, error) {
 	}
 	env := map[string]string{
 		"FENCEPOST_DATABASE_URL":           database,
-		"FENCEPOST_RPC_URLS":               s.Chain.URL(),
+		"FENCEPOST_RPC_URLS":               s.rpcURL(),
 		"FENCEPOST_CHAIN_ID":               strconv.FormatUint(s.Chain.ChainID(), 10),
 		"FENCEPOST_CHAIN_BLOCK_TIME":       s.options.BlockTime.String(),
 		"FENCEPOST_CONFIRMATIONS_REQUIRED": "1",
@@ -166,11 +193,15 @@ func (s *Stack) environment(ctx context.Context) ([]string, error) {
 		env["FENCEPOST_NONCE_STRICT_ENABLED"] = "false"
 	}
 	maps.Copy(env, s.options.Settings)
-	var list []string
+	return env, nil
+}
+
+// list is an environment as a process takes it.
+func list(env map[string]string) (entries []string) {
 	for name, value := range env {
-		list = append(list, name+"="+value)
+		entries = append(entries, name+"="+value)
 	}
-	return list, nil
+	return entries
 }
 
 // writeKeys writes the dev accounts' keys where the local signer reads them.

@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/cloudtasks"
 	"github.com/fencepost/fencepost/emulator/issuer"
 	"github.com/fencepost/fencepost/emulator/pgproxy"
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/scheduler"
 	"github.com/fencepost/fencepost/emulator/urlmap"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -38,6 +39,9 @@ type Options struct {
 	Settings   map[string]string  // environment of the functions, over the stack's own
 	PublicAddr string             // where the public paths listen; "": a free port
 	WireProxy  bool               // functions reach Postgres through a proxy that can break connections
+	RPCProxy   bool               // functions reach the chain through a proxy that can spoil answers
+	Seed       uint64             // of the RPC proxy's draws
+	TokenSpan  time.Duration      // how long before and after they are made tokens are valid; 0: an hour from then on
 	Output     io.Writer          // the functions' log; nil: nowhere
 	Log        *slog.Logger       // what the stack itself tells; nil: nowhere
 }
@@ -73,12 +77,14 @@ type Stack struct {
 	Tasks    *cloudtasks.Server
 	Issuer   *issuer.Issuer
 	URLMap   *urlmap.Map
-	Proxy    *pgproxy.Proxy // between functions and Postgres, where asked for
+	Proxy    *pgproxy.Proxy  // between functions and Postgres, where asked for
+	RPC      *rpcproxy.Proxy // between functions and the chain, where asked for
 	Costs    *Costs
 	Database string // URL, as the database's owner
 
 	options   Options
 	folder    string
+	settings  map[string]string // the function processes' environment
 	services  []*service
 	scheduler *scheduler.Scheduler
 	accounts  []devchain.Account
@@ -163,15 +169,29 @@ func (s *Stack) build(ctx context.Context) (err error) {
 func (s *Stack) startChain(ctx context.Context) (err error) {
 	s.accounts = devchain.DevAccounts(s.options.Submitters)
 	s.Chain, err = devchain.Start(ctx, devchain.Options{BlockTime: s.options.BlockTime, Accounts: s.accounts})
-	if err == nil {
-		s.onClose(s.Chain.Close)
+	if err != nil {
+		return err
+	}
+	s.onClose(s.Chain.Close)
+	if s.options.RPCProxy {
+		if s.RPC, err = rpcproxy.Start(rpcproxy.Options{Target: s.Chain.URL(), Seed: s.options.Seed}); err == nil {
+			s.onClose(s.RPC.Close)
+		}
 	}
 	return err
 }
 
+// rpcURL is where the functions find the chain.
+func (s *Stack) rpcURL() string {
+	if s.RPC != nil {
+		return s.RPC.URL()
+	}
+	return s.Chain.URL()
+}
+
 func (s *Stack) startIssuer(context.Context) (err error) {
 	s.Issuer, err = issuer.Start(issuer.Options{
-		Accounts: []string{CallerAccount, OperatorAccount, TasksAccount, SchedulerAccount},
+		Accounts: []string{CallerAccount, OperatorAccount, TasksAccount, SchedulerAccount}, Span: s.options.TokenSpan,
 	})
 	if err == nil {
 		s.onClose(s.Issuer.Close)

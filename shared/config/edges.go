@@ -16,6 +16,8 @@ type RPC struct {
 	Timeout time.Duration
 	// MaxInFlight is the most round trips under way at once in one instance.
 	MaxInFlight int
+	// MaxBatch is the most JSON-RPC calls in one round trip.
+	MaxBatch int
 }
 
 func (r *RPC) settings() []setting {
@@ -32,6 +34,9 @@ func (r *RPC) settings() []setting {
 		{name: "rpc.maxInFlight", def: "100",
 			meaning: "how many round trips to the node an instance has under way at once",
 			field:   number(&r.MaxInFlight, "a number of round trips", 1, 10_000)},
+		{name: "rpc.maxBatch", def: "100",
+			meaning: "how many calls one round trip to the node has at most; nodes refuse more than their own limit (Erigon and Bor 100, go-ethereum 1000)",
+			field:   number(&r.MaxBatch, "a number of calls", 10, 1000)},
 	}
 }
 

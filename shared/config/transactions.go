@@ -79,6 +79,20 @@ const (
 // maxBigint is the most that a bigint column of Postgres holds.
 const maxBigint = 1<<63 - 1
 
+// Fees bounds what is paid.
+type Fees struct {
+	// MaxFeePerGas is the most that a first version pays, in wei per gas.
+	MaxFeePerGas uint64
+}
+
+func (f *Fees) settings() []setting {
+	return []setting{
+		{name: "fees.maxFeePerGas", def: "500000000000",
+			meaning: "the most that a transaction pays, in wei per gas, whatever the node advises or the caller allows; while the base fee is above it, intents wait",
+			field:   number(&f.MaxFeePerGas, "an amount in wei per gas", 1, maxBigint)},
+	}
+}
+
 // Queue bounds what waits for a nonce.
 type Queue struct {
 	// MaxPerSubmitter is how many intents may wait for one submitter.
@@ -202,7 +216,7 @@ func (r *Reorg) settings() []setting {
 
 // Sweep is how the sweep looks for what lost tasks left behind.
 type Sweep struct {
-	// Batch is the most submitters of one kind of work that one sweep takes.
+	// Batch is how many submitters the sweep takes at a time.
 	Batch int
 	// Grace is how long work must be overdue before the sweep takes it.
 	Grace time.Duration
@@ -211,7 +225,7 @@ type Sweep struct {
 func (s *Sweep) settings() []setting {
 	return []setting{
 		{name: "sweep.batch", def: "500",
-			meaning: "how many submitters one sweep takes up at most, for each kind of work",
+			meaning: "how many submitters the sweep takes up at a time",
 			field:   number(&s.Batch, "a number of submitters", 1, 10_000)},
 		{name: "sweep.grace", def: "5s",
 			meaning: "how long work must be overdue before the sweep takes it from the task that should have come; above the second by which polls are named",

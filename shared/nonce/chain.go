@@ -100,6 +100,7 @@ type Look struct {
 type View struct {
 	Node         string // which node answered, for evidence; no credentials
 	Head         Header
+	Since        *Header // the head when the answer began: nothing in it is older; nil: Head
 	Account      Account
 	Receipts     map[Hash]ReceiptAnswer // one for each hash asked for
 	Known        map[Hash]Answer        // one for each hash asked for
@@ -109,6 +110,14 @@ type View struct {
 	SelfTransfer Estimate               // where asked for
 	Tagged       *Header                // the block with the tag; nil: the node has none
 	Watched      map[uint64]Hash        // by height, of the head's chain; absent where the node has no block or gave no answer
+}
+
+// since is the height that nothing in the view is older than.
+func (v View) since() uint64 {
+	if v.Since != nil {
+		return v.Since.Number
+	}
+	return v.Head.Number
 }
 
 // Account is the chain's word on the submitter.

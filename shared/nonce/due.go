@@ -99,23 +99,25 @@ type due struct {
 // due reads what is left to do.
 func (r Rules) due(w Work) due {
 	var d due
-	acknowledged := true
+	acknowledged, held := true, false
 	for _, t := range w.Unsettled {
 		acknowledged = acknowledged && t.acknowledged()
+		toSign := t.State == InFlight || t.ordersOpen()
 		switch {
-		case (t.State == InFlight || t.ordersOpen()) && w.Protected: // nothing is signed
-		case (t.State == InFlight || t.ordersOpen()) && t.dueBy(w.now()):
+		case toSign && (w.Protected || held): // nothing is signed, or nothing ahead of what no node holds
+		case toSign && t.dueBy(w.now()):
 			d.advance = true
-		case t.State == InFlight || t.ordersOpen():
+		case toSign:
 			d.earliest(KindAdvance, t.NextCheckAt)
 		case t.Sub == Included:
 			d.earliest(KindConfirm, t.NextCheckAt)
 		default:
 			d.earliest(KindReceipt, t.NextCheckAt)
 		}
-		if t.State == Submitted || (t.Sub == Pending && r.Resubmit) {
+		if t.State == Submitted || (t.Sub == Pending && (r.Resubmit || t.claimed())) {
 			d.earliest(KindResubmit, t.NextResubmitAt)
 		}
+		held = held || !t.acknowledged() && !(toSign && t.dueBy(w.now()))
 	}
 	if w.Suspicion != nil && !w.Protected || w.fell() {
 		next := w.now().Add(r.BlockTime)

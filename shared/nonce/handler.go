@@ -167,7 +167,8 @@ func (t *tenure) price(ctx context.Context, x Tx, m made, v View, lowest bool) (
 	case verdict != Done:
 		return made{wait: "no gas estimate: " + reason}, nil
 	}
-	m.params = fees(m.call, gas, v.Account)
+	m.params = t.Rules.underCeiling(fees(m.call, gas, v.Account))
+	m.wait = tooDear(m.call, m.params, v.Account)
 	return m, nil
 }
 

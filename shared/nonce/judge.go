@@ -51,7 +51,7 @@ func (r Rules) judge(w Work, q Look, v View) judgement {
 			t = r.checkNext(t, now.Add(r.BlockTime))
 		case t.State == Protect && v.Account.LatestCount <= *t.Nonce: // a reorg freed the nonce
 			t.State, t.Sub, t.LastError = Tracking, Pending, ""
-		case !protected && t.Ordered == OrderRebroadcast && t.ordersOpen() && len(t.Versions) > 0:
+		case !protected && held == nil && t.Ordered == OrderRebroadcast && t.ordersOpen() && len(t.Versions) > 0:
 			served = t.Ordered
 			t = claim(rebroadcast(t, now), now)
 			j.resend = append(j.resend, i)
@@ -209,6 +209,9 @@ func (r Rules) missing(j *judgement, t Tx, v View, now time.Time) Tx {
 		t.LastError = "a reorg removed the block it was in"
 		t.FirstSubmitAt, t.SubmitAttempts, t.NextResubmitAt = &now, 0, &now // its life on chain begins anew
 	}
+	if t.State == Stuck && !t.ordersOpen() {
+		return r.checkNext(t, now.Add(stuckLooks*r.BlockTime))
+	}
 	return r.checkNext(t, r.afterBlocks(1, v.Head, now))
 }
 
@@ -234,7 +237,7 @@ func (r Rules) resendDue(t Tx, now time.Time) bool {
 	case t.State == Submitted:
 		return due
 	case t.State == Tracking && t.Sub == Pending:
-		return due && (r.Resubmit || t.SubmitAttempts == 0)
+		return due && (r.Resubmit || t.SubmitAttempts == 0 || t.claimed())
 	}
 	return false
 }
@@ -247,6 +250,11 @@ func (r Rules) after(t, lower Tx, now time.Time) Tx {
 	}
 	t.NextResubmitAt = &next
 	return t
+}
+
+// claimed says that a broadcast was written down and its outcome was not.
+func (t Tx) claimed() bool {
+	return t.LastSubmitAt != nil && t.NextResubmitAt != nil && t.NextResubmitAt.Equal(*t.LastSubmitAt)
 }
 
 // claim writes down a further broadcast before it is made. It is due at once
@@ -275,8 +283,11 @@ func (r Rules) tooOld(t Tx, now time.Time) bool {
 // stuck gives up sending t until somebody decides. It goes on being watched.
 func (r Rules) stuck(t Tx, now time.Time, reason string) Tx {
 	t.State, t.Sub, t.LastError = Stuck, "", reason
-	return r.checkNext(t, now.Add(10*r.BlockTime))
+	return r.checkNext(t, now.Add(stuckLooks*r.BlockTime))
 }
+
+// stuckLooks is how many blocks apart the looks at a STUCK transaction are.
+const stuckLooks = 10
 
 // firstOther is the lowest height at which list does not have the block that
 // kept has. A list that begins elsewhere differs from kept's first block on.

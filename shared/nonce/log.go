@@ -20,16 +20,32 @@ func (t *tenure) logWrite(ctx context.Context, w Write, done Written) {
 	for _, v := range w.Store {
 		logTx(ctx, log, "signed", v.From, v.Tx)
 	}
-	for _, m := range w.Moves {
-		if m.From != m.To.State || m.To.LastError != "" {
-			logTx(ctx, log, "transaction moved", m.From, m.To)
-		}
-	}
+	t.logMoves(ctx, log, w.Moves)
 	switch c := w.Cursor; {
 	case c.Protect != nil:
 		log.ErrorContext(ctx, "PROTECT: "+c.Protect.What, "evidence", c.Protect)
 	case c.Suspect != nil:
 		log.WarnContext(ctx, "seen once, PROTECT if seen again: "+c.Suspect.What, "evidence", c.Suspect)
+	}
+}
+
+// logMoves tells of what changed in a way that somebody may ask about: the state,
+// the reason, the block that has it. It runs before the work in hand is replaced.
+func (t *tenure) logMoves(ctx context.Context, log *slog.Logger, moves []Move) {
+	before := make(map[string]Tx, len(moves))
+	for _, list := range [][]Tx{t.work.Unsettled, t.work.Queue} {
+		for _, x := range list {
+			before[x.ID] = x
+		}
+	}
+	for _, m := range moves {
+		x := before[m.To.ID]
+		switch {
+		case x.State != m.To.State, x.Sub != m.To.Sub, x.LastError != m.To.LastError:
+			logTx(ctx, log, "transaction moved", m.From, m.To)
+		case x.Receipt != nil && m.To.Receipt != nil && !isPrefix(x.Confirmations, m.To.Confirmations):
+			logTx(ctx, log, "newFork: list of confirmations replaced", m.From, m.To)
+		}
 	}
 }
 
@@ -44,12 +60,18 @@ func logTx(ctx context.Context, log *slog.Logger, msg string, from State, t Tx) 
 	if len(t.Versions) > 0 {
 		attrs = append(attrs, "txHash", t.Hash().String())
 	}
+	if t.Receipt != nil {
+		attrs = append(attrs, "blockNumber", t.Receipt.BlockNumber, "blockHash", t.Receipt.BlockHash.String())
+	}
 	if t.LastError != "" {
 		attrs = append(attrs, "reason", t.LastError)
 	}
 	level := slog.LevelInfo
-	if t.State == Stuck || t.State == Protect {
+	switch {
+	case t.State == Stuck || t.State == Protect:
 		level = slog.LevelError
+	case t.State == Queued && t.LastError != "": // the queue behind it waits too
+		level = slog.LevelWarn
 	}
 	log.Log(ctx, level, msg, attrs...)
 }

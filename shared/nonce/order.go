@@ -45,13 +45,18 @@ func (t Tx) ordersOpen() bool {
 // toSign collects what holds a nonce and needs a version now: what was never
 // signed, and what an order replaces. Nothing is signed while a receipt is
 // there: then the mined version decides. What cannot be signed now is moved
-// instead, with the reason.
+// instead, with the reason, and those above it wait.
 func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]made) (jobs []signing, moves []Move) {
 	if w.Protected {
 		return nil, nil
 	}
+	going := true // everything below is with a node, or goes there in this round
 	for _, t := range w.Unsettled {
 		job, reason := signing{}, ""
+		if !going {
+			break
+		}
+		going = t.acknowledged() || t.claimed()
 		if !noReceipt(t, v) {
 			continue
 		}
@@ -79,8 +84,8 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 		}
 		switch {
 		case reason == "":
-			jobs = append(jobs, job)
-		case t.State != InFlight && t.State != Stuck && t.Ordered == OrderCancel && r.AskBeforePlaceholder:
+			jobs, going = append(jobs, job), true
+		case t.State != Stuck && t.Ordered == OrderCancel && r.AskBeforePlaceholder:
 			moves = append(moves, Move{From: t.State, To: r.stuck(t, w.now(), reason)})
 		case t.LastError != reason || t.State == InFlight:
 			from := t.State
@@ -129,7 +134,7 @@ func (r Rules) bump(t Tx, chain ChainConnector, v View) (signing, string) {
 // placeholder consumes t's nonce and does nothing else: zero value, to itself.
 func (r Rules) placeholder(t Tx, v View) (signing, string) {
 	if v.SelfTransfer.Outcome != Done {
-		return signing{}, "no gas estimate for a placeholder: " + v.SelfTransfer.Reason
+		return signing{}, "no gas estimate for a placeholder"
 	}
 	last := GasParams{FeeCapWei: new(big.Int), TipCapWei: new(big.Int)}
 	if t.Gas != nil {

@@ -30,7 +30,7 @@ func mayAllocate(w Work, unsettled []Tx, v View) string {
 	}
 	for _, t := range unsettled {
 		if !t.acknowledged() {
-			return fmt.Sprintf("nonce %d is %s: nothing is allocated above it", *t.Nonce, t.State)
+			return fmt.Sprintf("an earlier transaction is %s: nothing goes ahead of it", t.State)
 		}
 	}
 	return ""
@@ -53,7 +53,7 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 		}
 		gas, verdict, reason := gasFor(call, estimates[t.ID])
 		switch {
-		case verdict == Refused && len(w.Unsettled)+len(p.allocate) == 0 && v.Head.Number >= w.FinalHead:
+		case verdict == Refused && len(w.Unsettled)+len(p.allocate) == 0 && v.since() >= w.FinalHead:
 			p.refuse(t, "the call would revert: "+reason)
 			continue
 		case verdict == Refused && len(w.Unsettled)+len(p.allocate) == 0:
@@ -66,13 +66,13 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 			p.wait(t, "no gas estimate: "+reason, w.now().Add(r.BlockTime))
 			return p
 		}
-		params := fees(call, gas, v.Account)
-		if params.FeeCapWei.Cmp(v.Account.BaseFeeWei) < 0 {
-			p.wait(t, fmt.Sprintf("fee: maxFeePerGas %s is below the base fee %s", params.FeeCapWei, v.Account.BaseFeeWei), r.afterBlocks(1, v.Head, w.now()))
+		params := r.underCeiling(fees(call, gas, v.Account))
+		if reason := tooDear(call, params, v.Account); reason != "" {
+			p.wait(t, reason, r.afterBlocks(1, v.Head, w.now()))
 			return p
 		}
 		if short := purse.take(params); short != nil {
-			p.wait(t, fmt.Sprintf("balance: short of %s wei for it, what is in flight and a placeholder for each", short), w.now().Add(r.BlockTime))
+			p.wait(t, "balance: the account cannot pay for it, what is in flight and a placeholder for each", w.now().Add(r.BlockTime))
 			return p
 		}
 		p.ready(w, t, call, params)
@@ -151,6 +151,9 @@ func fees(call Call, gas uint64, a Account) GasParams {
 	if p.TipCapWei == nil {
 		p.TipCapWei = a.TipWei
 	}
+	if p.TipCapWei.Sign() == 0 { // nodes hold no transaction that pays nothing
+		p.TipCapWei = big.NewInt(1)
+	}
 	if p.FeeCapWei == nil {
 		p.FeeCapWei = new(big.Int).Add(new(big.Int).Lsh(a.BaseFeeWei, 1), p.TipCapWei)
 	}
@@ -160,6 +163,29 @@ func fees(call Call, gas uint64, a Account) GasParams {
 	return p
 }
 
+// underCeiling lowers both fees to the deployment's ceiling. They are only the most
+// that is paid: below the base fee the transaction waits.
+func (r Rules) underCeiling(p GasParams) GasParams {
+	if r.FeeCapWei != nil && p.FeeCapWei.Cmp(r.FeeCapWei) > 0 {
+		p.FeeCapWei = r.FeeCapWei
+	}
+	if p.TipCapWei.Cmp(p.FeeCapWei) > 0 {
+		p.TipCapWei = p.FeeCapWei
+	}
+	return p
+}
+
+// tooDear says why no block would take the fees now, or "".
+func tooDear(call Call, p GasParams, a Account) string {
+	switch {
+	case p.FeeCapWei.Cmp(a.BaseFeeWei) >= 0:
+		return ""
+	case call.FeeCapWei != nil && call.FeeCapWei.Cmp(a.BaseFeeWei) < 0:
+		return "fee: maxFeePerGas is below the base fee"
+	}
+	return "fee: the base fee is above fees.maxFeePerGas"
+}
+
 // purse keeps the account able to pay for every nonce it holds: the worst cost
 // of each, and a placeholder for each.
 type purse struct{ leftWei *big.Int }
@@ -167,7 +193,7 @@ type purse struct{ leftWei *big.Int }
 func newPurse(v View, unsettled []Tx) purse {
 	p := purse{new(big.Int).Set(v.Account.BalanceWei)}
 	for _, t := range unsettled {
-		paid := t.Receipt != nil && t.Receipt.BlockNumber <= v.Head.Number
+		paid := t.Receipt != nil && t.Receipt.BlockNumber <= v.since() // the balance is of that block or later
 		if t.Gas != nil && !paid {
 			p.leftWei.Sub(p.leftWei, cost(*t.Gas))
 		}

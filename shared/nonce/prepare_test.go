@@ -242,7 +242,7 @@ func TestFeesFillInWhatThePayloadLeavesOpen(t *testing.T) {
 	}{
 		{"nothing given", nil, nil, 203, 3},
 		{"tip given", nil, big.NewInt(50), 250, 50},
-		{"tip of zero given", nil, big.NewInt(0), 200, 0},
+		{"tip of zero given: no node holds that", nil, big.NewInt(0), 201, 1},
 		{"cap given", big.NewInt(150), nil, 150, 3},
 		{"cap below the node's tip", big.NewInt(2), nil, 2, 2},
 		{"both given", big.NewInt(150), big.NewInt(50), 150, 50},
@@ -323,4 +323,36 @@ func TestWaitingIsPlanned(t *testing.T) {
 	if p.moves[0].From != Queued || to.State != Queued || to.LastError != "for rain" || !to.NextCheckAt.Equal(until) || !p.waiting {
 		t.Errorf("got %+v, waiting %v", to, p.waiting)
 	}
+}
+
+// No first version pays more than the deployment's ceiling, whatever the node
+// advises or the caller allows; while a block takes more, the intent waits.
+func TestFeesStayUnderTheCeiling(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		r := rulesOf(3)
+		r.FeeCapWei = big.NewInt(15)
+		for _, c := range []struct {
+			name    string
+			base    int64
+			tip     int64
+			want    string
+			fee     int64
+			waiting bool
+		}{
+			{"the advice is above it", 10, 10_000, "q-1=5", 15, false},
+			{"the base fee is above it", 16, 1, "q-1 waits", 0, true},
+		} {
+			w := queue(workOf(1, 5), queued(1, "pay"))
+			v := viewOf(w, block('a', 100))
+			v.Account.BaseFeeWei, v.Account.TipWei = big.NewInt(c.base), big.NewInt(c.tip)
+			p := r.prepare(w, reader(nil), v, nil)
+			if got := outline(p); got != c.want || p.waiting != c.waiting {
+				t.Errorf("%s: got %q, waiting %v; want %q, %v", c.name, got, p.waiting, c.want, c.waiting)
+			}
+			if len(p.unsigned) > 0 && (p.unsigned[0].FeeCapWei.Int64() != c.fee || p.unsigned[0].TipCapWei.Int64() > c.fee) {
+				t.Errorf("%s: got %s and a tip of %s, want at most %d", c.name, p.unsigned[0].FeeCapWei, p.unsigned[0].TipCapWei, c.fee)
+			}
+		}
+	})
 }

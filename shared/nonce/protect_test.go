@@ -82,3 +82,17 @@ func TestEvidenceHasBothNumbersAndThePlace(t *testing.T) {
 		}
 	}
 }
+
+// What ends DISPLACED keeps no receipt: the block that it was in is gone.
+func TestDisplacedKeepsNoReceipt(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		tx := included(5, blocks('a', 100, 101)...)
+		tx.State, tx.Sub = Protect, ""
+		w := workOf(1, 6, tx)
+		moves, lost := displaced(w, viewOf(w, block('b', 200)), 6)
+		if len(moves) != 1 || len(lost) != 1 || moves[0].To.State != Failed || moves[0].To.Receipt != nil || moves[0].To.Confirmations != nil {
+			t.Errorf("got %+v, lost %v; want nonce 5 FAILED/DISPLACED without a receipt", moves, lost)
+		}
+	})
+}

@@ -82,6 +82,7 @@ func (w *Worker) Release(ctx context.Context, s Submitter, l Leave) (out Release
 	defer func() {
 		if err != nil {
 			t.giveUp(ctx)
+			err = errors.Join(err, t.Wake.Advance(context.WithoutCancel(ctx), s, t.work.Lease.Token+1)) // a mark may have been passed over
 		}
 	}()
 	if t.work.Episode != l.Episode || l.Episode == 0 {
@@ -187,6 +188,7 @@ func displaced(w Work, v View, count uint64) (moves []Move, lost []uint64) {
 		}
 		from := t.State
 		t.State, t.Sub, t.NextCheckAt, t.NextResubmitAt = Failed, Displaced, nil, nil
+		t.Receipt, t.Confirmations = nil, nil // of a block that is gone
 		t.LastError = "a foreign transaction took its nonce, and an operator accepted the loss"
 		moves = append(moves, Move{From: from, To: t})
 		lost = append(lost, *t.Nonce)
@@ -217,13 +219,13 @@ func (t *tenure) takers(ctx context.Context, lost []uint64, named map[uint64]str
 		if x.Handler != "" && !isNamed {
 			return nil, ErrNotForeign{*x.Nonce, "its handler may have sent what took it"}
 		}
-		taker, err := t.takerOf(ctx, *x.Nonce)
+		taker, same, err := t.takerOf(ctx, x)
 		switch {
 		case errors.Is(err, lease.ErrFenced):
 			return nil, err
 		case err != nil && !isNamed:
 			return nil, ErrNotForeign{*x.Nonce, "what took it is not known: " + err.Error()}
-		case err == nil && !isNamed && t.does(x, taker):
+		case err == nil && !isNamed && same:
 			return nil, ErrNotForeign{*x.Nonce, fmt.Sprintf("transaction %s, which took it, does what the intent wanted", taker.Hash)}
 		case err == nil:
 			found[*x.Nonce] = taker
@@ -232,15 +234,19 @@ func (t *tenure) takers(ctx context.Context, lost []uint64, named map[uint64]str
 	return found, nil
 }
 
-// takerOf is what took the nonce: by the evidence of the episode, or as the chain
-// says now.
-func (t *tenure) takerOf(ctx context.Context, n uint64) (taker Taker, err error) {
+// takerOf is what took x's nonce, as the chain says now, or else by the evidence of
+// the episode; and whether it does what x wanted.
+func (t *tenure) takerOf(ctx context.Context, x Tx) (taker Taker, same bool, err error) {
 	err = t.call(ctx, func(ctx context.Context) error {
-		taker, err = t.chain.Taken(ctx, t.work.submitter(), n)
+		taker, err = t.chain.Taken(ctx, t.work.submitter(), *x.Nonce)
 		return err
 	})
-	if seen := t.work.Evidence; err != nil && seen != nil && seen.Taker != nil && seen.ExpectedNonce == n {
-		return *seen.Taker, nil
+	seen := t.work.Evidence
+	switch {
+	case err == nil:
+		return taker, t.does(x, taker), nil
+	case !errors.Is(err, lease.ErrFenced) && seen != nil && seen.Taker != nil && seen.ExpectedNonce == *x.Nonce:
+		return *seen.Taker, seen.SameAsIntent, nil
 	}
-	return taker, err
+	return taker, false, err
 }

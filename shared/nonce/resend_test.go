@@ -142,3 +142,40 @@ func TestNothingIsSentInProtect(t *testing.T) {
 		}
 	})
 }
+
+// Where nothing is sent again by time, a broadcast that was claimed for a reorg or
+// by an order is sent until a node has it: the claim alone may have been made.
+func TestClaimedBroadcastIsSentUntilANodeHasIt(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		r := rulesOf(3)
+		r.Resubmit = false
+		tx := claim(pending(5), dbNow)
+		if !r.resendDue(tx, dbNow) {
+			t.Error("claimed, its outcome not recorded: got not due, want it sent")
+		}
+		silent := r.sent(tx, SendResult{Class: SendUnknown}, block('a', 100), dbNow)
+		if !r.resendDue(silent, *silent.NextResubmitAt) {
+			t.Errorf("no answer: got %s/%s, not due at its time; want it sent again", silent.State, silent.Sub)
+		}
+		taken := r.sent(tx, SendResult{Class: SendAccepted}, block('a', 100), dbNow)
+		if r.resendDue(taken, dbNow.Add(time.Hour)) {
+			t.Errorf("taken by a node: got %s/%s due, want it left alone", taken.State, taken.Sub)
+		}
+	})
+}
+
+// STUCK is watched ten blocks apart, and no look that finds nothing is a change
+// of what anybody may ask about.
+func TestStuckIsWatchedTenBlocksApart(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		r := rulesOf(3)
+		tx := timed(stuck(5), ago(time.Second), nil)
+		w := workOf(1, 6, tx)
+		after := r.judge(w, asking(w), viewOf(w, block('a', 100))).after[0]
+		if want := dbNow.Add(10 * r.BlockTime); after.NextCheckAt == nil || !after.NextCheckAt.Equal(want) || after.State != Stuck {
+			t.Errorf("next look: got %v, want %v", after.NextCheckAt, want)
+		}
+	})
+}

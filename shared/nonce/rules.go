@@ -26,6 +26,7 @@ type Rules struct {
 	WatchEvery           time.Duration // the longest that an included transaction goes unwatched
 	WatchDepth           uint64        // how far below the last final block final ones are remembered
 	AskBeforePlaceholder bool          // nothing is replaced or filled but by an operator's decision
+	FeeCapWei            *big.Int      // the most that a first version pays, wei per gas; nil: no bound
 	PlaceholderFeeCapWei *big.Int      // the most that a replacement pays, wei per gas; nil: no bound
 	Resubmit             bool          // send again what stays without a receipt
 	ResubmitEvery        time.Duration

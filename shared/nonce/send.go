@@ -17,6 +17,9 @@ func (r Rules) sent(t Tx, res SendResult, head Header, now time.Time) Tx {
 		t.State, t.Sub, t.NextResubmitAt = Stuck, "", nil
 		return r.checkNext(t, now.Add(10*r.BlockTime))
 	}
+	if t.State == Tracking && !r.Resubmit { // sent again for a reorg or an order, until a node has it
+		t.State, t.Sub = Submitted, ""
+	}
 	again := now.Add(r.patience(t.SubmitAttempts))
 	t.NextResubmitAt = &again
 	return r.checkNext(t, r.afterBlocks(1, head, now))

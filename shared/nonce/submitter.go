@@ -82,6 +82,15 @@ func ParseAddress(text string) (a Address, err error) {
 // String is 0x and 40 lower-case hex digits.
 func (a Address) String() string { return "0x" + hex.EncodeToString(a[:]) }
 
+// MarshalText writes the form of [Address.String].
+func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads the form of [ParseAddress].
+func (a *Address) UnmarshalText(text []byte) (err error) {
+	*a, err = ParseAddress(string(text))
+	return err
+}
+
 // Hash is the 32-byte hash of a transaction or a block.
 type Hash [32]byte
 

@@ -35,7 +35,7 @@ func (t *tenure) prepare(ctx context.Context, v View) preparation {
 		}
 		s, err := t.sign(ctx, p.unsigned[i])
 		if err != nil {
-			p.wait(w.queued(a.Tx), "not signed: "+err.Error(), w.now().Add(t.Rules.BlockTime))
+			p.wait(w.queued(a.Tx), t.notSigned(ctx, a.Tx, err), w.now().Add(t.Rules.BlockTime))
 			p.allocate = p.allocate[:i]
 			break
 		}
@@ -51,6 +51,13 @@ func (t *tenure) sign(ctx context.Context, tx Unsigned) (s Signed, err error) {
 		return err
 	})
 	return s, err
+}
+
+// notSigned tells the log why a signer gave no answer, and returns what a caller
+// may know of it.
+func (t *tenure) notSigned(ctx context.Context, x Tx, err error) string {
+	t.Log.ErrorContext(ctx, "not signed", append(t.attrs(), "txId", x.ID, "error", err.Error())...)
+	return "not signed: the signer gave no answer"
 }
 
 // signDue signs what needs a version now, in the order of nonces, and stores it
@@ -76,7 +83,7 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 		}
 		from, served := job.tx.State, job.tx.Ordered
 		if err != nil {
-			job.tx.LastError = "not signed: " + err.Error()
+			job.tx.LastError = t.notSigned(ctx, job.tx, err)
 			w.Moves = append(w.Moves, Move{From: from, To: t.Rules.checkNext(job.tx, t.work.now().Add(t.Rules.BlockTime))})
 			break
 		}

@@ -172,14 +172,15 @@ var nonsense = map[string][]string{
 	"tx_version_kind_check": {newVersion + `($sent, $alice, 0, 2, $hash, 'COPY', '0x00', '{}', 1)`},
 
 	// The cursor, PROTECT, leases and submitters.
-	"in_flight_is_one_fact":               {`update submitter_nonce_cursor set in_flight_tx_id = null where submitter = $alice`},
-	"idle_holds_nothing":                  {`update submitter_nonce_cursor set in_flight_state = 'IDLE' where submitter = $alice`},
-	"in_flight_is_below_next":             {`update submitter_nonce_cursor set in_flight_nonce = 2 where submitter = $alice`},
-	"one_open_episode":                    {`insert into protect_episode (submitter, episode, evidence) values ($bob, 2, '{}')`},
-	"closed_by_a_human":                   {`update protect_episode set closed_at = now()`, `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resume'`},
-	"submitter_lease_pkey":                {`insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at) values ($alice, '', 9, now(), now())`},
-	"submitter_lease_fencing_token_check": {`update submitter_lease set fencing_token = 0`},
-	"managed_tx_submitter_fkey":           {newTx + `(gen_random_uuid(), 'eip155:1:0x0000000000000000000000000000000000000001', 'r', 'shop', '{}', ` + emptyPrint + `)`},
+	"in_flight_is_one_fact":   {`update submitter_nonce_cursor set in_flight_tx_id = null where submitter = $alice`},
+	"idle_holds_nothing":      {`update submitter_nonce_cursor set in_flight_state = 'IDLE' where submitter = $alice`},
+	"in_flight_is_below_next": {`update submitter_nonce_cursor set in_flight_nonce = 2 where submitter = $alice`},
+	"one_open_episode":        {`insert into protect_episode (submitter, episode, evidence) values ($bob, 2, '{}')`},
+	"closed_by_a_human":       {`update protect_episode set closed_at = now()`, `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resume'`},
+	"submitter_lease_pkey":    {`insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at) values ($alice, '', 9, now(), now())`},
+	"submitter_lease_fencing_token_check": {`insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at)
+		values ('eip155:1:0x00000000000000000000000000000000000000ff', 'a', 0, now(), now())`},
+	"managed_tx_submitter_fkey": {newTx + `(gen_random_uuid(), 'eip155:1:0x0000000000000000000000000000000000000001', 'r', 'shop', '{}', ` + emptyPrint + `)`},
 }
 
 // A fresh submitter's first nonce is its start_nonce, and nothing else.

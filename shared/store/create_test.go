@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -172,5 +173,50 @@ func TestCreateForAnUnknownSubmitter(t *testing.T) {
 	}
 	if got := value[int](t, db, `select count(*) from managed_tx`); got != 1 {
 		t.Errorf("rows: got %d, want 1", got)
+	}
+}
+
+// One caller never learns another's txId, nor whether the payloads are the same.
+func TestAnotherCallersRequestIsAConflict(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	first := intent(alice, "r")
+	if _, err := db.Create(t.Context(), first, 100); err != nil {
+		t.Fatal(err)
+	}
+	second := intent(alice, "r")
+	second.Caller = "somebody else"
+	if got, err := db.Create(t.Context(), second, 100); !errors.Is(err, store.ErrRequestConflict) || got.TxID != "" {
+		t.Errorf("the same request of another caller: got %+v, %v; want a conflict without a txId", got, err)
+	}
+}
+
+// Far from its bound a queue is walked by few creates; at its bound by each.
+func TestQueueIsWalkedTheMoreTheFullerItIs(t *testing.T) {
+	t.Parallel()
+	const bound = 1000
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	full := 0
+	for i := range bound + 100 {
+		if i == 10 {
+			run(t, db, `insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint)
+				select gen_random_uuid(), $1, 'filled-' || n, 'test', '{}', sha256('') from generate_series(1, $2::int) as n`, alice, bound-60)
+		}
+		_, err := db.Create(t.Context(), intent(alice, fmt.Sprint(i)), bound)
+		switch {
+		case errors.Is(err, store.ErrQueueFull):
+			full++
+		case err != nil:
+			t.Fatal(err)
+		}
+		if full > 3 {
+			break
+		}
+	}
+	queued := value[int](t, db, `select count(*) from managed_tx where submitter = $1`, alice)
+	if full == 0 || queued < bound || queued > bound+bound/100 {
+		t.Errorf("queued when creates were refused: got %d, want %d to %d; refused: %d", queued, bound, bound+bound/100, full)
 	}
 }

@@ -25,6 +25,8 @@ import (
 type Store struct {
 	db    *pgxpool.Pool
 	rules lease.Rules
+
+	bounds bounds
 }
 
 // Options are how to reach the database, and how long it may keep anything

@@ -49,7 +49,7 @@ update submitter s
        select x.submitter
          from submitter x
          join late using (submitter)
-        where not exists (select from protect_episode p where p.submitter = x.submitter and p.closed_at is null)
+        where x.swept_at < coalesce($4, clock_timestamp()) and not exists (select from protect_episode p where p.submitter = x.submitter and p.closed_at is null)
         order by x.swept_at, x.submitter
         limit $3
           for no key update of x skip locked)
@@ -84,17 +84,22 @@ func (s *Store) OverdueProtected(ctx context.Context, grace time.Duration, limit
 }
 
 // Overdue takes up to limit submitters that a lost task left behind, those first
-// that were not taken for longest. It returns also the minute of the database's
-// clock, by which their tasks are named.
-func (s *Store) Overdue(ctx context.Context, grace time.Duration, limit int) (found []nonce.Submitter, minute time.Time, err error) {
+// that were not taken for longest, and none that was taken since the sweep began:
+// they stay overdue until their tasks have run. A zero began is now. It returns
+// the database's clock, by which the sweep's next batch and its tasks go.
+func (s *Store) Overdue(ctx context.Context, grace time.Duration, limit int, began time.Time) (found []nonce.Submitter, now time.Time, err error) {
+	since := &began
+	if began.IsZero() {
+		since = nil
+	}
 	b := new(pgx.Batch)
-	b.Queue(overdue, grace, s.rules.ClockSkewAllowance, limit).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	b.Queue(overdue, grace, s.rules.ClockSkewAllowance, limit, since).Query(func(rows pgx.Rows) (err error) {
 		found, err = pgx.CollectRows(rows, pgx.RowTo[nonce.Submitter])
 		return err
 	})
-	b.Queue(`select date_trunc('minute', clock_timestamp())`).QueryRow(func(row pgx.Row) error { return row.Scan(&minute) })
 	if err := s.send(ctx, b); err != nil {
-		return nil, minute, fmt.Errorf("find overdue submitters: %w", err)
+		return nil, now, fmt.Errorf("find overdue submitters: %w", err)
 	}
-	return found, minute, nil
+	return found, now, nil
 }

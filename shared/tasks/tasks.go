@@ -94,10 +94,11 @@ func (t *Tasks) Poll(ctx context.Context, s nonce.Submitter, kind nonce.Kind, at
 	return t.create(ctx, kind, s, fmt.Sprintf("%s-%d", kind, at.Unix()), at)
 }
 
-// Sweep asks for a look at s on behalf of the sweep of this minute. Its name
-// never holds the token: the task of that name may be lost, and its name burnt.
-func (t *Tasks) Sweep(ctx context.Context, s nonce.Submitter, kind nonce.Kind, minute time.Time) error {
-	return t.create(ctx, kind, s, fmt.Sprintf("s-%d", minute.Unix()/60), time.Time{})
+// Sweep asks for a look at s on behalf of a sweep that began at this time, by
+// whose minute it is named. The name never holds the token: the task of that
+// name may be lost, and its name burnt.
+func (t *Tasks) Sweep(ctx context.Context, s nonce.Submitter, kind nonce.Kind, began time.Time) error {
+	return t.create(ctx, kind, s, fmt.Sprintf("s-%d", began.Unix()/60), time.Time{})
 }
 
 // Queue is the id of the queue that serves s by the function of kind.

@@ -22,7 +22,7 @@ const maxDepth = 64
 // refuses, each with a *[Problem]:
 //
 //   - a Content-Type other than application/json (none is accepted), bytes that
-//     are not UTF-8, syntax errors, lone surrogates, data after the value, nesting
+//     are not UTF-8, syntax errors, lone surrogates, the character U+0000, data after the value, nesting
 //     deeper than 64, and a value of another kind than T: INVALID_JSON;
 //   - a body longer than maxBytes: BODY_TOO_LARGE;
 //   - a name that T does not have, letter case counting: UNSUPPORTED_FIELD;
@@ -86,15 +86,15 @@ func checkText(body []byte) error {
 		}
 		return &Problem{Code: InvalidJSON, Detail: "the body is not JSON", Cause: err}
 	}
-	if at := loneSurrogate(body); at >= 0 {
-		return NewProblem(InvalidJSON, "byte %d: a \\u escape is half of a surrogate pair", at+1)
+	if at, what := badEscape(body); at >= 0 {
+		return NewProblem(InvalidJSON, "byte %d: a \\u escape is %s", at+1, what)
 	}
 	return nil
 }
 
-// loneSurrogate is the index of the first \u escape in valid JSON that names no
-// character, or -1.
-func loneSurrogate(body []byte) int {
+// badEscape is the index of the first \u escape in valid JSON that names no
+// character, or the one that no text column takes; or -1.
+func badEscape(body []byte) (at int, what string) {
 	for i := 0; i < len(body); i++ {
 		if body[i] != '\\' {
 			continue
@@ -102,14 +102,17 @@ func loneSurrogate(body []byte) int {
 		first := escaped(body[i:])
 		switch {
 		case !utf16.IsSurrogate(first):
+			if first == 0 && body[i+1] == 'u' {
+				return i, "the character U+0000"
+			}
 			i++ // past the escaped character, which may be a backslash
 		case utf16.DecodeRune(first, escaped(body[i+6:])) == utf8.RuneError:
-			return i
+			return i, "half of a surrogate pair"
 		default:
 			i += 11
 		}
 	}
-	return -1
+	return -1, ""
 }
 
 // escaped is the code unit of the \uXXXX that text begins with, or 0.

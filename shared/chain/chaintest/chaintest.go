@@ -30,10 +30,11 @@ type Fixture struct {
 	Reorg func(blocks ...[][]byte) error
 
 	// Nodes differ in these, and none is wrong.
-	ReorgReturns bool          // what a reorg removed is pending again (go-ethereum); else gone (anvil)
-	BumpPercent  int64         // the least that a replacement must pay more (go-ethereum 10, anvil 1)
-	KeepsStates  bool          // of all blocks of a test (anvil); else of the last 128 (go-ethereum)
-	PoorEstimate nonce.Outcome // of a transfer of more than the account has: Unknown (go-ethereum), or Done (anvil does not look)
+	ReorgReturns    bool          // what a reorg removed is pending again (go-ethereum); else gone (anvil)
+	BumpPercent     int64         // the least that a replacement must pay more (go-ethereum 10, anvil 1)
+	KeepsStates     bool          // of all blocks of a test (anvil); else of the last 128 (go-ethereum)
+	EndlessEstimate nonce.Outcome // of a deployment that never ends: Refused (go-ethereum), or Unknown (anvil names no limit)
+	PoorEstimate    nonce.Outcome // of a transfer of more than the account has: Unknown (go-ethereum), or Done (anvil does not look)
 
 	// Connect makes the connector under test for a node of chainID at url.
 	Connect func(t *testing.T, url string, chainID uint64, timeout time.Duration) nonce.ChainConnector
@@ -79,6 +80,8 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 		"TakenAfterReorg":            testTakenAfterReorg,
 		"TakenDuringReorg":           testTakenDuringReorg,
 		"TakenIsNotBelieved":         testTakenIsNotBelieved,
+		"TakenByAnAuthorization":     testTakenByAnAuthorization,
+		"TakenAmongMillions":         testTakenAmongMillions,
 		"Watch":                      testWatch,
 		"WatchSpoiled":               testWatchSpoiled,
 		"WatchAboveTheHead":          testWatchAboveTheHead,

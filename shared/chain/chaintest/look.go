@@ -17,6 +17,9 @@ import (
 // revert is init code that reverts: PUSH1 0, PUSH1 0, REVERT.
 var revert = []byte{0x60, 0, 0x60, 0, 0xfd}
 
+// forever is the code of a deployment that never ends: JUMPDEST, PUSH1 0, JUMP.
+var forever = []byte{0x5b, 0x60, 0, 0x56}
+
 // nobody is a hash that no chain has.
 var nobody = nonce.Hash{0: 0xde, 31: 0xad}
 
@@ -232,12 +235,13 @@ func testEstimates(t *testing.T, b *bundle) {
 		{To: &to, Value: big.NewInt(1)},
 		{Value: new(big.Int), Data: revert},
 		{To: &to, Value: tooMuch},
+		{Value: new(big.Int), Data: forever},
 	}}
 	got := b.look(t, q).Estimates
-	if len(got) != 3 {
-		t.Fatalf("estimates: got %d, want 3", len(got))
+	if len(got) != 4 {
+		t.Fatalf("estimates: got %d, want 4", len(got))
 	}
-	for i, want := range []nonce.Outcome{nonce.Done, nonce.Refused, b.PoorEstimate} {
+	for i, want := range []nonce.Outcome{nonce.Done, nonce.Refused, b.PoorEstimate, b.EndlessEstimate} {
 		if got[i].Outcome != want || (want == nonce.Done) != (got[i].Gas >= 21_000) || (want == nonce.Done) != (got[i].Reason == "") {
 			t.Errorf("estimate %d: got %+v, want %s", i, got[i], want)
 		}

@@ -30,6 +30,8 @@ type Fault struct {
 	Hang bool
 	// Status answers with this HTTP status and no content.
 	Status int
+	// Batch gets the number of calls in the request; nil: nothing does.
+	Batch func(calls int)
 	// Answer replaces the answer to one call: it gets the call and the node's
 	// own answer, and returns the fields of a JSON-RPC response ("result" or
 	// "error"), or nil to pass the node's answer on.
@@ -107,7 +109,10 @@ func (p *Proxy) forward(r *http.Request, request []byte) ([]byte, error) {
 func (f *Fault) spoil(request, answer []byte) []byte {
 	var calls []Call
 	var own []json.RawMessage
-	if f.Answer == nil || json.Unmarshal(request, &calls) != nil || json.Unmarshal(answer, &own) != nil || len(own) != len(calls) {
+	if json.Unmarshal(request, &calls) == nil && f.Batch != nil {
+		f.Batch(len(calls))
+	}
+	if f.Answer == nil || json.Unmarshal(answer, &own) != nil || len(own) != len(calls) {
 		return answer
 	}
 	for i, call := range calls {

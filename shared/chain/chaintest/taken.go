@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math/big"
 	"strings"
 	"testing"
@@ -89,6 +90,10 @@ func testNotTaken(t *testing.T, b *bundle) {
 		b.proxy.Set(fault)
 		b.wantUntold(t, name, 0)
 	}
+	b.proxy.Set(SpoilMethod("eth_getTransactionCount", NodeError(strings.Repeat("\x00 words", 1000))))
+	if err := b.wantUntold(t, "words without end", 0); err != nil && (len(err.Error()) > 600 || strings.Contains(err.Error(), "\x00")) {
+		t.Errorf("words without end: got %d bytes, %q, want a few, and no NUL", len(err.Error()), err)
+	}
 	b.proxy.Set(Fault{})
 	b.submitter = nonce.NewSubmitter(b.ChainID+1, b.submitter.Address())
 	b.wantUntold(t, "a submitter of another chain", 0)
@@ -139,6 +144,55 @@ func testTakenBelowWhatTheNodeKeeps(t *testing.T, b *bundle) {
 	if err := b.wantUntold(t, "thrown away", 0); err != nil && !strings.Contains(err.Error(), "no counts") {
 		t.Errorf("thrown away: got %v, want it to say that the node has no counts", err)
 	}
+}
+
+// In 20 million blocks the search takes eight round trips at most, and few where
+// the nonce was taken lately. The node's answers are moved to such heights.
+func testTakenAmongMillions(t *testing.T, b *bundle) {
+	const head = 20_000_000
+	tx := b.tx(t, 0, nil)
+	b.mustSend(t, tx)
+	b.mine(t, 1)
+	var block map[string]any
+	b.proxy.Set(Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
+		if call.Method == "eth_getBlockByNumber" && call.Params[1] == true {
+			_ = json.Unmarshal(own, &block) // a node's answer
+		}
+		return nil
+	}})
+	b.wantTaker(t, "at its own height", 0, tx)
+	for height, most := range map[uint64]uint64{1: 8, 2: 8, head / 2: 8, head / 3: 8, head - 7_000: 6, head - 300: 5, head - 20: 4, head: 3} {
+		b.proxy.Set(moved(block, height, head))
+		before := b.proxy.RoundTrips()
+		got, err := b.connector.Taken(t.Context(), b.submitter, 0)
+		if err != nil || got.BlockNumber != height || got.Hash != tx.Hash {
+			t.Errorf("at height %d of %d: got %+v, %v, want %s", height, head, got, err, tx.Hash)
+		}
+		if trips := b.proxy.RoundTrips() - before; trips > most {
+			t.Errorf("at height %d of %d: got %d round trips, want at most %d", height, head, trips, most)
+		}
+	}
+}
+
+// moved makes a chain of head blocks of which the given one is at height, with
+// the account's first transaction.
+func moved(block map[string]any, height, head uint64) Fault {
+	return Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
+		at, ok := call.countsAt()
+		switch {
+		case ok && at < height:
+			return map[string]any{"result": "0x0"}
+		case call.Method == "eth_getTransactionCount":
+			return map[string]any{"result": "0x1"}
+		case call.asksFor("latest"):
+			return map[string]any{"result": map[string]any{"number": hexutil.EncodeUint64(head), "hash": nobody, "parentHash": nobody, "timestamp": "0x1"}}
+		case call.asksFor(hexutil.EncodeUint64(height)):
+			result := maps.Clone(block["result"].(map[string]any))
+			result["number"] = hexutil.EncodeUint64(height)
+			return map[string]any{"result": result}
+		}
+		return nil
+	}}
 }
 
 // countsAt is the height at which the call asks for an account's count.
@@ -231,6 +285,49 @@ func eachTx(block map[string]any, field string, value any) {
 	for _, tx := range block["transactions"].([]any) {
 		tx.(map[string]any)[field] = value
 	}
+}
+
+// A nonce that an authorization consumed (EIP-7702) was taken by no transaction
+// of the account: that is told as unknown. From then on the account has code.
+func testTakenByAnAuthorization(t *testing.T, b *bundle) {
+	other := b.other(t)
+	to := common.Address(other.submitter.Address())
+	b.mustSend(t, b.tx(t, 0, func(tx *types.DynamicFeeTx) { tx.To, tx.Value = &to, big.NewInt(1e18) }))
+	b.mine(t, 1)
+	other.mustSend(t, other.delegation(t, b, 1))
+	b.mine(t, 40)
+	last := b.tx(t, 2, nil)
+	b.mustSend(t, last)
+	b.mine(t, 1)
+	if a := b.look(t, nonce.Look{Account: true}).Account; !a.HasCode || a.LatestCount != 3 {
+		t.Errorf("account: got code %t and count %d, want code and 3", a.HasCode, a.LatestCount)
+	}
+	b.wantUntold(t, "by an authorization", 1)
+	b.wantTaker(t, "behind it", 2, last)
+}
+
+// delegation is the account's first transaction; it carries an authorization of
+// another account with nonce n.
+func (b *bundle) delegation(t *testing.T, of *bundle, n uint64) nonce.Signed {
+	t.Helper()
+	auth := types.SetCodeAuthorization{Address: common.Address{0xfe}, Nonce: n}
+	auth.ChainID.SetUint64(b.ChainID)
+	auth, err := types.SignSetCode(of.Key, auth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner := &types.SetCodeTx{ChainID: &auth.ChainID, GasTipCap: auth.ChainID.Clone().SetUint64(1e9),
+		GasFeeCap: auth.ChainID.Clone().SetUint64(10e9), Gas: 200_000, To: common.Address{0xfd},
+		Value: auth.ChainID.Clone().Clear(), AuthList: []types.SetCodeAuthorization{auth}}
+	signed, err := types.SignNewTx(b.Key, b.signer, inner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := signed.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nonce.Signed{Hash: nonce.Hash(signed.Hash()), Raw: raw}
 }
 
 // wantTaker wants tx found as what took nonce n, in the block of its receipt.

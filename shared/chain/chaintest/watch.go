@@ -46,8 +46,8 @@ func testWatchSpoiled(t *testing.T, b *bundle) {
 		},
 		"another fork": func(b map[string]any) map[string]any { b["hash"] = nobody; return map[string]any{"result": b} },
 	} {
-		for _, at := range []uint64{head, head - 1, head - 4} {
-			if name == "another fork" && at == head-4 {
+		for _, at := range []uint64{head, head - 1, head - 4, 0} {
+			if name == "another fork" && at < head-1 {
 				continue // nothing else shows it
 			}
 			b.proxy.Set(spoilHeader(at, spoil))
@@ -56,6 +56,17 @@ func testWatchSpoiled(t *testing.T, b *bundle) {
 				t.Errorf("%s at %d of %d: got %v, want only %d", name, at, head, v.Watched, head-2)
 			}
 		}
+	}
+	asked := 0
+	b.proxy.Set(spoilHeader(head-4, func(block map[string]any) map[string]any {
+		if asked++; asked == 2 { // the header goes before
+			block["hash"] = nobody
+		}
+		return map[string]any{"result": block}
+	}))
+	v := b.look(t, nonce.Look{FromBlock: head - 5, ToBlock: head - 3, Watch: []uint64{head - 4, head - 2}})
+	if _, ok := v.Watched[head-4]; ok || len(v.Watched) != 1 || len(v.Headers) != 3 {
+		t.Errorf("another than the header: got %v and headers %v, want only %d", v.Watched, v.Headers, head-2)
 	}
 }
 

@@ -187,14 +187,15 @@ func knownAnswers(hashes []nonce.Hash, calls []*call) map[nonce.Hash]nonce.Answe
 // a node would answer for the balance and the base fee of the moment, not for
 // the call.
 type estimateArgs struct {
-	From  string        `json:"from"`
-	To    *string       `json:"to,omitempty"`
-	Value *hexutil.Big  `json:"value,omitempty"`
-	Data  hexutil.Bytes `json:"data,omitempty"`
+	From  string         `json:"from"`
+	To    *string        `json:"to,omitempty"`
+	Value *hexutil.Big   `json:"value,omitempty"`
+	Data  hexutil.Bytes  `json:"data,omitempty"`
+	Gas   hexutil.Uint64 `json:"gas"` // the most that it may take
 }
 
 func askEstimate(from nonce.Address, c nonce.Call) *call {
-	args := estimateArgs{From: from.String(), Data: c.Data}
+	args := estimateArgs{From: from.String(), Data: c.Data, Gas: maxGas}
 	if c.To != nil {
 		to := c.To.String()
 		args.To = &to
@@ -226,10 +227,11 @@ func estimateAnswer(a *call) nonce.Estimate {
 const executionError = 3
 
 // halted are the words of nodes for a call that was executed and failed for a
-// reason that more gas or more balance would not mend. Out of gas is not among
-// them: it may be the node's own limit.
+// reason that more gas or more balance would not mend. Out of gas is among them
+// only where the limit was the one that was asked with, the most that a
+// transaction may have; else it may be the node's own.
 var halted = regexp.MustCompile(`(?i)\brevert(ed)?\b|invalid opcode|opcode 0x[0-9a-f]+ not defined|` +
-	`invalid jump destination|stack underflow|InvalidFEOpcode|OpcodeNotFound|InvalidJump|BadInstruction`)
+	`invalid jump destination|stack underflow|max initcode size exceeded|gas required exceeds allowance \(16777216\)|InvalidFEOpcode|OpcodeNotFound|InvalidJump|BadInstruction`)
 
 func haltsExecution(err error) bool {
 	if coded, ok := errors.AsType[rpc.Error](err); ok && coded.ErrorCode() == executionError {

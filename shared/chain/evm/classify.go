@@ -10,7 +10,7 @@ import (
 // reader of these texts; the table of its test names the source of each.
 //
 // A phrase counts only as a whole: at the start of the text or of one of its
-// parts, and up to a mark of punctuation or the end. "unknown transaction type"
+// parts (Nethermind's reasons stand behind a comma), and up to a mark of punctuation or the end. "unknown transaction type"
 // is not a "known transaction". What nobody knows is [nonce.SendUnknown], which
 // claims nothing.
 func classify(text string) nonce.SendClass {
@@ -36,7 +36,7 @@ var sendRules = []struct {
 	class  nonce.SendClass
 	phrase *regexp.Regexp
 }{
-	{nonce.SendAlreadyKnown, phrases(`already ?known`, `(transaction )?already imported`, `known transaction`, `existing txn with same hash`)},
+	{nonce.SendAlreadyKnown, phrases(`already ?known`, `(transaction )?already imported`, `known transaction`, `existing txn? with same hash`)},
 	{nonce.SendNonceTooLow, phrases(`nonce too low`, `OldNonce`)},
 	{nonce.SendNonceTooHigh, phrases(`nonce too high`, `NonceGap`, `nonce ?too ?far ?in ?future`, `delegation nonce gap`,
 		`gapped-nonce tx from delegated accounts`, `transaction nonce is too distant from current sender nonce`)},
@@ -50,12 +50,12 @@ var sendRules = []struct {
 	{nonce.SendPoolFull, phrases(`txpool is full`, `out of capacity`, `account limit exceeded`, `spammer`,
 		`(pending|basefee|queued) sub-pool is full`, `future transaction tries to replace pending`,
 		`in-flight transaction limit reached for delegated accounts`, `delegation authority has pending transaction`)},
-	{nonce.SendInvalid, phrases(`invalid sender`, `invalid signature`, `invalid transaction signature`,
+	{nonce.SendInvalid, phrases(`invalid sender`, `invalid signature`, `invalid transaction signature`, `InvalidTxSignature`,
 		`failed to recover (sender|the signer)`, `FailedToResolveSender`,
 		`failed to decode (signed )?transaction`, `empty transaction data`, `rlp`, `typed transaction too short`, `negative value`,
 		`intrinsic gas too low`, `IntrinsicGas`, `intrinsic gas exceeds gas limit`, `insufficient gas for floor data gas cost`,
 		`gas uint64 overflow`, `GasUintOverflow`, `nonce has max value`, `transaction gas limit too high`,
-		`max priority fee per gas higher than max fee per gas`, `max priority fee per gas exceeds max fee per gas`,
+		`max priority fee per gas higher than max fee per gas`, `max priority fee per gas exceeds max fee per gas`, `InvalidMaxPriorityFeePerGas`,
 		`max (priority )?fee per gas higher than 2\^256-1`, `max initcode size exceeded`, `initcode too large`)},
 }
 
@@ -68,5 +68,5 @@ func phrases(alternatives ...string) *regexp.Regexp {
 		}
 		any += a
 	}
-	return regexp.MustCompile(`(?i)(?:^|: |\] )(?:` + any + `)(?:$|[.,;:]| ?[(\[])`)
+	return regexp.MustCompile(`(?i)(?:^|: |\] |^transaction invalid, )(?:` + any + `)(?:$|[.,;:]| ?[(\[])`)
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"sync/atomic"
@@ -145,6 +146,9 @@ func scrub(err error) error {
 	}
 	if status, ok := errors.AsType[rpc.HTTPError](err); ok {
 		return fmt.Errorf("HTTP status %d %s", status.StatusCode, http.StatusText(status.StatusCode))
+	}
+	if failed, ok := errors.AsType[*net.OpError](err); ok { // without the address: callers may read this
+		return fmt.Errorf("%s: %w", failed.Op, failed.Err)
 	}
 	return err
 }

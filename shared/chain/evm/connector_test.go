@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,6 +13,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/shared/chain/anvil"
 	"github.com/fencepost/fencepost/shared/chain/chaintest"
@@ -47,7 +51,7 @@ func TestContractOnDevchain(t *testing.T) {
 		chain := startChain(t)
 		return chaintest.Fixture{
 			URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
-			Mine: chain.Mine, ReorgReturns: true, BumpPercent: 10, Connect: connectTo,
+			Mine: chain.Mine, ReorgReturns: true, BumpPercent: 10, EndlessEstimate: nonce.Refused, Connect: connectTo,
 			Reorg:    func(blocks ...[][]byte) error { return chain.Reorg(uint64(len(blocks)), blocks...) },
 			DropPool: func() error { chain.DropPool(); return nil },
 		}
@@ -73,7 +77,7 @@ func TestContractOnAnvil(t *testing.T) {
 		chain := start(t)
 		return chaintest.Fixture{
 			URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
-			Mine: chain.Mine, DropPool: chain.DropPool, Reorg: chain.Reorg, BumpPercent: 1, KeepsStates: true, PoorEstimate: nonce.Done, Connect: connectTo,
+			Mine: chain.Mine, DropPool: chain.DropPool, Reorg: chain.Reorg, BumpPercent: 1, KeepsStates: true, PoorEstimate: nonce.Done, EndlessEstimate: nonce.Unknown, Connect: connectTo,
 		}
 	})
 }
@@ -221,7 +225,8 @@ func TestSplitLookAcrossReorg(t *testing.T) {
 	}
 }
 
-// Bytes that do not fit one request take several, in order.
+// Bytes that do not fit one request are not sent in one, and none is sent after a
+// request in which some were refused.
 func TestLargeSendIsSplit(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
@@ -237,8 +242,37 @@ func TestLargeSendIsSplit(t *testing.T) {
 			t.Errorf("result %d: got %+v, want a refusal", i, r)
 		}
 	}
-	if got, want := trips.Load(), int64(3); got != want { // 40 × 256 KiB of hex, 4 MiB each
+	if got, want := trips.Load(), int64(1); got != want { // 15 × 256 KiB of hex in 4 MiB: refused, so the rest stays
 		t.Errorf("round trips: got %d, want %d", got, want)
+	}
+}
+
+// What is taken goes on, request by request, in order.
+func TestSendOfManyTakesSeveralRequests(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	var trips atomic.Int64
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 6, OnRoundTrip: func(context.Context) { trips.Add(1) }})
+	id, gwei := new(big.Int).SetUint64(chain.ChainID()), big.NewInt(1_000_000_000)
+	raws := make([][]byte, 9)
+	for i := range raws {
+		tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+			ChainID: id, Nonce: uint64(i), To: &common.Address{1}, Gas: 21_000, GasTipCap: gwei, GasFeeCap: new(big.Int).Mul(gwei, big.NewInt(100)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if raws[i], err = tx.MarshalBinary(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, r := range c.Send(t.Context(), raws) {
+		if r.Class != nonce.SendAccepted {
+			t.Errorf("result %d: got %+v, want accepted", i, r)
+		}
+	}
+	if got := trips.Load(); got < 2 || got > 5 {
+		t.Errorf("round trips of 9 transactions, at most 6 calls each: got %d, want several", got)
 	}
 }
 
@@ -256,6 +290,40 @@ func TestSendStopsAtSilence(t *testing.T) {
 	}
 	if got := proxy.RoundTrips(); got != 1 {
 		t.Errorf("round trips: got %d, want 1", got)
+	}
+}
+
+// A search keeps to MaxBatch; it takes more round trips, and ends.
+func TestTakenInSmallBatches(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	if err := chain.Mine(100); err != nil {
+		t.Fatal(err)
+	}
+	account := devchain.DevAccounts(1)[0]
+	id := new(big.Int).SetUint64(chain.ChainID())
+	tx, err := types.SignNewTx(account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Gas: 21_000,
+		To: &common.Address{1}, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := tx.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(chain.MineExactly(raw), chain.Mine(100)); err != nil {
+		t.Fatal(err)
+	}
+	proxy := chaintest.NewProxy(t, chain.URL())
+	var most atomic.Int64
+	proxy.Set(chaintest.Fault{Batch: func(calls int) { most.Store(max(most.Load(), int64(calls))) }})
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 6})
+	got, err := c.Taken(t.Context(), nonce.NewSubmitter(chain.ChainID(), account.Address), 0)
+	if err != nil || got.Hash != nonce.Hash(tx.Hash()) {
+		t.Errorf("taker: got %+v, %v, want %s", got, err, tx.Hash())
+	}
+	if got := most.Load(); got > 6 {
+		t.Errorf("calls in one batch: got %d, want at most 6", got)
 	}
 }
 

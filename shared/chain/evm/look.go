@@ -174,7 +174,7 @@ func (l *look) view(node string) (nonce.View, error) {
 	if err := errors.Join(l.first.into(&first), l.last.into(&last)); err != nil {
 		return v, fmt.Errorf("head: %w", err)
 	}
-	v.Head = last.header()
+	v.Head, v.Since = last.header(), new(first.header())
 	v.Headers = linkedHeaders(l.headers, l.q.FromBlock, v.Head)
 	if !l.sameChain(first.header(), v.Head, v.Headers) {
 		return v, fmt.Errorf("the chain changed meanwhile: head %d %s, then %d %s",

@@ -19,6 +19,9 @@ const (
 	maxData    = 127 << 10 // bytes
 	maxPayload = 1 << 20   // bytes of JSON as the caller wrote it
 	minGas     = 21_000    // the least that a transaction costs
+	maxGas     = 1 << 24   // the most gas of one transaction (EIP-7825)
+
+	maxInitcode = 49_152 // bytes of the code that deploys a contract (EIP-3860)
 )
 
 // payload is an intent in canonical form, as it is stored: fields in this order,
@@ -156,6 +159,12 @@ func checkCall(call nonce.Call) error {
 	if least := intrinsicGas(call); call.Gas > 0 && call.Gas < least {
 		return invalid("payload.gas", "%d is less than the %d that every node charges before the call begins: want at least that, or no gas to have it estimated",
 			call.Gas, least)
+	}
+	if call.Gas > maxGas {
+		return invalid("payload.gas", "%d is more than the %d that one transaction may have (EIP-7825)", call.Gas, maxGas)
+	}
+	if call.To == nil && len(call.Data) > maxInitcode {
+		return invalid("payload.data", "deploys %d bytes: at most %d are allowed (EIP-3860)", len(call.Data), maxInitcode)
 	}
 	if call.FeeCapWei != nil && call.TipCapWei != nil && call.TipCapWei.Cmp(call.FeeCapWei) > 0 {
 		return invalid("payload.maxPriorityFeePerGas", "%s is more than maxFeePerGas %s: want at most that",

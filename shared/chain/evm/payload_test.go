@@ -177,6 +177,8 @@ var badPayloads = []struct{ raw, field, code, says string }{
 	{`{` + to + `,"gas":3e4}`, "payload.gas", CodeInvalidField, "exponent"},
 	{`{` + to + `,"gas":9007199254740993}`, "payload.gas", CodeInvalidField, "rounded"},
 	{`{` + to + `,"gas":"18446744073709551616"}`, "payload.gas", CodeInvalidField, "2^64"},
+	{`{` + to + `,"gas":"16777217"}`, "payload.gas", CodeInvalidField, "EIP-7825"},
+	{`{"data":"0x` + strings.Repeat("5b", maxInitcode+1) + `"}`, "payload.data", CodeInvalidField, "EIP-3860"},
 	{`{` + to + `,"gas":true}`, "payload.gas", CodeInvalidField, "whole number"},
 	{`{` + to + `,"maxFeePerGas":"1","maxPriorityFeePerGas":"2"}`, "payload.maxPriorityFeePerGas", CodeInvalidField, "at most"},
 	{`{` + to + `,"args":[]}`, "payload.args", CodeInvalidField, "both"},

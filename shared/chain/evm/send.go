@@ -2,6 +2,7 @@ package evm
 
 import (
 	"context"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/crypto"
@@ -11,8 +12,9 @@ import (
 
 // Send implements [nonce.ChainConnector]. Raw transactions that do not fit one
 // request (Options.MaxBatch calls, a few megabytes) take several round trips;
-// after one that failed nothing more is sent, since a later nonce without the
-// earlier ones helps nobody.
+// after one in which not everything was taken nothing more is sent, since a later
+// nonce goes nowhere without the earlier ones. Within one request a node may take
+// a later nonce and not an earlier one; it then holds it back.
 func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult {
 	calls := make([]*call, len(raws))
 	for i, raw := range raws {
@@ -23,6 +25,8 @@ func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult 
 			for _, a := range batch {
 				a.err = noAnswer{err}
 			}
+		}
+		if slices.ContainsFunc(batch, refused) {
 			break
 		}
 	}
@@ -31,6 +35,11 @@ func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult 
 		results[i] = c.sendResult(raws[i], a)
 	}
 	return results
+}
+
+// refused says that no node holds what was sent.
+func refused(a *call) bool {
+	return a.err != nil && classify(a.err.Error()) != nonce.SendAlreadyKnown
 }
 
 // noAnswer keeps the words of a failed round trip from being read as a node's.

@@ -37,7 +37,7 @@ func (c *Connector) Taken(ctx context.Context, s nonce.Submitter, n uint64) (non
 		taker, err = c.taken(ctx, s, n)
 	}
 	if err != nil {
-		return nonce.Taker{}, fmt.Errorf("look for the transaction that took nonce %d of %s, by node %s: %w", n, s, c.node, err)
+		return nonce.Taker{}, fmt.Errorf("look for the transaction that took nonce %d of %s, by node %s: %w", n, s, c.node, short{err})
 	}
 	return taker, nil
 }
@@ -57,6 +57,16 @@ func (c *Connector) taken(ctx context.Context, submitter nonce.Submitter, n uint
 	}
 	return s.read(ctx)
 }
+
+// short is an error whose words, some of them a node's, are fit to be kept as
+// evidence.
+type short struct{ error }
+
+// Error implements error.
+func (e short) Error() string { return shorten(e.error.Error()) }
+
+// Unwrap is the error, whole.
+func (e short) Unwrap() error { return e.error }
 
 // search narrows down where an account's count passed n.
 type search struct {

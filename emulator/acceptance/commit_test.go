@@ -1,0 +1,72 @@
+package acceptance
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/pgproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// A process dies between the insert of a create and its commit. If the commit
+// never left it, nothing is stored; if it was on its way, perhaps. In both cases
+// the caller's repeat is stored once.
+func TestDeathBetweenInsertAndCommit(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		then   func(*pgproxy.Proxy)
+		stored int // 1: perhaps
+	}{
+		"the commit never left":     {func(p *pgproxy.Proxy) { p.CutAll() }, 0},
+		"the commit was on its way": {(*pgproxy.Proxy).Thaw, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{Processes: 1, WireProxy: true, Settings: quick})
+			s := b.Submitters()[0]
+			b.Proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("insert into managed_tx")})
+			dying := b.Processes()[0]
+			answered := make(chan int, 1)
+			go func() {
+				status, _, _ := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "r"))
+				answered <- status
+			}()
+			if err := poll(b.ctx, func() bool { return b.Proxy.Counts().Hits[pgproxy.Freeze] == 1 }); err != nil {
+				t.Fatalf("no create came to its commit: %v", err)
+			}
+			if err := dying.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			<-dying.Done()
+			if status := <-answered; status != http.StatusBadGateway {
+				t.Errorf("the answer of a process that died: got %d, want 502", status)
+			}
+			c.then(b.Proxy)
+			b.noTransactionOpen(t)
+			if n := b.count(`select count(*) from managed_tx`); n < 0 || n > c.stored {
+				t.Errorf("rows after the death: got %d, want at most %d", n, c.stored)
+			}
+			first := b.postUntilAnswered(t, transfer(s, "r"))
+			if again := b.postUntilAnswered(t, transfer(s, "r")); again != first {
+				t.Errorf("the request once more: got %s, want %s", again, first)
+			}
+			if n := b.count(`select count(*) from managed_tx`); n != 1 {
+				t.Errorf("rows after the repeat: got %d, want 1", n)
+			}
+			b.ends(t, map[nonce.Submitter]int{s: 1})
+		})
+	}
+}
+
+// noTransactionOpen waits until no session of the functions has a transaction
+// open.
+func (b bench) noTransactionOpen(t *testing.T) {
+	t.Helper()
+	err := poll(b.ctx, func() bool {
+		return b.count(`select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and xact_start is not null`) == 0
+	})
+	if err != nil {
+		t.Fatalf("a transaction stays open: %v", err)
+	}
+}

@@ -1,0 +1,161 @@
+package acceptance
+
+import (
+	"net/url"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/emulator/pgproxy"
+	"github.com/fencepost/fencepost/emulator/processes"
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// remote is a function process beside the others, with a way of its own to the
+// database and another to the chain.
+type remote struct {
+	*processes.Process
+	database *pgproxy.Proxy
+	chain    *rpcproxy.Proxy
+	sends    atomic.Int64 // transactions that it has sent
+}
+
+// startRemote starts a process that stops itself at the point, once.
+func (b bench) startRemote(t *testing.T, point string) *remote {
+	t.Helper()
+	folder := t.TempDir()
+	if err := crash.Arm(folder, point, 1, crash.Stop); err != nil {
+		t.Fatal(err)
+	}
+	at, err := url.Parse(b.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := new(remote)
+	if r.database, err = pgproxy.Start(b.ctx, pgproxy.Options{Target: at.Host}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.database.Close)
+	if r.chain, err = rpcproxy.Start(rpcproxy.Options{Target: b.Chain.URL()}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.chain.Close() })
+	r.chain.SetFaults(rpcproxy.Faults{Refuse: func(*types.Transaction) string {
+		r.sends.Add(1)
+		return "" // taken
+	}})
+	r.Process, err = b.StartProcess(b.ctx, map[string]string{
+		"FENCEPOST_DATABASE_URL": r.database.URL(b.Setting("FENCEPOST_DATABASE_URL")),
+		"FENCEPOST_RPC_URLS":     r.chain.URL(), crash.Variable: folder,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// stopsAsHolder has r get the submitter's next advance, and waits until it has
+// stopped itself, holding the lease; it returns the lease's token and end.
+func (b bench) stopsAsHolder(t *testing.T, r *remote, s nonce.Submitter) (token int64, expires time.Time) {
+	t.Helper()
+	others := slices.DeleteFunc(b.Processes(), func(p *processes.Process) bool { return p == r.Process })
+	for _, p := range others {
+		b.URLMap.Remove(string(nonce.KindAdvance), p.Addr())
+	}
+	b.postUntilAnswered(t, transfer(s, "held"))
+	b.stopped(t, r.Process)
+	err := b.DB.QueryRow(b.ctx, `select fencing_token, expires_at from submitter_lease where submitter = $1 and owner_node <> ''`, s).Scan(&token, &expires)
+	if err != nil {
+		t.Fatalf("the lease of a process that stopped while it held it: %v", err)
+	}
+	for _, p := range others {
+		if err := b.URLMap.Add(string(nonce.KindAdvance), p.Addr()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return token, expires
+}
+
+// TX-010: a process that is cut off from the database while it holds a lease can
+// do nothing critical: it binds no nonce and sends nothing that was not stored.
+// Another goes on once the lease has run out, and never before. When the way is
+// open again, nothing that was on it takes effect.
+func TestTX010CutOffFromTheDatabase(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		point      string
+		cut        func(bench, *remote)
+		heal       func(*remote)
+		maySend    int64 // of what was stored before
+		signedByIt bool
+	}{
+		"refused before it has written": {"advance.looked", refuse, accept, 0, false},
+		"refused before it has sent":    {"advance.sending", refuse, accept, 1, true},
+		"silent before it has written":  {"advance.looked", silence, thaw, 0, false},
+		"silent after it has sent":      {"advance.sent", silence, thaw, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{Processes: 2, Settings: quick})
+			s := b.Submitters()[0]
+			r := b.startRemote(t, c.point)
+			token, expires := b.stopsAsHolder(t, r, s)
+			c.cut(b, r)
+			if err := r.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			b.postUntilAnswered(t, transfer(s, "behind"))
+			b.await(t, s, nonce.Confirmed, 2)
+			if sent := r.sends.Load(); sent != c.maySend {
+				t.Errorf("transactions sent by the one that is cut off: got %d, want %d", sent, c.maySend)
+			}
+			b.tookOver(t, token, expires, c.signedByIt)
+			c.heal(r)
+			b.logged(t, "fenced", "lease not given back", "terminating connection") // by whoever wanted the lease
+			b.postUntilAnswered(t, transfer(s, "after"))
+			b.ends(t, map[nonce.Submitter]int{s: 3})
+			b.wantNoOldToken(t)
+			b.inOrder(t)
+		})
+	}
+}
+
+// refuse leaves the process where it is: what reaches it fails and comes again.
+func refuse(_ bench, r *remote) {
+	r.database.Refuse(true)
+	r.database.CutAll()
+}
+
+func accept(r *remote) { r.database.Refuse(false) }
+
+// silence holds back every commit and whatever comes behind it, like a network
+// that loses all packets. What is sent to the process now would wait for a minute.
+func silence(b bench, r *remote) {
+	r.database.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Times: 1000})
+	b.forget(r.Process)
+}
+
+func thaw(r *remote) {
+	r.database.Disarm()
+	r.database.Thaw()
+}
+
+// tookOver says that what was written under later tokens than the one cut off was
+// written after its lease had run out, and that it wrote what it should.
+func (b bench) tookOver(t *testing.T, token int64, expires time.Time, wrote bool) {
+	t.Helper()
+	if n := b.count(`select count(*) from tx_history where fencing_token > $1 and at < $2 and from_state is not null`, token, expires); n != 0 {
+		t.Errorf("writes by others before the lease had run out: got %d, want none", n)
+	}
+	n := b.count(`select count(*) from tx_history where fencing_token = $1 and state = 'SUBMITTED'`, token)
+	if n < 0 || n > 0 != wrote {
+		t.Errorf("nonces bound by the one that is cut off: got %d, want some: %v", n, wrote)
+	}
+}

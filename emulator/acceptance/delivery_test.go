@@ -1,0 +1,149 @@
+package acceptance
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/cloudtasks"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// internalFunctions are those that tasks call.
+var internalFunctions = []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit}
+
+// postAll posts n intents of each submitter, in turn, and says how many of each
+// should end on chain.
+func (b bench) postAll(t *testing.T, n int) map[nonce.Submitter]int {
+	t.Helper()
+	want := make(map[nonce.Submitter]int)
+	for i := range n {
+		for _, s := range b.Submitters() {
+			b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
+			want[s]++
+		}
+	}
+	return want
+}
+
+// emptyQueues throws every task away.
+func (b bench) emptyQueues(t *testing.T) {
+	t.Helper()
+	for _, kind := range internalFunctions {
+		if _, err := b.Tasks.Empty(stack.QueueName(kind)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// delivered waits until no task is left and every copy of one that left Cloud
+// Tasks has been answered.
+func (b bench) delivered(t *testing.T) {
+	t.Helper()
+	var left, sent, answered int64
+	err := poll(b.ctx, func() bool {
+		left, sent, answered = 0, 0, 0
+		for _, q := range b.Tasks.Stats() {
+			left, sent = left+int64(q.Pending), sent+int64(q.Dispatched)
+		}
+		served := b.URLMap.Stats()
+		for _, kind := range internalFunctions {
+			f := served[string(kind)]
+			answered += f.Invocations + f.Unserved - f.InFlight
+		}
+		return left == 0 && sent == answered
+	})
+	if err != nil {
+		t.Fatalf("tasks: got %d left, %d sent, %d answered; want none under way: %v", left, sent, answered, err)
+	}
+}
+
+// inOrder says that nonces were handed out in the order of the queue.
+func (b bench) inOrder(t *testing.T) {
+	t.Helper()
+	wrong := b.count(`select count(*) from (
+	  select nonce, row_number() over (partition by submitter order by seq) - 1 as place from managed_tx where nonce is not null) as q
+	  where nonce <> place`)
+	if wrong != 0 {
+		t.Errorf("transactions whose nonce is not their place in the queue: got %d, want none", wrong)
+	}
+}
+
+// Tasks that come up to five times at once, late, out of order, again though they
+// were done, or never, and a queue that is emptied in the middle, change only when
+// things happen.
+func TestTasksComeManyTimesLateOrNever(t *testing.T) {
+	t.Parallel()
+	for _, window := range []int{1, 5} {
+		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{Submitters: 4, Window: window, Settings: quick})
+			storm := cloudtasks.Faults{Copies: 5, Delay: 800 * time.Millisecond, Drop: 0.3, DropAck: 0.2, DropResponse: 0.2, Seed: uint64(window)}
+			b.Tasks.SetFaults(storm)
+			want := b.postAll(t, 2+window)
+			err := poll(b.ctx, func() bool { // something is done, or all is lost
+				return b.count(`select count(*) from managed_tx where state = 'CONFIRMED'`) > 0 ||
+					b.count(`select count(*) from managed_tx where coalesce(next_check_at, created_at) > clock_timestamp() - interval '2 s'`) == 0
+			})
+			if err != nil {
+				t.Fatalf("nothing was done, and not all was lost: %v", err)
+			}
+			b.emptyQueues(t)
+			storm.Drop = 0 // the sweep's own tasks have one name a minute
+			b.Tasks.SetFaults(storm)
+			b.finish(t)
+			b.Tasks.SetFaults(noFaults)
+			b.delivered(t)
+			b.ends(t, want)
+			b.inOrder(t)
+			b.wantNoOldToken(t)
+			for queue, q := range b.Tasks.Stats() {
+				if q.Dispatched <= q.Created && queue == stack.QueueName(nonce.KindAdvance) {
+					t.Errorf("advance tasks: got %d made and %d sent, want more sent than made", q.Created, q.Dispatched)
+				}
+			}
+		})
+	}
+}
+
+// With Cloud Tasks out of reach an intent is accepted all the same; the sweep
+// carries it on.
+func TestCloudTasksOutOfReachAtCreate(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: quick})
+	b.Tasks.SetFaults(cloudtasks.Faults{Unavailable: true})
+	for _, s := range b.Submitters() {
+		if status, _ := b.post(t, transfer(s, "safe")); status != http.StatusAccepted {
+			t.Errorf("create without Cloud Tasks: got %d, want 202", status)
+		}
+	}
+	b.overdue(t, 2)
+	for queue, q := range b.Tasks.Stats() {
+		if q.Created > 0 {
+			t.Errorf("tasks made in %s: got %d, want none", queue, q.Created)
+		}
+	}
+	b.Tasks.SetFaults(noFaults)
+	if err := b.RunSweep(b.ctx); err != nil {
+		t.Fatalf("sweep: %v", err)
+	}
+	b.ends(t, map[nonce.Submitter]int{b.Submitters()[0]: 1, b.Submitters()[1]: 1})
+}
+
+// Where Cloud Tasks goes away between two steps, the task of the last step comes
+// again until it could ask for the next.
+func TestCloudTasksGoesAwayBetweenSteps(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"})})
+	s := b.Submitters()[0]
+	b.post(t, transfer(s, "r"))
+	b.await(t, s, nonce.Tracking, 1)
+	b.Tasks.SetFaults(cloudtasks.Faults{Unavailable: true})
+	b.logged(t, "enqueue receipt", "enqueue confirm")
+	b.Tasks.SetFaults(noFaults)
+	b.await(t, s, nonce.Confirmed, 1) // without a sweep: nothing was lost
+	b.delivered(t)
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+}

@@ -1,0 +1,41 @@
+package acceptance
+
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// With finality by the chain's tags no number of confirming blocks makes a
+// transaction final; the tag does, as soon as it has come to its block.
+func TestFinalityByTag(t *testing.T) {
+	t.Parallel()
+	for _, tag := range []string{"safe", "finalized"} {
+		t.Run(tag, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{RPCProxy: true, Settings: withSettings(quick, map[string]string{
+				"FENCEPOST_FINALITY_MODE": tag, "FENCEPOST_CONFIRMATIONS_REQUIRED": "1", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
+			})})
+			s := b.Submitters()[0]
+			b.Chain.StopMining()
+			b.RPC.SetFaults(rpcproxy.Faults{TagsBehind: 10}) // here the head is safe at once
+			b.postUntilAnswered(t, transfer(s, "first"))
+			b.postUntilAnswered(t, transfer(s, "second"))
+			b.await(t, s, nonce.Tracking, 1)
+			b.mine(t, 9)
+			b.confirmedBy(t, 9) // the list has all of them
+			if n := b.count(`select count(*) from managed_tx where state = 'CONFIRMED'`); n != 0 {
+				t.Errorf("final below the %s block: got %d, want none", tag, n)
+			}
+			b.mine(t, 1+32) // the development chain finalizes every 32nd block
+			b.await(t, s, nonce.Confirmed, 1)
+			b.RPC.SetFaults(rpcproxy.Faults{})
+			b.await(t, s, nonce.Tracking, 1)
+			b.mine(t, 33)
+			b.ends(t, map[nonce.Submitter]int{s: 2})
+			b.calm(t)
+		})
+	}
+}

@@ -1,0 +1,204 @@
+package acceptance
+
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// calm says that nobody took the node's troubles for foreign use or for a reorg,
+// and that nothing is stuck.
+func (b bench) calm(t *testing.T) {
+	t.Helper()
+	if n := b.count(`select count(*) from protect_episode`); n != 0 {
+		t.Errorf("episodes of PROTECT: got %d, want none", n)
+	}
+	if n := b.count(`select count(*) from tx_history where state in ('STUCK', 'PROTECT') or reason like '%reorg%'`); n != 0 {
+		t.Errorf("changes to STUCK or PROTECT, or by a reorg: got %d, want none", n)
+	}
+}
+
+// struck waits until the node's fault has struck n times more than before.
+func (b bench) struck(t *testing.T, fault string, n int) {
+	t.Helper()
+	before := b.RPC.Counts()[fault]
+	if err := poll(b.ctx, func() bool { return b.RPC.Counts()[fault] >= before+n }); err != nil {
+		t.Fatalf("strikes of %q: got %d after %d, want %d more: %v", fault, b.RPC.Counts()[fault], before, n, err)
+	}
+}
+
+// A node that is silent, gone, behind, forgetful or not ready, now and then, for
+// as long as it lasts: what it says is believed where it is proof, and nothing
+// else is.
+func TestNodeInTrouble(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]rpcproxy.Faults{
+		rpcproxy.DropSendAnswer: {DropSendAnswer: 1},
+		rpcproxy.Drop:           {Drop: 0.3},
+		rpcproxy.Hang:           {Hang: 0.15},
+		rpcproxy.Unavailable:    {Unavailable: 0.3},
+		rpcproxy.LoseSend:       {LoseSend: 0.4},
+		rpcproxy.NotIndexed:     {NotIndexed: 0.3},
+		rpcproxy.ForgetReceipt:  {ForgetReceipt: 0.3},
+		rpcproxy.Lag:            {Lag: 3, LagShare: 0.5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := nodeInTrouble(t, 4, f, 6)
+			if b.RPC.Counts()[name] == 0 {
+				t.Errorf("strikes: got %v, want some of %q", b.RPC.Counts(), name)
+			}
+		})
+	}
+	t.Run("all at once, window 1", func(t *testing.T) {
+		t.Parallel()
+		b := nodeInTrouble(t, 1, rpcproxy.Faults{
+			DropSendAnswer: 0.2, Drop: 0.05, Unavailable: 0.05, LoseSend: 0.1, NotIndexed: 0.1, ForgetReceipt: 0.1, Lag: 2, LagShare: 0.2,
+		}, 4)
+		if len(b.RPC.Counts()) < 3 {
+			t.Errorf("strikes: got %v, want some of most kinds", b.RPC.Counts())
+		}
+	})
+}
+
+// nodeInTrouble carries n intents of each of two submitters to their end, while
+// the node has these faults.
+func nodeInTrouble(t *testing.T, window int, f rpcproxy.Faults, n int) bench {
+	t.Helper()
+	b := setup(t, stack.Options{RPCProxy: true, Seed: 1, Window: window, Processes: 2, Settings: withSettings(quick, map[string]string{
+		"FENCEPOST_CONFIRMATIONS_REQUIRED": "2", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000",
+	})})
+	b.RPC.SetFaults(f)
+	b.ends(t, b.postAll(t, n))
+	b.inOrder(t)
+	b.calm(t)
+	return b
+}
+
+// Our transaction is mined, nobody could say so, and it is sent again: the node
+// calls its nonce too low, and that is a success, since it knows our bytes. What
+// the node cannot say meanwhile makes nothing final.
+func TestNonceTooLowWithOursMined(t *testing.T) {
+	t.Parallel()
+	for name, mute := range map[string]rpcproxy.Faults{
+		"no receipt is found":    {ForgetReceipt: 1},
+		"the index is not ready": {NotIndexed: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{RPCProxy: true, Settings: quick})
+			s := b.Submitters()[0]
+			b.Chain.StopMining()
+			b.RPC.SetFaults(rpcproxy.Faults{DropSendAnswer: 1})
+			b.postUntilAnswered(t, transfer(s, "r"))
+			b.struck(t, rpcproxy.DropSendAnswer, 1)
+			b.RPC.SetFaults(mute)
+			b.mine(t, 1)
+			sends := b.Chain.Calls("eth_sendRawTransaction")
+			b.Chain.StartMining()
+			if err := poll(b.ctx, func() bool { return b.Chain.Calls("eth_sendRawTransaction") > sends }); err != nil {
+				t.Fatalf("it was never sent again: %v", err)
+			}
+			b.await(t, s, nonce.Tracking, 1)
+			if n := b.count(`select count(*) from managed_tx where receipt is not null or confirmed_at is not null`); n != 0 {
+				t.Errorf("transactions with a receipt that nobody gave: got %d, want none", n)
+			}
+			b.RPC.SetFaults(rpcproxy.Faults{})
+			b.ends(t, map[nonce.Submitter]int{s: 1})
+			b.calm(t)
+		})
+	}
+}
+
+// A node whose index is never ready, or that forgets every receipt, lets nothing
+// become final; with the first good answer all goes on.
+func TestWithoutReceiptsNothingIsFinal(t *testing.T) {
+	t.Parallel()
+	for fault, f := range map[string]rpcproxy.Faults{
+		rpcproxy.NotIndexed: {NotIndexed: 1}, rpcproxy.ForgetReceipt: {ForgetReceipt: 1},
+	} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{RPCProxy: true, Settings: quick})
+			b.RPC.SetFaults(f)
+			want := b.postAll(t, 2)
+			b.struck(t, fault, 6)
+			if n := b.count(`select count(*) from managed_tx where state in ('CONFIRMED', 'FAILED') or nonce > 0`); n != 0 {
+				t.Errorf("transactions that ended, or followed one that did: got %d, want none", n)
+			}
+			b.RPC.SetFaults(rpcproxy.Faults{})
+			b.ends(t, want)
+			b.calm(t)
+		})
+	}
+}
+
+// Behind a healthy node comes one that lags: it takes nothing back, neither the
+// receipt nor a confirming block, and nothing is final by it.
+func TestLaggingNodeTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{RPCProxy: true, Settings: withSettings(quick, map[string]string{
+		"FENCEPOST_CONFIRMATIONS_REQUIRED": "4", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
+	})})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	b.postUntilAnswered(t, transfer(s, "r"))
+	b.await(t, s, nonce.Tracking, 1)
+	b.mine(t, 3)
+	b.confirmedBy(t, 3)
+	const shown = `select count(*) from managed_tx where sub_state = 'INCLUDED' and receipt is not null and jsonb_array_length(confirmations) = 3`
+	for _, lag := range []uint64{1, 2, 3} {
+		b.RPC.SetFaults(rpcproxy.Faults{Lag: lag, LagShare: 1})
+		b.struck(t, rpcproxy.Lag, 3)
+		if b.count(shown) != 1 {
+			t.Errorf("%d blocks behind: the receipt or a confirming block was taken back", lag)
+		}
+	}
+	b.mine(t, 2) // final, but not as far as the lagging node knows
+	b.struck(t, rpcproxy.Lag, 3)
+	if n := b.count(`select count(*) from managed_tx where state = 'CONFIRMED'`); n != 0 {
+		t.Error("it is CONFIRMED by a node that does not have the last confirming block")
+	}
+	b.RPC.SetFaults(rpcproxy.Faults{})
+	b.await(t, s, nonce.Confirmed, 1)
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.calm(t)
+}
+
+// confirmedBy waits until the one transaction has a list of n blocks, its own the
+// first.
+func (b bench) confirmedBy(t *testing.T, n int) {
+	t.Helper()
+	err := poll(b.ctx, func() bool {
+		return b.count(`select coalesce(min(jsonb_array_length(confirmations)), 0) from managed_tx`) == n
+	})
+	if err != nil {
+		t.Fatalf("the list of confirming blocks never had %d: %v", n, err)
+	}
+}
+
+// The pool loses everything, with a whole window in it: what was sent is sent
+// again, all of it, in order.
+func TestPoolIsLost(t *testing.T) {
+	t.Parallel()
+	const n = 5
+	b := setup(t, stack.Options{Window: n, Settings: quick})
+	b.Chain.StopMining()
+	want := b.postAll(t, n+1)
+	for _, s := range b.Submitters() {
+		b.await(t, s, nonce.Tracking, n)
+	}
+	b.Chain.DropPool()
+	b.mine(t, 1)
+	for _, s := range b.Submitters() {
+		if got := b.mined(t, s); len(got) > 0 {
+			t.Fatalf("mined out of a pool that lost all: got %v", got)
+		}
+	}
+	b.Chain.StartMining()
+	b.ends(t, want)
+	b.inOrder(t)
+	b.calm(t)
+}

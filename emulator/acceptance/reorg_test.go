@@ -1,0 +1,146 @@
+package acceptance
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// raw are the bytes of a stored version.
+func (b bench) raw(t *testing.T, txID, kind string) []byte {
+	t.Helper()
+	var text string
+	if err := b.DB.QueryRow(b.ctx, `select raw_tx_hex from tx_version where tx_id = $1 and kind = $2`, txID, kind).Scan(&text); err != nil {
+		t.Fatalf("bytes of %s of %s: %v", kind, txID, err)
+	}
+	raw, err := hexutil.Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// wantEnd says how a transaction ended, and by which of its versions.
+func (b bench) wantEnd(t *testing.T, name, txID, end, kind string) {
+	t.Helper()
+	var gotEnd, gotKind string
+	err := b.DB.QueryRow(b.ctx, `
+		select concat_ws('/', m.state, m.sub_state), v.kind
+		  from managed_tx m
+		  join tx_version v on v.tx_id = m.tx_id and v.tx_hash = m.receipt ->> 'txHash'
+		 where m.tx_id = $1`, txID).Scan(&gotEnd, &gotKind)
+	if err != nil || gotEnd != end || gotKind != kind {
+		t.Errorf("%s: got %s by %s, %v; want %s by %s", name, gotEnd, gotKind, err, end, kind)
+	}
+}
+
+// fates are what a reorg does to four transactions, each of a submitter of its
+// own: it comes back in another block; it vanishes; the placeholder is mined in
+// its place; and it is mined in the place of the placeholder.
+type fates struct{ back, vanished, cancelled, executed string }
+
+// A reorg that is not as deep as finality, of whatever depth: each list of
+// confirming blocks is replaced, never spliced, what comes back is followed, what
+// vanished is sent again, and the version decides that is mined in the end.
+func TestReorgsShallowerThanFinality(t *testing.T) {
+	t.Parallel()
+	for _, depth := range []int{1, 2, 5, 12, 32} {
+		t.Run(fmt.Sprintf("depth %d", depth), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{Submitters: 4, Settings: withSettings(quick, map[string]string{
+				"FENCEPOST_CONFIRMATIONS_REQUIRED": strconv.Itoa(depth + 3), "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
+			})})
+			x := b.beforeReorg(t)
+			original, placeholder := b.raw(t, x.cancelled, "ORIGINAL"), b.raw(t, x.cancelled, "PLACEHOLDER")
+			executed, filler := b.raw(t, x.executed, "ORIGINAL"), b.raw(t, x.executed, "PLACEHOLDER")
+			back := b.raw(t, x.back, "ORIGINAL")
+			if err := b.Chain.MineExactly(back, b.raw(t, x.vanished, "ORIGINAL"), original, filler); err != nil {
+				t.Fatal(err)
+			}
+			b.mine(t, depth-1)
+			b.confirmedBy(t, depth)
+			blocks := b.blocks(t)
+
+			after := make([][][]byte, depth+1)
+			after[0], after[depth] = [][]byte{placeholder, executed}, [][]byte{back}
+			if err := b.Chain.Reorg(uint64(depth), after...); err != nil {
+				t.Fatal(err)
+			}
+			b.Chain.DropPool()
+			b.elsewhere(t, blocks)
+			b.mine(t, depth+4)
+			b.Chain.StartMining()
+			want := make(map[nonce.Submitter]int)
+			for _, s := range b.Submitters() {
+				want[s] = 1
+			}
+			b.ends(t, want)
+			b.wantEnd(t, "came back in another block", x.back, "CONFIRMED", "ORIGINAL")
+			b.wantEnd(t, "vanished", x.vanished, "CONFIRMED", "ORIGINAL")
+			b.wantEnd(t, "replaced by its placeholder", x.cancelled, "FAILED/PLACEHOLDER", "PLACEHOLDER")
+			b.wantEnd(t, "put in its placeholder's place", x.executed, "CONFIRMED", "ORIGINAL")
+			b.noBlockOf(t, blocks)
+		})
+	}
+}
+
+// beforeReorg posts the four, and has two of them cancelled, while no block comes.
+func (b bench) beforeReorg(t *testing.T) (x fates) {
+	t.Helper()
+	b.Chain.StopMining()
+	for i, id := range []*string{&x.back, &x.vanished, &x.cancelled, &x.executed} {
+		*id = b.postUntilAnswered(t, transfer(b.Submitters()[i], "r"))
+		b.await(t, b.Submitters()[i], nonce.Tracking, 1)
+	}
+	for i, id := range []string{x.cancelled, x.executed} {
+		b.cancel(t, id)
+		b.versions(t, id, "ORIGINAL", "PLACEHOLDER")
+		b.await(t, b.Submitters()[2+i], nonce.Tracking, 1)
+	}
+	return x
+}
+
+// blocks are the hashes in all lists of confirming blocks.
+func (b bench) blocks(t *testing.T) (hashes []string) {
+	t.Helper()
+	err := b.DB.QueryRow(b.ctx, `
+		select array_agg(distinct c ->> 'hash') from managed_tx, jsonb_array_elements(confirmations) as c`).Scan(&hashes)
+	if err != nil || slices.Contains(hashes, "") {
+		t.Fatalf("confirming blocks: got %v, %v", hashes, err)
+	}
+	return hashes
+}
+
+// elsewhere waits until no transaction is held to be in one of the blocks.
+func (b bench) elsewhere(t *testing.T, blocks []string) {
+	t.Helper()
+	err := poll(b.ctx, func() bool {
+		return b.count(`select count(*) from managed_tx where receipt ->> 'blockHash' = any($1)`, blocks) == 0
+	})
+	if err != nil {
+		t.Fatalf("transactions are still held to be in replaced blocks: %v", err)
+	}
+}
+
+// noBlockOf says that no list has kept a replaced block.
+func (b bench) noBlockOf(t *testing.T, blocks []string) {
+	t.Helper()
+	if kept := intersection(b.blocks(t), blocks); len(kept) > 0 {
+		t.Errorf("replaced blocks in the lists of confirming blocks: got %v, want none", kept)
+	}
+}
+
+func intersection(a, b []string) (both []string) {
+	for _, x := range a {
+		if slices.Contains(b, x) {
+			both = append(both, x)
+		}
+	}
+	return both
+}

@@ -1,0 +1,90 @@
+package acceptance
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// One connection for each process, and a crowd of creates: whoever waits in vain
+// is told so, asks again, and everything is carried out once.
+func TestConnectionsRunOut(t *testing.T) {
+	t.Parallel()
+	const n, callers = 40, 20
+	b := setup(t, stack.Options{Processes: 2, Window: 20, Settings: withSettings(quick, map[string]string{"FENCEPOST_DATABASE_MAX_CONNS": "1"})})
+	var crowd sync.WaitGroup
+	for c := range callers {
+		crowd.Go(func() {
+			for i := c; i < n; i += callers {
+				for _, s := range b.Submitters() {
+					b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
+				}
+			}
+		})
+	}
+	crowd.Wait()
+	b.ends(t, map[nonce.Submitter]int{b.Submitters()[0]: n, b.Submitters()[1]: n})
+	b.inOrder(t)
+}
+
+// Somebody else's transaction holds rows for longer than a statement may run.
+// What was cut off is not assumed to have happened, nor not to have happened.
+func TestStatementsRunOutOfTime(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ lock, timeout, told string }{
+		"the lease, by the time of a statement":    {"select from submitter_lease for update", "STATEMENT", "statement timeout"},
+		"the lease, by the time for a lock":        {"select from submitter_lease for update", "LOCK", "lock timeout"},
+		"the transactions, by that of a statement": {"lock table managed_tx in exclusive mode", "STATEMENT", "statement timeout"},
+		"the cursor, by that of a statement":       {"select from submitter_nonce_cursor for update", "STATEMENT", "statement timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			times := map[string]string{"FENCEPOST_DATABASE_STATEMENT_TIMEOUT": "400ms"}
+			if c.timeout == "LOCK" {
+				times = map[string]string{"FENCEPOST_DATABASE_LOCK_TIMEOUT": "400ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "300ms"}
+			}
+			b := setup(t, stack.Options{Window: 2, Settings: withSettings(quick, times)})
+			want := b.postAll(t, 1)
+			held, err := b.DB.Begin(b.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := held.Exec(b.ctx, c.lock); err != nil {
+				t.Fatal(err)
+			}
+			refused := b.postMeanwhile(t, want)
+			b.logged(t, c.told)
+			if err := held.Rollback(b.ctx); err != nil {
+				t.Fatal(err)
+			}
+			for s := range want {
+				b.postUntilAnswered(t, transfer(s, "meanwhile"))
+				want[s]++
+			}
+			if strings.Contains(c.lock, "managed_tx") && !refused {
+				t.Error("creates while the table was locked: got none refused")
+			}
+			b.ends(t, want)
+			b.wantNoOldToken(t)
+		})
+	}
+}
+
+// postMeanwhile posts once for each submitter and says whether one was refused,
+// for the time being.
+func (b bench) postMeanwhile(t *testing.T, of map[nonce.Submitter]int) (refused bool) {
+	t.Helper()
+	for s := range of {
+		status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "meanwhile"))
+		if err != nil || status != http.StatusAccepted && status != http.StatusServiceUnavailable {
+			t.Errorf("post: got %d %s, %v; want 202 or 503", status, answer, err)
+		}
+		refused = refused || status == http.StatusServiceUnavailable
+	}
+	return refused
+}

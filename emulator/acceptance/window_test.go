@@ -1,0 +1,189 @@
+package acceptance
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// A window above 1 changes no promise: a process dies with many transactions in
+// its hands, and they end in the order of the queue, without a gap.
+func TestWindowSurvivesDeaths(t *testing.T) {
+	t.Parallel()
+	for _, window := range []int{5, 50} {
+		for _, point := range []string{"advance.signed", "advance.stored", "advance.sent", "confirm.looked"} {
+			t.Run(fmt.Sprintf("window %d, %s", window, point), func(t *testing.T) {
+				t.Parallel()
+				b, folder := setupArmed(t, point, stack.Options{Window: window, Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "3"}})
+				want := b.postAll(t, window+window/2)
+				b.killed(t, folder, point)
+				b.ends(t, want)
+				b.inOrder(t)
+				b.wantNoOldToken(t)
+			})
+		}
+	}
+}
+
+// A reorg takes a full window out of its block; of some the bytes come back,
+// those above them vanish. All of them end, in order.
+func TestWindowSurvivesReorg(t *testing.T) {
+	t.Parallel()
+	for _, window := range []int{5, 50} {
+		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{Submitters: 1, Window: window, Settings: withSettings(quick, map[string]string{
+				"FENCEPOST_CONFIRMATIONS_REQUIRED": "4", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
+			})})
+			s := b.Submitters()[0]
+			b.Chain.StopMining()
+			want := b.postAll(t, window+2)
+			b.await(t, s, nonce.Tracking, window)
+			b.mine(t, 2)
+			b.confirmedBy(t, 2)
+			blocks := b.blocks(t)
+			if err := b.Chain.Reorg(2, b.raws(t, window/2), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			b.Chain.DropPool()
+			b.elsewhere(t, blocks)
+			b.Chain.StartMining()
+			b.ends(t, want)
+			b.inOrder(t)
+			b.noBlockOf(t, blocks)
+		})
+	}
+}
+
+// raws are the bytes of the n lowest nonces.
+func (b bench) raws(t *testing.T, n int) (raws [][]byte) {
+	t.Helper()
+	var ids []string
+	if err := b.DB.QueryRow(b.ctx, `select array_agg(tx_id::text order by nonce) from managed_tx where nonce < $1`, n).Scan(&ids); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		raws = append(raws, b.raw(t, id, "ORIGINAL"))
+	}
+	return raws
+}
+
+// offered is what a node was asked to take of one account since the last reset.
+type offered struct {
+	mu     sync.Mutex
+	nonces []uint64
+}
+
+func (o *offered) add(n uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.nonces = append(o.nonces, n)
+}
+
+// reset returns what was offered so far, and begins anew.
+func (o *offered) reset() []uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer func() { o.nonces = nil }()
+	return o.nonces
+}
+
+// refuseFirst has the node refuse nonce 0 of s in these words, and tells what it
+// is offered of s.
+func (b bench) refuseFirst(s nonce.Submitter, words string) *offered {
+	seen := new(offered)
+	b.RPC.SetFaults(rpcproxy.Faults{Refuse: func(tx *types.Transaction) string {
+		from, err := types.Sender(types.LatestSignerForChainID(tx.ChainId()), tx)
+		if err != nil || nonce.Address(from) != s.Address() {
+			return ""
+		}
+		seen.add(tx.Nonce())
+		if tx.Nonce() == 0 {
+			return words
+		}
+		return ""
+	}})
+	return seen
+}
+
+// A transaction that no node takes keeps its nonce: nothing of its submitter is
+// allocated above it, and nothing is sent but behind it; another submitter goes
+// on. When it is taken at last, all goes on in order.
+func TestUnsendableNonceHoldsBackItsOwnSubmitterAlone(t *testing.T) {
+	t.Parallel()
+	const window = 20
+	b := setup(t, stack.Options{RPCProxy: true, Window: window, Settings: withSettings(quick, map[string]string{"FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000"})})
+	held, free := b.Submitters()[0], b.Submitters()[1]
+	seen := b.refuseFirst(held, "txpool is full")
+	b.postUntilAnswered(t, transfer(held, "r-0"))
+	b.struck(t, rpcproxy.Refuse, 1)
+	want := b.postAll(t, window+1)
+	b.await(t, free, nonce.Confirmed, window+1)
+	b.struck(t, rpcproxy.Refuse, 2)
+	if all := seen.reset(); slices.Max(all) != 0 {
+		t.Errorf("offered of the held submitter: got nonces %v, want nonce 0 alone", all)
+	}
+	b.wantBound(t, held, 1)
+	b.RPC.SetFaults(rpcproxy.Faults{})
+	b.ends(t, want)
+	b.inOrder(t)
+	b.calm(t)
+}
+
+// A whole window is sent at once, and the node takes all but the lowest, which it
+// refuses for good: nothing of that submitter is sent or allocated any more until
+// an operator has the lowest sent again.
+func TestRefusedForGoodHoldsBackTheWindow(t *testing.T) {
+	t.Parallel()
+	const window = 20
+	b := setup(t, stack.Options{RPCProxy: true, Window: window, Settings: quick})
+	held, free := b.Submitters()[0], b.Submitters()[1]
+	seen := b.refuseFirst(held, "intrinsic gas too low")
+	b.Tasks.SetFaults(dropEverything) // so that one advance finds all of them
+	want := b.postAll(t, window+1)
+	b.Tasks.SetFaults(noFaults)
+	b.overdue(t, 2*(window+1))
+	if err := b.RunSweep(b.ctx); err != nil {
+		t.Fatalf("sweep: %v", err)
+	}
+	b.await(t, held, nonce.Stuck, 1)
+	if all := seen.reset(); len(all) < window {
+		t.Fatalf("offered of the held submitter at first: got nonces %v, want a window of %d", all, window)
+	}
+	b.await(t, free, nonce.Confirmed, window+1)
+	if err := b.Chain.WaitBlock(b.ctx, b.Chain.Head()+10); err != nil { // two and a half times resubmit.interval
+		t.Fatal(err)
+	}
+	if later := seen.reset(); len(later) > 0 {
+		t.Errorf("offered of the held submitter from then on: got nonces %v, want none", later)
+	}
+	b.wantBound(t, held, window)
+	b.RPC.SetFaults(rpcproxy.Faults{})
+	var stuck string
+	if err := b.DB.QueryRow(b.ctx, `select tx_id from managed_tx where state = 'STUCK'`).Scan(&stuck); err != nil {
+		t.Fatal(err)
+	}
+	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+stuck+"/decide",
+		map[string]any{"action": "rebroadcast", "reason": "the node is mended"})
+	if err != nil || status != http.StatusAccepted {
+		t.Fatalf("decide: got %d %s, %v; want 202", status, answer, err)
+	}
+	b.ends(t, want)
+	b.inOrder(t)
+}
+
+// wantBound says how many nonces the submitter holds.
+func (b bench) wantBound(t *testing.T, s nonce.Submitter, n int) {
+	t.Helper()
+	if got := b.count(`select count(*) from managed_tx where submitter = $1 and nonce is not null`, s); got != n {
+		t.Errorf("nonces bound: got %d, want %d, and none above while nobody takes the lowest", got, n)
+	}
+}

@@ -1,0 +1,210 @@
+package pgproxy_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/pgproxy"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+)
+
+// cutKinds are the moments at which a caller loses the answer to its commit, and
+// whether the commit has happened.
+var cutKinds = map[pgproxy.Kind]bool{
+	pgproxy.CutBeforeCommit: false, pgproxy.CutAfterCommit: true, pgproxy.CutMidReply: true,
+}
+
+// H15: nobody may act on a compare-and-set that got no answer, neither as if it
+// had happened nor as if it had not: an intent would run under FAILED, or be
+// called cancelled and run.
+func TestH15ACASWithoutAnAnswerIsReadBack(t *testing.T) {
+	t.Parallel()
+	for name, trace := range map[string]func(scene, pgproxy.Kind, bool){
+		"a cancel, asked again":              cancelAskedAgain,
+		"a cancel, overtaken":                cancelOvertaken,
+		"an allocation, then a cancel":       allocationThenCancel,
+		"an allocation, then the next owner": allocationThenNextOwner,
+	} {
+		for kind, committed := range cutKinds {
+			t.Run(fmt.Sprintf("%s/%v", name, kind), func(t *testing.T) {
+				t.Parallel()
+				trace(newScene(t, 1, nil), kind, committed)
+			})
+		}
+	}
+}
+
+// queuedOne posts one intent and returns its txId.
+func queuedOne(sc scene) string {
+	sc.Helper()
+	in := intent("r1")
+	if _, err := sc.direct.Create(sc.Context(), in, 10); err != nil {
+		sc.Fatal(err)
+	}
+	return in.TxID
+}
+
+// cancelOf is a cancel by the intent's caller.
+func cancelOf(txID string) store.Decision {
+	return store.Decision{TxID: txID, By: store.Viewer{Caller: "test"}, Action: nonce.OrderCancel, Reason: "asked by test"}
+}
+
+// cut makes an act that gets no answer, and checks what became of it.
+func (sc scene) cut(kind pgproxy.Kind, fragment string, act func() error, done func() bool, want bool) {
+	sc.Helper()
+	sc.proxy.Arm(pgproxy.Fault{Kind: kind, Match: pgproxy.Containing(fragment)})
+	if err := act(); err == nil {
+		sc.Fatal("the act that was cut: got no error, want one: its answer is not known")
+	}
+	if hits := sc.proxy.Counts().Hits[kind]; hits != 1 {
+		sc.Fatalf("hits: got %d, want 1", hits)
+	}
+	if got := done(); got != want {
+		sc.Fatalf("committed: got %t, want %t", got, want)
+	}
+}
+
+// cutCancel loses the answer to a cancel.
+func (sc scene) cutCancel(kind pgproxy.Kind, txID string, committed bool) {
+	sc.Helper()
+	sc.cut(kind, "insert into tx_decision", func() error {
+		_, err := sc.store.Decide(sc.Context(), cancelOf(txID))
+		return err
+	}, func() bool { return sc.row(txID) == "FAILED CANCELLED" }, committed)
+}
+
+// cutAllocation loses the answer to an allocation by owner a/1, and returns what
+// it was about to send.
+func (sc scene) cutAllocation(kind pgproxy.Kind, txID string, committed bool) nonce.Write {
+	sc.Helper()
+	held, err := sc.direct.Take(sc.Context(), alice, "a/1", true)
+	if err != nil || !held.Held {
+		sc.Fatalf("take: got %+v, %v; want it held", held, err)
+	}
+	write := allocation(held.Work)
+	sc.cut(kind, "with want as", func() error {
+		_, err := sc.store.Write(sc.Context(), write)
+		return err
+	}, func() bool { return sc.row(txID) == "SUBMITTED 0" }, committed)
+	return write
+}
+
+// row is the state, sub-state and nonce of a transaction, as far as it has them.
+func (sc scene) row(txID string) string {
+	sc.Helper()
+	return value[string](sc, sc.look, `select concat_ws(' ', state, sub_state, nonce) from managed_tx where tx_id = $1`, txID)
+}
+
+// decided asks for the cancel twice more, through the proxy.
+func (sc scene) decided(txID string, want nonce.State, sub nonce.SubState, ordered nonce.Order) {
+	sc.Helper()
+	for range 2 {
+		got, err := sc.store.Decide(sc.Context(), cancelOf(txID))
+		if err != nil || got.State != want || got.SubState != sub || got.Ordered != ordered {
+			sc.Errorf("cancel again: got %+v, %v; want %s %s, order %q", got, err, want, sub, ordered)
+		}
+	}
+	if n := value[int](sc, sc.look, `select count(*) from tx_decision where tx_id = $1`, txID); n != 1 {
+		sc.Errorf("decisions on record: got %d, want 1 however often it was asked", n)
+	}
+}
+
+// cancelAskedAgain: a query tells the truth, and the same cancel ends it.
+func cancelAskedAgain(sc scene, kind pgproxy.Kind, committed bool) {
+	txID := queuedOne(sc)
+	sc.cutCancel(kind, txID, committed)
+	want := nonce.Queued
+	if committed {
+		want = nonce.Failed
+	}
+	if r, err := sc.store.Tx(sc.Context(), txID, store.Viewer{Caller: "test"}); err != nil || r.State != want {
+		sc.Errorf("read back: got %s, %v; want %s", r.State, err, want)
+	}
+	sc.decided(txID, nonce.Failed, nonce.Cancelled, "")
+}
+
+// cancelOvertaken: before the caller asks again, a holder that had loaded the
+// intent allocates it. Only one of the two has happened, and the caller hears
+// which.
+func cancelOvertaken(sc scene, kind pgproxy.Kind, committed bool) {
+	txID := queuedOne(sc)
+	held, err := sc.direct.Take(sc.Context(), alice, "a/1", true)
+	if err != nil {
+		sc.Fatal(err)
+	}
+	sc.cutCancel(kind, txID, committed)
+	done, err := sc.direct.Write(sc.Context(), allocation(held.Work))
+	if bound := done.Allocated == 1; err != nil || bound == committed {
+		sc.Fatalf("allocate after the cancel: got %+v, %v; want bound %t", done, err, !committed)
+	}
+	if committed {
+		sc.decided(txID, nonce.Failed, nonce.Cancelled, "")
+		sc.wantVersions(0)
+		return
+	}
+	sc.decided(txID, nonce.Submitted, "", nonce.OrderCancel)
+	sc.wantVersions(1)
+}
+
+// allocationThenCancel: the caller cancels while the holder does not know what
+// became of its nonce. What the holder reads back is what the caller was told.
+func allocationThenCancel(sc scene, kind pgproxy.Kind, committed bool) {
+	txID := queuedOne(sc)
+	write := sc.cutAllocation(kind, txID, committed)
+	if committed {
+		sc.decided(txID, nonce.Submitted, "", nonce.OrderCancel)
+	} else {
+		sc.decided(txID, nonce.Failed, nonce.Cancelled, "")
+	}
+	w := takeAgain(sc)
+	if !committed {
+		if len(w.Unsettled)+len(w.Queue) != 0 || w.NextNonce != 0 {
+			sc.Errorf("read back: got %d unsettled, %d queued, next nonce %d; want nothing to send, 0", len(w.Unsettled), len(w.Queue), w.NextNonce)
+		}
+		write.Lease = w.Lease
+		if got, err := sc.store.Write(sc.Context(), write); err != nil || got.Allocated != 0 {
+			sc.Errorf("the same write again: got %+v, %v; want nothing bound", got, err)
+		}
+		sc.wantVersions(0)
+		return
+	}
+	if len(w.Unsettled) != 1 || w.Unsettled[0].Ordered != nonce.OrderCancel || w.NextNonce != 1 {
+		sc.Fatalf("read back: got %+v, next nonce %d; want one with the order, 1", w.Unsettled, w.NextNonce)
+	}
+	sc.wantVersions(1)
+}
+
+// allocationThenNextOwner: the holder is gone, and whoever comes next sends what
+// is stored, or binds the same nonce: never a further one.
+func allocationThenNextOwner(sc scene, kind pgproxy.Kind, committed bool) {
+	txID := queuedOne(sc)
+	lost := sc.cutAllocation(kind, txID, committed)
+	do(sc, sc.look, `update submitter_lease set expires_at = clock_timestamp() - interval '1 min' where submitter = $1`, alice)
+	next, err := sc.store.Take(sc.Context(), alice, "b/1", true)
+	if err != nil || !next.Held {
+		sc.Fatalf("take by the next: got %+v, %v; want it held", next, err)
+	}
+	w := next.Work
+	if !committed {
+		if len(w.Unsettled) != 0 || len(w.Queue) != 1 || w.NextNonce != 0 {
+			sc.Fatalf("read back: got %d unsettled, %d queued, next nonce %d; want it queued, 0", len(w.Unsettled), len(w.Queue), w.NextNonce)
+		}
+		if got, err := sc.store.Write(sc.Context(), allocation(w)); err != nil || got.Allocated != 1 {
+			sc.Fatalf("allocate anew: got %+v, %v; want it bound", got, err)
+		}
+	} else if len(w.Unsettled) != 1 || w.Unsettled[0].Hash() != lost.Allocate[0].Signed.Hash || w.NextNonce != 1 {
+		sc.Fatalf("read back: got %+v, next nonce %d; want the bytes that were stored, 1", w.Unsettled, w.NextNonce)
+	}
+	if got := sc.row(txID); got != "SUBMITTED 0" {
+		sc.Errorf("the transaction: got %s, want SUBMITTED 0", got)
+	}
+	sc.wantVersions(1)
+}
+
+func (sc scene) wantVersions(want int) {
+	sc.Helper()
+	if got := value[int](sc, sc.look, `select count(*) from tx_version where submitter = $1`, alice); got != want {
+		sc.Errorf("signed versions stored: got %d, want %d", got, want)
+	}
+}

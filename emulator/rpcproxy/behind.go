@@ -1,0 +1,110 @@
+package rpcproxy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+)
+
+// behind is the view of a node whose head, or whose tags, are lower than the real
+// one's.
+type behind struct {
+	head uint64            // the highest number where only the tags are lower
+	tags map[string]uint64 // the height that a tag names there
+}
+
+// newBehind asks the node how high it is.
+func (p *Proxy) newBehind(ctx context.Context, lag, tagsBehind uint64) (*behind, error) {
+	tags := []string{"latest", "safe", "finalized"}
+	calls := make([]*call, len(tags))
+	for i, tag := range tags {
+		calls[i] = &call{Version: "2.0", ID: fmt.Append(nil, i), Method: "eth_getBlockByNumber", Params: params(tag, false)}
+	}
+	answers, err := p.ask(ctx, calls)
+	if err != nil {
+		return nil, err
+	}
+	heights := make(map[string]uint64, len(tags))
+	for i, tag := range tags {
+		var block struct{ Number hexutil.Uint64 }
+		if a := answers[fmt.Sprint(i)]; !a.empty() && json.Unmarshal(a.Result, &block) == nil {
+			heights[tag] = uint64(block.Number)
+		}
+	}
+	head := lower(heights["latest"], lag)
+	b := &behind{head: head, tags: map[string]uint64{
+		"safe": min(head, lower(heights["safe"], tagsBehind)), "finalized": min(head, lower(heights["finalized"], tagsBehind)),
+	}}
+	if lag == 0 {
+		b.head = math.MaxUint64
+		return b, nil
+	}
+	b.tags["latest"], b.tags["pending"] = head, head
+	return b, nil
+}
+
+func lower(height, by uint64) uint64 { return height - min(by, height) }
+
+func params(list ...any) []json.RawMessage {
+	raw := make([]json.RawMessage, len(list))
+	for i, v := range list {
+		raw[i], _ = json.Marshal(v) // strings and booleans: never fails
+	}
+	return raw
+}
+
+// blockParameter is where each method takes the block that it answers for.
+var blockParameter = map[string]int{
+	"eth_getBlockByNumber": 0, "eth_getTransactionCount": 1, "eth_getBalance": 1, "eth_getCode": 1, "eth_call": 1, "eth_estimateGas": 1,
+}
+
+// prepare turns a question about a tag into one about the height that the tag
+// names for a node so far behind.
+func (b *behind) prepare(c *call) {
+	if c.Method == "eth_blockNumber" && b.head != math.MaxUint64 {
+		c.answer(fmt.Appendf(nil, "%q", hexutil.EncodeUint64(b.head)))
+		return
+	}
+	at, ok := blockParameter[c.Method]
+	if !ok || len(c.Params) < at {
+		return
+	}
+	if len(c.Params) == at {
+		c.Params = append(c.Params, params("latest")...)
+	}
+	name := strings.Trim(string(c.Params[at]), `"`)
+	height, tagged := b.tags[name]
+	if tagged {
+		c.Params[at] = params(hexutil.EncodeUint64(height))[0]
+		return
+	}
+	asked, err := hexutil.DecodeUint64(name)
+	c.above = err == nil && asked > b.head
+}
+
+// hides says that a node so far behind would not have what a tells: a block, or
+// a transaction in a block, above its head.
+func (b *behind) hides(c *call, a response) bool {
+	if c.above {
+		return c.Method == "eth_getBlockByNumber"
+	}
+	var placed struct{ Number, BlockNumber *hexutil.Uint64 }
+	switch c.Method {
+	case getReceipt, "eth_getTransactionByHash", "eth_getBlockByHash":
+		if json.Unmarshal(a.Result, &placed) != nil {
+			return false
+		}
+	default:
+		return false
+	}
+	for _, n := range []*hexutil.Uint64{placed.Number, placed.BlockNumber} {
+		if n != nil && uint64(*n) > b.head {
+			return true
+		}
+	}
+	return false
+}

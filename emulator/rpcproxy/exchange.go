@@ -1,0 +1,183 @@
+package rpcproxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+)
+
+// call is one JSON-RPC call.
+type call struct {
+	Version string            `json:"jsonrpc"`
+	ID      json.RawMessage   `json:"id"`
+	Method  string            `json:"method"`
+	Params  []json.RawMessage `json:"params"`
+
+	own   *response // the proxy's answer; nil: the node's
+	above bool      // asks for a block that a lagging node does not have
+}
+
+// response is the answer to one call.
+type response struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   json.RawMessage `json:"error,omitempty"`
+}
+
+var null = json.RawMessage("null")
+
+func (a response) empty() bool { return len(a.Result) == 0 || bytes.Equal(a.Result, null) }
+
+// exchange is one HTTP request and the answer to it.
+type exchange struct {
+	proxy  *Proxy
+	faults Faults
+	calls  []*call
+	single bool    // not a batch
+	behind *behind // the lagging node that answers; nil: the node itself
+}
+
+// run has the request answered. What is no JSON-RPC goes to the node as it is.
+func (x *exchange) run(ctx context.Context, body []byte) ([]byte, error) {
+	if !x.read(body) {
+		return x.proxy.forward(ctx, body)
+	}
+	if err := x.choose(ctx); err != nil {
+		return nil, err
+	}
+	var onward []*call
+	for _, c := range x.calls {
+		x.prepare(c)
+		if c.own == nil {
+			onward = append(onward, c)
+		}
+	}
+	answers, err := x.proxy.ask(ctx, onward)
+	if err != nil {
+		return nil, err
+	}
+	return x.write(answers)
+}
+
+// choose decides which node answers: the one there is, or one that is behind.
+func (x *exchange) choose(ctx context.Context) (err error) {
+	lag := uint64(0)
+	if x.faults.Lag > 0 && x.proxy.strikes(Lag, x.faults.LagShare) {
+		lag = x.faults.Lag
+	}
+	if lag > 0 || x.faults.TagsBehind > 0 {
+		x.behind, err = x.proxy.newBehind(ctx, lag, x.faults.TagsBehind)
+	}
+	return err
+}
+
+// read is false for what is neither a call nor a batch of calls with an id each.
+func (x *exchange) read(body []byte) bool {
+	if x.single = !bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")); x.single {
+		body = slices.Concat([]byte("["), body, []byte("]"))
+	}
+	if json.Unmarshal(body, &x.calls) != nil || len(x.calls) == 0 {
+		x.calls = nil
+		return false
+	}
+	if slices.ContainsFunc(x.calls, func(c *call) bool { return c == nil || len(c.ID) == 0 }) {
+		x.calls = nil
+		return false
+	}
+	return true
+}
+
+// sends says whether a raw transaction is among what was asked.
+func (x *exchange) sends() bool {
+	return slices.ContainsFunc(x.calls, func(c *call) bool { return c.Method == sendRaw })
+}
+
+const (
+	sendRaw    = "eth_sendRawTransaction"
+	getReceipt = "eth_getTransactionReceipt"
+)
+
+// prepare does what happens to a call before the node is asked.
+func (x *exchange) prepare(c *call) {
+	switch {
+	case c.Method == sendRaw:
+		x.prepareSend(c)
+	case c.Method == getReceipt && x.proxy.strikes(NotIndexed, x.faults.NotIndexed):
+		c.refuse("transaction indexing is in progress")
+	case x.behind != nil:
+		x.behind.prepare(c)
+	}
+}
+
+func (x *exchange) prepareSend(c *call) {
+	tx, err := c.transaction()
+	if err != nil {
+		return // the node will say what is wrong with it
+	}
+	if x.faults.Refuse != nil {
+		if text := x.faults.Refuse(tx); text != "" && x.proxy.strikes(Refuse, 1) {
+			c.refuse(text)
+			return
+		}
+	}
+	if x.proxy.strikes(LoseSend, x.faults.LoseSend) {
+		c.answer(fmt.Appendf(nil, "%q", tx.Hash().Hex()))
+	}
+}
+
+func (c *call) transaction() (*types.Transaction, error) {
+	var raw hexutil.Bytes
+	if len(c.Params) != 1 {
+		return nil, fmt.Errorf("%d parameters: want 1", len(c.Params))
+	}
+	if err := json.Unmarshal(c.Params[0], &raw); err != nil {
+		return nil, err
+	}
+	tx := new(types.Transaction)
+	return tx, tx.UnmarshalBinary(raw)
+}
+
+func (c *call) answer(result json.RawMessage) {
+	c.own = &response{Version: "2.0", ID: c.ID, Result: result}
+}
+
+// refuse answers with an error, under the code that go-ethereum gives to most.
+func (c *call) refuse(text string) {
+	message, _ := json.Marshal(text) // a string: never fails
+	c.own = &response{Version: "2.0", ID: c.ID, Error: fmt.Appendf(nil, `{"code":-32000,"message":%s}`, message)}
+}
+
+// write puts the node's and the proxy's answers together, in the order asked.
+func (x *exchange) write(answers map[string]response) ([]byte, error) {
+	list := make([]response, 0, len(x.calls))
+	for _, c := range x.calls {
+		a, ok := answers[string(c.ID)]
+		if c.own != nil {
+			a, ok = *c.own, true
+		}
+		if ok {
+			list = append(list, x.spoil(c, a))
+		}
+	}
+	if x.single && len(list) == 1 {
+		return json.Marshal(list[0])
+	}
+	return json.Marshal(list)
+}
+
+// spoil does what happens to an answer on its way back.
+func (x *exchange) spoil(c *call, a response) response {
+	if x.behind != nil && x.behind.hides(c, a) {
+		a.Result = null
+	}
+	if c.Method == getReceipt && len(a.Error) == 0 && !a.empty() && x.proxy.strikes(ForgetReceipt, x.faults.ForgetReceipt) {
+		a.Result = null
+	}
+	return a
+}

@@ -1,0 +1,153 @@
+// Package rpcproxy is an HTTP proxy before a real node that speaks JSON-RPC. It
+// spoils what passes in ways that nodes and networks do, at random from a seed,
+// and counts what it did. What it does not spoil it passes on unchanged.
+package rpcproxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	maxBytes  = 128 << 20 // of a request, and of an answer
+	hangLimit = time.Minute
+)
+
+// Options say which node the proxy stands before.
+type Options struct {
+	Target string // the node's URL
+	Seed   uint64 // of the draws: which request gets which depends on timing
+}
+
+// Proxy is a running proxy. Its methods may be called from several goroutines at
+// once.
+type Proxy struct {
+	target  string
+	url     string
+	server  *http.Server
+	client  *http.Client
+	stop    context.CancelFunc
+	serving sync.WaitGroup
+
+	mu     sync.Mutex
+	rand   *rand.Rand
+	faults Faults
+	counts map[string]int
+}
+
+// Start listens on a free port of 127.0.0.1 until [Proxy.Close]. The node need
+// not be there yet: while it is away, requests are answered 502.
+func Start(o Options) (*Proxy, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start the proxy of %s: %w", o.Target, err)
+	}
+	base, stop := context.WithCancel(context.Background())
+	p := &Proxy{
+		target: o.Target, url: "http://" + listener.Addr().String(), stop: stop,
+		client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
+		rand:   rand.New(rand.NewPCG(o.Seed, o.Seed)), counts: map[string]int{},
+	}
+	p.server = &http.Server{
+		Handler: http.HandlerFunc(p.serve), ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return base },
+	}
+	p.serving.Go(func() { _ = p.server.Serve(listener) }) // ends with Close
+	return p, nil
+}
+
+// URL is where clients find the proxy.
+func (p *Proxy) URL() string { return p.url }
+
+// Close cuts every connection. A second call does nothing.
+func (p *Proxy) Close() error {
+	p.stop()
+	err := p.server.Close()
+	p.serving.Wait()
+	p.client.CloseIdleConnections()
+	return err
+}
+
+func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBytes))
+	if err != nil {
+		http.Error(w, "want a request of at most 128 MiB", http.StatusRequestEntityTooLarge)
+		return
+	}
+	x := &exchange{proxy: p, faults: p.now()}
+	if p.strikes(Unavailable, x.faults.Unavailable) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	answer, err := x.run(r.Context(), body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	if x.sends() && p.strikes(DropSendAnswer, x.faults.DropSendAnswer) || p.strikes(Drop, x.faults.Drop) {
+		panic(http.ErrAbortHandler) // the one way to close without an answer
+	}
+	if p.strikes(Hang, x.faults.Hang) {
+		hang(r.Context())
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(answer) // a client that has gone needs none
+}
+
+func hang(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, hangLimit)
+	defer cancel()
+	<-ctx.Done()
+}
+
+// forward asks the node and returns its answer.
+func (p *Proxy) forward(ctx context.Context, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.target, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxBytes))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the node answered with status %d", resp.StatusCode)
+	}
+	return answer, err
+}
+
+// ask asks the node some calls in one batch and returns the answers by id.
+func (p *Proxy) ask(ctx context.Context, calls []*call) (map[string]response, error) {
+	if len(calls) == 0 {
+		return nil, nil
+	}
+	body, err := json.Marshal(calls)
+	if err != nil {
+		return nil, err
+	}
+	text, err := p.forward(ctx, body)
+	if err != nil {
+		return nil, err
+	}
+	var list []response
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("the node's answer to a batch: %w", err)
+	}
+	answers := make(map[string]response, len(list))
+	for _, a := range list {
+		answers[string(a.ID)] = a
+	}
+	return answers, nil
+}

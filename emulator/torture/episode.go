@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/faults"
+	"github.com/fencepost/fencepost/emulator/torture/load"
+	"github.com/fencepost/fencepost/emulator/torture/plan"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+)
+
+const (
+	blockTime     = 250 * time.Millisecond
+	confirmations = 6
+	sharedKeys    = 2               // submitters whose keys somebody else uses too
+	after         = 6 * time.Second // how long the load goes on once faults have stopped
+	bound         = 4 * time.Minute // within which everything ends after that
+	progressEvery = 10 * time.Second
+)
+
+// settings let a dead holder be waited out in two seconds, and what is unheard of
+// be sent again soon and be STUCK soon.
+var settings = map[string]string{
+	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
+	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
+	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT": "1800ms", "FENCEPOST_RPC_TIMEOUT": "2s",
+	"FENCEPOST_RESUBMIT_INTERVAL": "1s", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "3", "FENCEPOST_STUCK_AFTER": "15s",
+	"FENCEPOST_SWEEP_GRACE": "2s", "FENCEPOST_CONFIRMATIONS_REQUIRED": fmt.Sprint(confirmations),
+	"FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "10s", "FENCEPOST_NONCE_STRICT_ENABLED": "false",
+	"FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS": "1000000000000000",
+}
+
+// episode is one run.
+type episode struct {
+	flags
+	out      io.Writer
+	source   *rand.Rand
+	kept     *folder
+	house    *stack.Stack
+	db       *pgxpool.Pool
+	accounts []load.Account
+	world    *faults.World
+	load     *load.Load
+	operator *load.Operator
+	storm    *storm
+
+	stoppedAt time.Time // by the database's clock: the last fault was undone
+	ended     bool      // everything came to its end within the bound
+}
+
+// run plays a whole episode and prints its verdict. tamper, if not nil, is called
+// before the verdict, for a test of the verdict. The error is errVerdict where
+// the verdict is bad.
+func run(ctx context.Context, f flags, out io.Writer, tamper func(context.Context, *episode) error) (err error) {
+	e := &episode{flags: f, out: out, source: plan.Source(f.seed)}
+	if e.kept, err = newFolder(f.seed); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.kept.close(errors.Is(err, errVerdict))) }()
+	stop, err := e.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	if err := e.play(ctx); err != nil {
+		return err
+	}
+	if tamper != nil {
+		if err := tamper(ctx, e); err != nil {
+			return err
+		}
+	}
+	v, err := e.judge(ctx)
+	if err != nil {
+		return fmt.Errorf("no verdict: %w", err)
+	}
+	return e.conclude(ctx, v)
+}
+
+// start brings the house up, and everybody who will live in it.
+func (e *episode) start(ctx context.Context) (stop func() error, err error) {
+	all := e.kinds()
+	events := plan.Draw(e.source, faults.Kinds(all), e.length(), e.every)
+	e.announce(events, len(all))
+	cluster, err := pgcluster.Start(ctx, pgcluster.Options{Fsync: true})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.build(ctx, cluster); err != nil {
+		return nil, errors.Join(err, cluster.Stop())
+	}
+	stop = func() error {
+		e.db.Close()
+		return errors.Join(e.house.Close(), cluster.Stop())
+	}
+	keys := devchain.DevAccounts(e.submitters)[e.submitters-sharedKeys:]
+	e.world = faults.NewWorld(faults.Options{
+		Stack: e.house, Cluster: cluster, Points: e.kept.points(), Keys: keys, Deepest: confirmations - 1, Source: e.source,
+	})
+	e.storm = newStorm(e.world, all, events, e.kept)
+	e.load = load.New(load.Options{Stack: e.house, Accounts: e.accounts, Rate: e.rate, Source: e.fork()})
+	e.operator = &load.Operator{Stack: e.house, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Source: e.fork()}
+	return stop, nil
+}
+
+// fork is a source of its own for somebody who lives beside the others, from the
+// one seed.
+func (e *episode) fork() *rand.Rand { return plan.Source(e.source.Uint64()) }
+
+func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err error) {
+	log := slog.New(slog.NewTextHandler(e.kept.log(e.verbose), &slog.HandlerOptions{Level: slog.LevelInfo}))
+	slog.SetDefault(log)
+	began := time.Now()
+	e.house, err = stack.Start(ctx, stack.Options{
+		Binary: e.server, Cluster: cluster, Processes: 4, BlockTime: blockTime, Submitters: e.submitters, Window: e.window,
+		SweepEvery: -1, WireProxy: true, RPCProxy: true, Seed: e.seed, Settings: e.kept.settings(settings),
+		Output: e.kept.functions, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	if e.db, err = pgxpool.New(ctx, e.house.Database); err == nil {
+		err = e.windows(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, e.house.Close())
+	}
+	fmt.Fprintf(e.out, "Up after %s.\n\n", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// windows gives every second submitter window 1, before anything is posted: the
+// house registers all alike.
+func (e *episode) windows(ctx context.Context) error {
+	for i, s := range e.house.Submitters() {
+		a := load.Account{Submitter: s, Window: e.window}
+		if i%2 == 0 {
+			a.Window = 1
+			if _, err := e.db.Exec(ctx, `update submitter set max_in_flight = 1 where submitter = $1`, s); err != nil {
+				return err
+			}
+		}
+		e.accounts = append(e.accounts, a)
+	}
+	return nil
+}
+
+// play lets the storm pass over the load, and then waits for the end of
+// everything. The error is that of ctx.
+func (e *episode) play(ctx context.Context) error {
+	within, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	posting, stopPosting := context.WithCancel(within)
+	defer stopPosting()
+	var living sync.WaitGroup
+	sweeps := e.fork()
+	living.Go(func() { e.load.Run(posting, within) })
+	living.Go(func() { e.operator.Run(within) })
+	living.Go(func() { e.world.Sweeper.Run(within, sweeps) })
+	living.Go(func() { e.report(within) })
+	e.storm.pass(ctx)
+	e.world.Calm()
+	e.operator.Calm()
+	e.stoppedAt = e.now(ctx)
+	fmt.Fprintf(e.out, "%s faults have stopped; everything has to end within %s\n", e.clock(), bound)
+	pause(ctx, after)
+	stopPosting()
+	e.ended = e.end(ctx)
+	giveUp()
+	living.Wait()
+	e.load.Wait()
+	return ctx.Err()
+}
+
+// end waits until every caller knows its end and nothing is left to do.
+func (e *episode) end(ctx context.Context) (ended bool) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	for ctx.Err() == nil {
+		if t := e.load.Ledger.Tally(); t.Waiting == 0 && e.left(ctx) == 0 {
+			return true
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+	return false
+}
+
+// left counts what is not at rest: transactions that have not ended, episodes of
+// PROTECT, leases held and wake marks.
+func (e *episode) left(ctx context.Context) (n int) {
+	err := e.db.QueryRow(ctx, `
+		select (select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED'))
+		     + (select count(*) from protect_episode where closed_at is null)
+		     + (select count(*) from submitter_lease where wake or owner_node <> '' and expires_at > clock_timestamp())`).Scan(&n)
+	if err != nil {
+		return 1
+	}
+	return n
+}
+
+// now is the database's time; nothing else tells the time of rows.
+func (e *episode) now(ctx context.Context) (now time.Time) {
+	for ctx.Err() == nil {
+		if err := e.db.QueryRow(ctx, `select clock_timestamp()`).Scan(&now); err == nil {
+			break
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+	return now
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/torture/load"
+)
+
+// short is a run of a few seconds, in which most kinds come.
+func short(t *testing.T, seed uint64) flags {
+	t.Helper()
+	f, err := parse([]string{"--minutes", "0.1", "--submitters", "4", "-json", filepath.Join(t.TempDir(), "figures.json")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.seed, f.server = seed, binary
+	return f
+}
+
+// A run in which nothing is wrong says so, and leaves nothing behind.
+func TestShortRunPasses(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	f := short(t, 11)
+	var kept string
+	err := run(t.Context(), f, &out, func(_ context.Context, e *episode) error { kept = e.kept.path; return nil })
+	if err != nil || !strings.Contains(out.String(), "PASSED: seed 11") {
+		t.Fatalf("run: got %v, want it passed; it printed:\n%s", err, &out)
+	}
+	if _, err := os.Stat(kept); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder %s after a good end: got %v, want it gone", kept, err)
+	}
+	text, err := os.ReadFile(f.json)
+	var figures struct {
+		Seed      uint64
+		Passed    bool
+		Confirmed int
+		Checks    []struct{ Name string }
+	}
+	if err != nil || json.Unmarshal(text, &figures) != nil {
+		t.Fatalf("figures: got %s, %v", text, err)
+	}
+	if want := len(checkers.All()) + 4; figures.Seed != 11 || !figures.Passed || figures.Confirmed == 0 || len(figures.Checks) != want {
+		t.Errorf("figures: got %+v, want seed 11, passed, some confirmed and %d checks", figures, want)
+	}
+}
+
+// A row that says something else than the chain, and than its caller was told,
+// is found; the run fails, and keeps what one needs to look into it.
+func TestTamperedRowIsFound(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	var kept string
+	err := run(t.Context(), short(t, 12), &out, func(ctx context.Context, e *episode) error {
+		kept = e.kept.path
+		return tamper(ctx, e)
+	})
+	if !errors.Is(err, errVerdict) {
+		t.Fatalf("run with a tampered row: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
+	}
+	for _, want := range []string{"one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", "FAILED: seed 12", kept, "./scripts/torture --seed 12"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it printed no %q:\n%s", want, &out)
+		}
+	}
+	for _, name := range []string{"managed_tx.csv", "tx_history.csv", "functions.log", "torture.log"} {
+		if info, err := os.Stat(filepath.Join(kept, name)); err != nil || info.Size() == 0 {
+			t.Errorf("kept %s: got %v, want it with something in it", name, err)
+		}
+	}
+}
+
+// tamper makes a placeholder of one that was carried out, as only the tables'
+// owner can.
+func tamper(ctx context.Context, e *episode) error {
+	_, err := e.db.Exec(ctx, `
+		alter table managed_tx disable trigger user;
+		update managed_tx set state = 'FAILED', sub_state = 'PLACEHOLDER'
+		 where tx_id = (select tx_id from managed_tx where state = 'CONFIRMED' order by seq limit 1)`)
+	return err
+}
+
+// An interrupted run ends soon, cleanly and without a verdict.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	out := &watcher{want: "Up after", then: interrupt}
+	err := run(ctx, short(t, 13), out, nil)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: got %v, want %v", err, context.Canceled)
+	}
+	if text := out.text.String(); strings.Contains(text, "PASSED") || strings.Contains(text, "FAILED") {
+		t.Errorf("interrupted: got a verdict:\n%s", text)
+	}
+}
+
+// watcher does something once it has been told what it waits for.
+type watcher struct {
+	text bytes.Buffer
+	want string
+	then func()
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	w.text.Write(p)
+	if strings.Contains(w.text.String(), w.want) {
+		w.then()
+	}
+	return len(p), nil
+}
+
+// A kind that never came in a run long enough for it is a failure of the run.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	f := figures{
+		Faults: map[string]int{"a": 1, "b": 0}, Callers: map[string]int{"c": 0}, CrashPoints: map[string]int{"p": 0},
+		Operators: map[string]int{load.Decides + "wait": 1, load.Decides + "replace": 0, load.Resyncs: 2},
+	}
+	for minutes, want := range map[float64]string{0.9: "", 1: "b, c", 10: "STUCK decided: replace, b, c, p"} {
+		e := &episode{flags: flags{minutes: minutes}}
+		if got := strings.Join(e.missing(f), ", "); got != want {
+			t.Errorf("missing after %v minutes: got %q, want %q", minutes, got, want)
+		}
+	}
+}
+
+// What cannot be meant is refused before anything starts.
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--minutes", "0"}, {"--submitters", "2"}, {"-window", "0"}, {"--rate", "0"}, {"--every", "1ms"}, {"more"}, {"--sead", "1"}} {
+		if err := realMain(t.Context(), args, &bytes.Buffer{}); err == nil {
+			t.Errorf("%v: got no error", args)
+		}
+	}
+	f, err := parse([]string{"-seed", "7", "--minutes", "20"})
+	if want := "./scripts/torture --seed 7 --minutes 20 --submitters 8 --window 8 --rate 5 --every 1.5s"; err != nil || f.command() != want {
+		t.Errorf("command: got %q, %v; want %q", f.command(), err, want)
+	}
+}

@@ -1,0 +1,149 @@
+// Package faults does harm to a running house: to its processes, its database,
+// its task queues, its node and its keys. Each fault undoes itself; what it left
+// behind is the house's to mend.
+package faults
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/cloudtasks"
+	"github.com/fencepost/fencepost/emulator/pgproxy"
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/plan"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+)
+
+// Fault is one kind of harm.
+type Fault struct {
+	Name   string
+	Weight int // how often it is drawn against the others; 0: 1
+
+	// Inject does the harm and undoes it before it returns, at once when ctx
+	// ends. It says how often it struck; the error says why it could not.
+	Inject func(ctx context.Context, w *World, r *rand.Rand) (times int, err error)
+}
+
+// All lists every fault.
+func All() []Fault {
+	var all []Fault
+	for _, list := range [][]Fault{
+		processFaults(), crashFaults(), postgresFaults(), taskFaults(), sweepFaults(), chainFaults(), nodeFaults(), keyFaults(),
+	} {
+		all = append(all, list...)
+	}
+	return all
+}
+
+// Kinds are the faults as a schedule draws them.
+func Kinds(all []Fault) []plan.Kind {
+	kinds := make([]plan.Kind, len(all))
+	for i, f := range all {
+		kinds[i] = plan.Kind{Name: f.Name, Weight: f.Weight}
+	}
+	return kinds
+}
+
+// Options say what a world is made of.
+type Options struct {
+	Stack   *stack.Stack // with its proxies to Postgres and to the node
+	Cluster *pgcluster.Cluster
+	Points  string             // the folder of armed crash points
+	Keys    []devchain.Account // whose keys somebody else has too
+	Deepest uint64             // how many blocks a reorg replaces at most
+	Source  *rand.Rand
+}
+
+// World is the house, as faults see it.
+type World struct {
+	Options
+	Crashes *Crashes
+	Foreign *Foreign
+	Sweeper *Sweeper
+
+	mining     hold
+	restarting sync.Mutex
+	stopping   sync.Mutex // of a process at a crash point: one at a time
+	asleep     sync.Map   // of processes that a fault has stopped and will wake
+	tasks      *weather[cloudtasks.Faults]
+	node       *weather[rpcproxy.Faults]
+	cuts       tally[pgproxy.Kind]
+	strikes    tally[string]
+}
+
+// NewWorld is the house before the first fault.
+func NewWorld(o Options) *World {
+	return &World{
+		Options: o,
+		Crashes: newCrashes(o.Points, o.Source),
+		Foreign: newForeign(),
+		Sweeper: &Sweeper{run: o.Stack.RunSweep},
+		mining:  hold{first: o.Stack.Chain.StopMining, last: o.Stack.Chain.StartMining},
+		tasks:   newWeather(o.Stack.Tasks.SetFaults),
+		node:    newWeather(o.Stack.RPC.SetFaults),
+	}
+}
+
+// Accounts are the submitters whose keys somebody else has too.
+func (w *World) Accounts() []nonce.Submitter {
+	names := make([]nonce.Submitter, len(w.Keys))
+	for i, k := range w.Keys {
+		names[i] = nonce.NewSubmitter(w.Stack.Chain.ChainID(), k.Address)
+	}
+	return names
+}
+
+// Calm ends what faults may have left armed. It is called once they have all
+// returned.
+func (w *World) Calm() {
+	w.Crashes.disarm()
+	w.wake(true)
+	w.Stack.Proxy.Disarm()
+	w.Stack.Proxy.Thaw()
+	w.Stack.Proxy.Refuse(false)
+}
+
+// patience is how long a fault that waits for its prey lasts at most.
+const patience = 20 * time.Second
+
+// pause waits for d or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// until polls the condition; it is false if ctx or the time ended first.
+func until(ctx context.Context, most time.Duration, met func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	for !met() {
+		pause(ctx, 50*time.Millisecond)
+		if ctx.Err() != nil {
+			return met()
+		}
+	}
+	return true
+}
+
+// between draws a duration.
+func between(r *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(r.Int64N(int64(most-least)+1))
+}
+
+// pick draws one of the list.
+func pick[T any](r *rand.Rand, list []T) (one T, err error) {
+	if len(list) == 0 {
+		return one, errors.New("nothing to choose from")
+	}
+	return list[r.IntN(len(list))], nil
+}

@@ -1,0 +1,73 @@
+package faults
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/pgproxy"
+)
+
+func postgresFaults() []Fault {
+	return []Fault{
+		{"Postgres restarted", 1, restart(false)},
+		{"Postgres restarted as after a crash", 1, restart(true)},
+		{"connection cut before COMMIT", 2, cut(pgproxy.CutBeforeCommit)},
+		{"connection cut after COMMIT", 2, cut(pgproxy.CutAfterCommit)},
+		{"connection cut in mid reply", 2, cut(pgproxy.CutMidReply)},
+		{"connection frozen at COMMIT", 2, cut(pgproxy.Freeze)},
+		{"every connection cut", 1, cutAll},
+		{"connections refused", 1, refuse},
+	}
+}
+
+func restart(immediate bool) func(context.Context, *World, *rand.Rand) (int, error) {
+	return func(ctx context.Context, w *World, _ *rand.Rand) (int, error) {
+		w.restarting.Lock()
+		defer w.restarting.Unlock()
+		ctx = context.WithoutCancel(ctx) // half a restart would end the cluster
+		if err := w.Cluster.Restart(ctx, immediate); err != nil {
+			return 0, err
+		}
+		return 1, nil
+	}
+}
+
+// acts are parts of the statements of the acts that matter.
+var acts = []string{
+	"insert into managed_tx", "insert into submitter_lease", "hold_lease", "with want as", "set owner_node = ''",
+}
+
+// cut breaks one to three transactions around their commit: those of one act, or
+// any.
+func cut(kind pgproxy.Kind) func(context.Context, *World, *rand.Rand) (int, error) {
+	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+		f := pgproxy.Fault{Kind: kind, Times: 1 + r.IntN(3), For: between(r, time.Second, 4*time.Second)}
+		if n := r.IntN(len(acts) + 1); n < len(acts) {
+			f.Match = pgproxy.Containing(acts[n])
+		}
+		before := w.hits(kind)
+		w.Stack.Proxy.Arm(f)
+		until(ctx, patience, func() bool { return w.hits(kind) >= before+f.Times })
+		return w.cuts.claim(kind, w.hits(kind)), nil
+	}
+}
+
+func (w *World) hits(kind pgproxy.Kind) int { return w.Stack.Proxy.Counts().Hits[kind] }
+
+func cutAll(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
+	until(ctx, patience, func() bool {
+		times = min(w.Stack.Proxy.CutAll(), 1)
+		return times > 0
+	})
+	return times, nil
+}
+
+// refuse hangs up on new connections, and cuts those there are.
+func refuse(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+	w.Stack.Proxy.Refuse(true)
+	defer w.Stack.Proxy.Refuse(false)
+	w.Stack.Proxy.CutAll()
+	pause(ctx, between(r, 500*time.Millisecond, 3*time.Second))
+	return 1, nil
+}

@@ -1,0 +1,82 @@
+package faults
+
+import (
+	"context"
+	"math/rand/v2"
+	"syscall"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/processes"
+)
+
+func processFaults() []Fault {
+	return []Fault{
+		{"SIGKILL", 3, signal(syscall.SIGKILL)},
+		{"SIGTERM", 1, signal(syscall.SIGTERM)},
+		{"SIGSTOP beyond the lease", 2, stop},
+	}
+}
+
+// signal ends a process; the pool starts another.
+func signal(s syscall.Signal) func(context.Context, *World, *rand.Rand) (int, error) {
+	return func(_ context.Context, w *World, r *rand.Rand) (int, error) {
+		p, err := pick(r, w.Stack.Processes())
+		if err != nil {
+			return 0, err
+		}
+		if err := p.Signal(s); err != nil {
+			return 0, err
+		}
+		return 1, nil
+	}
+}
+
+// nap is how long a process is stopped: past the lease and the allowance.
+func nap(r *rand.Rand) time.Duration { return between(r, 2500*time.Millisecond, 5*time.Second) }
+
+// stop freezes a process; half the time the load balancer notices, and sends it
+// nothing until it is back.
+func stop(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+	p, err := pick(r, w.Stack.Processes())
+	if err != nil {
+		return 0, err
+	}
+	w.asleep.Store(p, true)
+	defer w.asleep.Delete(p)
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return 0, err
+	}
+	if r.IntN(2) == 0 {
+		defer w.forget(p)()
+	}
+	pause(ctx, nap(r))
+	return 1, p.Signal(syscall.SIGCONT)
+}
+
+// forget takes a process out of every service; the function returned puts it
+// back, if it lives.
+func (w *World) forget(p *processes.Process) (remember func()) {
+	services := w.Stack.URLMap.Stats()
+	for name := range services {
+		w.Stack.URLMap.Remove(name, p.Addr())
+	}
+	return func() {
+		for name := range services {
+			if p.Err() != nil {
+				w.Stack.URLMap.Remove(name, p.Addr())
+				continue
+			}
+			_ = w.Stack.URLMap.Add(name, p.Addr()) // the name is a service's
+		}
+	}
+}
+
+// wake wakes whatever is stopped; not, unless all is true, what a fault of its
+// own has put to sleep.
+func (w *World) wake(all bool) {
+	for _, p := range w.Stack.Processes() {
+		if _, asleep := w.asleep.Load(p); all || !asleep {
+			_ = p.Signal(syscall.SIGCONT) // one that has ended needs none
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package faults
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+func sweepFaults() []Fault {
+	return []Fault{
+		{"two sweeps at once", 1, func(ctx context.Context, w *World, _ *rand.Rand) (int, error) {
+			var both sync.WaitGroup
+			for range 2 {
+				both.Go(func() { w.Sweeper.Sweep(ctx) })
+			}
+			both.Wait()
+			return 1, nil
+		}},
+		{"no sweep for a while", 1, func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+			w.Sweeper.held.Add(1)
+			defer w.Sweeper.held.Add(-1)
+			pause(ctx, between(r, 5*time.Second, 15*time.Second))
+			return 1, nil
+		}},
+	}
+}
+
+// Sweeper calls the sweep at odd times.
+type Sweeper struct {
+	run  func(context.Context) error
+	held atomic.Int32
+}
+
+// sweepWithin bounds one sweep, which may meet a process that is stopped.
+const sweepWithin = 8 * time.Second
+
+// Sweep makes one sweep. One that fails comes again.
+func (s *Sweeper) Sweep(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
+	defer cancel()
+	_ = s.run(ctx)
+}
+
+// Run sweeps every one to four seconds until ctx ends.
+func (s *Sweeper) Run(ctx context.Context, r *rand.Rand) {
+	for ctx.Err() == nil {
+		pause(ctx, between(r, time.Second, 4*time.Second))
+		if s.held.Load() == 0 && ctx.Err() == nil {
+			s.Sweep(ctx)
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// caller sees one intent through.
+type caller struct {
+	house  *stack.Stack
+	ledger *Ledger
+	intent *Intent
+}
+
+// live posts the intent until the answer is clear, does what its script says, and
+// asks until it knows the end.
+func (c *caller) live(ctx context.Context) {
+	defer c.set(func(t *Told) { t.Done = true })
+	if c.intent.invalid {
+		c.postWrong(ctx)
+	}
+	c.postCopies(ctx)
+	if c.intent.Told().TxID == "" {
+		c.set(func(t *Told) { t.Refused = ctx.Err() == nil })
+		return
+	}
+	var besides sync.WaitGroup
+	if c.intent.conflict {
+		besides.Go(func() { c.postAnother(ctx) })
+	}
+	if c.intent.cancelAfter > 0 {
+		besides.Go(func() { c.changeItsMind(ctx) })
+	}
+	for ctx.Err() == nil && !c.ask(ctx) {
+		pause(ctx, c.intent.pace)
+	}
+	if c.intent.again && ctx.Err() == nil {
+		c.ledger.did(Again)
+		c.post(ctx)
+	}
+	besides.Wait()
+	c.ask(ctx) // once more: a final answer never changes
+}
+
+func (c *caller) set(change func(*Told)) {
+	c.intent.mu.Lock()
+	defer c.intent.mu.Unlock()
+	change(&c.intent.told)
+}
+
+// patience is how long a caller waits for one answer.
+const patience = 6 * time.Second
+
+// answer is what came of one request; status 0: nothing was heard.
+type answer struct {
+	status  int
+	text    []byte
+	begun   time.Time
+	code    string // of a problem
+	body    struct{ TxID, Outcome string }
+	reached End
+}
+
+// unclear says that the caller cannot know what the request did.
+func (a answer) unclear() bool { return a.status == 0 || a.status >= 500 }
+
+func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, a.text) }
+
+// call makes one request as the account.
+func (c *caller) call(ctx context.Context, method, path string, body any) (a answer) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	a.begun = time.Now()
+	status, text, err := c.house.Call(ctx, stack.CallerAccount, method, path, body)
+	if err != nil {
+		return a
+	}
+	a.status, a.text = status, text
+	var all struct {
+		TxID, Outcome, Code string
+		State               nonce.State
+		SubState            *nonce.SubState
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return answer{begun: a.begun} // cut off
+	}
+	a.code, a.body.TxID, a.body.Outcome, a.reached.State = all.Code, all.TxID, all.Outcome, all.State
+	if all.SubState != nil {
+		a.reached.Sub = *all.SubState
+	}
+	return a
+}
+
+// insist makes the request until the answer is clear.
+func (c *caller) insist(ctx context.Context, method, path string, body any) (a answer) {
+	for ctx.Err() == nil {
+		if a = c.call(ctx, method, path, body); !a.unclear() {
+			break
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+	return a
+}
+
+// postCopies posts the intent several times at once; each until it is answered.
+func (c *caller) postCopies(ctx context.Context) {
+	if c.intent.copies > 1 {
+		c.ledger.did(Repeats)
+	}
+	var copies sync.WaitGroup
+	for range c.intent.copies {
+		copies.Go(func() { c.post(ctx) })
+	}
+	copies.Wait()
+}
+
+func (c *caller) post(ctx context.Context) {
+	known := c.intent.Told().TxID != ""
+	a := c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.Body())
+	switch {
+	case a.unclear():
+	case a.status == http.StatusAccepted, a.status == http.StatusOK:
+		c.accepted(a)
+	case a.code == "SUBMITTER_PROTECTED" && !known:
+	default:
+		c.ledger.lie(c.intent, fmt.Sprintf("posted (accepted before: %t): got %s", known, a))
+	}
+}
+
+// accepted takes note of a txId: one requestId has one for ever, and is stored
+// once.
+func (c *caller) accepted(a answer) {
+	var first string
+	var fresh int
+	c.set(func(t *Told) {
+		if t.TxID == "" {
+			t.TxID = a.body.TxID
+		}
+		if a.status == http.StatusAccepted {
+			t.Fresh++
+		}
+		first, fresh = t.TxID, t.Fresh
+	})
+	if a.body.TxID != first || first == "" {
+		c.ledger.lie(c.intent, fmt.Sprintf("posted again: got txId %q, and before %q", a.body.TxID, first))
+	}
+	if fresh > 1 {
+		c.ledger.lie(c.intent, fmt.Sprintf("202 was answered %d times: want it once, and 200 after it", fresh))
+	}
+}
+
+// postAnother tries the requestId with another payload.
+func (c *caller) postAnother(ctx context.Context) {
+	a := c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.another())
+	if a.unclear() {
+		return
+	}
+	c.ledger.did(Conflicts)
+	if a.status != http.StatusConflict || a.code != "REQUEST_ID_CONFLICT" {
+		c.ledger.lie(c.intent, fmt.Sprintf("the requestId with another payload: got %s, want 409 REQUEST_ID_CONFLICT", a))
+	}
+}
+
+// postWrong posts what must be refused, whatever state the house is in.
+func (c *caller) postWrong(ctx context.Context) {
+	for _, body := range c.intent.wrong() {
+		a := c.insist(ctx, http.MethodPost, "/api/v1/tx", body)
+		if a.unclear() {
+			return
+		}
+		c.ledger.did(Invalid)
+		if a.status != http.StatusBadRequest && a.code != "UNKNOWN_SUBMITTER" {
+			c.ledger.lie(c.intent, fmt.Sprintf("an invalid request %v: got %s, want 400, or UNKNOWN_SUBMITTER", body, a))
+		}
+	}
+}
+
+// ask asks for the state, and says whether it is final.
+func (c *caller) ask(ctx context.Context) (final bool) {
+	a := c.call(ctx, http.MethodGet, "/api/v1/tx/"+c.intent.Told().TxID, nil)
+	switch {
+	case a.unclear():
+		return false
+	case a.status != http.StatusOK:
+		c.ledger.lie(c.intent, fmt.Sprintf("asked for what was accepted: got %s", a))
+		return false
+	}
+	return c.heard(a)
+}
+
+// heard compares what an answer says of the intent with what was said before: a
+// final answer is the last word, and a question that was put after it was heard
+// gets the same.
+func (c *caller) heard(a answer) (final bool) {
+	var before Told
+	c.set(func(t *Told) {
+		before = *t
+		if a.reached.State.Final() && t.End == nil {
+			t.End, t.EndAt = &a.reached, time.Now()
+		}
+	})
+	final = a.reached.State.Final()
+	switch {
+	case before.End == nil:
+	case final && a.reached != *before.End:
+		c.ledger.lie(c.intent, fmt.Sprintf("it was %s, and now it is %s", before.End, a.reached))
+	case !final && a.begun.After(before.EndAt):
+		c.ledger.lie(c.intent, fmt.Sprintf("it was %s, and a question put after that got %s", before.End, a.reached))
+	}
+	return final
+}
+
+// changeItsMind cancels, and asks again until the answer is definite.
+func (c *caller) changeItsMind(ctx context.Context) {
+	pause(ctx, c.intent.cancelAfter)
+	c.ledger.did(Cancels)
+	c.set(func(t *Told) { t.Unwanted = true })
+	for ctx.Err() == nil {
+		a := c.insist(ctx, http.MethodPost, "/api/v1/tx/"+c.intent.Told().TxID+"/cancel", nil)
+		if a.unclear() {
+			return
+		}
+		if c.cancelAnswered(a) {
+			return
+		}
+		pause(ctx, c.intent.pace)
+	}
+}
+
+// cancelAnswered says whether the answer was definite.
+func (c *caller) cancelAnswered(a answer) (definite bool) {
+	definite = a.status == http.StatusOK && (a.body.Outcome == "CANCELLED" || a.body.Outcome == "EXECUTED")
+	pending := a.status == http.StatusAccepted && a.body.Outcome == "PENDING"
+	if !definite && !pending {
+		c.ledger.lie(c.intent, fmt.Sprintf("cancelled: got %s, want CANCELLED, EXECUTED or PENDING", a))
+		return true
+	}
+	if final := c.heard(a); final != definite {
+		c.ledger.lie(c.intent, fmt.Sprintf("cancelled: got %s, which is definite: %t, and final: %t", a, definite, final))
+	}
+	if definite {
+		c.set(func(t *Told) { t.Outcome = a.body.Outcome })
+	}
+	return definite
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

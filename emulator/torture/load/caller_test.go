@@ -1,0 +1,122 @@
+package load
+
+import (
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/torture/plan"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+var alice = nonce.NewSubmitter(1337, nonce.Address{1})
+
+func setup(told Told) *caller {
+	return &caller{ledger: newLedger(), intent: Seen(alice, big.NewInt(1), told)}
+}
+
+func (c *caller) wantLie(t *testing.T, name, part string) {
+	t.Helper()
+	lies := c.ledger.Lies()
+	if (part == "") != (len(lies) == 0) || (part != "" && !strings.Contains(lies[0].Detail, part)) {
+		t.Errorf("%s: got lies %v, want one that says %q", name, lies, part)
+	}
+}
+
+// A final answer is the last word; only a question put before it was heard may
+// get an older one.
+func TestFinalAnswersNeverChange(t *testing.T) {
+	t.Parallel()
+	confirmed, reverted := End{State: nonce.Confirmed}, End{State: nonce.Failed, Sub: nonce.Reverted}
+	heard := time.Now()
+	for name, c := range map[string]struct {
+		answer answer
+		want   string
+	}{
+		"the same":          {answer{begun: heard.Add(time.Second), reached: confirmed}, ""},
+		"another end":       {answer{begun: heard.Add(-time.Second), reached: reverted}, "now it is FAILED/REVERTED"},
+		"no end, put later": {answer{begun: heard.Add(time.Second), reached: End{State: nonce.Tracking}}, "put after that got TRACKING"},
+		"no end, put first": {answer{begun: heard.Add(-time.Second), reached: End{State: nonce.Tracking}}, ""},
+	} {
+		caller := setup(Told{TxID: "t", End: &confirmed, EndAt: heard})
+		caller.heard(c.answer)
+		caller.wantLie(t, name, c.want)
+	}
+	first := setup(Told{TxID: "t"})
+	if !first.heard(answer{reached: confirmed}) || *first.intent.Told().End != confirmed {
+		t.Errorf("the first final answer: got %v, want it kept", first.intent.Told().End)
+	}
+}
+
+// A requestId has one txId, and is stored once.
+func TestOneTxID(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		statuses []int
+		ids      []string
+		want     string
+	}{
+		"stored, then known":   {[]int{202, 200, 200}, []string{"a", "a", "a"}, ""},
+		"known, then stored":   {[]int{200, 202}, []string{"a", "a"}, ""}, // answers overtake each other
+		"never heard of it":    {[]int{200}, []string{"a"}, ""},
+		"another txId":         {[]int{202, 200}, []string{"a", "b"}, `got txId "b"`},
+		"no txId":              {[]int{202}, []string{""}, `got txId ""`},
+		"stored a second time": {[]int{202, 202}, []string{"a", "a"}, "202 was answered 2 times"},
+	} {
+		caller := setup(Told{})
+		for i, status := range c.statuses {
+			a := answer{status: status}
+			a.body.TxID = c.ids[i]
+			caller.accepted(a)
+		}
+		caller.wantLie(t, name, c.want)
+	}
+}
+
+// CANCELLED and EXECUTED go with a final state, PENDING with any other.
+func TestCancelIsDefiniteAtTheEnd(t *testing.T) {
+	t.Parallel()
+	cancelled := End{State: nonce.Failed, Sub: nonce.Cancelled}
+	for name, c := range map[string]struct {
+		status  int
+		outcome string
+		reached End
+		want    string
+	}{
+		"cancelled":           {200, "CANCELLED", cancelled, ""},
+		"pending":             {202, "PENDING", End{State: nonce.Tracking}, ""},
+		"definite too early":  {200, "CANCELLED", End{State: nonce.Tracking}, "definite: true, and final: false"},
+		"pending at the end":  {202, "PENDING", cancelled, "definite: false, and final: true"},
+		"neither yes nor no":  {200, "MAYBE", cancelled, "want CANCELLED"},
+		"accepted is unknown": {404, "", End{}, "want CANCELLED"},
+		"definite with a 202": {202, "CANCELLED", cancelled, "want CANCELLED"},
+	} {
+		caller := setup(Told{TxID: "t"})
+		a := answer{status: c.status, reached: c.reached}
+		a.body.Outcome = c.outcome
+		caller.cancelAnswered(a)
+		caller.wantLie(t, name, c.want)
+	}
+}
+
+// What a caller does is the seed's, and the first few callers do everything once.
+func TestScriptsAreTheSeeds(t *testing.T) {
+	t.Parallel()
+	one, two := plan.Source(4), plan.Source(4)
+	values := map[string]bool{}
+	for n := range 200 {
+		a, b := newIntent(alice, n, one), newIntent(alice, n, two)
+		if a.script != b.script {
+			t.Fatalf("script %d, drawn twice: got %+v and %+v", n, a.script, b.script)
+		}
+		values[a.ValueWei.String()] = true
+		first := map[int]bool{0: a.copies > 1, 1: a.conflict, 2: a.invalid, 3: a.again, 4: a.cancelAfter > 0}
+		if does, ok := first[n]; ok && !does {
+			t.Errorf("script %d: got %+v, want its habit in it", n, a.script)
+		}
+	}
+	if len(values) != 200 {
+		t.Errorf("values of 200 intents: got %d, want each its own", len(values))
+	}
+}

@@ -1,0 +1,183 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/ethereum/go-ethereum/rpc"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/faults"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Operator is on call: it decides what is STUCK, and releases submitters from
+// PROTECT once it knows what happened to their nonces.
+type Operator struct {
+	Stack   *stack.Stack
+	DB      *pgxpool.Pool // the alerts: the API lists nothing that is STUCK
+	Foreign *faults.Foreign
+	Source  *rand.Rand
+
+	Ledger *Ledger
+
+	Decisions   map[string]int // by action; read it after Run
+	decidedLast map[string]time.Time
+	calm        atomic.Bool
+}
+
+// What an operator does, as it is counted.
+const (
+	Decides  = "STUCK decided: "
+	Resumes  = "PROTECT left by resume"
+	Resyncs  = "PROTECT left by resync"
+	Mistakes = "a resync to a wrong count, refused"
+	rounds   = 500 * time.Millisecond
+	thinking = 3 * time.Second // between two decisions on one transaction
+)
+
+// Actions are the decisions that an operator may take.
+func Actions() []string { return []string{"wait", "rebroadcast", "replace", "placeholder"} }
+
+// Calm has it decide for an end: no more waiting, and no mistakes.
+func (o *Operator) Calm() { o.calm.Store(true) }
+
+// Run looks after the house until ctx ends. What fails is tried again.
+func (o *Operator) Run(ctx context.Context) {
+	o.Decisions, o.decidedLast = make(map[string]int), make(map[string]time.Time)
+	for ctx.Err() == nil {
+		o.decideAll(ctx)
+		o.releaseAll(ctx)
+		pause(ctx, rounds)
+	}
+}
+
+func (o *Operator) decideAll(ctx context.Context) {
+	rows, _ := o.DB.Query(ctx, `select tx_id::text from managed_tx where state = 'STUCK' order by seq`) // the collector has the error
+	stuck, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return
+	}
+	for _, id := range stuck {
+		if time.Since(o.decidedLast[id]) < thinking {
+			continue
+		}
+		action := Actions()[o.Source.IntN(len(Actions()))]
+		if o.calm.Load() && action == "wait" {
+			action = "rebroadcast"
+		}
+		status, _, err := o.call(ctx, http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]any{"action": action, "reason": "seen by the operator on call"})
+		if err == nil && status == http.StatusAccepted {
+			o.Decisions[Decides+action]++
+			o.decidedLast[id] = time.Now()
+		}
+	}
+}
+
+func (o *Operator) call(ctx context.Context, method, path string, body any) (int, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return o.Stack.Call(ctx, stack.OperatorAccount, method, path, body)
+}
+
+// protected is a submitter in PROTECT as the admin function shows it.
+type protected struct {
+	Submitter     nonce.Submitter
+	NextNonce     uint64
+	InFlightNonce *uint64
+	Protect       *struct{ Episode int }
+}
+
+func (o *Operator) releaseAll(ctx context.Context) {
+	status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters", nil)
+	var list struct{ Submitters []protected }
+	if err != nil || status != http.StatusOK || json.Unmarshal(text, &list) != nil {
+		return
+	}
+	for _, p := range list.Submitters {
+		if p.Protect == nil {
+			continue
+		}
+		if mistake := o.Source.IntN(4); mistake == 0 && !o.calm.Load() {
+			o.mistake(ctx, p)
+		}
+		if body, err := o.way(ctx, p); err == nil && body != nil {
+			_, _, _ = o.release(ctx, p, body) // one that fails comes again
+		}
+	}
+}
+
+func (o *Operator) release(ctx context.Context, p protected, body map[string]any) (int, []byte, error) {
+	body["episode"] = p.Protect.Episode
+	return o.call(ctx, http.MethodPost, "/admin/v1/submitters/"+string(p.Submitter)+"/release", body)
+}
+
+// mistake accepts a count that the chain never had, which must be refused.
+func (o *Operator) mistake(ctx context.Context, p protected) {
+	body := map[string]any{"mode": nonce.Resync, "count": p.NextNonce + 1_000_000, "reason": "a slip of the finger"}
+	status, text, err := o.release(ctx, p, body)
+	switch {
+	case err != nil || status >= 500 || status == http.StatusConflict:
+	case status != http.StatusBadRequest:
+		o.Ledger.lied(Lie{Submitter: p.Submitter, Detail: fmt.Sprintf("a resync to a count that the chain never had: got %d %s, want 400", status, text)})
+	default:
+		o.Decisions[Mistakes]++
+	}
+}
+
+// way decides how the submitter leaves PROTECT. Nothing is decided before the
+// chain's finalized block has everything that the account ever sent: then a nonce
+// that somebody else took is lost for good, and one that nobody took is free.
+// Before the calm it errs at times, and resumes where something is lost: the next
+// looks find that out.
+func (o *Operator) way(ctx context.Context, p protected) (body map[string]any, err error) {
+	client, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	account := common.Address(p.Submitter.Address())
+	final, err := client.NonceAt(ctx, account, big.NewInt(rpc.FinalizedBlockNumber.Int64()))
+	if err != nil {
+		return nil, err
+	}
+	pending, err := client.PendingNonceAt(ctx, account)
+	if err != nil || pending != final {
+		return nil, err
+	}
+	lowest := p.NextNonce
+	if p.InFlightNonce != nil {
+		lowest = *p.InFlightNonce
+	}
+	if final > p.NextNonce || (final > lowest && o.lost(ctx, client, p.Submitter, lowest, final)) {
+		if o.Source.IntN(5) == 0 && !o.calm.Load() {
+			return map[string]any{"mode": nonce.Resume, "reason": "an alarm that nobody looked into"}, nil
+		}
+		reason := fmt.Sprintf("somebody else used the key; the account's final count is %d", final)
+		return map[string]any{"mode": nonce.Resync, "count": final, "reason": reason}, nil
+	}
+	return map[string]any{"mode": nonce.Resume, "reason": "nothing of ours is lost"}, nil
+}
+
+// lost says whether somebody else's transaction was mined at a nonce of the
+// house's.
+func (o *Operator) lost(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) bool {
+	return slices.ContainsFunc(o.Foreign.Of(s), func(u faults.Use) bool {
+		if u.Nonce < lowest || u.Nonce >= count {
+			return false
+		}
+		_, err := client.TransactionReceipt(ctx, u.Hash)
+		return err == nil
+	})
+}

@@ -1,0 +1,129 @@
+// Command torture runs a long episode that mixes every fault at random on the
+// real house, under a steady load of intents; then it stops the faults, lets
+// everything end, and asks the chain and the whole history what came of it. The
+// seed decides which fault comes when.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/torture/faults"
+)
+
+// errVerdict reports a run after which not every promise holds, or which was no
+// torture. What is wrong has been printed.
+var errVerdict = errors.New("FAILED")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := realMain(ctx, os.Args[1:], os.Stdout)
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "torture: interrupted, no verdict")
+		os.Exit(130)
+	default:
+		fmt.Fprintln(os.Stderr, "torture:", err)
+		os.Exit(1)
+	}
+}
+
+// flags are what the command line says.
+type flags struct {
+	seed       uint64
+	minutes    float64
+	submitters int
+	window     int
+	rate       float64
+	every      time.Duration
+	verbose    bool
+	json       string
+	server     string
+	only       string
+}
+
+func parse(args []string) (flags, error) {
+	var f flags
+	set := flag.NewFlagSet("torture", flag.ContinueOnError)
+	set.Uint64Var(&f.seed, "seed", 0, "a `number` that decides which fault comes when, and how; default: drawn anew")
+	set.Float64Var(&f.minutes, "minutes", 5, "how long the faults last, in minutes, a `number`; from 1 on each kind must come")
+	set.IntVar(&f.submitters, "submitters", 8, "how many submitters there are, a `number`; somebody else uses the keys of the last two")
+	set.IntVar(&f.window, "window", 8, "the widest window of a submitter, a `number`; every second one has window 1")
+	set.Float64Var(&f.rate, "rate", 5, "how many intents are posted a second, a `number`, as far as the submitters keep up")
+	set.DurationVar(&f.every, "every", 1500*time.Millisecond, "the `time` from one fault to the next, on average")
+	set.BoolVar(&f.verbose, "verbose", false, "tell each fault, and what each part does, on standard error")
+	set.StringVar(&f.json, "json", "", "write the figures to this `file` too")
+	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
+	set.StringVar(&f.only, "only", "", "of the faults only those with this `text` in their name, to look closer at one")
+	set.Usage = func() {
+		fmt.Fprint(set.Output(), "torture mixes every fault at random on the real house, and then asks the chain and the history.\n\n")
+		set.PrintDefaults()
+	}
+	if err := set.Parse(args); err != nil {
+		return f, err
+	}
+	given := false
+	set.Visit(func(one *flag.Flag) { given = given || one.Name == "seed" })
+	if !given {
+		f.seed = rand.Uint64N(1_000_000_000)
+	}
+	return f, f.check(set.Args())
+}
+
+func (f flags) check(rest []string) error {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q; see --help", rest[0])
+	case f.minutes < 0.05 || f.minutes > 24*60:
+		return fmt.Errorf("--minutes %v: want 0.05 to 1440", f.minutes)
+	case f.submitters < 3 || f.submitters > 100:
+		return fmt.Errorf("--submitters %d: want 3 to 100", f.submitters)
+	case f.window < 1 || f.window > 1000:
+		return fmt.Errorf("--window %d: want 1 to 1000", f.window)
+	case f.rate < 0.1 || f.rate > 1000:
+		return fmt.Errorf("--rate %v: want 0.1 to 1000", f.rate)
+	case len(f.kinds()) == 0:
+		return fmt.Errorf("--only %q: no fault has that in its name", f.only)
+	case f.every < 10*time.Millisecond:
+		return fmt.Errorf("--every %v: want at least 10ms", f.every)
+	}
+	return nil
+}
+
+// kinds are the faults that may come.
+func (f flags) kinds() []faults.Fault {
+	return slices.DeleteFunc(faults.All(), func(k faults.Fault) bool { return !strings.Contains(k.Name, f.only) })
+}
+
+// length is how long the faults last.
+func (f flags) length() time.Duration { return time.Duration(f.minutes * float64(time.Minute)) }
+
+// command repeats the run.
+func (f flags) command() string {
+	c := fmt.Sprintf("./scripts/torture --seed %d --minutes %v --submitters %d --window %d --rate %v --every %v",
+		f.seed, f.minutes, f.submitters, f.window, f.rate, f.every)
+	if f.only != "" {
+		c += fmt.Sprintf(" --only '%s'", f.only)
+	}
+	return c
+}
+
+func realMain(ctx context.Context, args []string, out io.Writer) error {
+	f, err := parse(args)
+	if err != nil {
+		return err
+	}
+	return run(ctx, f, out, nil)
+}

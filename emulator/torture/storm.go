@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/torture/faults"
+	"github.com/fencepost/fencepost/emulator/torture/plan"
+)
+
+// storm is the faults as they come.
+type storm struct {
+	world  *faults.World
+	kinds  []faults.Fault
+	events []plan.Event
+	kept   *folder
+
+	mu    sync.Mutex
+	times map[string]int // by kind
+	over  bool
+}
+
+func newStorm(w *faults.World, kinds []faults.Fault, events []plan.Event, kept *folder) *storm {
+	return &storm{world: w, kinds: kinds, events: events, kept: kept, times: make(map[string]int)}
+}
+
+// length is how long after the last event faults may go on that wait for their
+// prey.
+const grace = 3 * time.Second
+
+// pass injects each event at its time, beside those that still last, and returns
+// when all have been undone.
+func (s *storm) pass(ctx context.Context) {
+	lasting, undo := context.WithCancel(ctx)
+	defer undo()
+	began := time.Now()
+	byName := make(map[string]faults.Fault)
+	for _, f := range s.kinds {
+		byName[f.Name] = f
+	}
+	var under sync.WaitGroup
+	for _, e := range s.events {
+		pause(ctx, time.Until(began.Add(e.At)))
+		if ctx.Err() != nil {
+			break
+		}
+		under.Go(func() { s.inject(lasting, byName[e.Kind], e) })
+	}
+	pause(ctx, grace)
+	undo()
+	under.Wait()
+}
+
+func (s *storm) inject(ctx context.Context, f faults.Fault, e plan.Event) {
+	s.kept.event("begins: %s (seed %d)", f.Name, e.Seed)
+	n, err := f.Inject(ctx, s.world, e.Source())
+	s.kept.event("over: %s (seed %d): %d times, error: %v", f.Name, e.Seed, n, err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.times[f.Name] += n
+}
+
+// injected says how often each kind struck so far; those that never did are 0.
+func (s *storm) injected() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := maps.Clone(s.times)
+	for _, f := range s.kinds {
+		all[f.Name] += 0
+	}
+	return all
+}
+
+func (s *storm) total() (n int) {
+	for _, times := range s.injected() {
+		n += times
+	}
+	return n
+}

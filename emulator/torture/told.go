@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+
+	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/load"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// The checks of what callers were told.
+const (
+	steadyAnswers = "answers-steady"
+	sameTxID      = "same-txid"
+	toldTrue      = "told-true"
+)
+
+// told holds what callers were told to each other, to the house's last word, and
+// to the chain.
+func (e *episode) told(ctx context.Context) ([]check, error) {
+	steady := check{Name: steadyAnswers, Promise: "no answer contradicts an earlier one: one txId, one end, one outcome; what must be refused is refused"}
+	for _, l := range e.load.Ledger.Lies() {
+		steady.Violations = append(steady.Violations, checkers.Violation{
+			Checker: steadyAnswers, Submitter: string(l.Submitter), TxID: l.TxID, Detail: fmt.Sprintf("request %q: %s", l.RequestID, l.Detail),
+		})
+	}
+	same, ends := e.askAgain(ctx)
+	chain, err := readChain(ctx, e.house.Chain.URL())
+	if err != nil {
+		return nil, fmt.Errorf("read the chain: %w", err)
+	}
+	honest := check{Name: toldTrue, Promise: "CONFIRMED and EXECUTED were mined, once; CANCELLED, REJECTED, DISPLACED and what was refused never were"}
+	for _, in := range e.load.Ledger.Intents() {
+		if detail := contradicts(in, ends[in], chain); detail != "" {
+			honest.Violations = append(honest.Violations, checkers.Violation{
+				Checker: toldTrue, Submitter: string(in.Submitter), TxID: in.Told().TxID, Detail: fmt.Sprintf("request %q: %s", in.RequestID, detail),
+			})
+		}
+	}
+	return []check{steady, same, honest}, nil
+}
+
+// last is the house's last word on a request.
+type last struct {
+	stored bool
+	txID   string
+	end    load.End
+}
+
+// askAgain asks for every request, and posts every accepted one once more: each
+// must answer with the txId first given.
+func (e *episode) askAgain(ctx context.Context) (check, map[*load.Intent]last) {
+	c := check{Name: sameTxID, Promise: "each accepted request is found, and posted again answers, with the txId first given"}
+	ends := make(map[*load.Intent]last)
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	slots := make(chan struct{}, 8)
+	for _, in := range e.load.Ledger.Intents() {
+		slots <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-slots }()
+			l, problem := e.lastWord(ctx, in)
+			mu.Lock()
+			defer mu.Unlock()
+			ends[in] = l
+			if problem != "" {
+				c.Violations = append(c.Violations, checkers.Violation{Checker: sameTxID, Submitter: string(in.Submitter), TxID: in.Told().TxID, Detail: problem})
+			}
+		})
+	}
+	asking.Wait()
+	return c, ends
+}
+
+func (e *episode) lastWord(ctx context.Context, in *load.Intent) (l last, problem string) {
+	told := in.Told()
+	query := url.Values{"submitter": {string(in.Submitter)}, "requestId": {in.RequestID}}
+	status, text := e.ask(ctx, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
+	if status == http.StatusNotFound && told.TxID == "" {
+		return l, ""
+	}
+	var found struct {
+		TxID     string
+		State    nonce.State
+		SubState *nonce.SubState
+	}
+	if status != http.StatusOK || json.Unmarshal(text, &found) != nil {
+		return l, fmt.Sprintf("request %q, accepted as %q: asked for, got %d %s", in.RequestID, told.TxID, status, text)
+	}
+	l = last{stored: true, txID: found.TxID, end: load.End{State: found.State}}
+	if found.SubState != nil {
+		l.end.Sub = *found.SubState
+	}
+	if told.TxID == "" {
+		return l, "" // stored, and its caller never heard
+	}
+	status, text = e.ask(ctx, http.MethodPost, "/api/v1/tx", in.Body())
+	var again struct{ TxID string }
+	_ = json.Unmarshal(text, &again) // then it has none
+	if found.TxID != told.TxID || status != http.StatusOK || again.TxID != told.TxID {
+		return l, fmt.Sprintf("request %q was accepted as %s; it is found as %s, and posted again got %d %s", in.RequestID, told.TxID, found.TxID, status, text)
+	}
+	return l, ""
+}
+
+// ask asks until the house answers.
+func (e *episode) ask(ctx context.Context, method, path string, body any) (status int, text []byte) {
+	for range 20 {
+		once, cancel := context.WithTimeout(ctx, 5*time.Second)
+		s, t, err := e.house.Call(once, stack.CallerAccount, method, path, body)
+		cancel()
+		if err == nil && s < 500 {
+			return s, t
+		}
+		status, text = s, t
+		pause(ctx, 200*time.Millisecond)
+	}
+	return status, text
+}
+
+// effect is a transaction on chain as its intent is recognised by.
+type effect struct {
+	from  nonce.Address
+	value string
+}
+
+// readChain finds the transactions of each sender and value.
+func readChain(ctx context.Context, node string) (map[effect][]*types.Receipt, error) {
+	client, err := ethclient.DialContext(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	id, err := client.ChainID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	head, err := client.BlockNumber(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, signer := make(map[effect][]*types.Receipt), types.LatestSignerForChainID(id)
+	for n := range head + 1 {
+		block, err := client.BlockByNumber(ctx, new(big.Int).SetUint64(n))
+		if err != nil {
+			return nil, fmt.Errorf("block %d: %w", n, err)
+		}
+		for _, tx := range block.Transactions() {
+			from, err := types.Sender(signer, tx)
+			if err != nil {
+				return nil, err
+			}
+			receipt, err := client.TransactionReceipt(ctx, tx.Hash())
+			if err != nil {
+				return nil, fmt.Errorf("receipt of %s: %w", tx.Hash(), err)
+			}
+			key := effect{nonce.Address(from), tx.Value().String()}
+			found[key] = append(found[key], receipt)
+		}
+	}
+	return found, nil
+}
+
+// contradicts says how the chain, or the house's last word, is other than the
+// caller was told; or nothing.
+func contradicts(in *load.Intent, l last, chain map[effect][]*types.Receipt) string {
+	succeeded, reverted := 0, 0
+	for _, r := range chain[effect{in.Submitter.Address(), in.ValueWei.String()}] {
+		if r.Status == types.ReceiptStatusSuccessful {
+			succeeded++
+		} else {
+			reverted++
+		}
+	}
+	told := in.Told()
+	mined := fmt.Sprintf("the chain has it %d times succeeded, %d times reverted", succeeded, reverted)
+	switch {
+	case told.End != nil && l.end != *told.End:
+		return fmt.Sprintf("its caller was told %s, and at the end it is %s", told.End, l.end)
+	case !l.stored && succeeded+reverted > 0:
+		return "it was never accepted, and " + mined
+	case succeeded+reverted > 1:
+		return mined
+	case told.Outcome == "CANCELLED" && succeeded+reverted > 0:
+		return "its caller was told CANCELLED, and " + mined
+	case told.Outcome == "EXECUTED" && succeeded+reverted != 1:
+		return "its caller was told EXECUTED, and " + mined
+	case l.end.State == nonce.Confirmed && (succeeded != 1 || reverted != 0),
+		l.end.Sub == nonce.Reverted && (succeeded != 0 || reverted != 1),
+		l.end.State == nonce.Failed && l.end.Sub != nonce.Reverted && succeeded+reverted > 0:
+		return fmt.Sprintf("it is %s, and %s", l.end, mined)
+	}
+	return ""
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/torture/faults"
+	"github.com/fencepost/fencepost/emulator/torture/load"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// check is one checker and what it found.
+type check struct {
+	Name       string               `json:"name"`
+	Promise    string               `json:"promise"`
+	Violations []checkers.Violation `json:"violations"`
+}
+
+// verdict is everything that was asked at the end.
+type verdict struct {
+	checks  []check
+	figures figures
+	missing []string // kinds that a run of this length must have injected, and did not
+}
+
+func (v verdict) violations() (n int) {
+	for _, c := range v.checks {
+		n += len(c.Violations)
+	}
+	return n
+}
+
+func (e *episode) judge(ctx context.Context) (v verdict, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	found, err := e.checkers(ctx)
+	if err != nil {
+		return v, err
+	}
+	for _, c := range checkers.All() {
+		v.checks = append(v.checks, check{c.Name, c.Promise, of(found, c.Name)})
+	}
+	told, err := e.told(ctx)
+	if err != nil {
+		return v, err
+	}
+	v.checks = append(v.checks, told...)
+	alarms, err := e.falseAlarms(ctx)
+	if err != nil {
+		return v, err
+	}
+	v.checks = append(v.checks, alarms)
+	if v.figures, err = e.count(ctx); err != nil {
+		return v, err
+	}
+	v.missing = e.missing(v.figures)
+	return v, nil
+}
+
+const selectFalseAlarms = `
+select submitter, episode, evidence::text from protect_episode where submitter <> all ($1) order by opened_at`
+
+// falseAlarms finds the episodes of PROTECT of submitters whose keys nobody else
+// used: the faults are none of the causes that open it.
+func (e *episode) falseAlarms(ctx context.Context) (check, error) {
+	c := check{Name: "protect-for-cause", Promise: "PROTECT opens only where somebody else used the key"}
+	rows, err := e.db.Query(ctx, selectFalseAlarms, foreigners(e.world))
+	if err != nil {
+		return c, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var submitter, evidence string
+		var n int
+		if err := rows.Scan(&submitter, &n, &evidence); err != nil {
+			return c, err
+		}
+		c.Violations = append(c.Violations, checkers.Violation{Checker: c.Name, Submitter: submitter, Detail: fmt.Sprintf("episode %d: %s", n, evidence)})
+	}
+	return c, rows.Err()
+}
+
+func of(all []checkers.Violation, name string) []checkers.Violation {
+	return slices.DeleteFunc(slices.Clone(all), func(v checkers.Violation) bool { return v.Checker != name })
+}
+
+// checkers reads the chain and the history. A task that comes late takes a lease
+// for a moment, so what is only not at rest is looked at again.
+func (e *episode) checkers(ctx context.Context) (found []checkers.Violation, err error) {
+	for range 10 {
+		found, err = checkers.Check(ctx, checkers.Episode{
+			Database: e.house.Database, RPC: e.house.Chain.URL(), Submitters: e.house.Submitters(),
+			Foreign: e.world.Foreign.Nonces(), Settled: true,
+		})
+		if err != nil || len(found) == 0 || len(of(found, "settled")) < len(found) || !e.ended {
+			break
+		}
+		pause(ctx, time.Second)
+	}
+	return found, err
+}
+
+// missing lists what never came in a run that is long enough for it.
+func (e *episode) missing(f figures) (names []string) {
+	if e.length() < time.Minute || e.only != "" {
+		return nil
+	}
+	required := maps.Clone(f.Faults)
+	maps.Copy(required, f.Callers)
+	for what, n := range f.Operators {
+		if strings.HasPrefix(what, load.Decides) {
+			required["a decision on STUCK"] += n
+		}
+	}
+	required[load.Resyncs] = f.Operators[load.Resyncs]
+	if e.length() >= 10*time.Minute {
+		maps.Copy(required, f.Operators)
+		maps.Copy(required, f.CrashPoints)
+	}
+	for name, n := range required {
+		if n == 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// figures are what a run is told by.
+type figures struct {
+	Seed        uint64         `json:"seed"`
+	Minutes     float64        `json:"minutes"`
+	Submitters  int            `json:"submitters"`
+	Window      int            `json:"window"`
+	Rate        float64        `json:"rate"`
+	Faults      map[string]int `json:"faults"`
+	CrashPoints map[string]int `json:"crashPoints"`
+	Callers     map[string]int `json:"callers"`
+	Operators   map[string]int `json:"operators"`
+
+	Posted    int            `json:"posted"`
+	Refused   int            `json:"refused"`  // SUBMITTER_PROTECTED
+	Accepted  int            `json:"accepted"` // by an answer
+	Stored    int            `json:"stored"`
+	Confirmed int            `json:"confirmed"`
+	Failed    map[string]int `json:"failed"`
+	Protect   int            `json:"protectEpisodes"`
+
+	LongestCalm   float64 `json:"longestAcceptToFinalAfterFaultsSeconds"`
+	LastLeftovers float64 `json:"lastOfTheUnfinishedSeconds"`
+	TookSeconds   float64 `json:"tookSeconds"`
+}
+
+func (e *episode) count(ctx context.Context) (f figures, err error) {
+	t := e.load.Ledger.Tally()
+	f = figures{
+		Seed: e.seed, Minutes: e.minutes, Submitters: e.submitters, Window: e.window, Rate: e.rate,
+		Faults: e.storm.injected(), CrashPoints: e.world.Crashes.Hits(), Callers: e.load.Ledger.Did(),
+		Operators: map[string]int{load.Mistakes: e.operator.Decisions[load.Mistakes]}, Failed: make(map[string]int),
+		Posted: t.Posted, Refused: t.Refused, Accepted: t.Accepted, TookSeconds: time.Since(e.kept.began).Seconds(),
+	}
+	for _, action := range load.Actions() {
+		f.Operators[load.Decides+action] = e.operator.Decisions[load.Decides+action]
+	}
+	return f, e.countRows(ctx, &f)
+}
+
+const selectEnds = `
+select state, coalesce(sub_state, ''), count(*) from managed_tx group by 1, 2`
+
+const selectTimes = `
+with ends as (
+  select m.created_at, h.at
+    from managed_tx m
+    join tx_history h on h.tx_id = m.tx_id and h.state in ('CONFIRMED', 'FAILED')
+)
+select coalesce(max(extract(epoch from at - created_at)) filter (where created_at >= $1), 0)::float8,
+       coalesce(max(extract(epoch from at - $1)) filter (where created_at < $1 and at > $1), 0)::float8
+  from ends`
+
+const selectEpisodes = `
+select count(*), count(*) filter (where mode = 'resume'), count(*) filter (where mode = 'resync')
+  from protect_episode`
+
+func (e *episode) countRows(ctx context.Context, f *figures) error {
+	rows, err := e.db.Query(ctx, selectEnds)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var state nonce.State
+		var sub string
+		var n int
+		if err := rows.Scan(&state, &sub, &n); err != nil {
+			return err
+		}
+		f.Stored += n
+		switch state {
+		case nonce.Confirmed:
+			f.Confirmed = n
+		case nonce.Failed:
+			f.Failed[sub] = n
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if err := e.db.QueryRow(ctx, selectTimes, e.stoppedAt).Scan(&f.LongestCalm, &f.LastLeftovers); err != nil {
+		return fmt.Errorf("read the times: %w", err)
+	}
+	var resumed, resynced int
+	err = e.db.QueryRow(ctx, selectEpisodes).Scan(&f.Protect, &resumed, &resynced)
+	f.Operators[load.Resumes], f.Operators[load.Resyncs] = resumed, resynced
+	return err
+}
+
+// foreigners are the submitters whose keys somebody else used.
+func foreigners(w *faults.World) []string {
+	names := []string{}
+	for s := range w.Foreign.Nonces() {
+		names = append(names, string(s))
+	}
+	return names
+}

@@ -1,0 +1,209 @@
+package nonce
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// H30: PROTECT must be raised by nothing but two looks, the second at a later
+// block, of which each shows a count above every nonce handed out, a loss of the
+// lowest nonce held that is proven, or another block in a final one's place; and
+// must not fail to be raised by them.
+func TestH30ProtectIsAFormula(t *testing.T) {
+	t.Parallel()
+	var raised, suspected, trusted, quiet int
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawAccount(t)
+		amissAt, known := uint64(0), false // the block of the first look that showed anything
+		for range rapid.IntRange(1, 6).Draw(t, "looks") {
+			v := drawCounts(t, w)
+			broken := brokenPremise(w, v)
+			got := suspect(w, v)
+			switch want := wantChange(broken, v.Head, amissAt, known); {
+			case changed(got) != want:
+				t.Fatalf("look at block %d, final %d, first amiss at %d (%v); counts %d and %d, next %d, lowest %d: got %s, want %s",
+					v.Head.Number, w.FinalHead, amissAt, known, v.Account.LatestCount, v.Account.PendingCount, w.NextNonce, w.lowest(), changed(got), want)
+			case want == "protect":
+				raised++
+				wantEvidence(t, w, v, *got.Protect)
+				return
+			case want == "suspect":
+				amissAt, known = v.Head.Number, true
+				suspected++
+			case want == "trust":
+				known = false
+				trusted++
+			default:
+				quiet++
+			}
+			w = w.with(Write{Cursor: got})
+		}
+	})
+	if raised == 0 || suspected == 0 || trusted == 0 || quiet == 0 {
+		t.Errorf("got %d raised, %d suspected, %d trusted, %d quiet looks; want some of each", raised, suspected, trusted, quiet)
+	}
+}
+
+// drawAccount is a submitter with up to three nonces held from 5 on, whose last
+// final block is 100.
+func drawAccount(t *rapid.T) Work {
+	var txs []Tx
+	for n := range uint64(rapid.IntRange(0, 3).Draw(t, "held")) {
+		tx := rapid.SampledFrom([]Tx{pending(5 + n), submitted(5 + n), stuck(5 + n), included(5+n, block('a', 101)), bare(5 + n)}).Draw(t, "tx")
+		if len(tx.Versions) > 0 && rapid.Bool().Draw(t, "bumped") {
+			tx.Versions = append(tx.Versions, versionHash(5+n, 2))
+		}
+		txs = append(txs, tx)
+	}
+	w := workOf(4, 5+uint64(len(txs)), txs...)
+	if rapid.Bool().Draw(t, "has finals") {
+		w.FinalHead, w.FinalBlocks = 100, []Header{block('a', 100)}
+	}
+	return w
+}
+
+// drawCounts is a look at a node that may lag, be of another chain, know some
+// versions or none, and have seen transactions of anybody.
+func drawCounts(t *rapid.T, w Work) View {
+	v := viewOf(w, block('a', rapid.Uint64Range(98, 104).Draw(t, "head")))
+	v.Account.LatestCount = rapid.Uint64Range(3, w.NextNonce+2).Draw(t, "latest")
+	v.Account.PendingCount = rapid.Uint64Range(3, w.NextNonce+2).Draw(t, "pending")
+	v.Known, v.Watched = map[Hash]Answer{}, map[uint64]Hash{}
+	answer := rapid.SampledFrom([]Answer{AnswerNotFound, AnswerNotFound, AnswerUnknown, AnswerFound})
+	for _, tx := range w.Unsettled {
+		for _, h := range tx.Versions {
+			v.Known[h] = answer.Draw(t, "known")
+			v.Receipts[h] = ReceiptAnswer{Answer: answer.Draw(t, "receipt")}
+		}
+	}
+	if name := rapid.SampledFrom([]byte{'a', 'a', 'b', 0}).Draw(t, "final block"); name != 0 && v.Head.Number >= 100 {
+		v.Watched[100] = block(name, 100).Hash
+	}
+	return v
+}
+
+// brokenPremise is the formula: what the look shows, were it to last.
+func brokenPremise(w Work, v View) Why {
+	latest, pending := v.Account.LatestCount, v.Account.PendingCount
+	if v.Head.Number < w.FinalHead {
+		return "" // it lags: its counts are old
+	}
+	if hash, seen := v.Watched[100]; len(w.FinalBlocks) > 0 && seen && hash != w.FinalBlocks[0].Hash && v.Head.Number > 100 {
+		return WhyReorg
+	}
+	if latest > w.NextNonce || pending > w.NextNonce {
+		return WhyAhead
+	}
+	if len(w.Unsettled) == 0 || latest <= *w.Unsettled[0].Nonce || w.Unsettled[0].Receipt != nil {
+		return ""
+	}
+	for _, h := range w.Unsettled[0].Versions {
+		if v.Known[h] != AnswerNotFound || v.Receipts[h].Answer == AnswerFound {
+			return ""
+		}
+	}
+	return WhyTaken
+}
+
+// wantChange is what the look must make of it, after a first one at amissAt.
+func wantChange(broken Why, head Header, amissAt uint64, known bool) string {
+	switch {
+	case broken != "" && !known:
+		return "suspect"
+	case broken != "" && head.Number > amissAt:
+		return "protect"
+	case broken == "" && known && head.Number >= amissAt:
+		return "trust"
+	}
+	return "nothing"
+}
+
+// wantEvidence holds what a human decides by against the look.
+func wantEvidence(t *rapid.T, w Work, v View, got Suspicion) {
+	why := brokenPremise(w, v)
+	expected := w.NextNonce
+	if why == WhyTaken {
+		expected = w.lowest()
+	}
+	if got.Why != why || got.ExpectedNonce != expected || got.Block != v.Head.Number || got.BlockHash != v.Head.Hash ||
+		got.LatestCount != v.Account.LatestCount || got.PendingCount != v.Account.PendingCount || got.Node != v.Node || got.What == "" {
+		t.Fatalf("evidence: got %+v, want %s, nonce %d, and the look as it was: %+v", got, why, expected, v)
+	}
+}
+
+// H30: a count below the lowest nonce held, or a look below the last final block,
+// must never count as foreign use, whatever was seen before.
+func TestH30LagIsNoForeignUse(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawAccount(t)
+		w.FinalHead, w.FinalBlocks = 100, []Header{block('a', 100)}
+		v := drawCounts(t, w)
+		if rapid.Bool().Draw(t, "old head") {
+			v.Head = block(rapid.SampledFrom([]byte{'a', 'b'}).Draw(t, "chain"), rapid.Uint64Range(0, 99).Draw(t, "head"))
+			delete(v.Watched, 100)
+		} else {
+			v.Account.LatestCount = rapid.Uint64Range(0, w.lowest()).Draw(t, "latest")
+			v.Account.PendingCount = rapid.Uint64Range(v.Account.LatestCount, w.NextNonce).Draw(t, "pending")
+			v.Watched[100] = block('a', 100).Hash
+		}
+		if rapid.Bool().Draw(t, "suspected before") {
+			w.Suspicion = &Suspicion{Why: WhyAhead, Block: rapid.Uint64Range(0, 104).Draw(t, "at")}
+		}
+		if c := suspect(w, v); c.Protect != nil || c.Suspect != nil {
+			t.Fatalf("head %d, counts %d and %d: got %+v, want no suspicion and no PROTECT", v.Head.Number, v.Account.LatestCount, v.Account.PendingCount, c)
+		}
+		for _, x := range rulesOf(3).judge(w, asking(w), v).after {
+			if x.State == Protect {
+				t.Fatalf("nonce %d: got PROTECT, want it watched on", *x.Nonce)
+			}
+		}
+	})
+}
+
+// H30: where PROTECT opens because the lowest nonce was taken, that transaction
+// alone must become PROTECT.
+func TestH30OnlyWhatLostItsNonceIsInProtect(t *testing.T) {
+	t.Parallel()
+	lost := 0
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawAccount(t)
+		w.Suspicion = &Suspicion{Block: 97}
+		v := drawCounts(t, w)
+		if rapid.Bool().Draw(t, "all consumed") {
+			v = viewOf(w, block('a', 104))
+			v.Account.LatestCount, v.Known = w.NextNonce, map[Hash]Answer{}
+			for h := range v.Receipts {
+				v.Known[h] = AnswerNotFound
+			}
+		}
+		opened := suspect(w, v).Protect
+		for i, x := range rulesOf(3).judge(w, asking(w), v).after {
+			want := i == 0 && opened != nil && opened.Why == WhyTaken && len(x.Versions) > 0
+			if got := x.State == Protect; got != want {
+				t.Fatalf("nonce %d with %+v: got %s, want PROTECT %v", *x.Nonce, opened, x.State, want)
+			}
+			if want {
+				lost++
+			}
+		}
+	})
+	if lost == 0 {
+		t.Error("no nonce was ever lost, want some")
+	}
+}
+
+// changed names a change that must be one thing alone.
+func changed(c CursorChange) string {
+	var all []string
+	for name, is := range map[string]bool{"suspect": c.Suspect != nil, "protect": c.Protect != nil, "trust": c.Trust, "nothing": c.Empty()} {
+		if is {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, " and ")
+}

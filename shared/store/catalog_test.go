@@ -1,0 +1,302 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// refusal is a statement that a constraint or a trigger must refuse.
+type refusal struct {
+	first string // prepares; "": nothing to prepare
+	then  string // is refused
+}
+
+// No constraint may be in the schema of which no test shows what it refuses.
+func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	rows := plant(t, db)
+	for constraint, refusals := range furtherNonsense {
+		for _, r := range refusals {
+			t.Run(constraint, func(t *testing.T) {
+				tx := begin(t, db)
+				exec(t, tx, rows.Replace(r.first))
+				if err := attempt(t, tx, rows.Replace(r.then)); violated(err) != constraint {
+					t.Errorf("%s: got refused by %s, want by %s", r.then, violated(err), constraint)
+				}
+			})
+		}
+	}
+	shown := map[string]bool{}
+	for constraint := range nonsense {
+		shown[constraint] = true
+	}
+	for constraint := range furtherNonsense {
+		shown[constraint] = true
+	}
+	for _, constraint := range names(t, db, constraints) {
+		if !shown[constraint] {
+			t.Errorf("%s is in the schema: got no statement that it refuses, want one in nonsense or furtherNonsense", constraint)
+		}
+	}
+}
+
+// No trigger may be in the schema of which no test shows that it, and nothing
+// else, refuses or records.
+func TestEveryTriggerDoesItsDuty(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	rows := plant(t, db)
+	for trigger, duties := range guarded {
+		for _, d := range duties {
+			t.Run(trigger, func(t *testing.T) {
+				statement := rows.Replace(d.then)
+				tx := begin(t, db)
+				exec(t, tx, rows.Replace(d.first))
+				if err := attempt(t, tx, statement); violated(err) != d.by {
+					t.Fatalf("%s: got refused by %s, want by %s", statement, violated(err), d.by)
+				}
+				tx = begin(t, db)
+				exec(t, tx, rows.Replace(d.first))
+				exec(t, tx, `alter table `+d.table+` disable trigger `+trigger)
+				if err := attempt(t, tx, statement); violated(err) == d.by {
+					t.Errorf("%s, with %s off: got it refused by %s all the same; want another proof of the trigger", statement, trigger, d.by)
+				}
+			})
+		}
+	}
+	got := map[string]bool{"record_tx": true} // refuses nothing: TestHistoryKeepsEveryChange shows what it records
+	for trigger := range guarded {
+		got[trigger] = true
+	}
+	want := map[string]bool{}
+	for _, trigger := range names(t, db, triggers) {
+		want[trigger] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("triggers with a proof (-in the schema +proven):\n%s", diff)
+	}
+}
+
+// begin is a transaction that is never committed.
+func begin(t *testing.T, db storetest.Bundle) pgx.Tx {
+	t.Helper()
+	tx, err := db.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+// exec runs statements that must succeed; none, where text is empty.
+func exec(t *testing.T, tx pgx.Tx, text string) {
+	t.Helper()
+	if _, err := tx.Exec(t.Context(), text); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+// attempt runs a statement, which has to be about some row at least.
+func attempt(t *testing.T, tx pgx.Tx, statement string) error {
+	t.Helper()
+	tag, err := tx.Exec(t.Context(), statement)
+	if err == nil && tag.RowsAffected() == 0 && tag.String() != "TRUNCATE TABLE" {
+		t.Fatalf("%s: touches no row: a mistake of the test", statement)
+	}
+	return err
+}
+
+// names are those that a query of the catalog finds.
+func names(t *testing.T, db storetest.Bundle, query string) []string {
+	t.Helper()
+	found, err := db.DB.Query(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(found, pgx.RowTo[string])
+	if err != nil || len(all) < 10 {
+		t.Fatalf("catalog: got %v, %v; want at least ten names", all, err)
+	}
+	return all
+}
+
+// constraints and triggers are all that the schema has: keys, foreign keys and
+// checks of tables and domains, unique indexes without a constraint, triggers.
+// What Postgres makes for itself and goose's own table are left out.
+const (
+	constraints = `
+select conname::text from pg_constraint
+ where connamespace = 'public'::regnamespace and contype in ('c', 'f', 'p', 'u', 'x')
+   and conrelid <> 'goose_db_version'::regclass
+ union
+select i.indexrelid::regclass::text from pg_index i join pg_class c on c.oid = i.indrelid
+ where c.relnamespace = 'public'::regnamespace and i.indisunique
+   and not exists (select from pg_constraint k where k.conindid = i.indexrelid)`
+	triggers = `
+select tgname::text from pg_trigger t join pg_class c on c.oid = t.tgrelid
+ where c.relnamespace = 'public'::regnamespace and not tgisinternal`
+)
+
+const (
+	carol   = `'eip155:1337:0x0000000000000000000000000000000000000ca0'`
+	newSub  = `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values `
+	isCarol = newSub + `(` + carol + `, 'local', 0, 1, '{*}', 'test')`
+	newEp   = `insert into protect_episode (submitter, episode, evidence, closed_at, closed_by, mode, reason) values `
+	newDec  = `insert into tx_decision (tx_id, action, by, reason) values `
+	newAuth = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
+)
+
+// furtherNonsense is what [nonsense] leaves to show, by the constraint that must
+// refuse it. A key that another implies is shown with that other dropped.
+var furtherNonsense = map[string][]refusal{
+	// Orders and what the cursor shows.
+	"order_is_known": {{then: `update managed_tx set ordered = 'PAY' where tx_id = $sent`}},
+	"order_fits_state": {
+		{then: `update managed_tx set ordered = 'CANCEL' where tx_id = $queued`},
+		{then: `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', ordered = 'CANCEL' where tx_id = $queued`},
+		{then: `update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', ordered = 'REPLACE' where tx_id = $sent`},
+	},
+	"submitter_nonce_cursor_final_blocks_check": {{then: `update submitter_nonce_cursor set final_blocks = '{}' where submitter = $alice`}},
+	"in_flight_holds_something":                 {{then: `update submitter_nonce_cursor set in_flight_nonce = null, in_flight_tx_id = null where submitter = $alice`}},
+
+	// A submitter has one spelling, and reasonable terms.
+	"submitter_id_check": {
+		{then: newSub + `('0x0000000000000000000000000000000000000ca0', 'local', 0, 1, '{*}', 'test')`},
+		{then: newSub + `('eip155:1337:0x0000000000000000000000000000000000000CA0', 'local', 0, 1, '{*}', 'test')`},
+		{then: newSub + `('eip155:01337:0x0000000000000000000000000000000000000ca0', 'local', 0, 1, '{*}', 'test')`},
+		{then: newSub + `('eip155:0:0x0000000000000000000000000000000000000ca0', 'local', 0, 1, '{*}', 'test')`},
+		{then: newTx + `(gen_random_uuid(), upper($alice), 'r', 'shop', '{}', ` + emptyPrint + `)`},
+		{then: `insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at) values (upper($alice), '', 9, now(), now())`},
+		{then: `insert into submitter_nonce_cursor (submitter, next_nonce) values (upper($alice), 0)`},
+		{then: `insert into protect_episode (submitter, episode, evidence) values (upper($alice), 1, '{}')`},
+		{then: newVersion + `($sent, upper($alice), 0, 2, $hash, 'BUMP', '0x00', '{}', 1)`},
+		{then: `insert into tx_history (tx_id, submitter, at, state, attempts) values ($sent, upper($alice), now(), 'QUEUED', 0)`},
+	},
+	"submitter_pkey":                {{isCarol, isCarol}},
+	"start_nonce_to_refer_to":       {{isCarol + `; alter table submitter drop constraint submitter_pkey cascade`, isCarol}},
+	"submitter_signer_check":        {{then: newSub + `(` + carol + `, '', 0, 1, '{*}', 'test')`}},
+	"submitter_start_nonce_check":   {{then: `insert into submitter (submitter, signer, start_nonce, start_reason, max_in_flight, callers, created_by) values (` + carol + `, 'local', -1, 'r', 1, '{*}', 'test')`}},
+	"start_is_explained":            {{then: newSub + `(` + carol + `, 'local', 7, 1, '{*}', 'test')`}},
+	"submitter_max_in_flight_check": {{then: `update submitter set max_in_flight = 0`}, {then: `update submitter set max_in_flight = 10001`}},
+	"submitter_status_check":        {{then: `update submitter set status = 'GONE'`}},
+	"submitter_created_by_check":    {{then: newSub + `(` + carol + `, 'local', 0, 1, '{*}', '')`}},
+
+	"submitter_nonce_cursor_pkey":                  {{then: `insert into submitter_nonce_cursor (submitter, next_nonce) values ($alice, 0)`}},
+	"submitter_nonce_cursor_submitter_fkey":        {{then: `insert into submitter_nonce_cursor (submitter, next_nonce) values (` + carol + `, 0)`}},
+	"submitter_nonce_cursor_next_nonce_check":      {{isCarol, `insert into submitter_nonce_cursor (submitter, next_nonce) values (` + carol + `, -1)`}},
+	"submitter_nonce_cursor_in_flight_state_check": {{then: `update submitter_nonce_cursor set in_flight_state = 'BUSY' where submitter = $alice`}},
+
+	"protect_episode_pkey":           {{then: newEp + `($bob, 1, '{}', now(), 'o', 'resume', 'r')`}},
+	"protect_episode_submitter_fkey": {{then: newEp + `(` + carol + `, 1, '{}', now(), 'o', 'resume', 'r')`}},
+	"protect_episode_episode_check":  {{then: newEp + `($alice, 0, '{}', now(), 'o', 'resume', 'r')`}},
+	"protect_episode_mode_check":     {{then: newEp + `($alice, 1, '{}', now(), 'o', 'forget', 'r')`}},
+
+	// Transactions and their versions.
+	"managed_tx_pkey": {{then: newTx + `($sent, $alice, 'another', 'shop', '{}', ` + emptyPrint + `)`}},
+	"versions_bind_here": {{
+		`alter table managed_tx drop constraint managed_tx_pkey cascade; alter table managed_tx drop constraint one_tx_per_nonce cascade`,
+		`insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint, nonce, prev_nonce, state)
+		 values ($bound, $alice, 'another', 'shop', '{}', ` + emptyPrint + `, 1, 0, 'IN_FLIGHT')`,
+	}},
+	"begins_at_start_nonce": {{
+		isCarol + `; ` + newTx + `(gen_random_uuid(), ` + carol + `, 'r', 'shop', '{}', ` + emptyPrint + `)`,
+		`update managed_tx set state = 'IN_FLIGHT', nonce = 7 where submitter = ` + carol,
+	}},
+	"handler_is_a_name": {{then: `insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint, handler)
+		values (gen_random_uuid(), $alice, 'another', 'shop', '{}', ` + emptyPrint + `, 'Pay out')`}},
+	"managed_tx_submit_attempts_check":  {{then: `update managed_tx set submit_attempts = -1 where tx_id = $sent`}},
+	"managed_tx_replaced_by_hash_check": {{then: `update managed_tx set replaced_by_hash = upper(tx_hash) where tx_id = $sent`}},
+	"tx_version_tx_hash_check":          {{then: newVersion + `($sent, $alice, 0, 2, upper($hash), 'BUMP', '0x00', '{}', 1)`}},
+	"tx_version_version_check":          {{then: newVersion + `($sent, $alice, 0, 0, $hash, 'BUMP', '0x00', '{}', 1)`}},
+	"tx_version_raw_tx_hex_check":       {{then: newVersion + `($sent, $alice, 0, 2, $hash, 'BUMP', '0x0', '{}', 1)`}},
+
+	// What people decided, and what was kept of it.
+	"tx_decision_tx_id_fkey":   {{then: newDec + `(gen_random_uuid(), 'WAIT', 'o', 'r')`}},
+	"tx_decision_action_check": {{then: newDec + `($sent, 'PAY', 'o', 'r')`}},
+	"tx_decision_by_check":     {{then: newDec + `($sent, 'WAIT', '', 'r')`}},
+	"tx_decision_reason_check": {{then: newDec + `($sent, 'WAIT', 'o', '')`}},
+	"tx_decision_pkey": {{newDec + `($sent, 'WAIT', 'o', 'r')`,
+		`insert into tx_decision (id, tx_id, action, by, reason) overriding system value select id, tx_id, action, by, reason from tx_decision`}},
+	"tx_history_pkey": {{then: `insert into tx_history (id, tx_id, submitter, at, state, attempts) overriding system value
+		select id, tx_id, submitter, at, state, attempts from tx_history`}},
+
+	// The database itself.
+	"authority_pkey":                {{then: `insert into authority (epoch, system_identifier, timeline_id, accepted_by) select epoch, 1, 1, 'o' from authority`}},
+	"authority_singleton_check":     {{then: `insert into authority (singleton, epoch, system_identifier, timeline_id, accepted_by) select false, epoch, 1, 1, 'o' from authority`}},
+	"authority_epoch_check":         {{then: `update authority set epoch = 'again'`}},
+	"authority_change_by_check":     {{then: newAuth + `(1, 1, '', 'r')`}},
+	"authority_change_reason_check": {{then: newAuth + `(1, 1, 'o', '')`}},
+	"authority_change_pkey": {{newAuth + `(1, 1, 'o', 'r')`,
+		`insert into authority_change (id, system_identifier, timeline_id, by, reason) overriding system value
+		 select id, system_identifier, timeline_id, by, reason from authority_change`}},
+}
+
+// duty is a statement that one trigger must refuse, under the name that it
+// gives.
+type duty struct {
+	table, first, then, by string
+}
+
+const (
+	isFinal  = `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $queued`
+	isClosed = `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resume', reason = 'r' where submitter = $bob`
+	byGuard  = "history_never_changes"
+)
+
+// guarded is by the trigger that must refuse. Of the tables that a truncate
+// takes along, each trigger but the one in question is switched off.
+var guarded = map[string][]duty{
+	"guard_tx": {
+		{"managed_tx", isFinal, `update managed_tx set last_error = 'another' where tx_id = $queued`, "final_never_changes"},
+		{"managed_tx", "", `update managed_tx set caller = 'another' where tx_id = $queued`, "binding_never_changes"},
+		{"managed_tx", "", `update managed_tx set payload = '{"to": "0x"}' where tx_id = $queued`, "binding_never_changes"},
+		{"managed_tx", "", `update managed_tx set handler = 'another' where tx_id = $queued`, "binding_never_changes"},
+		{"managed_tx", "", `update managed_tx set tx_id = gen_random_uuid() where tx_id = $queued`, "binding_never_changes"},
+	},
+	"keep_tx":      {{"managed_tx", "", `delete from managed_tx where tx_id = $queued`, byGuard}},
+	"keep_history": {{"tx_history", "", `delete from tx_history`, byGuard}, {"tx_history", "", `update tx_history set reason = 'another'`, byGuard}},
+	"keep_versions": {
+		{"tx_version", "", `delete from tx_version`, byGuard},
+		{"tx_version", "", `update tx_version set raw_tx_hex = '0x00'`, byGuard},
+	},
+	"keep_all_txs":      {{"managed_tx", `alter table tx_version disable trigger keep_all_versions; alter table tx_decision disable trigger keep_all_decisions`, `truncate managed_tx cascade`, byGuard}},
+	"keep_all_history":  {{"tx_history", "", `truncate tx_history`, byGuard}},
+	"keep_all_versions": {{"tx_version", "", `truncate tx_version`, byGuard}},
+	"keep_decisions": {
+		{"tx_decision", newDec + `($sent, 'WAIT', 'o', 'r')`, `delete from tx_decision`, byGuard},
+		{"tx_decision", newDec + `($sent, 'WAIT', 'o', 'r')`, `update tx_decision set reason = 'another'`, byGuard},
+	},
+	"keep_episode": {
+		{"protect_episode", "", `delete from protect_episode`, byGuard},
+		{"protect_episode", "", `update protect_episode set evidence = '{"node": "another"}'`, byGuard},
+		{"protect_episode", "", `update protect_episode set episode = 2`, byGuard},
+		{"protect_episode", isClosed, `update protect_episode set reason = 'another'`, byGuard},
+		{"protect_episode", isClosed, `update protect_episode set closed_at = null, closed_by = null, mode = null, reason = null`, byGuard},
+	},
+	"keep_all_decisions":         {{"tx_decision", "", `truncate tx_decision`, byGuard}},
+	"keep_all_episodes":          {{"protect_episode", "", `truncate protect_episode`, byGuard}},
+	"keep_all_authority_changes": {{"authority_change", "", `truncate authority_change`, byGuard}},
+	"keep_lease": {
+		{"submitter_lease", "", `delete from submitter_lease`, "tokens_only_rise"},
+		{"submitter_lease", `update submitter_lease set fencing_token = 9`, `update submitter_lease set fencing_token = 8`, "tokens_only_rise"},
+	},
+	"keep_cursor": {
+		{"submitter_nonce_cursor", "", `delete from submitter_nonce_cursor`, "nonces_only_rise"},
+		{"submitter_nonce_cursor", `update submitter_nonce_cursor set next_nonce = 9`, `update submitter_nonce_cursor set next_nonce = 8`, "nonces_only_rise"},
+	},
+	"keep_submitter": {
+		{"submitter", "", `delete from submitter where submitter = $bob`, "start_never_changes"},
+		{"submitter", "", `update submitter set start_nonce = 1, start_reason = 'r'`, "start_never_changes"},
+	},
+	"keep_authority": {{"authority", "", `delete from authority`, byGuard}},
+	"keep_authority_changes": {
+		{"authority_change", newAuth + `(1, 1, 'o', 'r')`, `delete from authority_change`, byGuard},
+		{"authority_change", newAuth + `(1, 1, 'o', 'r')`, `update authority_change set reason = 'another'`, byGuard},
+	},
+}

@@ -1,0 +1,53 @@
+package tasks_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// H33: a poll that was delivered twice must not start a second chain of polls.
+func TestH33PollsMergeByTheSecond(t *testing.T) {
+	t.Parallel()
+	cloud := newService(t)
+	var want []string
+	for step := range 20 {
+		at := noon.Add(time.Duration(step) * 12 * time.Second)
+		for copies := range 3 { // each in a process of its own, each a little later
+			due := at.Add(time.Duration(copies) * 400 * time.Millisecond)
+			done(t, cloud.process(t, always("0123abcd")).Poll(t.Context(), alice, nonce.KindReceipt, due))
+		}
+		want = append(want, fmt.Sprintf("%s-0123abcd-receipt-%d", alice.Digest(), at.Unix()))
+	}
+	if diff := cmp.Diff(want, cloud.names()); diff != "" {
+		t.Errorf("tasks of a chain of which every task comes three times (-want +got):\n%s", diff)
+	}
+}
+
+// H33: a merge must not swallow the poll of another submitter, kind or second.
+func TestH33OtherPollsAreKept(t *testing.T) {
+	t.Parallel()
+	cloud := newService(t)
+	polls := cloud.process(t, always("0123abcd"))
+	var want []string
+	for _, s := range []nonce.Submitter{alice, bob} {
+		for _, kind := range []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit} {
+			for _, at := range []time.Time{noon, noon.Add(time.Second)} {
+				done(t, polls.Poll(t.Context(), s, kind, at))
+				want = append(want, fmt.Sprintf("%s-0123abcd-%s-%d", s.Digest(), kind, at.Unix()))
+			}
+		}
+	}
+	if diff := cmp.Diff(want, cloud.names()); diff != "" {
+		t.Errorf("tasks (-want +got):\n%s", diff)
+	}
+	for _, task := range cloud.taken {
+		if due := task.ScheduleTime.AsTime(); !due.Equal(noon) && !due.Equal(noon.Add(time.Second)) {
+			t.Errorf("%s: got it due at %v, want at the time asked for", task.Name, due)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package tasks_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/tasks"
+)
+
+const (
+	alice = nonce.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
+	bob   = nonce.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
+)
+
+// service stands at the other end of the wire: it takes each task's name once,
+// as Cloud Tasks does, and runs nothing.
+type service struct {
+	cloudtaskspb.UnimplementedCloudTasksServer
+	address string
+
+	mu    sync.Mutex
+	burnt map[string]bool
+	taken []*cloudtaskspb.Task
+}
+
+// CreateTask takes a task whose name was never taken before.
+func (s *service) CreateTask(_ context.Context, r *cloudtaskspb.CreateTaskRequest) (*cloudtaskspb.Task, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.burnt[r.Task.Name] {
+		return nil, status.Error(codes.AlreadyExists, "Requested entity already exists")
+	}
+	s.burnt[r.Task.Name] = true
+	s.taken = append(s.taken, r.Task)
+	return r.Task, nil
+}
+
+// newService serves until the test ends.
+func newService(t *testing.T) *service {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{address: listener.Addr().String(), burnt: map[string]bool{}}
+	server := grpc.NewServer()
+	cloudtaskspb.RegisterCloudTasksServer(server, s)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		<-served
+	})
+	return s
+}
+
+// names are those taken so far, without their queues, in order.
+func (s *service) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []string{}
+	for _, task := range s.taken {
+		list = append(list, task.Name[strings.LastIndexByte(task.Name, '/')+1:])
+	}
+	return list
+}
+
+// process is one more process that makes tasks: it remembers no name that
+// another has made.
+func (s *service) process(t *testing.T, epoch func(context.Context) (string, error)) *tasks.Tasks {
+	t.Helper()
+	made := tasks.New(tasks.Options{
+		Parent: "projects/p/locations/l", Endpoint: s.address, QueuePrefix: "fencepost", QueueShards: 4,
+		TargetURL: "http://127.0.0.1:1", DispatchDeadline: time.Minute, Epoch: epoch,
+	})
+	t.Cleanup(func() { _ = made.Close() })
+	return made
+}
+
+// always is the epoch of one database that is not asked.
+func always(epoch string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) { return epoch, nil }
+}
+
+// anew is a database migrated for this test alone: clones of one template would
+// share its epoch.
+func anew(t *testing.T) *store.Store {
+	t.Helper()
+	cluster, err := pgcluster.Shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, drop, err := cluster.Clone(t.Context(), "template1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(drop)
+	if _, err := migrations.Up(t.Context(), cluster.URL(name), slog.New(slog.NewTextHandler(io.Discard, nil))); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), storetest.Options(cluster.URL(name), storetest.Rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// done fails the test where a task could not be made.
+func done(t *testing.T, errs ...error) {
+	t.Helper()
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		t.Fatalf("make a task: %v", errs[i])
+	}
+}
