@@ -78,6 +78,9 @@ func TestTX008ForeignUseBeforeAllocation(t *testing.T) {
 	if !strings.Contains(evidence, `"expectedNonce": 0`) || !strings.Contains(evidence, `"latestCount": 1`) || !strings.Contains(evidence, `"node"`) {
 		t.Errorf("evidence: got %s, want what was expected and what was seen, and from which node", evidence)
 	}
+	if !strings.Contains(evidence, `"taker"`) || !strings.Contains(evidence, `"why": "AHEAD"`) {
+		t.Errorf("evidence: got %s, want the transaction that took the nonce", evidence)
+	}
 	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "refused"))
 	if err != nil || status != http.StatusConflict || !strings.Contains(string(answer), `"SUBMITTER_PROTECTED"`) {
 		t.Errorf("a new intent in PROTECT: got %d %s, %v; want 409 SUBMITTER_PROTECTED", status, answer, err)
@@ -166,4 +169,46 @@ func TestH06ResumeGoesOn(t *testing.T) {
 	b.post(t, transfer(s, "next"))
 	b.await(t, s, nonce.Confirmed, 2)
 	b.wantContiguous(t, s, 2)
+}
+
+// H8, H9: what took the nonce does the same as the intent: perhaps it was the
+// intent. The house shows it, and calls nothing lost before a person has named
+// the request.
+func TestH09TakerThatDoesTheSame(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	twin := transfer(s, "twin")
+	twin["payload"] = map[string]any{"to": "0xbad0000000000000000000000000000000000000", "value": "7"}
+	_, id := b.post(t, twin)
+	b.await(t, s, nonce.Tracking, 1)
+	b.Chain.DropPool()
+	b.useTheKey(t, 0, 1)
+	b.Chain.StartMining()
+	episode, evidence := b.inProtect(t, s)
+	if !strings.Contains(evidence, `"sameAsIntent": true`) {
+		t.Errorf("evidence: got %s, want it to say that the taker does the same", evidence)
+	}
+	var shown struct {
+		Nonces []struct {
+			Nonce   uint64
+			Taker   *struct{ Hash string }
+			Intents []struct{ TxID string }
+		}
+	}
+	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost", nil)
+	if err != nil || status != http.StatusOK || json.Unmarshal(answer, &shown) != nil || len(shown.Nonces) != 1 ||
+		shown.Nonces[0].Taker == nil || len(shown.Nonces[0].Intents) != 1 || shown.Nonces[0].Intents[0].TxID != id {
+		t.Errorf("lost: got %d %s, %v; want nonce 0, its taker and the intent %s", status, answer, err, id)
+	}
+	b.mine(t, 70)
+	body := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"}
+	if status, text := b.release(t, s, body); status != http.StatusBadRequest || !strings.Contains(text, `"requests"`) {
+		t.Errorf("resync without its name: got %d %s, want 400 for requests", status, text)
+	}
+	body["requests"] = map[string]string{"0": "twin, sent by hand"}
+	if status, text := b.release(t, s, body); status != http.StatusOK {
+		t.Errorf("resync: got %d %s", status, text)
+	}
 }

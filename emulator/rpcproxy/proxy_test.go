@@ -301,6 +301,9 @@ func TestLag(t *testing.T) {
 	if err := b.spoil.SendTransaction(t.Context(), b.transfer(t, 1)); err != nil || b.pending(t) != 2 {
 		t.Errorf("send to a lagging node: got %v, pending %d; want it taken", err, b.pending(t))
 	}
+	if h, err := b.spoil.HeaderByNumber(t.Context(), new(big.Int).SetUint64(head-9)); !errors.Is(err, ethereum.NotFound) {
+		t.Errorf("a block above its head: got %v, %v; want not found", h, err)
+	}
 	if n, err := b.spoil.BlockNumber(t.Context()); err != nil || n != head-10 {
 		t.Errorf("its block number: got %d, %v; want %d", n, err, head-10)
 	}

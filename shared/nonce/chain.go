@@ -1,6 +1,7 @@
 package nonce
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,6 +60,16 @@ type Call struct {
 
 	FeeCapWei *big.Int // maxFeePerGas, wei per gas; nil: as the node advises
 	TipCapWei *big.Int // maxPriorityFeePerGas, wei per gas; nil: as the node advises
+}
+
+// Does says that the transaction t does what c wants: to, value and data.
+func (c Call) Does(t Taker) bool {
+	value := "0"
+	if c.Value != nil {
+		value = c.Value.String()
+	}
+	sameTo := (c.To == nil) == (t.To == nil) && (c.To == nil || *c.To == *t.To)
+	return sameTo && value == t.ValueWei && bytes.Equal(c.Data, t.Data)
 }
 
 // Unsigned is a transaction ready to be signed: an EIP-1559 transaction.

@@ -1,7 +1,6 @@
 package nonce
 
 import (
-	"bytes"
 	"context"
 	"errors"
 
@@ -85,15 +84,7 @@ func (t *tenure) identify(ctx context.Context, seen *Suspicion) error {
 // does says that the transaction that took x's nonce does what x wanted.
 func (t *tenure) does(x Tx, taker Taker) bool {
 	call, err := t.chain.Call(x.Payload)
-	if err != nil {
-		return false
-	}
-	value := "0"
-	if call.Value != nil {
-		value = call.Value.String()
-	}
-	sameTo := (call.To == nil) == (taker.To == nil) && (call.To == nil || *call.To == *taker.To)
-	return sameTo && value == taker.ValueWei && bytes.Equal(call.Data, taker.Data)
+	return err == nil && call.Does(taker)
 }
 
 // unheardOf says that the node was asked for every version of t, and has none.

@@ -1,0 +1,42 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Alike is an intent that may be what a transaction on chain was.
+type Alike struct {
+	TxID      string         `json:"txId"`
+	RequestID string         `json:"requestId"`
+	State     nonce.State    `json:"state"`
+	SubState  nonce.SubState `json:"subState,omitempty"`
+	Payload   []byte         `json:"-"`
+}
+
+// alikeMost bounds the intents that are compared, the newest first.
+const alikeMost = 100
+
+// IntentsAlike lists the newest intents of s that go where t went, with t's
+// value. Their data is for the caller to compare.
+func (s *Store) IntentsAlike(ctx context.Context, sub nonce.Submitter, t nonce.Taker) ([]Alike, error) {
+	var to *string
+	if t.To != nil {
+		to = textOrNull(t.To.String())
+	}
+	rows, err := s.db.Query(ctx, `
+		select tx_id, request_id, state, coalesce(sub_state, ''), payload
+		  from managed_tx
+		 where submitter = $1 and handler is null and payload ->> 'to' is not distinct from $2
+		   and coalesce(payload ->> 'value', '0') = $3
+		 order by seq desc
+		 limit $4`, sub, to, t.ValueWei, alikeMost)
+	if err != nil {
+		return nil, fmt.Errorf("find intents like %s: %w", t.Hash, err)
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Alike])
+}
