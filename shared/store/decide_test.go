@@ -90,3 +90,35 @@ func TestDecideByOperator(t *testing.T) {
 		}
 	}
 }
+
+// A decision by code is written with the move that it comes with: the order where
+// nobody has given one, and the record always.
+func TestDecisionByCode(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	held := post(t, db, alice, "held")
+	w := take(t, db, alice, "a/1")
+	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)})
+	byCode := func(tx nonce.Tx) nonce.Move {
+		return nonce.Move{From: tx.State, To: tx, Decided: &nonce.Decision{Action: nonce.OrderReplace, By: "code", Reason: "too cheap"}}
+	}
+	loaded, err := db.Again(t.Context(), w.Lease, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, db, nonce.Write{Lease: loaded.Lease, Moves: []nonce.Move{byCode(loaded.Unsettled[0])}})
+	if got := value[string](t, db, `select ordered from managed_tx where tx_id = $1`, held.TxID); got != "REPLACE" {
+		t.Errorf("ordered: got %q, want REPLACE", got)
+	}
+	if _, err := decide(t, db, held.TxID, operator, nonce.OrderPlaceholder); err != nil {
+		t.Fatal(err)
+	}
+	write(t, db, nonce.Write{Lease: loaded.Lease, Moves: []nonce.Move{byCode(loaded.Unsettled[0])}})
+	if got := value[string](t, db, `select ordered from managed_tx where tx_id = $1`, held.TxID); got != "PLACEHOLDER" {
+		t.Errorf("ordered after an operator's order: got %q, want PLACEHOLDER", got)
+	}
+	if n := value[int](t, db, `select count(*) from tx_decision where by = 'code' and reason = 'too cheap'`); n != 2 {
+		t.Errorf("decisions by code on record: got %d, want 2", n)
+	}
+}
