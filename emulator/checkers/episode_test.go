@@ -337,6 +337,8 @@ begin
   alter table managed_tx disable trigger user;
   alter table tx_history disable trigger user;
   alter table tx_version disable trigger user;
+  alter table submitter_lease disable trigger user;
+  alter table submitter_nonce_cursor disable trigger user;
 end
 $$`)
 }

@@ -6,6 +6,7 @@ package crash
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 )
@@ -88,14 +89,21 @@ func pass(folder, point string) {
 		if n > 0 {
 			return
 		}
-		signal := syscall.SIGKILL
-		if string(action) == Stop {
-			signal = syscall.SIGSTOP
-		}
-		_ = syscall.Kill(os.Getpid(), signal)
-		if signal == syscall.SIGKILL {
-			select {} // never go on
-		}
+		end(string(action))
 		return
 	}
+}
+
+// end kills the process, or stops it and returns once it goes on. The signal may
+// reach another thread first: this one must not run on in the meantime.
+func end(action string) {
+	if action != Stop {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+	goesOn := make(chan os.Signal, 1)
+	signal.Notify(goesOn, syscall.SIGCONT)
+	defer signal.Stop(goesOn)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	<-goesOn
 }
