@@ -110,7 +110,7 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 	})
 	e.storm = newStorm(e.world, all, events, e.kept)
 	e.load = load.New(load.Options{Stack: e.house, Accounts: e.accounts, Rate: e.rate, Source: e.fork()})
-	e.operator = &load.Operator{Stack: e.house, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Source: e.fork()}
+	e.operator = &load.Operator{Stack: e.house, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.kept.event, Source: e.fork()}
 	return stop, nil
 }
 
@@ -173,7 +173,9 @@ func (e *episode) play(ctx context.Context) error {
 	e.world.Calm()
 	e.operator.Calm()
 	e.stoppedAt = e.now(ctx)
-	fmt.Fprintf(e.out, "%s faults have stopped; everything has to end within %s\n", e.clock(), bound)
+	if ctx.Err() == nil {
+		fmt.Fprintf(e.out, "%s faults have stopped; everything has to end within %s\n", e.clock(), bound)
+	}
 	pause(ctx, after)
 	stopPosting()
 	e.ended = e.end(ctx)

@@ -17,8 +17,11 @@ import (
 
 // announce says what will be done, before anything is.
 func (e *episode) announce(events []plan.Event, kinds int) {
-	fmt.Fprintf(e.out, "Torture with seed %d: %v of faults, %d events of %d kinds, on %d submitters (windows 1 and %d; two of them share their key\nwith a stranger), %v intents a second, %v blocks, confirmations.required=%d. The same again:\n  %s\n",
-		e.seed, e.length(), len(events), kinds, e.submitters, e.window, e.rate, blockTime, confirmations, e.command())
+	fmt.Fprintf(e.out, "Torture with seed %d: %v of faults, %d events of %d kinds, on %d submitters (windows 1 and %d;\n",
+		e.seed, e.length(), len(events), kinds, e.submitters, e.window)
+	fmt.Fprintf(e.out, "two of them share their key with a stranger), %v intents a second, %v blocks, confirmations.required=%d.\n",
+		e.rate, blockTime, confirmations)
+	fmt.Fprintf(e.out, "The same again:\n  %s\n", e.command())
 	if e.length() < time.Minute {
 		fmt.Fprintln(e.out, "It is too short for every kind: what never strikes is no failure.")
 	}
@@ -54,12 +57,7 @@ func (e *episode) conclude(ctx context.Context, v verdict) error {
 		fmt.Fprintf(e.out, "\nPASSED: seed %d, %d faults, 0 violations, everything ended.\n", e.seed, e.storm.total())
 		return nil
 	}
-	fmt.Fprintln(e.out)
-	for _, c := range v.checks {
-		for _, one := range c.Violations {
-			fmt.Fprintf(e.out, "  %s", strings.SplitN(checkers.Report([]checkers.Violation{one}), "\n  ", 2)[1])
-		}
-	}
+	e.details(v)
 	if len(v.missing) > 0 {
 		fmt.Fprintf(e.out, "  never injected, in a run long enough for it: %s\n", strings.Join(v.missing, "; "))
 	}
@@ -71,6 +69,25 @@ func (e *episode) conclude(ctx context.Context, v verdict) error {
 	}
 	fmt.Fprintf(e.out, "\nFAILED: seed %d, %d violations. Logs and tables are kept in\n  %s\nRepeat with\n  %s\n", e.seed, v.violations(), e.kept.path, e.command())
 	return errVerdict
+}
+
+// shown bounds how many violations of one checker are printed; all are kept.
+const shown = 10
+
+func (e *episode) details(v verdict) {
+	fmt.Fprintln(e.out)
+	for _, c := range v.checks {
+		for i, one := range c.Violations {
+			line := strings.TrimSpace(strings.SplitN(checkers.Report([]checkers.Violation{one}), "\n", 2)[1])
+			e.kept.event("violation of %s", line)
+			if i < shown {
+				fmt.Fprintln(e.out, " ", line)
+			}
+		}
+		if more := len(c.Violations) - shown; more > 0 {
+			fmt.Fprintf(e.out, "  %s: and %d more, in torture.log\n", c.Name, more)
+		}
+	}
 }
 
 func (e *episode) table(v verdict) {

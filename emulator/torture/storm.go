@@ -26,7 +26,7 @@ func newStorm(w *faults.World, kinds []faults.Fault, events []plan.Event, kept *
 	return &storm{world: w, kinds: kinds, events: events, kept: kept, times: make(map[string]int)}
 }
 
-// length is how long after the last event faults may go on that wait for their
+// grace is how long after the last event faults may go on that wait for their
 // prey.
 const grace = 3 * time.Second
 

@@ -221,7 +221,6 @@ func (c *caller) heard(a answer) (final bool) {
 func (c *caller) changeItsMind(ctx context.Context) {
 	pause(ctx, c.intent.cancelAfter)
 	c.ledger.did(Cancels)
-	c.set(func(t *Told) { t.Unwanted = true })
 	for ctx.Err() == nil {
 		a := c.insist(ctx, http.MethodPost, "/api/v1/tx/"+c.intent.Told().TxID+"/cancel", nil)
 		if a.unclear() {

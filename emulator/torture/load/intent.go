@@ -41,14 +41,13 @@ type script struct {
 
 // Told is what a caller knows.
 type Told struct {
-	TxID     string // "": not accepted so far
-	Fresh    int    // how many answers said that they had stored the intent just then
-	End      *End   // nil: none heard
-	EndAt    time.Time
-	Outcome  string // of a cancel: CANCELLED or EXECUTED; "": none heard
-	Refused  bool   // by a clear answer, and never accepted
-	Done     bool   // its caller has stopped asking
-	Unwanted bool   // a cancel was asked for
+	TxID    string // "": not accepted so far
+	Fresh   int    // how many answers said that they had stored the intent just then
+	End     *End   // nil: none heard
+	EndAt   time.Time
+	Outcome string // of a cancel: CANCELLED or EXECUTED; "": none heard
+	Refused bool   // by a clear answer, and never accepted
+	Done    bool   // its caller has stopped asking
 }
 
 // End is a final answer. Every later one must be the same.

@@ -7,7 +7,6 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +30,7 @@ type Operator struct {
 	Source  *rand.Rand
 
 	Ledger *Ledger
+	Note   func(format string, args ...any) // what is worth a line in the log of the run
 
 	Decisions   map[string]int // by action; read it after Run
 	decidedLast map[string]time.Time
@@ -120,7 +120,9 @@ func (o *Operator) releaseAll(ctx context.Context) {
 
 func (o *Operator) release(ctx context.Context, p protected, body map[string]any) (int, []byte, error) {
 	body["episode"] = p.Protect.Episode
-	return o.call(ctx, http.MethodPost, "/admin/v1/submitters/"+string(p.Submitter)+"/release", body)
+	status, text, err := o.call(ctx, http.MethodPost, "/admin/v1/submitters/"+string(p.Submitter)+"/release", body)
+	o.Note("release of %s by %v: %d %s, error: %v", p.Submitter, body, status, text, err)
+	return status, text, err
 }
 
 // mistake accepts a count that the chain never had, which must be refused.
@@ -160,24 +162,27 @@ func (o *Operator) way(ctx context.Context, p protected) (body map[string]any, e
 	if p.InFlightNonce != nil {
 		lowest = *p.InFlightNonce
 	}
-	if final > p.NextNonce || (final > lowest && o.lost(ctx, client, p.Submitter, lowest, final)) {
+	lost := o.lost(ctx, client, p.Submitter, lowest, final)
+	if final > p.NextNonce || len(lost) > 0 {
 		if o.Source.IntN(5) == 0 && !o.calm.Load() {
 			return map[string]any{"mode": nonce.Resume, "reason": "an alarm that nobody looked into"}, nil
 		}
 		reason := fmt.Sprintf("somebody else used the key; the account's final count is %d", final)
-		return map[string]any{"mode": nonce.Resync, "count": final, "reason": reason}, nil
+		return map[string]any{"mode": nonce.Resync, "count": final, "requests": lost, "reason": reason}, nil
 	}
 	return map[string]any{"mode": nonce.Resume, "reason": "nothing of ours is lost"}, nil
 }
 
-// lost says whether somebody else's transaction was mined at a nonce of the
-// house's.
-func (o *Operator) lost(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) bool {
-	return slices.ContainsFunc(o.Foreign.Of(s), func(u faults.Use) bool {
+// lost says what the house's nonces below count were used for by somebody else.
+func (o *Operator) lost(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) map[uint64]string {
+	lost := make(map[uint64]string)
+	for _, u := range o.Foreign.Of(s) {
 		if u.Nonce < lowest || u.Nonce >= count {
-			return false
+			continue
 		}
-		_, err := client.TransactionReceipt(ctx, u.Hash)
-		return err == nil
-	})
+		if _, err := client.TransactionReceipt(ctx, u.Hash); err == nil {
+			lost[u.Nonce] = "none of ours: " + u.Hash.Hex()
+		}
+	}
+	return lost
 }
