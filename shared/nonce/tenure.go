@@ -107,7 +107,11 @@ func (t *tenure) round(ctx context.Context) (released bool, err error) {
 		t.Log.WarnContext(ctx, "no headers to prove finality by", append(t.attrs(), "error", err.Error())...)
 		return t.act(ctx, v, j)
 	}
-	return t.act(ctx, further, t.Rules.judge(t.work, q, further))
+	j = t.Rules.judge(t.work, q, further)
+	if j.lookAgain {
+		t.Log.WarnContext(ctx, "the node's headers do not link: nothing can be final by them", append(t.attrs(), "node", further.Node)...)
+	}
+	return t.act(ctx, further, j)
 }
 
 // act writes what the judgement found and what the queue makes of it, then
