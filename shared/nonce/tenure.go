@@ -120,7 +120,6 @@ func (t *tenure) act(ctx context.Context, v View, j judgement) (released bool, e
 	t.pass("looked")
 	t.fresh = nil
 	t.resolve(ctx, &j)
-	t.claimHandlers(&j)
 	before := t.work
 	t.work.Unsettled = j.unsettled()
 	t.work.FinalHead = max(t.work.FinalHead, j.finalHead)
@@ -135,7 +134,7 @@ func (t *tenure) act(ctx context.Context, v View, j judgement) (released bool, e
 	if w.Cursor.FinalHead = j.finalHead; len(j.finals) > 0 {
 		w.Cursor.Final = t.Rules.remember(t.work.FinalBlocks, j.finals)
 	}
-	healing := t.work.fell() && stands(t.work, v) == finalsFell
+	healing := t.work.Protected && !t.work.Foreign && stands(t.work, v) == finalsFell
 	sending := len(j.resend)+len(p.allocate) > 0 || t.mustSign(j.after)
 	released, err = t.write(ctx, w, !sending && !healing)
 	switch {
@@ -203,7 +202,7 @@ func (t *tenure) postpone(ctx context.Context, q Look, cause error) (released bo
 	var w Write
 	again := t.work.now().Add(t.Rules.BlockTime)
 	for _, x := range t.work.Unsettled {
-		if !asked(q, x) && x.State != InFlight {
+		if len(x.Versions) > 0 && !asked(q, x) {
 			continue
 		}
 		if x.NextResubmitAt != nil && x.NextResubmitAt.Before(again) {
