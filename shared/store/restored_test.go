@@ -77,7 +77,7 @@ func ownCluster(t *testing.T) (storetest.Bundle, *pgcluster.Cluster) {
 func recoverElsewhere(t *testing.T, db storetest.Bundle, cluster *pgcluster.Cluster) {
 	t.Helper()
 	run(t, db, `alter system set restore_command = 'false'`)
-	run(t, db, `copy (select '') to program 'touch recovery.signal'`)
+	run(t, db, `copy (select '') to program 'cat > recovery.signal'`)
 	if err := cluster.Restart(t.Context(), false); err != nil {
 		t.Fatalf("restart into recovery: %v", err)
 	}
