@@ -20,7 +20,7 @@ type sweepResponse struct {
 	Overdue   int `json:"overdue"`   // submitters found with overdue work
 	Protected int `json:"protected"` // submitters in PROTECT found unwatched
 	Reorged   int `json:"reorged"`   // submitters whose last final block is no longer the chain's
-	Enqueued  int `json:"enqueued"`  // of all of which so many have a task again
+	Enqueued  int `json:"enqueued"`  // so many got a task; others have had this minute's already
 }
 
 // sweep finds what lost tasks left behind and enqueues it again. One failure
@@ -117,11 +117,11 @@ func (a *App) sweepReorged(ctx context.Context, out *sweepResponse, began time.T
 func (a *App) sweepTasks(ctx context.Context, out *sweepResponse, found []nonce.Submitter, kind nonce.Kind, began time.Time) error {
 	var failures []error
 	for _, s := range found {
-		if err := a.tasks.Sweep(ctx, s, kind, began); err != nil {
-			failures = append(failures, err)
-			continue
+		made, err := a.tasks.Sweep(ctx, s, kind, began)
+		failures = append(failures, err)
+		if made {
+			out.Enqueued++
 		}
-		out.Enqueued++
 	}
 	return errors.Join(failures...)
 }

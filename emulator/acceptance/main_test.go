@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 }
 
 // within bounds everything that a test waits for.
-const within = 90 * time.Second
+const within = 4 * time.Minute
 
 // bench is a running stack and a look behind its back.
 type bench struct {

@@ -175,7 +175,7 @@ func TestPollsMergeAndSweepsDoNot(t *testing.T) {
 	}
 	minute := time.Unix(1_800_000_000, 0)
 	for _, m := range []time.Time{minute, minute.Add(30 * time.Second), minute.Add(time.Minute)} {
-		if err := maker.Sweep(t.Context(), bob, nonce.KindAdvance, m); err != nil {
+		if _, err := maker.Sweep(t.Context(), bob, nonce.KindAdvance, m); err != nil {
 			t.Fatal(err)
 		}
 	}

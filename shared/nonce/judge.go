@@ -2,7 +2,6 @@ package nonce
 
 import (
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -132,10 +131,7 @@ func (r Rules) included(j *judgement, t Tx, rec Receipt, v View, now time.Time, 
 		j.newForks++
 		t.Confirmations = list // replaced, never spliced
 	}
-	t.State, t.Sub, t.Receipt = Tracking, Included, &rec
-	if !t.isPlaceholder(rec.TxHash) { // else the reason for it
-		t.LastError = ""
-	}
+	t.State, t.Sub, t.LastError, t.Receipt = Tracking, Included, "", &rec
 	switch {
 	case !r.isFinal(rec, list, whole, v):
 		j.lookAgain = j.lookAgain || (!whole && r.couldBeFinal(rec, v))
@@ -154,7 +150,7 @@ func ended(t Tx, rec Receipt) Tx {
 	switch {
 	case t.isPlaceholder(rec.TxHash):
 		t.State, t.Sub = Failed, Placeholder
-		t.LastError = strings.TrimSuffix("a placeholder consumed the nonce: "+t.LastError, ": ")
+		t.LastError = "a placeholder consumed the nonce"
 	case !rec.Succeeded:
 		t.State, t.Sub = Failed, Reverted
 		t.LastError = "the transaction was mined and reverted"

@@ -28,10 +28,7 @@ func (r Rules) sent(t Tx, res SendResult, head Header, now time.Time) Tx {
 // acknowledge is t once a node is known to hold its bytes.
 func (r Rules) acknowledge(t Tx, head Header, now time.Time) Tx {
 	again := now.Add(r.ResubmitEvery)
-	t.NextResubmitAt = &again
-	if len(t.Placeholders) == 0 { // else the reason for it
-		t.LastError = ""
-	}
+	t.NextResubmitAt, t.LastError = &again, ""
 	if t.State != Tracking {
 		t.State, t.Sub = Tracking, Pending
 	}
@@ -52,10 +49,7 @@ func settledBy(t Tx, v View) bool {
 // signedAs is t with the bytes of a further version, and their first broadcast
 // claimed. Each version has all its attempts before it.
 func signedAs(t Tx, kind VersionKind, s Signed, now time.Time) Tx {
-	t.State, t.Sub, t.Ordered = Submitted, "", ""
-	if kind != VersionPlaceholder { // else the reason for it
-		t.LastError = ""
-	}
+	t.State, t.Sub, t.LastError, t.Ordered = Submitted, "", "", ""
 	t.Versions, t.Raw = append(slices.Clip(t.Versions), s.Hash), s.Raw
 	if kind == VersionPlaceholder {
 		t.Placeholders = append(slices.Clip(t.Placeholders), s.Hash)

@@ -35,12 +35,17 @@ func (s *Store) Write(ctx context.Context, w nonce.Write) (nonce.Written, error)
 	return done, s.send(ctx, b)
 }
 
+// handlerFailed is why the handler of m got a placeholder, if it has one.
+const handlerFailed = `select d.reason from tx_decision d where d.tx_id = m.tx_id and d.by = 'handler' order by d.id desc limit 1`
+
 const moveTxs = `
 update managed_tx m
    set state = w.state, sub_state = nullif(w.sub_state, ''), set_aside_nonce = w.set_aside_nonce,
        last_submit_at = w.last_submit_at, next_resubmit_at = w.next_resubmit_at,
        submit_attempts = w.submit_attempts, last_receipt_check_at = w.last_check_at,
-       next_check_at = w.next_check_at, last_error = nullif(w.last_error, ''),
+       next_check_at = w.next_check_at,
+       last_error = case when w.sub_state = 'PLACEHOLDER' then w.last_error || coalesce(': ' || (` + handlerFailed + `), '')
+                         else nullif(w.last_error, '') end,
        receipt = w.receipt::jsonb, confirmations = w.confirmations::jsonb,
        first_submit_at = w.first_submit_at,
        ordered = case when w.state in ('CONFIRMED', 'FAILED') or m.ordered = w.served then null
@@ -217,7 +222,7 @@ with signed as (
      set state = 'SUBMITTED', sub_state = null, tx_hash = $4, raw_tx_hex = $5,
          submit_attempts = 1, first_submit_at = clock_timestamp(), last_submit_at = clock_timestamp(),
          next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(),
-         last_error = case when $8 = 'PLACEHOLDER' then last_error end, last_gas_params = $7,
+         last_error = null, last_gas_params = $7,
          ordered = case when ordered is distinct from $9 then ordered end,
          fencing_token = $2, updated_at = clock_timestamp()
    where tx_id = $3 and submitter = $1 and state = $6 and receipt is null

@@ -96,9 +96,9 @@ func (t *Tasks) Poll(ctx context.Context, s nonce.Submitter, kind nonce.Kind, at
 
 // Sweep asks for a look at s on behalf of a sweep that began at this time, by
 // whose minute it is named. The name never holds the token: the task of that
-// name may be lost, and its name burnt.
-func (t *Tasks) Sweep(ctx context.Context, s nonce.Submitter, kind nonce.Kind, began time.Time) error {
-	return t.create(ctx, kind, s, fmt.Sprintf("s-%d", began.Unix()/60), time.Time{})
+// name may be lost, and its name burnt. made says that it was not there already.
+func (t *Tasks) Sweep(ctx context.Context, s nonce.Submitter, kind nonce.Kind, began time.Time) (made bool, err error) {
+	return t.make(ctx, kind, s, fmt.Sprintf("s-%d", began.Unix()/60), time.Time{})
 }
 
 // Queue is the id of the queue that serves s by the function of kind.
@@ -112,26 +112,33 @@ func (o Options) Queue(kind nonce.Kind, s nonce.Submitter) string {
 }
 
 // create makes the task of that name. A name that exists, or existed lately, is
-// as good as made. Names begin with a hash: the service dislikes sequences.
+// as good as made.
 func (t *Tasks) create(ctx context.Context, kind nonce.Kind, s nonce.Submitter, suffix string, at time.Time) error {
+	_, err := t.make(ctx, kind, s, suffix, at)
+	return err
+}
+
+// make says whether the name was new. Names begin with a hash: the service
+// dislikes sequences.
+func (t *Tasks) make(ctx context.Context, kind nonce.Kind, s nonce.Submitter, suffix string, at time.Time) (made bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, createWithin)
 	defer cancel()
 	client, epoch, err := t.connect(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	queue := t.options.Parent + "/queues/" + t.options.Queue(kind, s)
 	name := queue + "/tasks/" + s.Digest() + "-" + epoch + "-" + suffix
 	if t.made.has(name) {
-		return nil
+		return false, nil
 	}
 	_, err = client.CreateTask(ctx, &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: t.task(name, kind, s, at)})
 	if err != nil && status.Code(err) != codes.AlreadyExists {
-		return fmt.Errorf("create task %s: %w", name, err)
+		return false, fmt.Errorf("create task %s: %w", name, err)
 	}
 	telemetry.MeterFrom(ctx).Tasks(1)
 	t.made.add(name)
-	return nil
+	return err == nil, nil
 }
 
 func (t *Tasks) task(name string, kind nonce.Kind, s nonce.Submitter, at time.Time) *cloudtaskspb.Task {
