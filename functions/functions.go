@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math/big"
 	"net/http"
+	"regexp"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
@@ -60,10 +61,18 @@ type Extensions struct {
 	Stuck nonce.StuckResolution
 }
 
+// handlerName is what the column takes.
+var handlerName = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,63}$`)
+
 // New makes the parts. It connects to nothing yet.
 func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ext Extensions) (*App, error) {
 	if err := c.Require(required...); err != nil {
 		return nil, err
+	}
+	for name := range ext.Handlers {
+		if !handlerName.MatchString(name) {
+			return nil, fmt.Errorf("handler %q: want a lower-case letter, then up to 63 of a-z, 0-9, dot, dash and underscore", name)
+		}
 	}
 	a := &App{config: c, log: log, node: node, points: crash.FromEnvironment()}
 	for _, open := range []func(context.Context) error{a.openStore, a.openChain, a.openSigner, a.openVerifiers} {

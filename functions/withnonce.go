@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -20,7 +21,7 @@ var ErrNoHandler = errors.New("no handler of that name is compiled in")
 // WithNonce accepts a request whose transaction the handler of that name makes
 // once the request's nonce is bound, in whatever process that is, and returns its
 // txId at once. The same request again returns the same txId. input is kept as
-// JSON and given to the handler.
+// JSON, as Postgres' jsonb keeps it, and given to the handler.
 //
 // The submitter's callers must name "handler:<name>", or "*". The error wraps
 // [ErrNoHandler] or is one of [store.Store.Create]; any other is unknown: call
@@ -33,6 +34,9 @@ func (a *App) WithNonce(ctx context.Context, s nonce.Submitter, request, handler
 		return "", err
 	}
 	payload, err := json.Marshal(input)
+	if err == nil && bytes.Contains(payload, []byte(`\u0000`)) {
+		err = errors.New("it has the character U+0000, which no text column takes")
+	}
 	if err != nil {
 		return "", fmt.Errorf("input of handler %s: %w", handler, err)
 	}

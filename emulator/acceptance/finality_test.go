@@ -29,11 +29,11 @@ func TestFinalityByTag(t *testing.T) {
 			if n := b.count(`select count(*) from managed_tx where state = 'CONFIRMED'`); n != 0 {
 				t.Errorf("final below the %s block: got %d, want none", tag, n)
 			}
-			b.mine(t, 1+32) // the development chain finalizes every 32nd block
+			b.mine(t, 1+64) // the development chain finalizes the last but one of every 32nd block
 			b.await(t, s, nonce.Confirmed, 1)
 			b.RPC.SetFaults(rpcproxy.Faults{})
 			b.await(t, s, nonce.Tracking, 1)
-			b.mine(t, 33)
+			b.mine(t, 65)
 			b.ends(t, map[nonce.Submitter]int{s: 2})
 			b.calm(t)
 		})

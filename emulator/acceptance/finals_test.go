@@ -158,3 +158,33 @@ func (b bench) foreign(t *testing.T, n uint64) []byte {
 	}
 	return raw
 }
+
+// H12: what was final falls while PROTECT is open for another reason: it is sent
+// again all the same, and the episode can be left once it is back.
+func TestH12FinalFallsInAnotherEpisode(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: quick})
+	s := b.Submitters()[0]
+	_, id := b.post(t, transfer(s, "final"))
+	b.await(t, s, nonce.Confirmed, 1)
+	if _, err := b.DB.Exec(b.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{"what": "a false alarm"}')`, s); err != nil {
+		t.Fatal(err)
+	}
+	b.removeFinal(t, id)
+	b.Chain.DropPool()
+	var lastSweep time.Time
+	err := poll(b.ctx, func() bool {
+		if time.Since(lastSweep) > 5*time.Second {
+			_ = b.RunSweep(b.ctx) // one that fails comes again
+			lastSweep = time.Now()
+		}
+		return len(b.mined(t, s)) == 1
+	})
+	if err != nil {
+		t.Fatalf("the final transaction never came back: %v", err)
+	}
+	b.resumeWhenBack(t, s, 1)
+	b.post(t, transfer(s, "next"))
+	b.await(t, s, nonce.Confirmed, 2)
+	b.ends(t, map[nonce.Submitter]int{s: 2})
+}

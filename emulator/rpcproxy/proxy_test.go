@@ -265,7 +265,7 @@ func TestShares(t *testing.T) {
 func TestLag(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.mine(t, 35) // the finalized block is 32
+	b.mine(t, 67) // the finalized block is 32
 	tx := b.mined(t, 0)
 	connector, err := evm.New(evm.Options{URL: b.proxy.URL(), ChainID: b.chain.ChainID()})
 	if err != nil {
@@ -295,17 +295,17 @@ func TestLag(t *testing.T) {
 	if before.Tagged.Number != 32 || *before.FinalCount != 0 {
 		t.Errorf("finalized, a block behind: got %d, count %d; want the real one, 32, count 0", before.Tagged.Number, *before.FinalCount)
 	}
-	if far := look(10); far.Tagged.Number != far.Head.Number || far.Head.Number != head-10 {
-		t.Errorf("finalized, behind it: got %d at head %d, want the head %d", far.Tagged.Number, far.Head.Number, head-10)
+	if far := look(40); far.Tagged.Number != far.Head.Number || far.Head.Number != head-40 {
+		t.Errorf("finalized, behind it: got %d at head %d, want the head %d", far.Tagged.Number, far.Head.Number, head-40)
 	}
 	if err := b.spoil.SendTransaction(t.Context(), b.transfer(t, 1)); err != nil || b.pending(t) != 2 {
 		t.Errorf("send to a lagging node: got %v, pending %d; want it taken", err, b.pending(t))
 	}
-	if h, err := b.spoil.HeaderByNumber(t.Context(), new(big.Int).SetUint64(head-9)); !errors.Is(err, ethereum.NotFound) {
+	if h, err := b.spoil.HeaderByNumber(t.Context(), new(big.Int).SetUint64(head-39)); !errors.Is(err, ethereum.NotFound) {
 		t.Errorf("a block above its head: got %v, %v; want not found", h, err)
 	}
-	if n, err := b.spoil.BlockNumber(t.Context()); err != nil || n != head-10 {
-		t.Errorf("its block number: got %d, %v; want %d", n, err, head-10)
+	if n, err := b.spoil.BlockNumber(t.Context()); err != nil || n != head-40 {
+		t.Errorf("its block number: got %d, %v; want %d", n, err, head-40)
 	}
 }
 
@@ -313,10 +313,10 @@ func TestLag(t *testing.T) {
 func TestTagsBehind(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.mine(t, 35)
+	b.mine(t, 67)
 	tx := b.mined(t, 0)
 	b.proxy.SetFaults(rpcproxy.Faults{TagsBehind: 5})
-	for tag, want := range map[rpc.BlockNumber]uint64{rpc.SafeBlockNumber: 32, rpc.FinalizedBlockNumber: 27, rpc.LatestBlockNumber: 37} {
+	for tag, want := range map[rpc.BlockNumber]uint64{rpc.SafeBlockNumber: 64, rpc.FinalizedBlockNumber: 27, rpc.LatestBlockNumber: 69} {
 		if h, err := b.spoil.HeaderByNumber(t.Context(), big.NewInt(int64(tag))); err != nil || h.Number.Uint64() != want {
 			t.Errorf("block %s: got %v, %v; want number %d", tag, h, err, want)
 		}

@@ -105,6 +105,9 @@ func (r Rules) due(w Work) due {
 		toSign := t.State == InFlight || t.ordersOpen()
 		switch {
 		case toSign && (w.Protected || held): // nothing is signed, or nothing ahead of what no node holds
+			if len(t.Versions) > 0 {
+				d.earliest(KindReceipt, t.NextCheckAt)
+			}
 		case toSign && t.dueBy(w.now()):
 			d.advance = true
 		case toSign:
@@ -114,7 +117,7 @@ func (r Rules) due(w Work) due {
 		default:
 			d.earliest(KindReceipt, t.NextCheckAt)
 		}
-		if t.State == Submitted || (t.Sub == Pending && (r.Resubmit || t.claimed())) {
+		if !w.Protected && (t.State == Submitted || (t.Sub == Pending && (r.Resubmit || t.claimed()))) {
 			d.earliest(KindResubmit, t.NextResubmitAt)
 		}
 		held = held || !t.acknowledged() && !(toSign && t.dueBy(w.now()))

@@ -18,11 +18,12 @@ func TestH30ProtectIsAFormula(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawAccount(t)
 		amissAt, known := uint64(0), false // the block of the first look that showed anything
+		reorg := false                     // and whether that was a final block that fell
 		for range rapid.IntRange(1, 6).Draw(t, "looks") {
 			v := drawCounts(t, w)
 			broken := brokenPremise(w, v)
 			got := suspect(w, v)
-			switch want := wantChange(broken, v.Head, amissAt, known); {
+			switch want := wantChange(broken, v.Head, amissAt, known, reorg); {
 			case changed(got) != want:
 				t.Fatalf("look at block %d, final %d, first amiss at %d (%v); counts %d and %d, next %d, lowest %d: got %s, want %s",
 					v.Head.Number, w.FinalHead, amissAt, known, v.Account.LatestCount, v.Account.PendingCount, w.NextNonce, w.lowest(), changed(got), want)
@@ -31,7 +32,7 @@ func TestH30ProtectIsAFormula(t *testing.T) {
 				wantEvidence(t, w, v, *got.Protect)
 				return
 			case want == "suspect":
-				amissAt, known = v.Head.Number, true
+				amissAt, known, reorg = v.Head.Number, true, broken == WhyReorg
 				suspected++
 			case want == "trust":
 				known = false
@@ -109,9 +110,12 @@ func brokenPremise(w Work, v View) Why {
 }
 
 // wantChange is what the look must make of it, after a first one at amissAt.
-func wantChange(broken Why, head Header, amissAt uint64, known bool) string {
+// Foreign use is not seen twice where one look showed a fallen final block.
+func wantChange(broken Why, head Header, amissAt uint64, known, reorg bool) string {
 	switch {
 	case broken != "" && !known:
+		return "suspect"
+	case broken != "" && head.Number > amissAt && reorg != (broken == WhyReorg):
 		return "suspect"
 	case broken != "" && head.Number > amissAt:
 		return "protect"

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
+	"strings"
 
 	"github.com/fencepost/fencepost/shared/lease"
 )
@@ -23,10 +25,12 @@ type NonceContext struct {
 // never sends, and never manages the nonce.
 //
 // It is asked by whatever process holds the lease, and may be asked again for the
-// same request, with the same NonceContext, where its answer was lost. It may
-// take as long as ctx allows. An error, a panic, a time-out, or a call that
-// would revert, costs a placeholder: the nonce is consumed, and the request ends
-// FAILED/PLACEHOLDER with the reason. Nothing that it does elsewhere is undone.
+// same request, with the same NonceContext, where its answer was lost or cannot
+// be carried out yet (balance, fee ceiling, node, signer). It may take as long as
+// ctx allows. An error, a panic, a time-out, what no chain could do, or a call
+// that would revert, costs a placeholder: the nonce is consumed, and the request
+// ends FAILED/PLACEHOLDER with the reason, which its caller may read. Nothing
+// that it does elsewhere is undone.
 type Handler func(ctx context.Context, n NonceContext) (Call, error)
 
 // handlerMost is how often a handler is asked for one nonce without an answer
@@ -42,42 +46,19 @@ func (t Tx) handlerDue() bool {
 	return t.Handler != "" && t.State == InFlight && t.Ordered == ""
 }
 
-// claimHandlers writes down that handlers are asked, before they are. One that was
-// asked too often without an answer is given up.
-func (t *tenure) claimHandlers(j *judgement) {
-	if !t.kind.MaySign() || t.work.Protected {
-		return
-	}
-	for i, x := range j.after {
-		if !x.handlerDue() || !x.dueBy(t.work.now()) {
-			continue
+// handlerNext is the transaction whose handler is to be asked now. Nothing that
+// stands behind a nonce which no node holds is asked for: its answer could not
+// go out.
+func (w Work) handlerNext() (Tx, bool) {
+	for _, t := range w.Unsettled {
+		switch {
+		case t.handlerDue():
+			return t, t.dueBy(w.now())
+		case !t.going():
+			return Tx{}, false
 		}
-		if x.SubmitAttempts >= handlerMost {
-			j.giveUp(i, t.Rules, fmt.Sprintf("handler %s: asked %d times without an answer", x.Handler, x.SubmitAttempts), t.work)
-			t.fresh = append(t.fresh, x.ID)
-			continue
-		}
-		x.SubmitAttempts++
-		j.change(i, x)
 	}
-}
-
-// change makes x the i-th transaction after the judgement, and moves it.
-func (j *judgement) change(i int, x Tx) {
-	j.after[i] = x
-	at := slices.IndexFunc(j.moves, func(m Move) bool { return m.To.ID == x.ID })
-	if at < 0 {
-		j.moves = append(j.moves, Move{From: x.State, To: x})
-		return
-	}
-	j.moves[at].To = x
-}
-
-// giveUp orders a placeholder for the i-th transaction, whose handler failed.
-func (j *judgement) giveUp(i int, r Rules, reason string, w Work) {
-	m := r.handlerFailed(j.after[i], reason, w)
-	j.after[i] = m.To
-	j.moves = append(j.moves, m)
+	return Tx{}, false
 }
 
 // handlerFailed is t with a placeholder ordered, or STUCK where an operator has to
@@ -99,56 +80,97 @@ type made struct {
 	wait   string // why it has to be asked again later; "": not
 }
 
-// ask asks the handlers of what holds a nonce and was claimed for it, and prices
-// what they made.
-func (t *tenure) askHandlers(ctx context.Context, v View) (map[string]made, error) {
-	answers := make(map[string]made)
-	if t.work.Protected {
-		return answers, nil
+// askHandlers asks the handler that is due, if one is: first it writes down that it
+// is asked. One that was asked too often without an answer is given up. ok is
+// false where the work has moved meanwhile.
+func (t *tenure) askHandlers(ctx context.Context, v View) (answers map[string]made, ok bool, err error) {
+	x, due := t.work.handlerNext()
+	if !due || t.work.Protected {
+		return nil, true, nil
 	}
-	purse := newPurse(v, slices.DeleteFunc(slices.Clone(t.work.Unsettled), Tx.handlerDue))
-	for i, x := range t.work.Unsettled {
-		if !x.handlerDue() || x.SubmitAttempts == 0 || !x.dueBy(t.work.now()) {
-			continue
-		}
-		m, err := t.askHandler(ctx, x, v, i == 0)
-		if err != nil {
-			return nil, err
-		}
-		if m.failed == "" && m.wait == "" {
-			if short := purse.take(m.params); short != nil {
-				m.wait = fmt.Sprintf("balance: short of %s wei for what handler %s made, and a placeholder", short, x.Handler)
-			}
-		}
-		answers[x.ID] = m
+	if x.SubmitAttempts >= handlerMost {
+		reason := fmt.Sprintf("handler %s: asked %d times without an answer", x.Handler, x.SubmitAttempts)
+		return map[string]made{x.ID: {failed: reason}}, true, nil
 	}
-	return answers, nil
+	if _, known := t.Handlers[x.Handler]; !known { // another version of the program may have it
+		return map[string]made{x.ID: {wait: "no handler " + x.Handler + " in this process"}}, true, nil
+	}
+	if x.SubmitAttempts++; x.FirstSubmitAt == nil {
+		x.FirstSubmitAt = new(t.work.now())
+	}
+	if _, err := t.write(ctx, Write{Moves: []Move{{From: InFlight, To: x}}}, false); err != nil || t.stale {
+		return nil, false, err
+	}
+	m, err := t.askHandler(ctx, x, v)
+	if err != nil {
+		return nil, false, err
+	}
+	if short := t.shortOf(x, m, v); short != "" {
+		m.wait = short
+	}
+	return map[string]made{x.ID: m}, true, nil
 }
 
-// askHandler asks one. The error is [lease.ErrFenced] or none.
-func (t *tenure) askHandler(ctx context.Context, x Tx, v View, lowest bool) (m made, err error) {
-	handler, ok := t.Handlers[x.Handler]
-	if !ok { // another version of the program may have it
-		return made{wait: "no handler " + x.Handler + " in this process"}, nil
+// shortOf says that the account cannot pay for what was made, or "".
+func (t *tenure) shortOf(x Tx, m made, v View) string {
+	if m.failed != "" || m.wait != "" {
+		return ""
 	}
+	others := slices.DeleteFunc(slices.Clone(t.work.Unsettled), func(u Tx) bool { return u.ID == x.ID })
+	left := newPurse(v, others)
+	if left.take(m.params) == nil {
+		return ""
+	}
+	return "balance: the account cannot pay for what handler " + x.Handler + " made, and a placeholder"
+}
+
+// askHandler asks one, and prices what it made. An error says nothing about the
+// handler: it may not have been asked.
+func (t *tenure) askHandler(ctx context.Context, x Tx, v View) (m made, err error) {
+	var failed error
 	t.pass("handler_asked")
 	err = t.call(ctx, func(ctx context.Context) error {
-		m.call, err = runHandler(ctx, handler, NonceContext{x.Submitter, *x.Nonce, x.ID, x.RequestID, x.Payload})
-		return err
+		m.call, failed = runHandler(ctx, t.Handlers[x.Handler], NonceContext{x.Submitter, *x.Nonce, x.ID, x.RequestID, x.Payload})
+		return nil
 	})
-	switch {
-	case errors.Is(err, lease.ErrFenced):
+	if err != nil {
 		return m, err
-	case err != nil:
-		return made{failed: fmt.Sprintf("handler %s: %s", x.Handler, err)}, nil
 	}
 	t.pass("handler_answered")
-	return t.price(ctx, x, m, v, lowest)
+	if failed == nil {
+		failed = sane(m.call)
+	}
+	if failed != nil {
+		return made{failed: cut(fmt.Sprintf("handler %s: %s", x.Handler, failed))}, nil
+	}
+	return t.price(ctx, x, m, v)
+}
+
+// sane says what no chain could do, or nil.
+func sane(c Call) error {
+	for name, n := range map[string]*big.Int{"value": c.Value, "maxFeePerGas": c.FeeCapWei, "maxPriorityFeePerGas": c.TipCapWei} {
+		if n != nil && (n.Sign() < 0 || n.BitLen() > 256) {
+			return fmt.Errorf("its %s is no amount: %s", name, n)
+		}
+	}
+	if c.Gas > 0 && (c.Gas < placeholderGas || c.Gas > txGasCap) {
+		return fmt.Errorf("its gas is %d: want %d to %d", c.Gas, placeholderGas, txGasCap)
+	}
+	return nil
+}
+
+// cut bounds a text that comes from outside, in bytes.
+func cut(text string) string {
+	const most = 300
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // price estimates the gas of what a handler made. A call that reverts has failed
-// only where nothing below it can change that.
-func (t *tenure) price(ctx context.Context, x Tx, m made, v View, lowest bool) (made, error) {
+// only where nothing unsettled can change that, on a node past all that is final.
+func (t *tenure) price(ctx context.Context, x Tx, m made, v View) (made, error) {
 	var e Estimate
 	if m.call.Gas == 0 {
 		answer, err := t.look(ctx, Look{Submitter: x.Submitter, Estimates: []Call{m.call}})
@@ -156,16 +178,18 @@ func (t *tenure) price(ctx context.Context, x Tx, m made, v View, lowest bool) (
 		case errors.Is(err, lease.ErrFenced):
 			return m, err
 		case err != nil:
-			return made{wait: "no gas estimate: " + err.Error()}, nil
+			t.Log.WarnContext(ctx, "chain not reached", append(t.attrs(), "error", err.Error())...)
+			return made{wait: "no gas estimate: the node is out of reach"}, nil
 		}
-		e = answer.Estimates[0]
+		e, v.Since, v.Head = answer.Estimates[0], answer.Since, answer.Head
 	}
 	gas, verdict, reason := gasFor(m.call, e)
+	last := *x.Nonce == t.work.lowest() && v.since() >= t.work.FinalHead
 	switch {
-	case verdict == Refused && lowest:
-		return made{failed: fmt.Sprintf("handler %s: its call would revert: %s", x.Handler, reason)}, nil
+	case verdict == Refused && last:
+		return made{failed: cut(fmt.Sprintf("handler %s: its call would revert: %s", x.Handler, reason))}, nil
 	case verdict != Done:
-		return made{wait: "no gas estimate: " + reason}, nil
+		return made{wait: cut("no gas estimate: " + reason)}, nil
 	}
 	m.params = t.Rules.underCeiling(fees(m.call, gas, v.Account))
 	m.wait = tooDear(m.call, m.params, v.Account)

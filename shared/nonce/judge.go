@@ -55,6 +55,8 @@ func (r Rules) judge(w Work, q Look, v View) judgement {
 			served = t.Ordered
 			t = claim(rebroadcast(t, now), now)
 			j.resend = append(j.resend, i)
+		case t.State == Stuck && len(t.Versions) == 0 && t.Ordered == "" && t.dueBy(now): // nothing to look for
+			t = r.checkNext(t, now.Add(stuckLooks*r.BlockTime))
 		case r.tooOld(t, now):
 			t = r.stuck(t, now, "no receipt since the first broadcast for stuck.after")
 		case protected || !r.resendDue(t, now):
@@ -250,6 +252,9 @@ func (r Rules) after(t, lower Tx, now time.Time) Tx {
 		next = *at
 	}
 	t.NextResubmitAt = &next
+	if t.State == Tracking && !r.Resubmit { // its broadcast may have been claimed, and never made
+		t.State, t.Sub = Submitted, ""
+	}
 	return t
 }
 
@@ -273,6 +278,14 @@ func rebroadcast(t Tx, now time.Time) Tx {
 		t.State = Submitted
 	}
 	return t
+}
+
+// going says that a node holds t, or that it goes to one in this round.
+func (t Tx) going() bool { return t.acknowledged() || (t.State == Submitted && t.claimed()) }
+
+// waitedLong says that what a handler made has waited for as long as it may.
+func (r Rules) waitedLong(t Tx, now time.Time) bool {
+	return t.FirstSubmitAt != nil && now.Sub(*t.FirstSubmitAt) >= r.StuckAfter
 }
 
 // tooOld says that t has waited for a receipt for as long as it may.

@@ -70,7 +70,7 @@ func logTx(ctx context.Context, log *slog.Logger, msg string, from State, t Tx) 
 	switch {
 	case t.State == Stuck || t.State == Protect:
 		level = slog.LevelError
-	case t.State == Queued && t.LastError != "": // the queue behind it waits too
+	case (t.State == Queued || t.State == InFlight) && t.LastError != "": // what is behind it waits too
 		level = slog.LevelWarn
 	}
 	log.Log(ctx, level, msg, attrs...)

@@ -56,7 +56,7 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 		if !going {
 			break
 		}
-		going = t.acknowledged() || t.claimed()
+		going = t.going()
 		if !noReceipt(t, v) {
 			continue
 		}
@@ -87,7 +87,9 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 			jobs, going = append(jobs, job), true
 		case t.State != Stuck && t.Ordered == OrderCancel && r.AskBeforePlaceholder:
 			moves = append(moves, Move{From: t.State, To: r.stuck(t, w.now(), reason)})
-		case t.LastError != reason || t.State == InFlight:
+		case t.handlerDue() && r.waitedLong(t, w.now()):
+			moves = append(moves, Move{From: t.State, To: r.stuck(t, w.now(), reason)})
+		case t.LastError != reason || len(t.Versions) == 0:
 			from := t.State
 			if t.handlerDue() { // it answered, or was not asked: no attempt is used up
 				t.SubmitAttempts = 0

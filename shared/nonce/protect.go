@@ -26,6 +26,8 @@ func suspect(w Work, v View) CursorChange {
 	switch {
 	case w.Suspicion == nil:
 		return CursorChange{Suspect: seen}
+	case seen.Block > w.Suspicion.Block && (seen.Why == WhyReorg) != (w.Suspicion.Why == WhyReorg): // another sign, seen once
+		return CursorChange{Suspect: seen}
 	case seen.Block > w.Suspicion.Block:
 		return CursorChange{Protect: seen}
 	}

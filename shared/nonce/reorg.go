@@ -72,9 +72,9 @@ func fallen(w Work, v View) (hashes []Hash) {
 func (w Work) fell() bool { return w.Evidence != nil && w.Evidence.Why == WhyReorg }
 
 // watched are the heights to compare: the highest final block, or all of them
-// where that has fallen.
+// in PROTECT, where it may have fallen.
 func (w Work) watched() (heights []uint64) {
-	if !w.fell() {
+	if !w.Protected {
 		if last, ok := w.lastFinal(); ok {
 			heights = append(heights, last.Number)
 		}
@@ -152,6 +152,9 @@ func (t *tenure) anchor(ctx context.Context) (blocks []Header, missing []FinalTx
 	if err != nil {
 		return nil, nil, fmt.Errorf("look at the final blocks: %w", err)
 	}
+	if len(v.Watched) < len(q.Watch) {
+		return nil, nil, fmt.Errorf("the node shows %d of the %d heights with final blocks: it lags, or did not answer", len(v.Watched), len(q.Watch))
+	}
 	lost := fallen(t.work, v)
 	if len(lost) == 0 {
 		return nil, nil, nil
@@ -170,6 +173,9 @@ func (t *tenure) anchor(ctx context.Context) (blocks []Header, missing []FinalTx
 	blocks = slices.DeleteFunc(slices.Clone(t.work.FinalBlocks), func(h Header) bool { return slices.Contains(lost, h.Hash) })
 	for _, f := range finals {
 		a := v.Receipts[f.Hash]
+		if a.Answer == AnswerUnknown {
+			return nil, nil, fmt.Errorf("the node did not say whether it has transaction %s", f.Hash)
+		}
 		if a.Answer != AnswerFound || a.Receipt.Succeeded != f.Succeeded {
 			missing = append(missing, f)
 			continue

@@ -2,6 +2,7 @@ package nonce
 
 import (
 	"context"
+	"fmt"
 	"slices"
 )
 
@@ -35,7 +36,7 @@ func (t *tenure) resolve(ctx context.Context, j *judgement) {
 		if x.State != Stuck || x.Ordered != "" || t.work.Protected {
 			continue
 		}
-		action, reason := t.Resolution.Resolve(x)
+		action, reason := t.askResolution(ctx, x)
 		if action == OrderWait {
 			continue
 		}
@@ -44,11 +45,22 @@ func (t *tenure) resolve(ctx context.Context, j *judgement) {
 				append(t.attrs(), "txId", x.ID, "action", action, "reason", reason, "problem", problem)...)
 			continue
 		}
-		x.Ordered = action
+		x.Ordered, x.NextCheckAt = action, new(t.work.now())
 		j.after[i] = x
 		j.decide(x, Decision{Action: action, By: decidedByCode, Reason: reason})
 		t.fresh = append(t.fresh, x.ID)
 	}
+}
+
+// askResolution takes a panic of the code for "wait".
+func (t *tenure) askResolution(ctx context.Context, x Tx) (action Order, reason string) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.Log.ErrorContext(ctx, "the StuckResolution panicked", append(t.attrs(), "txId", x.ID, "panic", fmt.Sprint(p))...)
+			action = OrderWait
+		}
+	}()
+	return t.Resolution.Resolve(x)
 }
 
 // mayOrder says why code may not give the order, or "".
@@ -58,6 +70,8 @@ func (r Rules) mayOrder(t Tx, action Order) string {
 		return "it is no order: want WAIT, REBROADCAST, REPLACE or PLACEHOLDER"
 	case r.AskBeforePlaceholder && action != OrderRebroadcast:
 		return "nonce.placeholder=ask: only an operator may decide that"
+	case t.Handler != "" && action == OrderReplace:
+		return "what a handler made cannot be replaced by a higher fee"
 	case len(t.Versions) == 0 && action != OrderPlaceholder:
 		return "nothing was signed that could be sent again or replaced"
 	}

@@ -107,7 +107,11 @@ func (t *tenure) round(ctx context.Context) (released bool, err error) {
 		t.Log.WarnContext(ctx, "no headers to prove finality by", append(t.attrs(), "error", err.Error())...)
 		return t.act(ctx, v, j)
 	}
-	return t.act(ctx, further, t.Rules.judge(t.work, q, further))
+	j = t.Rules.judge(t.work, q, further)
+	if j.lookAgain {
+		t.Log.WarnContext(ctx, "the node's headers do not link: nothing can be final by them", append(t.attrs(), "node", further.Node)...)
+	}
+	return t.act(ctx, further, j)
 }
 
 // act writes what the judgement found and what the queue makes of it, then
@@ -116,7 +120,6 @@ func (t *tenure) act(ctx context.Context, v View, j judgement) (released bool, e
 	t.pass("looked")
 	t.fresh = nil
 	t.resolve(ctx, &j)
-	t.claimHandlers(&j)
 	before := t.work
 	t.work.Unsettled = j.unsettled()
 	t.work.FinalHead = max(t.work.FinalHead, j.finalHead)
@@ -131,7 +134,7 @@ func (t *tenure) act(ctx context.Context, v View, j judgement) (released bool, e
 	if w.Cursor.FinalHead = j.finalHead; len(j.finals) > 0 {
 		w.Cursor.Final = t.Rules.remember(t.work.FinalBlocks, j.finals)
 	}
-	healing := t.work.fell() && stands(t.work, v) == finalsFell
+	healing := t.work.Protected && !t.work.Foreign && stands(t.work, v) == finalsFell
 	sending := len(j.resend)+len(p.allocate) > 0 || t.mustSign(j.after)
 	released, err = t.write(ctx, w, !sending && !healing)
 	switch {
@@ -200,7 +203,7 @@ func (t *tenure) postpone(ctx context.Context, q Look, cause error) (released bo
 	again := t.work.now().Add(t.Rules.BlockTime)
 	about := q.about()
 	for _, x := range t.work.Unsettled {
-		if !about(x) && x.State != InFlight {
+		if len(x.Versions) > 0 && !about(x) {
 			continue
 		}
 		if x.NextResubmitAt != nil && x.NextResubmitAt.Before(again) {

@@ -68,8 +68,8 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 		return nil, nil
 	}
 	var w Write
-	answers, err := t.askHandlers(ctx, v)
-	if err != nil {
+	answers, ok, err := t.askHandlers(ctx, v)
+	if err != nil || !ok {
 		return nil, err
 	}
 	due := t.work
@@ -83,7 +83,9 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 		}
 		from, served := job.tx.State, job.tx.Ordered
 		if err != nil {
-			job.tx.LastError = t.notSigned(ctx, job.tx, err)
+			if job.tx.LastError = t.notSigned(ctx, job.tx, err); job.tx.handlerDue() {
+				job.tx.SubmitAttempts = 0 // it answered
+			}
 			w.Moves = append(w.Moves, Move{From: from, To: t.Rules.checkNext(job.tx, t.work.now().Add(t.Rules.BlockTime))})
 			break
 		}

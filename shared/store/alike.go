@@ -18,11 +18,11 @@ type Alike struct {
 	Payload   []byte         `json:"-"`
 }
 
-// alikeMost bounds the intents that are compared, the newest first.
+// alikeMost bounds the intents that are listed, the newest first.
 const alikeMost = 100
 
-// IntentsAlike lists the newest intents of s that go where t went, with t's
-// value. Their data is for the caller to compare.
+// IntentsAlike lists the newest intents of s that go where t went, with t's value
+// and data.
 func (s *Store) IntentsAlike(ctx context.Context, sub nonce.Submitter, t nonce.Taker) ([]Alike, error) {
 	var to *string
 	if t.To != nil {
@@ -32,9 +32,9 @@ func (s *Store) IntentsAlike(ctx context.Context, sub nonce.Submitter, t nonce.T
 		select tx_id, request_id, state, coalesce(sub_state, ''), payload
 		  from managed_tx
 		 where submitter = $1 and handler is null and payload ->> 'to' is not distinct from $2
-		   and coalesce(payload ->> 'value', '0') = $3
+		   and coalesce(payload ->> 'value', '0') = $3 and coalesce(payload ->> 'data', '0x') = $4
 		 order by seq desc
-		 limit $4`, sub, to, t.ValueWei, alikeMost)
+		 limit $5`, sub, to, t.ValueWei, toHex(t.Data), alikeMost)
 	if err != nil {
 		return nil, fmt.Errorf("find intents like %s: %w", t.Hash, err)
 	}

@@ -15,9 +15,9 @@ const finals = `
 select tx_id, nonce, tx_hash, raw_tx_hex, (receipt ->> 'succeeded')::boolean
   from (select tx_id, nonce, tx_hash, raw_tx_hex, receipt, state
           from managed_tx
-         where submitter = $1 and nonce is not null
+         where submitter = $1 and nonce is not null and receipt is not null
          order by nonce desc
-         limit (select 101 * max_in_flight from submitter where submitter = $1)) as last
+         limit (select 101 * greatest(max_in_flight, 1000) from submitter where submitter = $1)) as last
  where state in ('CONFIRMED', 'FAILED') and receipt ->> 'blockHash' = any($2)
  order by nonce`
 
@@ -50,11 +50,11 @@ const finalBlocks = `
 select distinct (final_blocks -> -1 ->> 'number')::bigint, final_blocks -> -1 ->> 'hash'
   from submitter_nonce_cursor
  where submitter like 'eip155:' || $1::text || ':%'
-   and (final_blocks -> -1 ->> 'number')::bigint >= $2 and in_flight_state <> 'PROTECT'
+   and (final_blocks -> -1 ->> 'number')::bigint >= $2
  order by 1`
 
-// FinalBlocks lists the highest final block of each submitter of the chain that
-// is not in PROTECT, from the height on, each block once.
+// FinalBlocks lists the highest final block of each submitter of the chain, from
+// the height on, each block once.
 func (s *Store) FinalBlocks(ctx context.Context, chainID, from uint64) ([]nonce.Header, error) {
 	rows, err := s.db.Query(ctx, finalBlocks, fmt.Sprint(chainID), bigint(from))
 	if err != nil {
@@ -70,14 +70,12 @@ func (s *Store) FinalBlocks(ctx context.Context, chainID, from uint64) ([]nonce.
 	})
 }
 
-// FinalIn lists the submitters whose highest final block is this one, and who
-// are not in PROTECT.
+// FinalIn lists the submitters whose highest final block is this one.
 func (s *Store) FinalIn(ctx context.Context, h nonce.Header) ([]nonce.Submitter, error) {
 	rows, err := s.db.Query(ctx, `
 		select submitter
 		  from submitter_nonce_cursor
-		 where (final_blocks -> -1 ->> 'number')::bigint = $1 and final_blocks -> -1 ->> 'hash' = $2
-		   and in_flight_state <> 'PROTECT'`,
+		 where (final_blocks -> -1 ->> 'number')::bigint = $1 and final_blocks -> -1 ->> 'hash' = $2`,
 		bigint(h.Number), h.Hash.String())
 	if err != nil {
 		return nil, fmt.Errorf("read who has a final transaction in block %d: %w", h.Number, err)

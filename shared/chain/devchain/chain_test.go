@@ -248,12 +248,16 @@ func TestMineExactly(t *testing.T) {
 	}
 }
 
-// The head is safe; every 32nd block is finalized.
+// The head is safe; the last but one of every 32nd block is finalized, and never
+// replaced.
 func TestTags(t *testing.T) {
 	t.Parallel()
 	b := setup(t, devchain.Options{})
-	b.mine(t, 39)
-	for tag, want := range map[rpc.BlockNumber]uint64{rpc.SafeBlockNumber: 40, rpc.FinalizedBlockNumber: 32} {
+	b.mine(t, 71)
+	if err := b.chain.Reorg(41, nil); err == nil {
+		t.Error("reorg of the finalized block: got nil, want an error")
+	}
+	for tag, want := range map[rpc.BlockNumber]uint64{rpc.SafeBlockNumber: 72, rpc.FinalizedBlockNumber: 32} {
 		header, err := b.client.HeaderByNumber(t.Context(), big.NewInt(tag.Int64()))
 		if err != nil || header.Number.Uint64() != want {
 			t.Errorf("%s block: got %v, %v, want %d", tag, header, err, want)

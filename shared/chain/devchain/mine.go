@@ -13,10 +13,15 @@ import (
 	"github.com/ethereum/go-ethereum/miner"
 )
 
-// finalizedEvery is how far apart finalized blocks are: the last block whose
-// number is a multiple of it is finalized, and the head is safe, as in
-// go-ethereum's own simulated chain.
+// finalizedEvery is how far apart finalized blocks are. The last but one block
+// whose number is a multiple of it is finalized, so that at least as many blocks
+// can be replaced; the head is safe.
 const finalizedEvery = 32
+
+// finalizedAt is the finalized block where the head is at this height.
+func finalizedAt(head uint64) uint64 {
+	return (max(head/finalizedEvery, 1) - 1) * finalizedEvery
+}
 
 // Mine adds n blocks of what the pool holds. When it returns, the pool knows
 // the new head.
@@ -46,15 +51,16 @@ func (c *Chain) MineExactly(raws ...[]byte) error { return c.Reorg(0, raws) }
 // Reorg replaces the last depth blocks by new ones, each of exactly the raw
 // transactions given for it, in one step: nobody sees a head between. What was
 // only in the replaced blocks returns to the pool, as in any go-ethereum node;
-// [Chain.DropPool] makes it vanish. Safe and finalized blocks are replaced like
-// any other.
+// [Chain.DropPool] makes it vanish. Safe blocks are replaced like any other;
+// finalized ones never are: the node moves them to a store of its own, which no
+// reorg reaches.
 func (c *Chain) Reorg(depth uint64, blocks ...[][]byte) error {
 	c.mining.Lock()
 	defer c.mining.Unlock()
 	head := c.head()
-	if depth > head.Number.Uint64() || len(blocks) == 0 {
-		return fmt.Errorf("reorg of %d blocks to %d at head %d: want at least one new block and no more than the head's number replaced",
-			depth, len(blocks), head.Number)
+	if n := head.Number.Uint64(); depth > n-finalizedAt(n) || len(blocks) == 0 {
+		return fmt.Errorf("reorg of %d blocks to %d at head %d: want at least one new block, and none replaced up to the finalized %d",
+			depth, len(blocks), n, finalizedAt(n))
 	}
 	parent := c.eth.BlockChain().GetHeaderByNumber(head.Number.Uint64() - depth)
 	var last *types.Block
@@ -152,7 +158,7 @@ func (c *Chain) setHead(block *types.Block) error {
 		return err
 	}
 	chain.SetSafe(block.Header())
-	chain.SetFinalized(chain.GetHeaderByNumber(block.NumberU64() / finalizedEvery * finalizedEvery))
+	chain.SetFinalized(chain.GetHeaderByNumber(finalizedAt(block.NumberU64())))
 	return c.eth.TxPool().Sync()
 }
 

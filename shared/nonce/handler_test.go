@@ -1,0 +1,129 @@
+package nonce
+
+import (
+	"context"
+	"errors"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+)
+
+// made by a handler: alice's nonce n is bound, and its handler is to be asked.
+func ofHandler(n uint64) Tx {
+	t := bare(n)
+	t.Handler, t.Payload = "wage", []byte(`{}`)
+	return t
+}
+
+// A handler is asked only where its answer could go out: not behind a nonce that
+// no node holds, not twice at once, not before its time.
+func TestWhoseHandlerIsAskedNext(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		later := ofHandler(5)
+		later.NextCheckAt = in(time.Minute)
+		decided := ofHandler(5)
+		decided.Ordered = OrderPlaceholder
+		claimedStuck := claim(stuck(4), dbNow)
+		for name, c := range map[string]struct {
+			unsettled []Tx
+			want      bool
+		}{
+			"alone":                                {[]Tx{ofHandler(5)}, true},
+			"behind what a node holds":             {[]Tx{pending(4), ofHandler(5)}, true},
+			"behind what goes in this round":       {[]Tx{claim(submitted(4), dbNow), ofHandler(5)}, true},
+			"behind what no node took":             {[]Tx{submitted(4), ofHandler(5)}, false},
+			"behind STUCK":                         {[]Tx{stuck(4), ofHandler(5)}, false},
+			"behind STUCK, whose send was claimed": {[]Tx{claimedStuck, ofHandler(5)}, false},
+			"behind what has no bytes":             {[]Tx{bare(4), ofHandler(5)}, false},
+			"not yet":                              {[]Tx{later}, false},
+			"decided about":                        {[]Tx{decided}, false},
+		} {
+			got, ok := workOf(4, 6, c.unsettled...).handlerNext()
+			if ok != c.want || (ok && *got.Nonce != 5) {
+				t.Errorf("%s: got %v, %v; want %v", name, got.ID, ok, c.want)
+			}
+		}
+	})
+}
+
+// What no chain could do is a failure of the handler, whatever it says.
+func TestWhatAHandlerMadeIsChecked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		call Call
+		ok   bool
+	}{
+		"a transfer":         {Call{To: &Address{1}, Value: big.NewInt(1)}, true},
+		"with all given":     {Call{Gas: 21_000, FeeCapWei: big.NewInt(2), TipCapWei: big.NewInt(1)}, true},
+		"a negative amount":  {Call{Value: big.NewInt(-1)}, false},
+		"more than 256 bits": {Call{Value: new(big.Int).Lsh(big.NewInt(1), 256)}, false},
+		"a negative fee":     {Call{FeeCapWei: big.NewInt(-1)}, false},
+		"too little gas":     {Call{Gas: 20_999}, false},
+		"too much gas":       {Call{Gas: txGasCap + 1}, false},
+	} {
+		if err := sane(c.call); (err == nil) != c.ok {
+			t.Errorf("%s: got %v, want fit: %v", name, err, c.ok)
+		}
+	}
+}
+
+// A handler that panics, or does not return in time, has failed; its words are cut.
+func TestHandlerIsWaitedForNoLongerThanItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	never := make(chan struct{})
+	defer close(never)
+	_, err := runHandler(ctx, func(context.Context, NonceContext) (Call, error) { <-never; return Call{}, nil }, NonceContext{})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one that does not return: got %v, want the deadline", err)
+	}
+	_, err = runHandler(t.Context(), func(context.Context, NonceContext) (Call, error) { panic(strings.Repeat("x", 1000)) }, NonceContext{})
+	if err == nil || len(cut(err.Error())) > 310 {
+		t.Errorf("one that panics: got %v, want its words, cut", err)
+	}
+}
+
+// What waits without bytes plans its next look, whatever it waits for: or rounds
+// would follow each other without end.
+func TestWaitingWithoutBytesIsNoLoop(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		cancelled, undecided := ofHandler(5), ofHandler(5)
+		cancelled.State, cancelled.Ordered, cancelled.LastError = Stuck, OrderCancel, "a cancel was asked for, and nonce.placeholder=ask: an operator must decide"
+		undecided.State, undecided.NextCheckAt = Stuck, ago(time.Second)
+		r := rulesOf(3)
+		r.AskBeforePlaceholder = true
+		w := workOf(1, 6, cancelled)
+		_, moves := r.toSign(w, reader(nil), viewOf(w, block('a', 100)), nil)
+		if len(moves) != 1 || moves[0].To.dueBy(dbNow) {
+			t.Errorf("STUCK with a cancel under ask: got %+v, want its next look planned", moves)
+		}
+		w = workOf(1, 6, undecided)
+		j := r.judge(w, asking(w), viewOf(w, block('a', 100)))
+		if len(j.moves) != 1 || !j.moves[0].To.NextCheckAt.Equal(dbNow.Add(stuckLooks*r.BlockTime)) {
+			t.Errorf("STUCK without bytes or order: got %+v, want its next look ten blocks on", j.moves)
+		}
+	})
+}
+
+// In PROTECT, and behind what no node holds, an order waits; the watch goes on.
+func TestAnOrderThatWaitsEndsNoWatch(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		ordered := pending(5)
+		ordered.Ordered = OrderCancel
+		w := workOf(1, 6, ordered)
+		w.Protected = true
+		if d := rulesOf(3).due(w); d.advance || d.kind != KindReceipt || !d.at.Equal(*ordered.NextCheckAt) {
+			t.Errorf("in PROTECT: got %+v, want the look for its receipt", d)
+		}
+		ordered.Nonce = new(uint64(6))
+		w = workOf(2, 7, stuck(5), ordered)
+		if d := rulesOf(3).due(w); d.advance {
+			t.Errorf("behind STUCK: got %+v, want no advance", d)
+		}
+	})
+}
