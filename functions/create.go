@@ -15,6 +15,7 @@ import (
 
 func (a *App) routeCreate(mux *web.Mux) {
 	a.handle(mux, "create", "POST /api/v1/tx", a.create)
+	a.handle(mux, "create", "POST /api/v1/tx:batch", a.createBatch)
 }
 
 type createRequest struct {
@@ -35,7 +36,11 @@ func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	in, err := a.intent(w, r)
+	body, err := web.Decode[createRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	in, err := a.intent(body)
 	if err != nil {
 		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
 		return err
@@ -48,6 +53,17 @@ func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	a.points.At("create.committed")
+	status := a.tellCreated(r, in, accepted)
+	if accepted.Queued {
+		a.wake(r, in, accepted)
+	}
+	a.points.At("create.enqueued")
+	web.Reply(w, r, status, createResponse{TxID: accepted.TxID})
+	return nil
+}
+
+// tellCreated logs and counts what was stored or found, and returns its status.
+func (a *App) tellCreated(r *http.Request, in store.Intent, accepted store.Accepted) (status int) {
 	status, result := http.StatusOK, "known"
 	if accepted.New {
 		status, result = http.StatusAccepted, "accepted"
@@ -55,12 +71,7 @@ func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 			telemetry.TxIDKey, accepted.TxID, telemetry.NodeIDKey, a.node, telemetry.FencingTokenKey, accepted.Token)
 	}
 	telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result(result))
-	if accepted.Queued {
-		a.wake(r, in, accepted)
-	}
-	a.points.At("create.enqueued")
-	web.Reply(w, r, status, createResponse{TxID: accepted.TxID})
-	return nil
+	return status
 }
 
 // wake asks for an advance. If it cannot, the intent is safe all the same: the
@@ -72,12 +83,8 @@ func (a *App) wake(r *http.Request, in store.Intent, accepted store.Accepted) {
 	}
 }
 
-// intent decodes and checks the body; what it returns can be stored.
-func (a *App) intent(w http.ResponseWriter, r *http.Request) (store.Intent, error) {
-	body, err := web.Decode[createRequest](w, r, a.config.HTTP.MaxBodyBytes)
-	if err != nil {
-		return store.Intent{}, err
-	}
+// intent checks what a caller posted; what it returns can be stored.
+func (a *App) intent(body createRequest) (store.Intent, error) {
 	s, err := a.submitter("submitter", body.Submitter)
 	if err != nil {
 		return store.Intent{}, err

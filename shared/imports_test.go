@@ -78,8 +78,8 @@ func TestImportsRunOneWay(t *testing.T) {
 func TestOneUserOfEachClient(t *testing.T) {
 	t.Parallel()
 	only := map[string][]string{
-		"cloud.google.com/go/cloudtasks/apiv2": {"shared/tasks", "emulator/stack"},
-		"github.com/jackc/pgx/v5/pgxpool":      {"shared/store", "shared/store/storetest", "emulator/torture", "emulator/torture/load"},
+		"cloud.google.com/go/cloudtasks/apiv2": {"shared/tasks", "emulator/stack", "emulator/bench"},
+		"github.com/jackc/pgx/v5/pgxpool":      {"shared/store", "shared/store/storetest", "emulator/torture", "emulator/torture/load", "emulator/bench"},
 	}
 	for _, p := range packages(t) {
 		for _, path := range p.Imports {

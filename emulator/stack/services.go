@@ -21,6 +21,7 @@ import (
 // publicRoutes are the load balancer's URL map: the one list of public paths.
 var publicRoutes = []urlmap.Route{
 	{Pattern: "/api/v1/tx", Service: "create"},
+	{Pattern: "/api/v1/tx:batch", Service: "create"},
 	{Pattern: "/api/v1/tx/", Service: "query"},
 	{Pattern: "/api/v1/tx/{txId}/cancel", Service: "cancel"},
 	{Pattern: "/admin/v1/", Service: "admin"},

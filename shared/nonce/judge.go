@@ -37,10 +37,11 @@ func (r Rules) judge(w Work, q Look, v View) judgement {
 	now, lowerAreFinal := w.now(), stands(w, v) == finalsStand // else nothing ends
 	opened := suspect(w, v).Protect
 	protected := w.Protected || opened != nil
+	about := q.about()
 	var held *Tx // the lowest that no node holds and that is not sent now: nothing above it goes ahead of it
 	for i, before := range w.Unsettled {
 		t := before
-		if asked(q, t) {
+		if about(t) {
 			t = r.judgeTx(&j, t, v, now, lowerAreFinal && t.State != Protect)
 		}
 		served := Order("")
@@ -67,7 +68,7 @@ func (r Rules) judge(w Work, q Look, v View) judgement {
 			t = claim(t, now)
 			j.resend = append(j.resend, i)
 		}
-		if held == nil && !t.acknowledged() && !t.State.Final() && !slices.Contains(j.resend, i) {
+		if goes := len(j.resend) > 0 && j.resend[len(j.resend)-1] == i; held == nil && !goes && !t.acknowledged() && !t.State.Final() {
 			held = &t
 		}
 		lowerAreFinal = lowerAreFinal && t.State.Final()
@@ -79,9 +80,13 @@ func (r Rules) judge(w Work, q Look, v View) judgement {
 	return j
 }
 
-// asked says whether the look was about t at all.
-func asked(q Look, t Tx) bool {
-	return len(t.Versions) > 0 && slices.Contains(q.Receipts, t.Versions[0])
+// about says of a transaction whether the look was about it at all.
+func (q Look) about() func(Tx) bool {
+	asked := make(map[Hash]bool, len(q.Receipts))
+	for _, h := range q.Receipts {
+		asked[h] = true
+	}
+	return func(t Tx) bool { return len(t.Versions) > 0 && asked[t.Versions[0]] }
 }
 
 func (r Rules) judgeTx(j *judgement, t Tx, v View, now time.Time, mayEnd bool) Tx {

@@ -201,8 +201,9 @@ func (t *tenure) postpone(ctx context.Context, q Look, cause error) (released bo
 	t.Log.WarnContext(ctx, "chain not reached", append(t.attrs(), "error", cause.Error())...)
 	var w Write
 	again := t.work.now().Add(t.Rules.BlockTime)
+	about := q.about()
 	for _, x := range t.work.Unsettled {
-		if len(x.Versions) > 0 && !asked(q, x) {
+		if len(x.Versions) > 0 && !about(x) {
 			continue
 		}
 		if x.NextResubmitAt != nil && x.NextResubmitAt.Before(again) {

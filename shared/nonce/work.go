@@ -7,15 +7,8 @@ func (w Work) submitter() Submitter { return Submitter(w.Lease.Submitter) }
 
 // with is w after wr: what the database has once wr is written in full.
 func (w Work) with(wr Write) Work {
-	w.Unsettled, w.Queue = slices.Clone(w.Unsettled), slices.Clone(w.Queue)
-	for _, m := range wr.Moves {
-		w.put(m.To)
-	}
-	for _, v := range wr.Store {
-		w.put(v.Tx)
-	}
+	w.Unsettled, w.Queue = wr.replace(w.Unsettled), wr.replace(w.Queue)
 	for _, a := range wr.Allocate {
-		w.Queue = slices.DeleteFunc(w.Queue, sameID(a.Tx))
 		w.Unsettled = append(w.Unsettled, a.Tx)
 		w.NextNonce = a.Nonce + 1
 	}
@@ -54,19 +47,37 @@ func (w Work) aside(t Tx) bool {
 // holds says that a nonce up to n is unsettled.
 func (w Work) holds(n uint64) bool { return len(w.Unsettled) > 0 && w.lowest() <= n }
 
-// put replaces the transaction of t's id by t.
-func (w Work) put(t Tx) {
-	for _, list := range [][]Tx{w.Unsettled, w.Queue} {
-		if i := slices.IndexFunc(list, sameID(t)); i >= 0 {
-			list[i] = t
-		}
+// replace is a copy of list with what wr makes of each transaction, and without
+// those that it allocates.
+func (wr Write) replace(list []Tx) []Tx {
+	become := make(map[string]Tx, len(wr.Moves)+len(wr.Store))
+	for _, m := range wr.Moves {
+		become[m.To.ID] = m.To
 	}
+	for _, v := range wr.Store {
+		become[v.Tx.ID] = v.Tx
+	}
+	gone := make(map[string]bool, len(wr.Allocate))
+	for _, a := range wr.Allocate {
+		gone[a.Tx.ID] = true
+	}
+	kept := make([]Tx, 0, len(list)+len(wr.Allocate))
+	for _, t := range list {
+		if gone[t.ID] {
+			continue
+		}
+		if next, ok := become[t.ID]; ok {
+			t = next
+		}
+		kept = append(kept, t)
+	}
+	return kept
 }
 
 // queued is the transaction of t's id as it was loaded.
-func (w Work) queued(t Tx) Tx { return w.Queue[slices.IndexFunc(w.Queue, sameID(t))] }
-
-func sameID(t Tx) func(Tx) bool { return func(x Tx) bool { return x.ID == t.ID } }
+func (w Work) queued(t Tx) Tx {
+	return w.Queue[slices.IndexFunc(w.Queue, func(x Tx) bool { return x.ID == t.ID })]
+}
 
 // bound is wr without the allocations that were not made.
 func (wr Write) bound(done Written) Write {
@@ -76,5 +87,9 @@ func (wr Write) bound(done Written) Write {
 
 // pick is the unsettled transactions with these ids, by nonce.
 func (w Work) pick(ids []string) []Tx {
-	return slices.DeleteFunc(slices.Clone(w.Unsettled), func(t Tx) bool { return !slices.Contains(ids, t.ID) })
+	named := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		named[id] = true
+	}
+	return slices.DeleteFunc(slices.Clone(w.Unsettled), func(t Tx) bool { return !named[t.ID] })
 }

@@ -59,7 +59,7 @@ func (w *Worker) Serve(ctx context.Context, s Submitter, kind Kind) error {
 		if !taken.Held {
 			return w.Wake.Rescue(ctx, s, taken)
 		}
-		t := tenure{Worker: w, chain: chain, kind: kind, work: taken.Work, began: began}
+		t := tenure{Worker: w, chain: remembering(chain), kind: kind, work: taken.Work, began: began}
 		t.pass("taken")
 		if t.work.Foreign {
 			w.Log.ErrorContext(ctx, "PROTECT on every submitter: the database is not the one written last", t.attrs()...)

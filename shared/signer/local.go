@@ -1,6 +1,7 @@
-// Package signer signs for submitters. Each implementation of
-// [nonce.SubmitterSignService] checks what it hands out with [Verify]: bytes that
-// are not exactly the transaction that was asked for never leave it.
+// Package signer signs for submitters. An implementation of
+// [nonce.SubmitterSignService] that asks another process checks what comes back
+// with [Verify]: bytes that are not exactly the transaction that was asked for
+// never leave it.
 package signer
 
 import (
@@ -42,7 +43,9 @@ func NewLocal(keys map[nonce.Submitter]*ecdsa.PrivateKey) (*Local, error) {
 }
 
 // Sign implements [nonce.SubmitterSignService]. Without a key for s the error
-// wraps [ErrNoKey]. Equal transactions get equal bytes (RFC 6979).
+// wraps [ErrNoKey]. Equal transactions get equal bytes (RFC 6979). They are not
+// verified: the key was proven to be the account's, and nothing but this process
+// has seen them.
 func (l *Local) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) (nonce.Signed, error) {
 	if err := ctx.Err(); err != nil {
 		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
@@ -50,6 +53,9 @@ func (l *Local) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) 
 	key, ok := l.keys[s]
 	if !ok {
 		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, ErrNoKey)
+	}
+	if tx.ChainID != s.ChainID() {
+		return nonce.Signed{}, fmt.Errorf("sign for %s: the transaction is for chain %d", s, tx.ChainID)
 	}
 	inner, err := dynamicFee(tx)
 	if err != nil {
@@ -63,7 +69,7 @@ func (l *Local) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) 
 	if err != nil {
 		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
 	}
-	return Verify(s, tx, raw)
+	return nonce.Signed{Hash: nonce.Hash(signed.Hash()), Raw: raw}, nil
 }
 
 // InProcess implements [nonce.SubmitterSignService]: always true.

@@ -37,77 +37,135 @@ var (
 	ErrQueueFull       = errors.New("the submitter's queue is full")
 )
 
-// insertIntent locks no row that anybody else needs: creates never wait for each
+// insertIntents locks no row that anybody else needs: creates never wait for each
 // other, nor for a running advance.
-const insertIntent = `
+const insertIntents = `
 insert into managed_tx (tx_id, submitter, request_id, caller, payload, handler, fingerprint, fencing_token)
-select $1, s.submitter, $3, $4, $5, nullif($8, ''), $6, (select fencing_token from submitter_lease where submitter = s.submitter)
-  from submitter s
- where s.submitter = $2 and s.status = 'ACTIVE' and is_authority() and s.callers && array['*', $4]
+select i.tx_id, s.submitter, i.request_id, $1, i.payload::jsonb, nullif(i.handler, ''), i.fingerprint,
+       (select fencing_token from submitter_lease where submitter = s.submitter)
+  from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::int[]) with ordinality
+       as i (tx_id, submitter, request_id, payload, handler, fingerprint, walk, place)
+  join submitter s on s.submitter = i.submitter
+ where s.status = 'ACTIVE' and is_authority() and s.callers && array['*', $1]
    and not exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null)
-   and ($7::int = 0 or not exists (select from managed_tx q where q.submitter = s.submitter and q.state = 'QUEUED'
-                                    order by q.seq offset $7 - 1 limit 1))
+   and (i.walk = 0 or not exists (select from managed_tx q where q.submitter = s.submitter and q.state = 'QUEUED'
+                                   order by q.seq offset i.walk - 1 limit 1))
+ order by i.place
     on conflict (submitter, request_id) do nothing`
 
-// findIntent answers by what is stored, and reads the token in a statement after
-// the commit: a token read before it may name a task that is used up already.
-const findIntent = `
-select s.status, s.callers && array['*', $3], is_authority(),
+// findIntents answers by what is stored, and reads the token in a statement after
+// the commit: a token read before it may name a task that is used up already. An
+// intent whose submitter is not registered has no row.
+const findIntents = `
+select i.place, s.status, s.callers && array['*', $1], is_authority(),
        exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
        coalesce(l.fencing_token, 0), coalesce(m.tx_id::text, ''), coalesce(m.state, ''), coalesce(m.fingerprint, ''),
-       coalesce(m.caller = $3, false)
-  from submitter s
+       coalesce(m.caller = $1, false)
+  from unnest($2::text[], $3::text[]) with ordinality as i (submitter, request_id, place)
+  join submitter s on s.submitter = i.submitter
   left join submitter_lease l on l.submitter = s.submitter
-  left join managed_tx m on m.submitter = s.submitter and m.request_id = $2
- where s.submitter = $1`
+  left join managed_tx m on m.submitter = s.submitter and m.request_id = i.request_id`
 
 // countQueued counts no further than the bound.
 const countQueued = `
 select count(*)
   from (select from managed_tx where submitter = $1 and state = 'QUEUED' limit $2) as queued`
 
+// Created is what became of one intent of many.
+type Created struct {
+	Accepted
+	Err error // as [Store.Create] returns it; nil: accepted, or known
+}
+
 // Create stores the intent as QUEUED, or finds what is stored under its
-// requestId: begin, insert, commit, read, in one round trip. What is stored
-// answers first, whatever would be refused now. queueBound is how many intents
-// may wait for one submitter, or nearly: see bounds.
+// requestId. What is stored answers first, whatever would be refused now.
+// queueBound is how many intents may wait for one submitter, or nearly: see
+// bounds.
 //
 // The error wraps [ErrUnknownSubmitter] (not registered, or not the caller's to
 // use), [ErrRequestConflict], [ErrProtected], [ErrSuspended] or [ErrQueueFull].
 func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted, error) {
-	var found foundIntent
-	look := 0 // how far the queue is walked
-	if s.bounds.unseen(in.Submitter) {
-		look = queueBound
-	}
-	b := new(pgx.Batch)
-	b.Queue("begin")
-	b.Queue(insertIntent, in.TxID, in.Submitter, in.RequestID, in.Caller, in.Payload, in.Fingerprint[:], look, in.Handler)
-	b.Queue("commit")
-	b.Queue(findIntent, in.Submitter, in.RequestID, in.Caller).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&found.status, &found.allowed, &found.ours, &found.protected, &found.token, &found.txID, &found.state, &found.fingerprint, &found.own)
-	})
-	if look > 0 {
-		b.Queue(countQueued, in.Submitter, queueBound).QueryRow(func(row pgx.Row) error { return row.Scan(&found.queued) })
-	}
-	err := s.send(ctx, b)
-	if err == nil && look > 0 {
-		s.bounds.saw(in.Submitter, queueBound-found.queued)
-	}
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Accepted{}, fmt.Errorf("%s: %w", in.Submitter, ErrUnknownSubmitter)
-	}
+	all, err := s.CreateAll(ctx, in.Caller, []Intent{in}, queueBound)
 	if err != nil {
 		return Accepted{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
 	}
-	if !found.ours {
-		if err := s.disown(ctx); err != nil {
-			return Accepted{}, err
-		}
-	}
-	return found.answer(in)
+	return all[0].Accepted, all[0].Err
 }
 
+// CreateAll is [Store.Create] for many intents of one caller: begin, insert,
+// commit, read, in one round trip and one commit. Each has its own result, in
+// order; one that is refused keeps no other from being stored. The error is about
+// all of them: nothing is known of any.
+func (s *Store) CreateAll(ctx context.Context, caller string, all []Intent, queueBound int) ([]Created, error) {
+	c, walked := intentColumns(all), make(map[nonce.Submitter]int)
+	for i, in := range all {
+		if _, ok := walked[in.Submitter]; !ok && s.bounds.unseen(in.Submitter) {
+			walked[in.Submitter] = 0
+		}
+		if _, ok := walked[in.Submitter]; ok {
+			c.walk[i] = queueBound
+		}
+	}
+	found := make([]foundIntent, len(all))
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(insertIntents, caller, c.id, c.submitter, c.requestID, c.payload, c.handler, c.fingerprint, c.walk)
+	b.Queue("commit")
+	b.Queue(findIntents, caller, c.submitter, c.requestID).Query(func(rows pgx.Rows) error { return scanFound(rows, found) })
+	for sub := range walked {
+		b.Queue(countQueued, sub, queueBound).QueryRow(func(row pgx.Row) error {
+			var queued int
+			err := row.Scan(&queued)
+			walked[sub] = queued
+			return err
+		})
+	}
+	if err := s.send(ctx, b); err != nil {
+		return nil, err
+	}
+	for sub, queued := range walked {
+		s.bounds.saw(sub, queueBound-queued)
+	}
+	return s.created(ctx, all, found)
+}
+
+// created turns what was found into results.
+func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent) ([]Created, error) {
+	results := make([]Created, len(all))
+	foreign := false
+	for i, in := range all {
+		results[i].Accepted, results[i].Err = found[i].answer(in)
+		foreign = foreign || (found[i].registered && !found[i].ours)
+	}
+	if foreign {
+		if err := s.disown(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// intents are intents turned on their side, as unnest wants them.
+type intents struct {
+	id, submitter, requestID, payload, handler []string
+	fingerprint                                [][]byte
+	walk                                       []int // how far the submitter's queue is walked; 0: not at all
+}
+
+func intentColumns(all []Intent) intents {
+	c := intents{walk: make([]int, len(all))}
+	for i := range all {
+		in := &all[i]
+		c.id, c.submitter, c.requestID = append(c.id, in.TxID), append(c.submitter, string(in.Submitter)), append(c.requestID, in.RequestID)
+		c.payload, c.handler = append(c.payload, string(in.Payload)), append(c.handler, in.Handler)
+		c.fingerprint = append(c.fingerprint, in.Fingerprint[:])
+	}
+	return c
+}
+
+// foundIntent is what is on record of an intent after the commit.
 type foundIntent struct {
+	registered    bool
 	status        string
 	allowed, ours bool
 	protected     bool
@@ -115,11 +173,24 @@ type foundIntent struct {
 	txID, state   string
 	fingerprint   []byte
 	own           bool // it is this caller's
-	queued        int
+}
+
+func scanFound(rows pgx.Rows, found []foundIntent) error {
+	for rows.Next() {
+		f := foundIntent{registered: true}
+		var place int
+		if err := rows.Scan(&place, &f.status, &f.allowed, &f.ours, &f.protected, &f.token, &f.txID, &f.state, &f.fingerprint, &f.own); err != nil {
+			return err
+		}
+		found[place-1] = f
+	}
+	return rows.Err()
 }
 
 func (f foundIntent) answer(in Intent) (Accepted, error) {
 	switch {
+	case !f.registered:
+		return Accepted{}, fmt.Errorf("%s: %w", in.Submitter, ErrUnknownSubmitter)
 	case !f.allowed:
 		return Accepted{}, ErrUnknownSubmitter
 	case f.txID == "" && (f.protected || !f.ours):

@@ -51,6 +51,7 @@ type Identity struct {
 // meant to be shared.
 type Verifier struct {
 	tokens *oidc.IDTokenVerifier
+	seen   seen
 }
 
 // NewVerifier is a verifier by the options; it asks the issuer nothing yet. The
@@ -70,12 +71,14 @@ func NewVerifier(o VerifierOptions) (*Verifier, error) {
 	if o.KeysRefresh == 0 {
 		o.KeysRefresh = keysRefresh
 	}
-	ctx := oidc.ClientContext(context.Background(), newKeysClient(o.KeysRefresh))
+	v := new(Verifier)
+	ctx := oidc.ClientContext(context.Background(), newKeysClient(o.KeysRefresh, v.seen.forget))
 	keys := noticingKeys{oidc.NewRemoteKeySet(ctx, o.JWKSURL)}
-	return &Verifier{tokens: oidc.NewVerifier(o.Issuer, keys, &oidc.Config{
+	v.tokens = oidc.NewVerifier(o.Issuer, keys, &oidc.Config{
 		ClientID:             o.Audience,
 		SupportedSigningAlgs: o.Algorithms,
-	})}, nil
+	})
+	return v, nil
 }
 
 // Authenticate verifies the request's bearer token: signature, algorithm,
@@ -90,6 +93,9 @@ func (v *Verifier) Authenticate(r *http.Request) (Identity, error) {
 	if problem != nil {
 		return Identity{}, problem
 	}
+	if id, ok := v.seen.find(raw); ok {
+		return id, nil
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), verifyDeadline)
 	defer cancel()
 	var keysErr error
@@ -103,7 +109,11 @@ func (v *Verifier) Authenticate(r *http.Request) (Identity, error) {
 	case err != nil:
 		return Identity{}, unauthorized("the token is not a valid one for this service", err)
 	}
-	return identity(token)
+	id, err := identity(token)
+	if err == nil {
+		v.seen.keep(raw, id, token.Expiry)
+	}
+	return id, err
 }
 
 func identity(token *oidc.IDToken) (Identity, error) {

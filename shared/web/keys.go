@@ -37,17 +37,18 @@ func (k noticingKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, 
 type keysTransport struct {
 	base    http.RoundTripper
 	refresh time.Duration
+	fresh   func() // called when keys were fetched
 
 	mu      sync.Mutex
 	last    []byte
 	fetched time.Time
 }
 
-func newKeysClient(refresh time.Duration) *http.Client {
+func newKeysClient(refresh time.Duration, fresh func()) *http.Client {
 	return &http.Client{
 		Timeout: verifyDeadline,
 		// Fetches are rare: no connection is kept between them.
-		Transport: &keysTransport{refresh: refresh, base: &http.Transport{
+		Transport: &keysTransport{refresh: refresh, fresh: fresh, base: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
 		}},
 	}
@@ -72,6 +73,7 @@ func (t *keysTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, fmt.Errorf("GET %s: %w", r.URL, err)
 		}
 		t.last, t.fetched = body, time.Now()
+		t.fresh()
 	}
 	return &http.Response{
 		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

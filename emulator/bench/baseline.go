@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/ethereum/go-ethereum/rpc"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+)
+
+// A row of about the size of an intent, with one index.
+const (
+	insertTable = `create table inserted (id uuid primary key, body jsonb not null, at timestamptz not null default clock_timestamp())`
+	insertOne   = `insert into inserted (id, body) values (gen_random_uuid(), '{"to": "0x000000000000000000000000000000000000cafe", "value": "1"}');`
+	insertTime  = 5 * time.Second
+)
+
+// insertRate has pgbench insert rows, each in a transaction of its own.
+func insertRate(ctx context.Context, r run) (_ result, err error) {
+	name, drop, err := r.cluster.Clone(ctx, "template1")
+	if err != nil {
+		return result{}, err
+	}
+	defer drop()
+	url := r.cluster.URL(name)
+	program, err := pgbench(ctx, url)
+	if err != nil {
+		return result{}, err
+	}
+	script := filepath.Join(r.folder, "insert.sql")
+	if err := os.WriteFile(script, []byte(insertOne), 0o600); err != nil {
+		return result{}, err
+	}
+	out, err := exec.CommandContext(ctx, program, "--no-vacuum", "--protocol=prepared", "--file="+script,
+		"--client="+strconv.Itoa(r.clients), "--jobs="+strconv.Itoa(min(processes, r.clients)),
+		fmt.Sprintf("--time=%d", int(insertTime.Seconds())), url).CombinedOutput()
+	if err != nil {
+		return result{}, fmt.Errorf("pgbench: %w: %s", err, out)
+	}
+	rate, err := parseRate(out)
+	return result{figures: figures{insertsPerS: rate}}, err
+}
+
+// pgbench makes the table and finds the program beside the server's own.
+func pgbench(ctx context.Context, url string) (program string, err error) {
+	db, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return "", err
+	}
+	defer db.Close(ctx)
+	if _, err := db.Exec(ctx, insertTable); err != nil {
+		return "", err
+	}
+	p, err := readProcess(int(db.PgConn().PID()))
+	if err != nil {
+		return "", err
+	}
+	server, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", p.parent))
+	if err != nil {
+		return "", fmt.Errorf("find pgbench beside the server: %w", err)
+	}
+	return filepath.Join(filepath.Dir(server), "pgbench"), nil
+}
+
+var ratePattern = regexp.MustCompile(`(?m)^tps = ([0-9.]+)`)
+
+func parseRate(out []byte) (float64, error) {
+	found := ratePattern.FindSubmatch(out)
+	if found == nil {
+		return 0, fmt.Errorf("pgbench tells no tps: %s", out)
+	}
+	return strconv.ParseFloat(string(found[1]), 64)
+}
+
+// chainRate sends a burst, signed beforehand, and waits until all is in blocks.
+func chainRate(ctx context.Context, r run) (_ result, err error) {
+	chain, err := devchain.Start(ctx, devchain.Options{BlockTime: time.Second})
+	if err != nil {
+		return result{}, err
+	}
+	defer func() { err = errors.Join(err, chain.Close()) }()
+	client, err := rpc.DialContext(ctx, chain.URL())
+	if err != nil {
+		return result{}, err
+	}
+	defer client.Close()
+	account := devchain.DevAccounts(1)[0]
+	batches, err := presign(account, chain.ChainID(), r.transactions)
+	if err != nil {
+		return result{}, err
+	}
+	pause(ctx, time.Until(nextBlock().Add(time.Duration(r.phase()*float64(time.Second)))))
+	began := time.Now()
+	for _, batch := range batches {
+		if err := send(ctx, client, batch); err != nil {
+			return result{}, err
+		}
+	}
+	accepted := time.Since(began)
+	if err := awaitMined(ctx, chain, ethclient.NewClient(client), common.Address(account.Address), uint64(r.transactions)); err != nil {
+		return result{}, err
+	}
+	n := float64(r.transactions)
+	return result{figures: figures{
+		transactions: n, acceptedPerS: n / accepted.Seconds(), confirmedPerS: n / time.Since(began).Seconds(),
+	}}, nil
+}
+
+// perBatch is how many transactions go to the node in one request.
+const perBatch = 500
+
+func presign(account devchain.Account, chainID uint64, n int) (batches [][]rpc.BatchElem, err error) {
+	id, to := new(big.Int).SetUint64(chainID), common.HexToAddress("0xcafe")
+	signer := types.LatestSignerForChainID(id)
+	var batch []rpc.BatchElem
+	for i := range n {
+		tx, err := types.SignNewTx(account.Key, signer, &types.DynamicFeeTx{
+			ChainID: id, Nonce: uint64(i), Gas: 21_000, To: &to, Value: big.NewInt(1), GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(1e11),
+		})
+		if err != nil {
+			return nil, err
+		}
+		raw, err := tx.MarshalBinary()
+		if err != nil {
+			return nil, err
+		}
+		batch = append(batch, rpc.BatchElem{Method: "eth_sendRawTransaction", Args: []any{hexutil.Encode(raw)}, Result: new(string)})
+		if len(batch) == perBatch || i == n-1 {
+			batches, batch = append(batches, batch), nil
+		}
+	}
+	return batches, nil
+}
+
+func send(ctx context.Context, client *rpc.Client, batch []rpc.BatchElem) error {
+	if err := client.BatchCallContext(ctx, batch); err != nil {
+		return err
+	}
+	for _, one := range batch {
+		if one.Error != nil {
+			return one.Error
+		}
+	}
+	return nil
+}
+
+func awaitMined(ctx context.Context, chain *devchain.Chain, client *ethclient.Client, account common.Address, n uint64) error {
+	for {
+		count, err := client.NonceAt(ctx, account, nil)
+		if err != nil || count >= n {
+			return err
+		}
+		if err := chain.WaitBlock(ctx, chain.Head()+1); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+)
+
+// bench is one call of the command: what all its runs share.
+type bench struct {
+	flags
+	out     io.Writer
+	log     *slog.Logger
+	folder  string
+	cluster *pgcluster.Cluster // durable
+}
+
+func newBench(ctx context.Context, f flags, out io.Writer) (_ *bench, err error) {
+	b := &bench{flags: f, out: out, log: slog.New(slog.DiscardHandler)}
+	if f.verbose {
+		b.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	slog.SetDefault(b.log)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	if b.folder, err = os.MkdirTemp("", "fencepost-bench-"); err != nil {
+		return nil, err
+	}
+	if b.server == "" {
+		if b.server, err = stack.Build(ctx, b.folder); err != nil {
+			return nil, err
+		}
+	}
+	if b.cluster, err = pgcluster.Start(ctx, pgcluster.Options{Fsync: true}); err != nil {
+		return nil, err
+	}
+	if b.statements > 0 {
+		err = b.watchStatements(ctx)
+	}
+	return b, err
+}
+
+func (b *bench) close() error {
+	var failures []error
+	if b.cluster != nil {
+		failures = append(failures, b.cluster.Stop())
+	}
+	return errors.Join(append(failures, os.RemoveAll(b.folder))...)
+}
+
+// run is one of the runs of a scenario.
+type run struct {
+	*bench
+	number int // from 0 on
+}
+
+// phase is when in a block this run begins to post, in parts of the block: the
+// runs are spread over it, since it decides how long the first block takes to come.
+func (r run) phase() float64 { return (float64(r.number) + 0.5) / float64(r.runs) }
+
+// measure runs each scenario, the runs of all of them in turn, so that a slow
+// minute of the machine does not fall on one alone.
+func (b *bench) measure(ctx context.Context) ([]measurement, error) {
+	all := make([]measurement, len(b.scenarios))
+	for n := range b.runs {
+		for i, s := range b.scenarios {
+			all[i].scenario = s
+			if s.once && n > 0 {
+				continue
+			}
+			began := time.Now()
+			one, err := s.run(ctx, run{b, n})
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s.name, err)
+			}
+			all[i].runs = append(all[i].runs, one)
+			fmt.Fprintf(b.out, "%-16s run %d of %d, %.1f s: %s\n", s.name, n+1, b.runs, time.Since(began).Seconds(), one.line())
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+func TestQuantile(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		values []float64
+		q      float64
+		want   float64
+	}{
+		{nil, 0.5, 0}, {[]float64{7}, 0.99, 7}, {[]float64{3, 1, 2}, 0.5, 2}, {[]float64{4, 1, 2, 3}, 0.5, 2.5}, {[]float64{0, 100}, 0.99, 99},
+	} {
+		if got := quantile(c.values, c.q); got != c.want {
+			t.Errorf("quantile(%v, %v): got %v, want %v", c.values, c.q, got, c.want)
+		}
+	}
+}
+
+// A process may be called anything; its times and parent are read all the same.
+func TestParseProcess(t *testing.T) {
+	t.Parallel()
+	text := "42 (odd) name (x)) S 7 42 42 0 -1 4194560 1 2 3 4 150 50 300 25 20 0 1 0 99\n"
+	got, err := parseProcess([]byte(text))
+	if want := (process{parent: 7, own: 2, children: 3.25}); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	if _, err := parseProcess([]byte("42 (x) S 7")); err == nil {
+		t.Error("a line cut off: got no error")
+	}
+}
+
+// The time of a process that has died is not forgotten.
+func TestTimeOfTheDeadCountsOn(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc")
+	}
+	c := &cpu{functions: map[int]float64{1 << 30: 5}} // no such process any more
+	if got := c.readFunctions([]int{os.Getpid(), 1 << 30}); got < 5 {
+		t.Errorf("got %v s, want at least the 5 of the dead", got)
+	}
+}
+
+func TestParseRate(t *testing.T) {
+	t.Parallel()
+	got, err := parseRate([]byte("latency average = 5 ms\ntps = 6179.25 (without initial connection time)\n"))
+	if err != nil || got != 6179.25 {
+		t.Errorf("got %v, %v, want 6179.25", got, err)
+	}
+	if _, err := parseRate([]byte("no")); err == nil {
+		t.Error("without tps: got no error")
+	}
+}
+
+func TestScenariosByName(t *testing.T) {
+	t.Parallel()
+	names := func(given ...string) (list []string) {
+		chosen, err := choose(given)
+		if err != nil {
+			t.Errorf("%v: %v", given, err)
+		}
+		for _, s := range chosen {
+			list = append(list, s.name)
+		}
+		return list
+	}
+	if diff := cmp.Diff([]string{baselinePG, strict, burst1, burst10}, names("burst", strict, baselinePG)); diff != "" {
+		t.Errorf("some (-want +got):\n%s", diff)
+	}
+	if got := names("all"); len(got) != len(scenarios()) || len(names()) >= len(got) {
+		t.Errorf("all: got %d, by default %d, want all %d and fewer", len(got), len(names()), len(scenarios()))
+	}
+	if _, err := choose([]string{"burst-1", "bursts"}); err == nil {
+		t.Error("an unknown name: got no error")
+	}
+}
+
+// What goes over the wire is a request as any client would send it.
+func TestRequest(t *testing.T) {
+	t.Parallel()
+	l := load{Token: "secret", Submitters: []nonce.Submitter{"a", "b"}, Name: "tx"}
+	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(l.request(3)))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(req.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var body struct{ Submitter, RequestID string }
+	if err := json.Unmarshal(text, &body); err != nil {
+		t.Fatal(err)
+	}
+	if got := req.Method + req.URL.Path + req.Header.Get("Authorization") + body.Submitter + body.RequestID; got != "POST/api/v1/txBearer secretbtx-3" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Requests at a rate are due one after the other; without a rate, at once.
+func TestWhenRequestsAreDue(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	if got := (load{PerSecond: 10}).wait(20, began); got < 1900*time.Millisecond || got > 2*time.Second {
+		t.Errorf("the 20th at 10/s: got %v, want 2 s", got)
+	}
+	if got := (load{}).wait(20, began); got != 0 {
+		t.Errorf("without a rate: got %v, want 0", got)
+	}
+}
+
+func sample() []measurement {
+	var all []measurement
+	for _, s := range scenarios() {
+		one := result{figures: figures{confirmedPerS: float64(s.shape.window), cpuPer1000: 2}, latencies: []float64{0.01, 0.3, 0.31}}
+		all = append(all, measurement{s, []result{one, one}})
+	}
+	return all
+}
+
+// Each plot is a well-formed picture with every point in it.
+func TestPlots(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	if err := drawPlots(folder, sample()); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{"throughput": 6, "flat": 3, "latency": 7} {
+		text, err := os.ReadFile(filepath.Join(folder, name+".svg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for d := xml.NewDecoder(strings.NewReader(string(text))); ; {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if got := strings.Count(string(text), `fill="`+colour+`"`); got != want {
+			t.Errorf("%s: got %d points, want %d", name, got, want)
+		}
+		if strings.Contains(string(text), "NaN") {
+			t.Errorf("%s has NaN in it", name)
+		}
+	}
+}
+
+// The JSON has each scenario's medians under the promised keys.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "bench.json")
+	m := measurement{scenario{name: burst1}, []result{{figures: figures{acceptedPerS: 1}}, {figures: figures{acceptedPerS: 9}}, {figures: figures{acceptedPerS: 2}}}}
+	if err := writeJSON(path, []measurement{m}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]map[string]float64
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]map[string]float64{"burst-1": {"accepted_per_s": 2, "runs": 3}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// ticksPerSecond is the unit of /proc/PID/stat (USER_HZ), the same on every Linux
+// that Go runs on.
+const ticksPerSecond = 100
+
+// process is what /proc tells of a process, in seconds of user and system time.
+type process struct {
+	parent   int
+	own      float64
+	children float64 // that have ended and were waited for
+}
+
+func readProcess(pid int) (process, error) {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return process{}, err
+	}
+	return parseProcess(text)
+}
+
+// parseProcess reads the fields of proc_pid_stat(5). The second is a name in
+// parentheses, which may hold anything.
+func parseProcess(text []byte) (p process, err error) {
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	const first = 3 // the number of fields[0]
+	if len(fields) < 18-first {
+		return p, fmt.Errorf("stat has %d fields", len(fields))
+	}
+	var ticks [4]float64
+	for i := range ticks { // utime, stime, cutime, cstime
+		if ticks[i], err = strconv.ParseFloat(fields[14-first+i], 64); err != nil {
+			return p, err
+		}
+	}
+	p.parent, err = strconv.Atoi(fields[4-first])
+	p.own, p.children = (ticks[0]+ticks[1])/ticksPerSecond, (ticks[2]+ticks[3])/ticksPerSecond
+	return p, err
+}
+
+// cpu sums up the time of processes, in seconds. Of one that has died the last
+// reading counts on.
+type cpu struct {
+	postmaster int
+	functions  map[int]float64 // by process id
+}
+
+// newCPU watches the cluster that the process backend serves.
+func newCPU(backend int) (*cpu, error) {
+	p, err := readProcess(backend)
+	if err != nil {
+		return nil, fmt.Errorf("who started Postgres' process %d: %w", backend, err)
+	}
+	return &cpu{postmaster: p.parent, functions: map[int]float64{}}, nil
+}
+
+// readFunctions is the time of these processes and of those read before.
+func (c *cpu) readFunctions(pids []int) (sum float64) {
+	for _, pid := range pids {
+		if p, err := readProcess(pid); err == nil {
+			c.functions[pid] = p.own
+		}
+	}
+	for _, seconds := range c.functions {
+		sum += seconds
+	}
+	return sum
+}
+
+// readPostgres is the time of the postmaster, of its children, and of those it
+// has buried.
+func (c *cpu) readPostgres() (sum float64, err error) {
+	head, err := readProcess(c.postmaster)
+	if err != nil {
+		return 0, err
+	}
+	sum = head.own + head.children
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if p, err := readProcess(pid); err == nil && p.parent == c.postmaster {
+			sum += p.own
+		}
+	}
+	return sum, nil
+}
+
+// ownCPU is the time of this process: the node, Cloud Tasks, URL map and issuer.
+func ownCPU() float64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	seconds := func(t syscall.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
+	return seconds(u.Utime) + seconds(u.Stime)
+}

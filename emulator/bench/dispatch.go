@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	cloudtasksapi "cloud.google.com/go/cloudtasks/apiv2"
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/fencepost/fencepost/emulator/cloudtasks"
+)
+
+// dispatches is how many tasks are made, one after another.
+const dispatches = 50
+
+// dispatchTime is how long a task takes from the call that makes it to its
+// request, when nothing else goes on.
+func dispatchTime(ctx context.Context, r run) (_ result, err error) {
+	server, err := cloudtasks.Start(ctx, cloudtasks.Options{Log: r.log})
+	if err != nil {
+		return result{}, err
+	}
+	defer server.Close()
+	client, err := cloudtasksapi.NewClient(ctx, option.WithEndpoint(server.Addr()), option.WithoutAuthentication(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	if err != nil {
+		return result{}, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	arrived := make(chan time.Time, 1)
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived <- time.Now() }))
+	defer target.Close()
+	const parent = "projects/bench/locations/local1"
+	queue, err := client.CreateQueue(ctx, &cloudtaskspb.CreateQueueRequest{Parent: parent, Queue: &cloudtaskspb.Queue{Name: parent + "/queues/one"}})
+	if err != nil {
+		return result{}, err
+	}
+	var took []float64
+	for range dispatches {
+		began := time.Now()
+		_, err := client.CreateTask(ctx, &cloudtaskspb.CreateTaskRequest{Parent: queue.Name, Task: &cloudtaskspb.Task{
+			MessageType: &cloudtaskspb.Task_HttpRequest{HttpRequest: &cloudtaskspb.HttpRequest{Url: target.URL}},
+		}})
+		if err != nil {
+			return result{}, err
+		}
+		took = append(took, (<-arrived).Sub(began).Seconds())
+	}
+	return result{figures: figures{dispatchP50: quantile(took, 0.5)}}, nil
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Keys of the figures, as in the JSON. Counts per transaction are from accepted
+// on: what functions other than create cost. Creates have keys of their own.
+const (
+	acceptedPerS   = "accepted_per_s"  // over the time of posting
+	confirmedPerS  = "confirmed_per_s" // from the first post to the last confirmed_at
+	sqlPerTx       = "sql_per_tx"      // round trips
+	statementPerTx = "sql_statements_per_tx"
+	rpcPerTx       = "rpc_per_tx"         // HTTP round trips to the node
+	invocPerTx     = "invocations_per_tx" // of functions
+	commitsPerTx   = "commits_per_tx"
+	tasksPerTx     = "tasks_per_tx"   // asked for
+	cpuPer1000     = "cpu_s_per_1000" // functions and Postgres, creates included
+	cpuFunctions   = "cpu_functions_s_per_1000"
+	cpuPostgres    = "cpu_postgres_s_per_1000"
+	cpuLoad        = "cpu_load_s_per_1000" // in no other figure
+	cpuBench       = "cpu_node_and_emulator_s_per_1000"
+	p50            = "p50_s" // accepted to CONFIRMED, by the database's clock
+	p99            = "p99_s"
+	broadcastP50   = "accept_to_broadcast_p50_s"
+	createP50      = "create_p50_s" // as the caller sees it
+	createP99      = "create_p99_s"
+	createSQL      = "create_sql_per_tx"
+	createInvoc    = "create_invocations_per_tx"
+	createCommits  = "create_commits_per_tx"
+	createTasks    = "create_tasks_per_tx"
+	perBlock       = "transactions_per_block"
+	insertsPerS    = "inserts_per_s"
+	dispatchP50    = "dispatch_p50_s"
+	transactions   = "transactions"
+)
+
+// figures are what one run, or the median of several, has measured.
+type figures map[string]float64
+
+// result is one run.
+type result struct {
+	figures
+	latencies []float64 // accepted to CONFIRMED, in seconds
+}
+
+// line is the figures in short.
+func (r result) line() string {
+	var parts []string
+	for _, key := range []string{insertsPerS, acceptedPerS, confirmedPerS, cpuPer1000, sqlPerTx, p50, p99, perBlock} {
+		if v, ok := r.figures[key]; ok {
+			parts = append(parts, fmt.Sprintf("%s %.3g", key, v))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// measurement is a scenario with its runs.
+type measurement struct {
+	scenario scenario
+	runs     []result
+}
+
+// median is each figure's median over the runs.
+func (m measurement) median() figures {
+	sum := figures{}
+	for _, one := range m.runs {
+		for key := range one.figures {
+			var values []float64
+			for _, r := range m.runs {
+				values = append(values, r.figures[key])
+			}
+			sum[key] = quantile(values, 0.5)
+		}
+	}
+	return sum
+}
+
+// latencies are those of all runs.
+func (m measurement) latencies() (all []float64) {
+	for _, r := range m.runs {
+		all = append(all, r.latencies...)
+	}
+	return all
+}
+
+// quantile is the value below which the part q of the values lies, between two
+// of them in proportion; 0 of none.
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	at := q * float64(len(sorted)-1)
+	below := int(at)
+	above := min(below+1, len(sorted)-1)
+	return sorted[below] + (at-float64(below))*(sorted[above]-sorted[below])
+}
+
+// writeJSON writes the medians by scenario to the file; "": nowhere.
+func writeJSON(path string, all []measurement) error {
+	if path == "" {
+		return nil
+	}
+	byName := map[string]figures{}
+	for _, m := range all {
+		byName[m.scenario.name] = maps.Clone(m.median())
+		byName[m.scenario.name]["runs"] = float64(len(m.runs))
+	}
+	text, err := json.MarshalIndent(byName, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}

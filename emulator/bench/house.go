@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+)
+
+// processes is how many function processes serve: one for each core of the
+// machine that the figures are compared on.
+const processes = 2
+
+// shape is what house a scenario needs.
+type shape struct {
+	submitters    int
+	window        int
+	confirmations int
+	finished      int // rows of the past
+}
+
+// house is a running stack with what measures it.
+type house struct {
+	*stack.Stack
+	shape
+	bench *bench
+	db    *pgx.Conn
+	cpu   *cpu
+}
+
+// open starts a house in a new database, and warms it up.
+func (b *bench) open(ctx context.Context, s shape) (_ *house, err error) {
+	settings := maps.Clone(b.settings)
+	settings["FENCEPOST_CONFIRMATIONS_REQUIRED"] = strconv.Itoa(s.confirmations)
+	h := &house{bench: b, shape: s}
+	h.Stack, err = stack.Start(ctx, stack.Options{
+		Binary: b.server, Cluster: b.cluster, Processes: processes, Submitters: s.submitters, Window: s.window,
+		SweepEvery: -1, Settings: settings, Log: b.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.close())
+		}
+	}()
+	if h.db, err = pgx.Connect(ctx, h.Database); err != nil {
+		return nil, err
+	}
+	if h.cpu, err = newCPU(int(h.db.PgConn().PID())); err != nil {
+		return nil, err
+	}
+	if err := h.seed(ctx, s.finished); err != nil {
+		return nil, err
+	}
+	return h, h.warm(ctx, min(s.submitters*s.window, 2*b.clients))
+}
+
+func (h *house) close() error {
+	var failure error
+	if h.db != nil {
+		failure = h.db.Close(context.Background())
+	}
+	return errors.Join(failure, h.Stack.Close())
+}
+
+// warm makes every connection and prepared statement by moving n transactions,
+// and lets the database write out what is left of the last run.
+func (h *house) warm(ctx context.Context, n int) error {
+	l, err := h.load(ctx, "warm", n)
+	if err != nil {
+		return err
+	}
+	if _, err = l.run(ctx); err != nil {
+		return err
+	}
+	if err = errors.Join(h.await(ctx), h.drain(ctx)); err != nil {
+		return err
+	}
+	_, err = h.db.Exec(ctx, "checkpoint")
+	return err
+}
+
+// load is n intents of all submitters in turn, posted as fast as it goes.
+func (h *house) load(ctx context.Context, name string, n int) (load, error) {
+	token, err := h.Issuer.Token(ctx, stack.CallerAccount, stack.PublicAudience)
+	l := load{
+		Token: token, Clients: min(h.bench.clients, n), Submitters: h.Submitters(), Name: name, Transactions: n, Estimate: h.bench.estimate,
+	}
+	for _, p := range h.Processes() {
+		l.Addrs = append(l.Addrs, p.Addr())
+	}
+	return l, err
+}
+
+// unfinished asks by the partial indexes, so that asking costs next to nothing.
+const unfinished = `
+select exists (select from managed_tx where state = 'QUEUED')
+    or exists (select from managed_tx where state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT'))`
+
+// How often the house is looked at, and how long one load may take.
+const (
+	lookEvery = 100 * time.Millisecond
+	endWithin = 10 * time.Minute
+)
+
+// await waits until every transaction is final.
+func (h *house) await(ctx context.Context) error {
+	for deadline := time.Now().Add(endWithin); time.Now().Before(deadline); pause(ctx, lookEvery) {
+		var more bool
+		if err := h.db.QueryRow(ctx, unfinished).Scan(&more); err != nil {
+			return err
+		}
+		if !more {
+			return nil
+		}
+	}
+	return fmt.Errorf("not every transaction was final after %s", endWithin)
+}
+
+// drainWithin is longer than the task lives that waits out somebody's lease.
+const drainWithin = 30 * time.Second
+
+// drain waits until there is no task left, so that every invocation is counted.
+func (h *house) drain(ctx context.Context) error {
+	for deadline := time.Now().Add(drainWithin); h.pending() > 0 && time.Now().Before(deadline); pause(ctx, lookEvery) {
+	}
+	pause(ctx, lookEvery) // the last invocation's line comes after its answer
+	return ctx.Err()
+}
+
+func (h *house) pending() (tasks int) {
+	for _, q := range h.Tasks.Stats() {
+		tasks += q.Pending
+	}
+	return tasks
+}
+
+// moving are the functions that move a transaction once it is accepted.
+var moving = []string{"advance", "receipt", "confirm", "resubmit", "sweep"}
+
+// mark is what everything has cost up to a moment.
+type mark struct {
+	create, after            stack.Cost
+	functions, postgres, own float64 // seconds of CPU
+}
+
+func (h *house) mark() (m mark, err error) {
+	var pids []int
+	for _, p := range h.Processes() {
+		pids = append(pids, p.PID())
+	}
+	m.create, m.after = h.Costs.Of("create"), h.Costs.Of(moving...)
+	m.functions, m.own = h.cpu.readFunctions(pids), ownCPU()
+	m.postgres, err = h.cpu.readPostgres()
+	return m, err
+}
+
+// counts are what n transactions cost from one mark to the next.
+func counts(from, to mark, n float64) figures {
+	per := func(before, after int64) float64 { return float64(after-before) / n }
+	return figures{
+		invocPerTx:     per(from.after.Invocations, to.after.Invocations),
+		sqlPerTx:       per(from.after.SQLRoundTrips, to.after.SQLRoundTrips),
+		statementPerTx: per(from.after.SQLStatements, to.after.SQLStatements),
+		commitsPerTx:   per(from.after.Commits, to.after.Commits),
+		rpcPerTx:       per(from.after.RPCRoundTrips, to.after.RPCRoundTrips),
+		tasksPerTx:     per(from.after.Tasks, to.after.Tasks),
+		createInvoc:    per(from.create.Invocations, to.create.Invocations),
+		createSQL:      per(from.create.SQLRoundTrips, to.create.SQLRoundTrips),
+		createCommits:  per(from.create.Commits, to.create.Commits),
+		createTasks:    per(from.create.Tasks, to.create.Tasks),
+	}
+}
+
+// times are the seconds of CPU that 1,000 of n transactions took from one mark to
+// the next.
+func times(from, to mark, n float64) figures {
+	per := func(before, after float64) float64 { return (after - before) / n * 1000 }
+	functions, postgres := per(from.functions, to.functions), per(from.postgres, to.postgres)
+	return figures{
+		cpuPer1000: functions + postgres, cpuFunctions: functions, cpuPostgres: postgres, cpuBench: per(from.own, to.own),
+	}
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// loadCommand makes this program the load: a process of its own, so that its
+// time is told apart from everybody else's.
+const loadCommand = "load"
+
+// load is what to post. The requests go to the function processes directly: the
+// platform's load balancer is nobody's cost here.
+type load struct {
+	Addrs        []string
+	Token        string
+	Clients      int
+	Submitters   []nonce.Submitter // in turn
+	Name         string            // begins the requestIds
+	Transactions int
+	PerSecond    float64   // 0: as fast as it goes
+	StartAt      time.Time // the first post
+	Estimate     bool      // leave gas to be estimated
+}
+
+// posted is what came of a load.
+type posted struct {
+	First, Last time.Time // first request begun, last answered
+	Latencies   []float64 // of each request, in seconds
+
+	cpu float64 // seconds that the load itself used
+}
+
+// run posts all from a process of its own. An answer other than 202 is an error.
+func (l load) run(ctx context.Context) (p posted, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return p, err
+	}
+	cmd := exec.CommandContext(ctx, self, loadCommand)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return p, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return p, err
+	}
+	if err := cmd.Start(); err != nil {
+		return p, err
+	}
+	err = errors.Join(json.NewEncoder(in).Encode(l), in.Close(), json.NewDecoder(out).Decode(&p), cmd.Wait())
+	if err != nil {
+		return p, fmt.Errorf("post: %w", err)
+	}
+	p.cpu = cmd.ProcessState.UserTime().Seconds() + cmd.ProcessState.SystemTime().Seconds()
+	return p, nil
+}
+
+// loadMain is the load's own process.
+func loadMain(ctx context.Context, in io.Reader, out io.Writer) error {
+	var l load
+	if err := json.NewDecoder(in).Decode(&l); err != nil {
+		return err
+	}
+	p, err := l.post(ctx)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(p)
+}
+
+func (l load) post(ctx context.Context) (p posted, err error) {
+	requests := make([][]byte, l.Transactions)
+	for i := range requests {
+		requests[i] = l.request(i)
+	}
+	clients := make([]*client, l.Clients)
+	for i := range clients {
+		if clients[i], err = dial(ctx, l.Addrs[i%len(l.Addrs)]); err != nil {
+			return p, err
+		}
+		defer clients[i].close()
+	}
+	p.Latencies = make([]float64, len(requests))
+	failures := make([]error, len(clients))
+	var next atomic.Int64
+	var posting sync.WaitGroup
+	pause(ctx, time.Until(l.StartAt))
+	p.First = time.Now()
+	for c, one := range clients {
+		posting.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(requests) && failures[c] == nil && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				pause(ctx, l.wait(i, p.First))
+				p.Latencies[i], failures[c] = one.post(requests[i])
+			}
+		})
+	}
+	posting.Wait()
+	p.Last = time.Now()
+	return p, errors.Join(append(failures, ctx.Err())...)
+}
+
+// wait is how long it is until request i is due.
+func (l load) wait(i int, began time.Time) time.Duration {
+	if l.PerSecond == 0 {
+		return 0
+	}
+	return time.Until(began.Add(time.Duration(float64(i) / l.PerSecond * float64(time.Second))))
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// request is the whole of a create, as it goes over the wire.
+func (l load) request(i int) []byte {
+	gas := `,"gas":"21000"`
+	if l.Estimate {
+		gas = ""
+	}
+	body := fmt.Sprintf(`{"submitter":"%s","requestId":"%s-%d","payload":{"to":"0x%040x","value":"1"%s}}`,
+		l.Submitters[i%len(l.Submitters)], l.Name, i, 0xcafe, gas)
+	return fmt.Appendf(nil, "POST /api/v1/tx HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", l.Token, len(body), body)
+}
+
+// client is one kept connection.
+type client struct {
+	conn    net.Conn
+	answers *bufio.Reader
+}
+
+func dial(ctx context.Context, addr string) (*client, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return &client{conn, bufio.NewReader(conn)}, nil
+}
+
+func (c *client) close() { c.conn.Close() }
+
+// answerWithin bounds one request.
+const answerWithin = 30 * time.Second
+
+// post sends the request and waits for 202; it returns how long that took, in
+// seconds.
+func (c *client) post(request []byte) (seconds float64, err error) {
+	began := time.Now()
+	if err := c.conn.SetDeadline(began.Add(answerWithin)); err != nil {
+		return 0, err
+	}
+	if _, err := c.conn.Write(request); err != nil {
+		return 0, err
+	}
+	resp, err := http.ReadResponse(c.answers, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusAccepted {
+		err = fmt.Errorf("status %s: %s", resp.Status, text)
+	}
+	return time.Since(began).Seconds(), err
+}

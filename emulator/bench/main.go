@@ -1,0 +1,146 @@
+// Command bench measures what transactions cost and how fast they are, on the
+// real house: a durable Postgres of its own, a chain, Cloud Tasks, and function
+// processes. What Postgres and the chain can do alone is measured in the same
+// run. It prints the tables of docs/costs.md and writes the same as JSON and as
+// plots.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var err error
+	if len(os.Args) == 2 && os.Args[1] == loadCommand {
+		err = loadMain(ctx, os.Stdin, os.Stdout)
+	} else {
+		err = realMain(ctx, os.Args[1:], os.Stdout)
+	}
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "bench: interrupted")
+		os.Exit(130)
+	default:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// flags are what the command line says.
+type flags struct {
+	names        []string // of scenarios, as given
+	scenarios    []scenario
+	runs         int
+	transactions int
+	clients      int
+	settings     map[string]string
+	statements   int
+	estimate     bool
+	json, svg    string
+	server       string
+	verbose      bool
+}
+
+func parse(args []string) (flags, error) {
+	f := flags{settings: map[string]string{}}
+	set := flag.NewFlagSet("bench", flag.ContinueOnError)
+	set.Func("scenario", "what to measure, a `name` or several with commas; may be given again; default: all that the tables need", func(text string) error {
+		f.names = append(f.names, strings.Split(text, ",")...)
+		return nil
+	})
+	set.IntVar(&f.runs, "runs", 3, "how many runs of each, a `number`; the median is told")
+	set.IntVar(&f.transactions, "transactions", 3000, "how many transactions are posted in a burst, a `number`")
+	set.IntVar(&f.clients, "clients", 32, "how many connections post at once, a `number`")
+	set.Func("setting", "one more setting of the functions, `NAME=VALUE`; may be given again", func(text string) error {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return errors.New("want NAME=VALUE")
+		}
+		f.settings[name] = value
+		return nil
+	})
+	set.BoolVar(&f.estimate, "estimate", false, "intents do not name their gas, so that it is estimated for each")
+	set.IntVar(&f.statements, "statements", 0, "print so many of the statements that cost Postgres most, a `number`; costs a little itself")
+	set.StringVar(&f.json, "json", "", "write the figures to this `file` too")
+	set.StringVar(&f.svg, "svg", "", "draw the plots into this `folder`")
+	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
+	set.BoolVar(&f.verbose, "verbose", false, "print every run, and what the parts do, on standard error")
+	set.Usage = func() { usage(set) }
+	if err := set.Parse(args); err != nil {
+		return f, err
+	}
+	return f, f.check(set.Args())
+}
+
+func usage(set *flag.FlagSet) {
+	out := set.Output()
+	fmt.Fprint(out, "bench measures what transactions cost and how fast they are, on the real house.\n\n")
+	set.PrintDefaults()
+	fmt.Fprint(out, "\nScenarios:\n")
+	for _, s := range scenarios() {
+		fmt.Fprintf(out, "  %-16s %s\n", s.name, s.what)
+	}
+	fmt.Fprint(out, "The word before a dash stands for all that begin with it; \"all\" for every one.\n")
+}
+
+func (f *flags) check(rest []string) (err error) {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q; see --help", rest[0])
+	case f.runs < 1 || f.runs > 100:
+		return fmt.Errorf("--runs %d: want 1 to 100", f.runs)
+	case f.transactions < 1 || f.transactions > 100_000:
+		return fmt.Errorf("--transactions %d: want 1 to 100000", f.transactions)
+	case f.clients < 1 || f.clients > 150:
+		return fmt.Errorf("--clients %d: want 1 to 150", f.clients)
+	}
+	f.scenarios, err = choose(f.names)
+	return err
+}
+
+// choose finds the scenarios of those names, in the order in which they run.
+func choose(names []string) (chosen []scenario, err error) {
+	for _, name := range names {
+		if !slices.ContainsFunc(scenarios(), func(s scenario) bool { return s.named(name) }) {
+			return nil, fmt.Errorf("--scenario %q: there is none of that name; see --help", name)
+		}
+	}
+	for _, s := range scenarios() {
+		if len(names) == 0 && s.usual || slices.ContainsFunc(names, s.named) {
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen, nil
+}
+
+func realMain(ctx context.Context, args []string, out io.Writer) error {
+	f, err := parse(args)
+	if err != nil {
+		return err
+	}
+	b, err := newBench(ctx, f, out)
+	if err != nil {
+		return err
+	}
+	measured, err := b.measure(ctx)
+	if err = errors.Join(err, b.close()); err != nil {
+		return err
+	}
+	printTables(out, measured)
+	if err := writeJSON(f.json, measured); err != nil {
+		return err
+	}
+	return drawPlots(f.svg, measured)
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+)
+
+// scenario is one thing to measure.
+type scenario struct {
+	name, what string
+	usual      bool // measured where none is named
+	once       bool // counts that do not change from run to run
+	shape      shape
+	run        func(context.Context, run) (result, error)
+}
+
+// named says whether name means this scenario.
+func (s scenario) named(name string) bool {
+	group, _, _ := strings.Cut(s.name, "-")
+	return name == "all" || name == s.name || name == group
+}
+
+// Names that the tables ask for.
+const (
+	baselinePG    = "baseline-pg"
+	baselineChain = "baseline-chain"
+	baselineTasks = "baseline-tasks"
+	sequential    = "sequential"
+	strict        = "strict"
+	steady        = "steady"
+	burst1        = "burst-1"
+	burst10       = "burst-10"
+	finished100k  = "finished-100000"
+	finished1M    = "finished-1000000"
+)
+
+// loadedWindow is the window of the bursts, in transactions of one submitter.
+const loadedWindow = 2000
+
+// scenarios are all there are, in the order in which they run.
+func scenarios() []scenario {
+	all := []scenario{
+		{name: baselinePG, what: "single-row durable inserts of the same Postgres, by pgbench", run: insertRate},
+		{name: baselineChain, what: "a burst, signed beforehand and sent straight to the node", run: chainRate},
+		{name: baselineTasks, what: "from the call that makes a task to its request, in the emulator of Cloud Tasks", run: dispatchTime},
+		inHouse(sequential, "window 1, 1 confirmation; each posted when the last is CONFIRMED", shape{1, 1, 1, 0}, oneByOne),
+		inHouse(strict, "window 1, 1 confirmation; one submitter with 20 in its queue", shape{1, 1, 1, 0}, oneQueue),
+		inHouse(steady, "window 100; 10 submitters, 30 transactions a second for 30 s", shape{10, 100, 0, 0}, steadily),
+		inHouse(burst1, "window 2000; a burst of one submitter", shape{1, loadedWindow, 0, 0}, burst),
+		inHouse(burst10, "window 2000; the same burst over ten submitters", shape{10, loadedWindow, 0, 0}, burst),
+	}
+	for i := range all {
+		all[i].usual = true
+		all[i].once = all[i].name == sequential || all[i].name == strict
+	}
+	for _, w := range []int{1, 10, 100, 500, 1000} {
+		s := inHouse(fmt.Sprintf("window-%d", w), fmt.Sprintf("window %d; a burst of one submitter, of at most 5 windows", w), shape{1, w, 0, 0}, burst)
+		s.once = true
+		all = append(all, s)
+	}
+	for _, n := range []int{100_000, 1_000_000} {
+		all = append(all, inHouse(fmt.Sprintf("finished-%d", n), fmt.Sprintf("burst-1 beside %d finished rows of 100,000 submitters", n),
+			shape{1, loadedWindow, 0, n}, burst))
+	}
+	return all
+}
+
+// inHouse is a scenario each run of which has a new house.
+func inHouse(name, what string, s shape, measure func(context.Context, run, *house) (result, error)) scenario {
+	return scenario{name: name, what: what, shape: s, run: func(ctx context.Context, r run) (_ result, err error) {
+		h, err := r.open(ctx, s)
+		if err != nil {
+			return result{}, err
+		}
+		defer func() { err = errors.Join(err, h.close()) }()
+		return measure(ctx, r, h)
+	}}
+}
+
+// burst posts as fast as it goes.
+func burst(ctx context.Context, r run, h *house) (result, error) {
+	n := r.transactions
+	if h.window < loadedWindow {
+		n = min(n, 5*h.window)
+	}
+	return h.measure(ctx, r, n, 0)
+}
+
+// steadily posts at a rate that the house can keep up with.
+func steadily(ctx context.Context, r run, h *house) (result, error) {
+	const perSecond, seconds = 30, 30
+	return h.measure(ctx, r, min(r.transactions, perSecond*seconds), perSecond)
+}
+
+// oneQueue lets one submitter work off its queue one by one.
+func oneQueue(ctx context.Context, r run, h *house) (result, error) {
+	return h.measure(ctx, r, min(r.transactions, 20), 0)
+}
+
+// oneByOne posts each transaction when the last is final.
+func oneByOne(ctx context.Context, r run, h *house) (_ result, err error) {
+	n := min(r.transactions, 10)
+	from, err := h.mark()
+	if err != nil {
+		return result{}, err
+	}
+	for i := range n {
+		if err := h.one(ctx, fmt.Sprintf("%s-%d", measured, i)); err != nil {
+			return result{}, err
+		}
+	}
+	to, err := h.mark()
+	if err != nil {
+		return result{}, err
+	}
+	stored, err := h.stored(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	figures := counts(from, to, float64(n))
+	maps.Copy(figures, stored.figures())
+	return result{figures, stored.latencies}, nil
+}
+
+// one posts a single transaction and sees it through.
+func (h *house) one(ctx context.Context, name string) error {
+	l, err := h.load(ctx, name, 1)
+	if err != nil {
+		return err
+	}
+	if _, err := l.post(ctx); err != nil {
+		return err
+	}
+	return errors.Join(h.await(ctx), h.drain(ctx))
+}
+
+// measured begins the requestIds of the transactions that count.
+const measured = "tx"
+
+// measure posts n transactions and waits for the end of all. perSecond 0 is as
+// fast as it goes.
+func (h *house) measure(ctx context.Context, r run, n int, perSecond float64) (_ result, err error) {
+	l, err := h.load(ctx, measured, n)
+	if err != nil {
+		return result{}, err
+	}
+	l.PerSecond = perSecond
+	if err := h.resetStatements(ctx); err != nil {
+		return result{}, err
+	}
+	from, err := h.mark()
+	if err != nil {
+		return result{}, err
+	}
+	l.StartAt = nextBlock().Add(time.Duration(r.phase() * float64(time.Second)))
+	done, err := l.run(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	if err := h.await(ctx); err != nil {
+		return result{}, err
+	}
+	busy, err := h.mark()
+	if err != nil {
+		return result{}, err
+	}
+	if err := errors.Join(h.printStatements(ctx, n), h.drain(ctx)); err != nil {
+		return result{}, err
+	}
+	to, err := h.mark()
+	if err != nil {
+		return result{}, err
+	}
+	stored, err := h.stored(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	return sumUp(n, from, busy, to, done, stored), nil
+}
+
+// nextBlock is when a block comes: the chain mines on the second.
+func nextBlock() time.Time {
+	const ahead = 500 * time.Millisecond // for the load's process to be ready
+	return time.Now().Add(ahead).Truncate(time.Second).Add(time.Second)
+}
+
+// sumUp makes the figures. CPU counts until all is final, calls until no task is
+// left.
+func sumUp(n int, from, busy, to mark, done posted, s stored) result {
+	all := counts(from, to, float64(n))
+	maps.Copy(all, times(from, busy, float64(n)))
+	maps.Copy(all, s.figures())
+	all[transactions] = float64(n)
+	all[acceptedPerS] = float64(n) / done.Last.Sub(done.First).Seconds()
+	all[confirmedPerS] = float64(n) / s.last.Sub(done.First).Seconds()
+	all[cpuLoad] = done.cpu / float64(n) * 1000
+	all[createP50], all[createP99] = quantile(done.Latencies, 0.5), quantile(done.Latencies, 0.99)
+	return result{all, s.latencies}
+}
+
+// stored is what the database tells of the transactions that count.
+type stored struct {
+	last       time.Time // confirmed_at
+	latencies  []float64 // created_at to confirmed_at, in seconds
+	broadcasts []float64 // created_at to the record of the broadcast
+	blocks     float64   // from the first receipt's to the last one's
+}
+
+// readStored also tells whether any did not end as CONFIRMED.
+const readStored = `
+select m.state = 'CONFIRMED', coalesce(m.confirmed_at, m.updated_at),
+       extract(epoch from coalesce(m.confirmed_at, m.updated_at) - m.created_at)::float8,
+       extract(epoch from (select min(at) from tx_history h where h.tx_id = m.tx_id and h.state = 'TRACKING') - m.created_at)::float8,
+       (m.receipt->>'blockNumber')::float8
+  from managed_tx m where m.request_id like $1 || '-%'`
+
+func (h *house) stored(ctx context.Context) (s stored, err error) {
+	rows, err := h.db.Query(ctx, readStored, measured)
+	if err != nil {
+		return s, err
+	}
+	defer rows.Close()
+	first, last := 0.0, 0.0
+	for rows.Next() {
+		var confirmed bool
+		var at time.Time
+		var latency float64
+		var broadcast, block *float64
+		if err := rows.Scan(&confirmed, &at, &latency, &broadcast, &block); err != nil {
+			return s, err
+		}
+		if !confirmed || broadcast == nil || block == nil {
+			return s, errors.New("not every transaction was CONFIRMED")
+		}
+		if at.After(s.last) {
+			s.last = at
+		}
+		s.latencies, s.broadcasts = append(s.latencies, latency), append(s.broadcasts, *broadcast)
+		if first == 0 || *block < first {
+			first = *block
+		}
+		last = max(last, *block)
+	}
+	s.blocks = last - first
+	return s, rows.Err()
+}
+
+func (s stored) figures() figures {
+	f := figures{
+		p50: quantile(s.latencies, 0.5), p99: quantile(s.latencies, 0.99), broadcastP50: quantile(s.broadcasts, 0.5),
+	}
+	if s.blocks > 0 {
+		f[perBlock] = float64(len(s.latencies)-1) / s.blocks
+	}
+	return f
+}

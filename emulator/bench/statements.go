@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// watchStatements makes Postgres count what each statement costs.
+func (b *bench) watchStatements(ctx context.Context) error {
+	if err := b.execute(ctx, "alter system set shared_preload_libraries = 'pg_stat_statements'"); err != nil {
+		return err
+	}
+	if err := b.cluster.Restart(ctx, false); err != nil {
+		return fmt.Errorf("this Postgres has no pg_stat_statements: %w", err)
+	}
+	return b.execute(ctx, "create extension pg_stat_statements")
+}
+
+// execute runs a statement in the cluster's own database.
+func (b *bench) execute(ctx context.Context, statement string) error {
+	db, err := pgx.Connect(ctx, b.cluster.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer db.Close(ctx)
+	_, err = db.Exec(ctx, statement)
+	return err
+}
+
+func (h *house) resetStatements(ctx context.Context) error {
+	if h.bench.statements == 0 {
+		return nil
+	}
+	return h.bench.execute(ctx, "select pg_stat_statements_reset()")
+}
+
+const topStatements = `
+select calls, total_exec_time, rows, wal_bytes::float8, query
+  from pg_stat_statements order by total_exec_time desc limit $1`
+
+// printStatements prints the statements that n transactions cost most for.
+func (h *house) printStatements(ctx context.Context, n int) error {
+	if h.bench.statements == 0 {
+		return nil
+	}
+	db, err := pgx.Connect(ctx, h.bench.cluster.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer db.Close(ctx)
+	rows, err := db.Query(ctx, topStatements, h.bench.statements)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	out := h.bench.out
+	fmt.Fprintf(out, "\n%10s %10s %10s %12s  statement (per 1,000 transactions)\n", "calls", "ms", "rows", "WAL bytes")
+	for rows.Next() {
+		var calls, count int64
+		var ms, wal float64
+		var query string
+		if err := rows.Scan(&calls, &ms, &count, &wal, &query); err != nil {
+			return err
+		}
+		per := func(v float64) float64 { return v / float64(n) * 1000 }
+		query = strings.Join(strings.Fields(query), " ")
+		fmt.Fprintf(out, "%10.1f %10.1f %10.1f %12.0f  %.120s\n", per(float64(calls)), per(ms), per(float64(count)), per(wal), query)
+	}
+	fmt.Fprintln(out)
+	return rows.Err()
+}

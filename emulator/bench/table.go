@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// printTables prints all figures, and those for which there is a bound beside it.
+func printTables(out io.Writer, all []measurement) {
+	byName := map[string]figures{}
+	for _, m := range all {
+		byName[m.scenario.name] = m.median()
+	}
+	printFigures(out, all)
+	printCounts(out, byName)
+	printSpeed(out, byName)
+}
+
+// number writes a figure with as many digits as tell something.
+func number(v float64) string {
+	switch {
+	case v >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case v >= 1:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 4, 64)
+}
+
+func show(f figures, key string) string {
+	if v, ok := f[key]; ok {
+		return number(v)
+	}
+	return "-"
+}
+
+// shown are the keys in the order of the table.
+var shown = []string{
+	insertsPerS, dispatchP50, acceptedPerS, confirmedPerS, p50, p99, broadcastP50, createP50, createP99, perBlock,
+	cpuPer1000, cpuFunctions, cpuPostgres, cpuBench, cpuLoad,
+	invocPerTx, sqlPerTx, statementPerTx, commitsPerTx, rpcPerTx, tasksPerTx, createInvoc, createSQL, createCommits, createTasks,
+}
+
+func printFigures(out io.Writer, all []measurement) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "\nmedian of the runs\t")
+	for _, m := range all {
+		fmt.Fprintf(w, "%s\t", m.scenario.name)
+	}
+	fmt.Fprintln(w)
+	for _, key := range shown {
+		if !slices.ContainsFunc(all, func(m measurement) bool { _, ok := m.median()[key]; return ok }) {
+			continue
+		}
+		fmt.Fprintf(w, "%s\t", key)
+		for _, m := range all {
+			fmt.Fprintf(w, "%s\t", show(m.median(), key))
+		}
+		fmt.Fprintln(w)
+	}
+	w.Flush()
+}
+
+// countRow is a line of the table of counts: a bound where nothing disturbs, and
+// one under load; "": none.
+type countRow struct{ name, key, alone, loaded string }
+
+var countRows = []countRow{
+	{"SQL round trips", sqlPerTx, "<= 7", "<= 0.5"},
+	{"SQL statements", statementPerTx, "", ""},
+	{"HTTP round trips to the node", rpcPerTx, "<= 4", "<= 0.1"},
+	{"function invocations", invocPerTx, "<= 3", "<= 0.05"},
+	{"commits to Postgres", commitsPerTx, "<= 7", "<= 0.5"},
+	{"a create: invocations", createInvoc, "1", "1"},
+	{"a create: SQL round trips", createSQL, "1", "1"},
+	{"a create: commits", createCommits, "1", "1"},
+}
+
+// countColumns are the columns of the table of counts: the bound's heading, and
+// the scenarios that are held to it.
+var countColumns = []struct {
+	bound     string
+	of        func(countRow) string
+	scenarios []string
+}{
+	{"bound, window 1", func(r countRow) string { return r.alone }, []string{sequential, strict}},
+	{"bound, window 2,000", func(r countRow) string { return r.loaded }, []string{burst1, burst10}},
+}
+
+func printCounts(out io.Writer, by map[string]figures) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	lines := make([]string, len(countRows)+1)
+	for _, c := range countColumns {
+		there := slices.DeleteFunc(slices.Clone(c.scenarios), func(name string) bool { return by[name] == nil })
+		if len(there) == 0 {
+			continue
+		}
+		lines[0] += c.bound + "\t" + strings.Join(there, "\t") + "\t"
+		for i, r := range countRows {
+			lines[i+1] += c.of(r) + "\t"
+			for _, name := range there {
+				lines[i+1] += show(by[name], r.key) + "\t"
+			}
+		}
+	}
+	if lines[0] == "" {
+		return
+	}
+	fmt.Fprintln(out, "\nCost of one transaction, from accepted to CONFIRMED (counted)")
+	fmt.Fprintf(w, "\t%s\n", lines[0])
+	for i, r := range countRows {
+		fmt.Fprintf(w, "%s\t%s\n", r.name, lines[i+1])
+	}
+	w.Flush()
+}
+
+// speedRow compares what we do with what it is held against.
+type speedRow struct {
+	name     string
+	ours     float64
+	against  string
+	possible float64
+	wanted   string
+}
+
+// verdict is the ratio, or the difference where that is what is wanted.
+func (r speedRow) verdict() string {
+	if strings.HasPrefix(r.wanted, "+") {
+		return fmt.Sprintf("%+.4f", r.ours-r.possible)
+	}
+	return fmt.Sprintf("%.2f", r.ours/r.possible)
+}
+
+func speedRows(by map[string]figures) []speedRow {
+	inserts, node := by[baselinePG][insertsPerS], by[baselineChain][confirmedPerS]
+	return []speedRow{
+		{"creates accepted per second, one submitter", by[burst1][acceptedPerS], "pgbench's inserts", inserts, ">= 0.6"},
+		{"creates accepted per second, ten", by[burst10][acceptedPerS], "pgbench's inserts", inserts, ">= 0.6"},
+		{"confirmed per second, one submitter", by[burst1][confirmedPerS], "sent straight to the node", node, ">= 0.6"},
+		{"confirmed per second, ten", by[burst10][confirmedPerS], "one submitter", by[burst1][confirmedPerS], ">= 1"},
+		{"strict window 1: transactions per block", by[strict][perBlock], "1 per 2 blocks", 0.5, ">= 0.95"},
+		{"CPU per 1,000, 100,000 finished rows", by[finished100k][cpuPer1000], "none", by[burst1][cpuPer1000], "<= 1.2"},
+		{"CPU per 1,000, 1,000,000 finished rows", by[finished1M][cpuPer1000], "none", by[burst1][cpuPer1000], "<= 1.2"},
+		{"accept to broadcast, idle, p50, s", by[sequential][broadcastP50], "one dispatch", by[baselineTasks][dispatchP50], "+ 0.05 s"},
+	}
+}
+
+func printSpeed(out io.Writer, by map[string]figures) {
+	rows := slices.DeleteFunc(speedRows(by), func(r speedRow) bool { return r.ours == 0 || r.possible == 0 })
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "\nSpeed")
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tours\tagainst\tthat is\tratio\twanted\t")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", r.name, number(r.ours), r.against, number(r.possible), r.verdict(), r.wanted)
+	}
+	w.Flush()
+}

@@ -1,0 +1,102 @@
+package functions
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// batchMost is how many intents one request may bring.
+const batchMost = 500
+
+type batchRequest struct {
+	Intents []createRequest `json:"intents"`
+}
+
+type batchResponse struct {
+	Results []batchResult `json:"results"` // one for each intent, in order
+}
+
+// batchResult is what POST /api/v1/tx would have answered to the intent alone.
+type batchResult struct {
+	Status int    `json:"status"`
+	TxID   string `json:"txId,omitempty"`
+	Code   string `json:"code,omitempty"`
+	Field  string `json:"field,omitempty"` // within the intent
+	Detail string `json:"detail,omitempty"`
+}
+
+// createBatch stores many intents in one round trip and one commit. Each has a
+// result of its own: one that is refused keeps no other from being stored.
+func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
+	v, err := a.viewer(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[batchRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	if n := len(body.Intents); n == 0 || n > batchMost {
+		return web.FieldProblem("intents", "has %d intents: want 1 to %d", n, batchMost)
+	}
+	results := make([]batchResult, len(body.Intents))
+	var intents []store.Intent
+	var places []int
+	for i, one := range body.Intents {
+		in, err := a.intent(one)
+		if err != nil {
+			results[i] = refusedResult(err)
+			continue
+		}
+		in.Caller = v.Caller
+		intents, places = append(intents, in), append(places, i)
+	}
+	a.points.At("create.received")
+	if len(intents) > 0 {
+		created, err := a.store.CreateAll(r.Context(), v.Caller, intents, a.config.Queue.MaxPerSubmitter)
+		if err != nil {
+			return err
+		}
+		a.points.At("create.committed")
+		for i, c := range created {
+			results[places[i]] = a.createdResult(r, intents[i], c)
+		}
+		a.wakeAll(r, intents, created)
+	}
+	a.points.At("create.enqueued")
+	web.Reply(w, r, http.StatusOK, batchResponse{Results: results})
+	return nil
+}
+
+// wakeAll asks for one advance for each submitter that has something new queued.
+func (a *App) wakeAll(r *http.Request, intents []store.Intent, created []store.Created) {
+	asked := make(map[nonce.Submitter]bool)
+	for i, c := range created {
+		if c.Err == nil && c.Queued && !asked[intents[i].Submitter] {
+			asked[intents[i].Submitter] = true
+			a.wake(r, intents[i], c.Accepted)
+		}
+	}
+}
+
+func (a *App) createdResult(r *http.Request, in store.Intent, c store.Created) batchResult {
+	if c.Err != nil {
+		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
+		return refusedResult(c.Err)
+	}
+	return batchResult{Status: a.tellCreated(r, in, c.Accepted), TxID: c.TxID}
+}
+
+// refusedResult is the problem that the intent alone would have been answered.
+func refusedResult(err error) batchResult {
+	var p *web.Problem
+	if !errors.As(problem(err), &p) {
+		return batchResult{Status: http.StatusServiceUnavailable, Code: web.Unavailable.Name}
+	}
+	return batchResult{Status: p.Code.Status, Code: p.Code.Name, Field: p.Field, Detail: p.Detail}
+}
