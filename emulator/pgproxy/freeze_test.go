@@ -251,7 +251,7 @@ func sqlState(err error) string {
 func TestH18FrozenInMidBatchIsEndedByTheTaker(t *testing.T) {
 	t.Parallel()
 	short := func(o *store.Options) {
-		o.Lease = lease.Rules{Duration: time.Second, ClockSkewAllowance: 10 * time.Millisecond}
+		o.Lease = lease.Rules{Duration: 3 * time.Second, ClockSkewAllowance: 10 * time.Millisecond}
 		o.LockTimeout = 300 * time.Millisecond
 	}
 	sc := newScene(t, 1, short)

@@ -63,7 +63,7 @@ type episode struct {
 // before the verdict, for a test of the verdict. The error is errVerdict where
 // the verdict is bad.
 func run(ctx context.Context, f flags, out io.Writer, tamper func(context.Context, *episode) error) (err error) {
-	e := &episode{flags: f, out: out, source: plan.Source(f.seed)}
+	e := &episode{flags: f, out: &lines{to: out}, source: plan.Source(f.seed)}
 	if e.kept, err = newFolder(f.seed); err != nil {
 		return err
 	}
