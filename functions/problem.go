@@ -47,6 +47,8 @@ func problem(err error) error {
 		p := web.NewProblem(queueFull, "too many intents wait for this submitter."+nothingStored)
 		p.RetryAfter = queueRetryAfter
 		return p
+	case errors.Is(err, store.ErrMoved):
+		return web.UnavailableBecause(err, "the submitter's state changed meanwhile; this attempt stored nothing: try again")
 	case errors.Is(err, store.ErrInDoubt):
 		return web.UnavailableBecause(err, "PROTECT: whether this was ever made, or what came of it, is not known until an operator has reconciled it")
 	case errors.Is(err, store.ErrIsAuthority):

@@ -35,6 +35,7 @@ var (
 	ErrProtected       = errors.New("the submitter is in PROTECT")
 	ErrSuspended       = errors.New("the submitter is suspended")
 	ErrQueueFull       = errors.New("the submitter's queue is full")
+	ErrMoved           = errors.New("the submitter was in PROTECT, suspended or full a moment ago, and is not any more")
 )
 
 // insertIntents locks no row that anybody else needs: creates never wait for each
@@ -83,7 +84,7 @@ type Created struct {
 // bounds.
 //
 // The error wraps [ErrUnknownSubmitter] (not registered, or not the caller's to
-// use), [ErrRequestConflict], [ErrProtected], [ErrSuspended] or [ErrQueueFull].
+// use), [ErrRequestConflict], [ErrProtected], [ErrSuspended], [ErrQueueFull] or [ErrMoved].
 func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted, error) {
 	all, err := s.CreateAll(ctx, in.Caller, []Intent{in}, queueBound)
 	if err != nil {
@@ -125,6 +126,10 @@ func (s *Store) CreateAll(ctx context.Context, caller string, all []Intent, queu
 	}
 	for sub, queued := range walked {
 		s.bounds.saw(sub, queueBound-queued)
+	}
+	for i, in := range all {
+		queued, ok := walked[in.Submitter]
+		found[i].full = ok && queued >= queueBound
 	}
 	return s.created(ctx, all, found)
 }
@@ -173,6 +178,7 @@ type foundIntent struct {
 	txID, state   string
 	fingerprint   []byte
 	own           bool // it is this caller's
+	full          bool // the queue is at its bound
 }
 
 func scanFound(rows pgx.Rows, found []foundIntent) error {
@@ -197,8 +203,10 @@ func (f foundIntent) answer(in Intent) (Accepted, error) {
 		return Accepted{}, ErrProtected
 	case f.txID == "" && f.status != "ACTIVE":
 		return Accepted{}, ErrSuspended
-	case f.txID == "":
+	case f.txID == "" && f.full:
 		return Accepted{}, ErrQueueFull
+	case f.txID == "": // what refused the insert was over when it was asked why
+		return Accepted{}, ErrMoved
 	case !f.own, string(f.fingerprint) != string(in.Fingerprint[:]): // another caller's id is never told
 		return Accepted{}, ErrRequestConflict
 	}
