@@ -58,7 +58,7 @@ func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 	}
 	a.points.At("create.received")
 	if len(intents) > 0 {
-		created, err := a.store.CreateAll(r.Context(), v.Caller, intents, a.config.Queue.MaxPerSubmitter)
+		created, err := a.store.CreateAll(r.Context(), intents, a.config.Queue.MaxPerSubmitter)
 		if err != nil {
 			return err
 		}

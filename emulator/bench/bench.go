@@ -20,6 +20,7 @@ type bench struct {
 	log     *slog.Logger
 	folder  string
 	cluster *pgcluster.Cluster // durable
+	logs    *os.File           // nil: nowhere
 }
 
 func newBench(ctx context.Context, f flags, out io.Writer) (_ *bench, err error) {
@@ -41,6 +42,11 @@ func newBench(ctx context.Context, f flags, out io.Writer) (_ *bench, err error)
 			return nil, err
 		}
 	}
+	if b.flags.logs != "" {
+		if b.logs, err = os.Create(b.flags.logs); err != nil {
+			return nil, err
+		}
+	}
 	if b.cluster, err = pgcluster.Start(ctx, pgcluster.Options{Fsync: true}); err != nil {
 		return nil, err
 	}
@@ -54,6 +60,9 @@ func (b *bench) close() error {
 	var failures []error
 	if b.cluster != nil {
 		failures = append(failures, b.cluster.Stop())
+	}
+	if b.logs != nil {
+		failures = append(failures, b.logs.Close())
 	}
 	return errors.Join(append(failures, os.RemoveAll(b.folder))...)
 }

@@ -39,10 +39,14 @@ func (b *bench) open(ctx context.Context, s shape) (_ *house, err error) {
 	settings := maps.Clone(b.settings)
 	settings["FENCEPOST_CONFIRMATIONS_REQUIRED"] = strconv.Itoa(s.confirmations)
 	h := &house{bench: b, shape: s}
-	h.Stack, err = stack.Start(ctx, stack.Options{
+	options := stack.Options{
 		Binary: b.server, Cluster: b.cluster, Processes: processes, Submitters: s.submitters, Window: s.window,
 		SweepEvery: -1, Settings: settings, Log: b.log,
-	})
+	}
+	if b.logs != nil {
+		options.Output = b.logs
+	}
+	h.Stack, err = stack.Start(ctx, options)
 	if err != nil {
 		return nil, err
 	}

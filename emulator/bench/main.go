@@ -49,6 +49,7 @@ type flags struct {
 	statements   int
 	estimate     bool
 	json, svg    string
+	logs         string
 	server       string
 	verbose      bool
 }
@@ -75,6 +76,7 @@ func parse(args []string) (flags, error) {
 	set.IntVar(&f.statements, "statements", 0, "print so many of the statements that cost Postgres most, a `number`; costs a little itself")
 	set.StringVar(&f.json, "json", "", "write the figures to this `file` too")
 	set.StringVar(&f.svg, "svg", "", "draw the plots into this `folder`")
+	set.StringVar(&f.logs, "logs", "", "write the functions' own log to this `file`")
 	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
 	set.BoolVar(&f.verbose, "verbose", false, "print every run, and what the parts do, on standard error")
 	set.Usage = func() { usage(set) }

@@ -42,12 +42,12 @@ var (
 // other, nor for a running advance.
 const insertIntents = `
 insert into managed_tx (tx_id, submitter, request_id, caller, payload, handler, fingerprint, fencing_token)
-select i.tx_id, s.submitter, i.request_id, $1, i.payload::jsonb, nullif(i.handler, ''), i.fingerprint,
+select i.tx_id, s.submitter, i.request_id, i.caller, i.payload::jsonb, nullif(i.handler, ''), i.fingerprint,
        (select fencing_token from submitter_lease where submitter = s.submitter)
-  from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::int[]) with ordinality
-       as i (tx_id, submitter, request_id, payload, handler, fingerprint, walk, place)
+  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::int[]) with ordinality
+       as i (tx_id, caller, submitter, request_id, payload, handler, fingerprint, walk, place)
   join submitter s on s.submitter = i.submitter
- where s.status = 'ACTIVE' and is_authority() and s.callers && array['*', $1]
+ where s.status = 'ACTIVE' and is_authority() and s.callers && array['*', i.caller]
    and not exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null)
    and (i.walk = 0 or not exists (select from managed_tx q where q.submitter = s.submitter and q.state = 'QUEUED'
                                    order by q.seq offset i.walk - 1 limit 1))
@@ -58,14 +58,18 @@ select i.tx_id, s.submitter, i.request_id, $1, i.payload::jsonb, nullif(i.handle
 // the commit: a token read before it may name a task that is used up already. An
 // intent whose submitter is not registered has no row.
 const findIntents = `
-select i.place, s.status, s.callers && array['*', $1], is_authority(),
+select i.place, s.status, s.callers && array['*', i.caller], is_authority(),
        exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
        coalesce(l.fencing_token, 0), coalesce(m.tx_id::text, ''), coalesce(m.state, ''), coalesce(m.fingerprint, ''),
-       coalesce(m.caller = $1, false)
-  from unnest($2::text[], $3::text[]) with ordinality as i (submitter, request_id, place)
+       coalesce(m.caller = i.caller, false)
+  from unnest($1::text[], $2::text[], $3::text[]) with ordinality as i (caller, submitter, request_id, place)
   join submitter s on s.submitter = i.submitter
   left join submitter_lease l on l.submitter = s.submitter
-  left join managed_tx m on m.submitter = s.submitter and m.request_id = i.request_id`
+  left join lateral (
+       select tx_id, state, fingerprint, caller
+         from managed_tx
+        where submitter = s.submitter and request_id = i.request_id
+        limit 1) as m on true`
 
 // countQueued counts no further than the bound.
 const countQueued = `
@@ -86,18 +90,18 @@ type Created struct {
 // The error wraps [ErrUnknownSubmitter] (not registered, or not the caller's to
 // use), [ErrRequestConflict], [ErrProtected], [ErrSuspended], [ErrQueueFull] or [ErrMoved].
 func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted, error) {
-	all, err := s.CreateAll(ctx, in.Caller, []Intent{in}, queueBound)
+	got, err := s.create(ctx, in, queueBound)
 	if err != nil {
 		return Accepted{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
 	}
-	return all[0].Accepted, all[0].Err
+	return got.Accepted, nil
 }
 
-// CreateAll is [Store.Create] for many intents of one caller: begin, insert,
-// commit, read, in one round trip and one commit. Each has its own result, in
+// CreateAll is [Store.Create] for many intents: begin, insert, commit, read, in
+// one round trip and one commit. Each has its own result, in
 // order; one that is refused keeps no other from being stored. The error is about
 // all of them: nothing is known of any.
-func (s *Store) CreateAll(ctx context.Context, caller string, all []Intent, queueBound int) ([]Created, error) {
+func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]Created, error) {
 	c, walked := intentColumns(all), make(map[nonce.Submitter]int)
 	for i, in := range all {
 		if _, ok := walked[in.Submitter]; !ok && s.bounds.unseen(in.Submitter) {
@@ -110,9 +114,9 @@ func (s *Store) CreateAll(ctx context.Context, caller string, all []Intent, queu
 	found := make([]foundIntent, len(all))
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(insertIntents, caller, c.id, c.submitter, c.requestID, c.payload, c.handler, c.fingerprint, c.walk)
+	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.payload, c.handler, c.fingerprint, c.walk)
 	b.Queue("commit")
-	b.Queue(findIntents, caller, c.submitter, c.requestID).Query(func(rows pgx.Rows) error { return scanFound(rows, found) })
+	b.Queue(findIntents, c.caller, c.submitter, c.requestID).Query(func(rows pgx.Rows) error { return scanFound(rows, found) })
 	for sub := range walked {
 		b.Queue(countQueued, sub, queueBound).QueryRow(func(row pgx.Row) error {
 			var queued int
@@ -152,16 +156,17 @@ func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent) 
 
 // intents are intents turned on their side, as unnest wants them.
 type intents struct {
-	id, submitter, requestID, payload, handler []string
-	fingerprint                                [][]byte
-	walk                                       []int // how far the submitter's queue is walked; 0: not at all
+	id, caller, submitter, requestID, payload, handler []string
+	fingerprint                                        [][]byte
+	walk                                               []int // how far the submitter's queue is walked; 0: not at all
 }
 
 func intentColumns(all []Intent) intents {
 	c := intents{walk: make([]int, len(all))}
 	for i := range all {
 		in := &all[i]
-		c.id, c.submitter, c.requestID = append(c.id, in.TxID), append(c.submitter, string(in.Submitter)), append(c.requestID, in.RequestID)
+		c.id, c.caller = append(c.id, in.TxID), append(c.caller, in.Caller)
+		c.submitter, c.requestID = append(c.submitter, string(in.Submitter)), append(c.requestID, in.RequestID)
 		c.payload, c.handler = append(c.payload, string(in.Payload)), append(c.handler, in.Handler)
 		c.fingerprint = append(c.fingerprint, in.Fingerprint[:])
 	}

@@ -27,6 +27,7 @@ type Store struct {
 	rules lease.Rules
 
 	bounds bounds
+	gather gathering
 }
 
 // Options are how to reach the database, and how long it may keep anything
