@@ -3,7 +3,7 @@ package model
 // invocation does the step that invocation i is about to do.
 func (p *protocol) invocation(s state, i uint8, out emit) {
 	switch pc := s.calls[i].pc; {
-	case pc == readToken || pc == nameAdvance || pc == namePoll || pc == load:
+	case pc == readToken || pc == nameAdvance || pc == namePoll || pc == load || pc == lookAfter:
 	case s.lease.locked != nobody && s.lease.locked != i+1:
 		return // it waits for the row lock
 	}
@@ -30,6 +30,8 @@ func (p *protocol) invocation(s state, i uint8, out emit) {
 		p.release(s, i, e, out)
 	case letGo:
 		p.letGo(s, i, e, out)
+	case lookAfter:
+		p.lookAfter(s, i, e, out)
 	case readToken:
 		p.readToken(s, i, e, out)
 	case nameAdvance:

@@ -130,6 +130,10 @@ func (p *protocol) create(s state, i uint8, out emit) {
 	case 1:
 		c.token = s.lease.token
 		e.op, e.token = opCreateReads, c.token
+		if p.Shape.CreateSkips && p.Rules.TokenAfterCommit && p.served(&s) {
+			*c = creator{pc: creatorPC(2), token: 0}
+			e.op = opCreateSkips
+		}
 	case 2:
 		e.job = task{kind: advance, token: c.token}
 		e.op = made(s.advances.make(c.token), opCreateNames, opCreateBurnt)
@@ -139,6 +143,13 @@ func (p *protocol) create(s state, i uint8, out emit) {
 	}
 	c.pc++
 	out(e, s)
+}
+
+// served: whoever ends what a create sees now will look at the queue after the
+// create's commit: the holder of a lease that has not run out, or who frees the
+// window.
+func (p *protocol) served(s *state) bool {
+	return s.lease.owner != nobody && s.lease.phase == live || p.Shape.Window && s.flight != none
 }
 
 func made(isNew bool, yes, no op) op {

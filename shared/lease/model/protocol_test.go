@@ -15,6 +15,9 @@ var shapes = []struct {
 	{"queue only", Shape{}},
 	{"decided from what is due", Shape{Window: true}},
 	{"whole round", Shape{Window: true, WholeRound: true}},
+	{"creates skip, queue only", Shape{CreateSkips: true}},
+	{"creates skip, decided from what is due", Shape{Window: true, CreateSkips: true}},
+	{"creates skip, whole round", Shape{Window: true, WholeRound: true, CreateSkips: true}},
 }
 
 // holds asserts that nothing is wrong under all rules within b, and that the

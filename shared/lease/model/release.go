@@ -11,6 +11,10 @@ func (p *protocol) release(s state, i uint8, e step, out emit) {
 			p.forceRelease(s, i, e, out)
 		}
 		p.again(s, i, e, out)
+	case p.looksAgain() && !p.Rules.LookIsAfterCommit:
+		c := &s.calls[i]
+		c.queued, c.pc = s.queued(), letGo
+		out(e.of(opLookAfter).seen(c), s)
 	case !p.Rules.ReleaseInOneStatement:
 		s.calls[i].pc = letGo
 		out(e.of(opNoMark), s)
@@ -96,9 +100,38 @@ func (p *protocol) leave(s state, i uint8, e step, out emit) {
 	if p.Rules.EnqueueAfterRelease {
 		p.owe(c)
 	}
+	if p.looksAgain() && !p.Rules.LookIsAfterCommit {
+		c.owesAdvance = c.owesAdvance || p.room(c)
+	}
+	if e.op != opForceRelease && p.looksAgain() && p.Rules.LookIsAfterCommit {
+		*c = call{pc: lookAfter, job: c.job, copy: c.copy, queued: c.queued, flight: c.flight, owesAdvance: c.owesAdvance, owesPoll: c.owesPoll, freed: true}
+		out(e, s)
+		return
+	}
 	*c = call{pc: idle, job: c.job, copy: c.copy, owesAdvance: c.owesAdvance, owesPoll: c.owesPoll, freed: true}
 	if e.op == opForceRelease {
 		c.pc, c.token = nameAdvance, e.token
+		out(e, s)
+		return
+	}
+	p.pay(s, i, e, out)
+}
+
+// looksAgain: a holder looks at the queue once more when it releases.
+func (p *protocol) looksAgain() bool {
+	return p.Shape.CreateSkips && p.Rules.EnqueueAfterRelease && p.Rules.LookAfterRelease
+}
+
+// lookAfter looks at the queue again, and at the token in force, once the release
+// has committed. What is in flight it knows: nobody else moved it while it held.
+func (p *protocol) lookAfter(s state, i uint8, e step, out emit) {
+	c := &s.calls[i]
+	c.queued = s.queued()
+	e = e.of(opLookAfter).seen(c)
+	c.owesAdvance = c.owesAdvance || p.room(c)
+	*c = call{pc: idle, job: c.job, copy: c.copy, owesAdvance: c.owesAdvance, owesPoll: c.owesPoll, freed: true}
+	if c.owesAdvance {
+		c.pc, c.token = nameAdvance, s.lease.token
 		out(e, s)
 		return
 	}

@@ -51,6 +51,13 @@ type Rules struct {
 	// ReleaseInOneStatement: looking at the mark and letting the lease go is one
 	// statement. Else two (H25).
 	ReleaseInOneStatement bool
+	// LookAfterRelease: who has released reads the queue again, in a statement after
+	// that commit. Else it goes by what it read while it held the lease. Only
+	// [Shape.CreateSkips] needs it, and only there it is done.
+	LookAfterRelease bool
+	// LookIsAfterCommit: that look is after the release's commit. Else it is in the
+	// releasing transaction, and misses what commits meanwhile.
+	LookIsAfterCommit bool
 	// RowLock: a write holds the row lock of the lease until it commits. Else the
 	// fence is a bare EXISTS, and a takeover fits between check and commit.
 	RowLock bool
@@ -69,6 +76,7 @@ func All() Rules {
 		TokenPerRound: true,
 		WakeTask:      true, WakeAfterSkew: true, WakeNamedByExpiry: true, UnavailableWithoutTask: true,
 		Mark: true, MarkInAcquire: true, ReleaseInOneStatement: true,
+		LookAfterRelease: true, LookIsAfterCommit: true,
 		RowLock: true, ForcedReleaseRaises: true,
 	}
 }
@@ -82,6 +90,10 @@ type Shape struct {
 	// WholeRound lets every holder send and confirm. Else an advance only sends
 	// and a poll only confirms, and each enqueues the other when that is due.
 	WholeRound bool
+	// CreateSkips lets a create make no task if it sees, after its commit, the lease
+	// held and not expired, or the window full: who releases, or frees the window,
+	// looks at the queue again. Else every create makes one.
+	CreateSkips bool
 	// StrictRelease treats a release after expires_at as FENCED, even when no one
 	// has taken over. Else owner and token are all it compares.
 	StrictRelease bool

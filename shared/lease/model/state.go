@@ -109,7 +109,8 @@ const (
 	work
 	write // has looked at the fence, has not written
 	release
-	letGo // has looked at the mark, has not released
+	letGo     // has looked at the mark, has not released
+	lookAfter // has released, has not looked at the queue again
 	readToken
 	nameAdvance
 	namePoll

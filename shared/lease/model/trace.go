@@ -8,6 +8,7 @@ type op uint8
 const (
 	opCommit op = iota
 	opCreateReads
+	opCreateSkips
 	opCreateNames
 	opCreateBurnt
 	opFinal
@@ -33,6 +34,7 @@ const (
 	opAgain
 	opRelease
 	opForceRelease
+	opLookAfter
 	opReadToken
 	opNames
 	opBurnt
@@ -87,7 +89,7 @@ func (p phase) String() string {
 func (e step) String() string {
 	text := fmt.Sprintf("I%d %s", e.who+1, e.act())
 	switch e.op {
-	case opCommit, opCreateReads, opCreateNames, opCreateBurnt:
+	case opCommit, opCreateReads, opCreateSkips, opCreateNames, opCreateBurnt:
 		return fmt.Sprintf("C%d %s", e.who+1, e.act())
 	case opFinal, opTime, opCancel:
 		return e.act()
@@ -127,7 +129,7 @@ func (e step) act() string {
 		return [...]string{"", "the dead holder's lease expires", "the skew allowance has passed too"}[e.phase]
 	case opCancel:
 		return "the head of the queue is cancelled"
-	case opSnapshot, opLockAndLook, opLoad:
+	case opSnapshot, opLockAndLook, opLoad, opLookAfter:
 		return e.reading()
 	case opTake, opAgain, opForceRelease:
 		return fmt.Sprintf(acts[e.op], e.token)
@@ -137,11 +139,12 @@ func (e step) act() string {
 
 // reading is the act of a step that reads the queue.
 func (e step) reading() string {
-	what := map[op]string{opSnapshot: "takes its snapshot and waits for the row lock", opLockAndLook: "locks the row and reads, uncommitted", opLoad: "loads"}[e.op]
+	what := map[op]string{opSnapshot: "takes its snapshot and waits for the row lock", opLockAndLook: "locks the row and reads, uncommitted", opLoad: "loads", opLookAfter: "looks at the queue again"}[e.op]
 	return fmt.Sprintf("%s: %d queued, %s", what, e.queued, e.flight)
 }
 
 var acts = map[op]string{
+	opCreateSkips:    "sees that somebody will look, and makes no task",
 	opCrash:          "dies; its task will come again",
 	opPause:          "stands still until its lease has expired",
 	opRenew:          "renews",

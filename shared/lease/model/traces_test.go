@@ -234,3 +234,27 @@ func TestForcedReleaseKeepsItsToken(t *testing.T) {
 		}, Late, "releases although the mark is set", "ALREADY_EXISTS")
 	}
 }
+
+// A create that makes no task because the lease is held, and a holder that goes
+// by what it read before: nobody looks.
+func TestCreateSkipsAndNobodyLooksAgain(t *testing.T) {
+	t.Parallel()
+	for _, shape := range []Shape{{CreateSkips: true}, {Window: true, CreateSkips: true}, {Window: true, WholeRound: true, CreateSkips: true}} {
+		breaks(t, Run{
+			Rules:  less(func(r *Rules) { r.LookAfterRelease = false }),
+			Shape:  shape,
+			Budget: Budget{Creates: 2, Invocations: 2},
+		}, Lost, "loads: 1 queued", "commits its intent", "sees that somebody will look, and makes no task")
+	}
+}
+
+// The look is in the transaction that releases: what commits between the two is
+// seen by neither.
+func TestCreateSkipsAndTheLookIsBeforeTheCommit(t *testing.T) {
+	t.Parallel()
+	breaks(t, Run{
+		Rules:  less(func(r *Rules) { r.LookIsAfterCommit = false }),
+		Shape:  Shape{CreateSkips: true},
+		Budget: Budget{Creates: 2, Invocations: 2},
+	}, Lost, "looks at the queue again: 0 queued", "commits its intent", "sees that somebody will look, and makes no task")
+}
