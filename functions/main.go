@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"strconv"
 
 	fnframework "github.com/GoogleCloudPlatform/functions-framework-go/functions"
@@ -30,7 +31,15 @@ func Main(ext Extensions) {
 	}
 }
 
+// gcPercent lets the heap, of some ten megabytes, grow fivefold between two
+// collections: they took a tenth of the time of a create. GOGC, where it is set,
+// says otherwise.
+const gcPercent = 400
+
 func serve(ctx context.Context, ext Extensions) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	c, err := config.Load(os.Environ())
 	if err != nil {
 		return fmt.Errorf("settings:\n%w", err)

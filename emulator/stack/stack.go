@@ -200,7 +200,7 @@ func (s *Stack) startIssuer(context.Context) (err error) {
 }
 
 func (s *Stack) startTasks(ctx context.Context) (err error) {
-	s.Tasks, err = cloudtasks.Start(context.WithoutCancel(ctx), cloudtasks.Options{Tokens: taskTokens{s.Issuer}, Log: s.options.Log})
+	s.Tasks, err = cloudtasks.Start(context.WithoutCancel(ctx), cloudtasks.Options{Tokens: &taskTokens{issuer: s.Issuer}, Log: s.options.Log})
 	if err != nil {
 		return err
 	}
@@ -208,15 +208,42 @@ func (s *Stack) startTasks(ctx context.Context) (err error) {
 	return s.createQueues(ctx)
 }
 
-// taskTokens lets Cloud Tasks mint the tokens of the issuer's accounts.
-type taskTokens struct{ *issuer.Issuer }
+// taskTokens lets Cloud Tasks mint the tokens of the issuer's accounts. Signing is
+// dear, so that one token serves many tasks for a few seconds.
+type taskTokens struct {
+	issuer *issuer.Issuer
 
-func (t taskTokens) Token(ctx context.Context, email, audience string) (string, error) {
-	token, err := t.Issuer.Token(ctx, email, audience)
+	mu     sync.Mutex
+	minted map[[2]string]mintedToken // by account and audience
+}
+
+type mintedToken struct {
+	text  string
+	until time.Time
+}
+
+// tokenServes is how long a token is given out again.
+const tokenServes = 5 * time.Second
+
+func (t *taskTokens) Token(ctx context.Context, email, audience string) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := [2]string{email, audience}
+	if m, ok := t.minted[key]; ok && time.Now().Before(m.until) {
+		return m.text, nil
+	}
+	text, err := t.issuer.Token(ctx, email, audience)
 	if errors.Is(err, issuer.ErrUnknownAccount) {
 		return "", fmt.Errorf("%w: %w", cloudtasks.ErrUnknownAccount, err)
 	}
-	return token, err
+	if err != nil {
+		return "", err
+	}
+	if t.minted == nil {
+		t.minted = make(map[[2]string]mintedToken)
+	}
+	t.minted[key] = mintedToken{text, time.Now().Add(tokenServes)}
+	return text, nil
 }
 
 const sweepJob = "sweep"
