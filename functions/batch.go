@@ -1,8 +1,11 @@
 package functions
 
 import (
-	"errors"
+	"context"
+	"maps"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
@@ -28,6 +31,8 @@ type batchResult struct {
 	Code   string `json:"code,omitempty"`
 	Field  string `json:"field,omitempty"` // within the intent
 	Detail string `json:"detail,omitempty"`
+
+	RetryAfterSeconds int64 `json:"retryAfterSeconds,omitempty"` // the header Retry-After
 }
 
 // createBatch stores many intents in one round trip and one commit. Each has a
@@ -50,7 +55,7 @@ func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 	for i, one := range body.Intents {
 		in, err := a.intent(one)
 		if err != nil {
-			results[i] = refusedResult(err)
+			results[i] = refusedResult(r, err)
 			continue
 		}
 		in.Caller = v.Caller
@@ -73,30 +78,40 @@ func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// wakeWithin bounds all CreateTask calls of one batch. Whoever gets no task by then
+// is the sweep's.
+const wakeWithin = 5 * time.Second
+
 // wakeAll asks for one advance for each submitter that has something new queued.
+// Where it cannot, the intents are safe all the same: the sweep finds them.
 func (a *App) wakeAll(r *http.Request, intents []store.Intent, created []store.Created) {
-	asked := make(map[nonce.Submitter]bool)
+	tokens := make(map[nonce.Submitter]int64)
 	for i, c := range created {
-		if c.Err == nil && c.Queued && !asked[intents[i].Submitter] {
-			asked[intents[i].Submitter] = true
-			a.wake(r, intents[i], c.Accepted)
+		if c.Err == nil && c.Queued {
+			tokens[intents[i].Submitter] = c.Token
 		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), wakeWithin)
+	defer cancel()
+	failed, first := makeTasks(ctx, slices.Collect(maps.Keys(tokens)), func(s nonce.Submitter) error {
+		return a.tasks.Advance(ctx, s, tokens[s])
+	})
+	if failed > 0 {
+		a.log.WarnContext(r.Context(), "no advance tasks: the sweep will find the intents",
+			"submitters", failed, "of", len(tokens), "error", first.Error())
 	}
 }
 
 func (a *App) createdResult(r *http.Request, in store.Intent, c store.Created) batchResult {
 	if c.Err != nil {
-		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
-		return refusedResult(c.Err)
+		return refusedResult(r, c.Err)
 	}
 	return batchResult{Status: a.tellCreated(r, in, c.Accepted), TxID: c.TxID}
 }
 
 // refusedResult is the problem that the intent alone would have been answered.
-func refusedResult(err error) batchResult {
-	var p *web.Problem
-	if !errors.As(problem(err), &p) {
-		return batchResult{Status: http.StatusServiceUnavailable, Code: web.Unavailable.Name}
-	}
-	return batchResult{Status: p.Code.Status, Code: p.Code.Name, Field: p.Field, Detail: p.Detail}
+func refusedResult(r *http.Request, err error) batchResult {
+	telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
+	p := web.ProblemOf(r, problem(err))
+	return batchResult{Status: p.Code.Status, Code: p.Code.Name, Field: p.Field, Detail: p.Detail, RetryAfterSeconds: p.RetryAfterSeconds()}
 }

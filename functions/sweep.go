@@ -1,9 +1,13 @@
 package functions
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -29,8 +33,12 @@ func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	var out sweepResponse
 	began, failures := a.sweepOverdue(r.Context(), &out)
 	if !began.IsZero() {
-		failures = append(failures, a.sweepProtected(r.Context(), &out, began), a.sweepReorged(r.Context(), &out, began))
+		ctx, cancel := context.WithTimeout(r.Context(), a.config.Tasks.DispatchDeadline/4)
+		defer cancel()
+		failures = append(failures, a.sweepProtected(ctx, &out, began), a.sweepReorged(ctx, &out, began))
 	}
+	_, err := a.store.KeepPartitions(r.Context())
+	failures = append(failures, err)
 	if err := errors.Join(failures...); err != nil {
 		return err
 	}
@@ -43,10 +51,13 @@ func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 }
 
 // sweepOverdue goes batch by batch, each submitter once, until all that is overdue
-// was taken or half its time is up. It returns when it began, by the database's
-// clock: the minute of that names the sweep's tasks.
+// was taken or half its time is up: those taken that got no task by then, or
+// whose task failed, are the next sweep's. It returns when it began, by the
+// database's clock: the minute of that names the sweep's tasks.
 func (a *App) sweepOverdue(ctx context.Context, out *sweepResponse) (began time.Time, failures []error) {
-	for start := time.Now(); time.Since(start) < a.config.Tasks.DispatchDeadline/2; {
+	half, cancel := context.WithTimeout(ctx, a.config.Tasks.DispatchDeadline/2)
+	defer cancel()
+	for half.Err() == nil {
 		found, now, err := a.store.Overdue(ctx, a.config.Sweep.Grace, a.config.Sweep.Batch, began)
 		if err != nil {
 			return began, append(failures, err)
@@ -58,9 +69,7 @@ func (a *App) sweepOverdue(ctx context.Context, out *sweepResponse) (began time.
 			a.points.At("sweep.found")
 		}
 		out.Overdue += len(found)
-		if err := a.sweepTasks(ctx, out, found, nonce.KindAdvance, began); err != nil {
-			return began, append(failures, err)
-		}
+		failures = append(failures, a.sweepTasks(half, out, found, nonce.KindAdvance, began))
 		if len(found) < a.config.Sweep.Batch {
 			break
 		}
@@ -114,14 +123,50 @@ func (a *App) sweepReorged(ctx context.Context, out *sweepResponse, began time.T
 	return errors.Join(failures...)
 }
 
+// sweepTasks makes a task for each, and says how many it could not make.
 func (a *App) sweepTasks(ctx context.Context, out *sweepResponse, found []nonce.Submitter, kind nonce.Kind, began time.Time) error {
-	var failures []error
-	for _, s := range found {
+	var enqueued atomic.Int64
+	failed, first := makeTasks(ctx, found, func(s nonce.Submitter) error {
 		made, err := a.tasks.Sweep(ctx, s, kind, began)
-		failures = append(failures, err)
 		if made {
-			out.Enqueued++
+			enqueued.Add(1)
 		}
+		return err
+	})
+	out.Enqueued += int(enqueued.Load())
+	if failed > 0 {
+		return fmt.Errorf("no %s task for %d of %d submitters: %w", kind, failed, len(found), first)
 	}
-	return errors.Join(failures...)
+	return nil
+}
+
+// tasksAtOnce is how many CreateTask calls one request has under way.
+const tasksAtOnce = 16
+
+// makeTasks calls one for each submitter, some at once. Where one fails it goes on;
+// when ctx ends it begins no further. It returns for how many there was no task,
+// and the first error.
+func makeTasks(ctx context.Context, submitters []nonce.Submitter, one func(nonce.Submitter) error) (failed int, first error) {
+	var (
+		group sync.WaitGroup
+		next  atomic.Int64
+		mu    sync.Mutex
+	)
+	for range min(tasksAtOnce, len(submitters)) {
+		group.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(submitters); i = int(next.Add(1)) - 1 {
+				err := ctx.Err()
+				if err == nil {
+					err = one(submitters[i])
+				}
+				if err != nil {
+					mu.Lock()
+					failed, first = failed+1, cmp.Or(first, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	group.Wait()
+	return failed, first
 }

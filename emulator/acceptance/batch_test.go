@@ -12,48 +12,67 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
+// batchResult is what a batch answers of one of its intents.
+type batchResult struct {
+	Status            int
+	TxID, Code, Field string
+	RetryAfterSeconds int
+}
+
+func (r batchResult) String() string {
+	return fmt.Sprintf("%d %s %s", r.Status, r.Code, r.Field)
+}
+
+// postBatch posts intents together; ok is false where it was not answered 200.
+func (b bench) postBatch(t *testing.T, intents ...map[string]any) (results []batchResult, ok bool) {
+	t.Helper()
+	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx:batch", map[string]any{"intents": intents})
+	var body struct{ Results []batchResult }
+	if err != nil || status != http.StatusOK || json.Unmarshal(answer, &body) != nil || len(body.Results) != len(intents) {
+		t.Logf("a batch of %d: got %d %.300s, %v", len(intents), status, answer, err)
+		return nil, false
+	}
+	return body.Results, true
+}
+
+// wantBatch posts intents together and compares the results.
+func (b bench) wantBatch(t *testing.T, intents []map[string]any, want ...string) (ids []string) {
+	t.Helper()
+	results, ok := b.postBatch(t, intents...)
+	if !ok {
+		t.Fatal("the batch was not answered")
+	}
+	var got []string
+	for _, r := range results {
+		got, ids = append(got, r.String()), append(ids, r.TxID)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	return ids
+}
+
 // A batch stores what can be stored, each intent with its own result, in one
 // round trip and one commit; the same batch again changes nothing.
 func TestBatchCreate(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{Window: 5})
+	b := setup(t, stack.Options{Window: 5, Processes: 1})
 	first, second := b.Submitters()[0], b.Submitters()[1]
+	to := map[string]any{"to": "0x00000000000000000000000000000000000cafe0"}
 	intents := []map[string]any{
 		transfer(first, "a"), transfer(first, "b"), transfer(second, "a"), transfer(first, "a"),
 		{"submitter": first, "requestId": "c", "payload": map[string]any{"to": "0x12"}},
-		{"submitter": first, "requestId": "", "payload": map[string]any{"to": "0x00000000000000000000000000000000000cafe0"}},
-		{"submitter": "eip155:1337:0x00000000000000000000000000000000000000ff", "requestId": "d", "payload": map[string]any{"to": "0x00000000000000000000000000000000000cafe0"}},
+		{"submitter": first, "requestId": "", "payload": to},
+		{"submitter": first, "requestId": "b", "payload": to},
+		{"submitter": "eip155:1337:0x00000000000000000000000000000000000000ff", "requestId": "d", "payload": to},
 	}
-	type result struct {
-		Status            int
-		TxID, Code, Field string
-	}
-	send := func(want ...string) (ids []string) {
-		t.Helper()
-		status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx:batch", map[string]any{"intents": intents})
-		var body struct{ Results []result }
-		if err != nil || status != http.StatusOK || json.Unmarshal(answer, &body) != nil {
-			t.Fatalf("batch: got %d %s, %v", status, answer, err)
-		}
-		var got []string
-		for _, r := range body.Results {
-			got, ids = append(got, fmt.Sprintf("%d %s %s", r.Status, r.Code, r.Field)), append(ids, r.TxID)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("results (-want +got):\n%s", diff)
-		}
-		return ids
-	}
-	before := b.Costs.Of("create")
-	ids := send("202  ", "202  ", "202  ", "200  ", "400 INVALID_FIELD payload.to", "400 INVALID_FIELD requestId", "404 UNKNOWN_SUBMITTER ")
-	err := poll(b.ctx, func() bool { return b.Costs.Of("create").Invocations > before.Invocations })
-	if cost := b.Costs.Of("create"); err != nil || cost.SQLRoundTrips-before.SQLRoundTrips > 2 || cost.Commits-before.Commits > 2 { // one more may read the epoch
-		t.Errorf("cost: got %+v after %+v, %v; want one round trip and one commit", cost, before, err)
-	}
-	again := send("200  ", "200  ", "200  ", "200  ", "400 INVALID_FIELD payload.to", "400 INVALID_FIELD requestId", "404 UNKNOWN_SUBMITTER ")
+	refused := []string{"400 INVALID_FIELD payload.to", "400 INVALID_FIELD requestId", "409 REQUEST_ID_CONFLICT ", "404 UNKNOWN_SUBMITTER "}
+	ids := b.wantBatch(t, intents, append([]string{"202  ", "202  ", "202  ", "200  "}, refused...)...)
+	again := b.wantBatch(t, intents, append([]string{"200  ", "200  ", "200  ", "200  "}, refused...)...)
 	if diff := cmp.Diff(ids, again); diff != "" || ids[0] != ids[3] {
 		t.Errorf("txIds of the same batch again (-first +again):\n%s; of one requestId twice: %s, %s", diff, ids[0], ids[3])
 	}
+	b.cheap(t, intents)
 	b.ends(t, map[nonce.Submitter]int{first: 2, second: 1})
 	for _, n := range []int{0, 501} {
 		many := make([]map[string]any, n)
@@ -64,5 +83,128 @@ func TestBatchCreate(t *testing.T) {
 		if err != nil || status != http.StatusBadRequest {
 			t.Errorf("a batch of %d: got %d %.200s, %v; want 400", n, status, answer, err)
 		}
+	}
+}
+
+// cheap posts a batch some times and wants one round trip and one commit of it at
+// the least: now and then a process also reads the epoch.
+func (b bench) cheap(t *testing.T, intents []map[string]any) {
+	t.Helper()
+	var costs []stack.Cost
+	for range 5 {
+		before := b.Costs.Of("create")
+		if _, ok := b.postBatch(t, intents...); !ok {
+			t.Fatal("the batch was not answered")
+		}
+		if err := poll(b.ctx, func() bool { return b.Costs.Of("create").Invocations > before.Invocations }); err != nil {
+			t.Fatal(err)
+		}
+		after := b.Costs.Of("create")
+		cost := stack.Cost{SQLRoundTrips: after.SQLRoundTrips - before.SQLRoundTrips, Commits: after.Commits - before.Commits}
+		if costs = append(costs, cost); cost == (stack.Cost{SQLRoundTrips: 1, Commits: 1}) {
+			return
+		}
+	}
+	t.Errorf("cost of the batch: got %+v, want one round trip and one commit", costs)
+}
+
+// Five hundred intents of two submitters are accepted in one request, and carried
+// out in the order they stand in.
+func TestBatchOfFiveHundred(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Window: 250})
+	var intents []map[string]any
+	for i := range 250 {
+		for _, s := range b.Submitters() {
+			intents = append(intents, transfer(s, fmt.Sprintf("r-%03d", i)))
+		}
+	}
+	results, ok := b.postBatch(t, intents...)
+	if !ok {
+		t.Fatal("the batch was not answered")
+	}
+	ids := make(map[string]bool)
+	for i, r := range results {
+		if ids[r.TxID] = true; r.Status != http.StatusAccepted {
+			t.Errorf("intent %d: got %s, want 202", i, r)
+		}
+	}
+	if len(ids) != 500 {
+		t.Errorf("txIds: got %d different ones, want 500", len(ids))
+	}
+	b.ends(t, map[nonce.Submitter]int{b.Submitters()[0]: 250, b.Submitters()[1]: 250})
+	if wrong := b.count(`select count(*) from managed_tx where request_id <> 'r-' || lpad(nonce::text, 3, '0')`); wrong != 0 {
+		t.Errorf("intents whose nonce is not their place in the batch: got %d, want none", wrong)
+	}
+}
+
+// In a batch, what is stored answers first, as it does alone; what is refused for
+// the moment says when to come again.
+func TestBatchIsRefusedIntentByIntent(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: map[string]string{"FENCEPOST_QUEUE_MAX_PER_SUBMITTER": "2"}})
+	full, protected := b.Submitters()[0], b.Submitters()[1]
+	b.Tasks.SetFaults(dropEverything)
+	known := []map[string]any{transfer(full, "a"), transfer(protected, "a"), transfer(full, "b")}
+	b.wantBatch(t, known, "202  ", "202  ", "202  ")
+	if _, err := b.DB.Exec(b.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, protected); err != nil {
+		t.Fatal(err)
+	}
+	b.wantBatch(t, append(known, transfer(full, "c"), transfer(protected, "c")),
+		"200  ", "200  ", "200  ", "429 QUEUE_FULL ", "409 SUBMITTER_PROTECTED ")
+	results, _ := b.postBatch(t, transfer(full, "c"), transfer(protected, "c"))
+	if len(results) != 2 || results[0].RetryAfterSeconds != 10 || results[1].RetryAfterSeconds != 0 {
+		t.Errorf("when to come again: got %+v, want after 10 s for the full queue alone", results)
+	}
+}
+
+// A batch in which one intent has not the form of one is refused whole, and the
+// place is named.
+func TestBatchOfTheWrongForm(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	s := b.Submitters()[0]
+	for field, wrong := range map[string]map[string]any{
+		"intents[1].requestId": {"submitter": s, "requestId": 7, "payload": map[string]any{}},
+		"intents[1].nonce":     {"submitter": s, "requestId": "b", "payload": map[string]any{}, "nonce": 7},
+	} {
+		body := map[string]any{"intents": []any{transfer(s, "a"), wrong}}
+		status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx:batch", body)
+		var problem struct{ Field string }
+		if err != nil || status != http.StatusBadRequest || json.Unmarshal(answer, &problem) != nil || problem.Field != field {
+			t.Errorf("%s: got %d %s, %v; want 400 and that field", field, status, answer, err)
+		}
+	}
+	if n := b.count(`select count(*) from managed_tx`); n != 0 {
+		t.Errorf("stored: got %d, want none", n)
+	}
+}
+
+// A process that dies at any step of a batch leaves nothing half done: the same
+// batch again finds or stores all of it, and it is carried to its end.
+func TestBatchSurvivesDeath(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"create.received", "create.committed", "create.enqueued"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			b, folder := setupArmed(t, point, stack.Options{Window: 5})
+			var intents []map[string]any
+			for _, s := range b.Submitters() {
+				intents = append(intents, transfer(s, "a"), transfer(s, "b"))
+			}
+			if _, ok := b.postBatch(t, intents...); ok {
+				t.Error("the first batch was answered, want its process dead")
+			}
+			b.killed(t, folder, point)
+			stored := b.count(`select count(*) from managed_tx`)
+			if want := map[bool]int{true: 0, false: 4}[point == "create.received"]; stored != want {
+				t.Errorf("stored by who died: got %d, want %d", stored, want)
+			}
+			again := func() (ok bool) { _, ok = b.postBatch(t, intents...); return ok }
+			if err := poll(b.ctx, again); err != nil {
+				t.Fatalf("the same batch again: never answered: %v", err)
+			}
+			b.ends(t, map[nonce.Submitter]int{b.Submitters()[0]: 2, b.Submitters()[1]: 2})
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -116,6 +117,32 @@ func TestH13TimeOutNeverRecyclesANonce(t *testing.T) {
 	if first.Nonce == nil || *first.Nonce != 0 || *first.SubState != "PLACEHOLDER" || second.Nonce == nil || *second.Nonce != 1 {
 		t.Errorf("nonces: got %v of the one that timed out and %v of the next, want 0, by a placeholder, and 1", first.Nonce, second.Nonce)
 	}
+}
+
+// A request whose handler no process has gets no nonce: it waits in the queue and
+// says why, and once it is cancelled what is behind it goes on.
+func TestNoProcessHasTheHandler(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	app, s := b.payer(t), b.Submitters()[0]
+	wage := b.pay(t, app, s, "wage", "")
+	behind := b.postUntilAnswered(t, transfer(s, "behind it"))
+	var r record
+	err := poll(b.ctx, func() bool {
+		_, r = b.ask(t, stack.OperatorAccount, wage)
+		return r.LastError != nil
+	})
+	if err != nil || r.State != "QUEUED" || r.Nonce != nil || *r.LastError != "no handler wage in this process" {
+		t.Errorf("the wage: got %s, nonce %v, %s, %v; want QUEUED, and why", r.State, r.Nonce, text(r.LastError), err)
+	}
+	if _, r := b.ask(t, stack.OperatorAccount, behind); r.State != "QUEUED" {
+		t.Errorf("behind it: got %s, want QUEUED", r.State)
+	}
+	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/api/v1/tx/"+wage+"/cancel", nil)
+	if err != nil || status != http.StatusOK {
+		t.Errorf("cancel by an operator: got %d %s, %v; want 200", status, answer, err)
+	}
+	b.ends(t, map[nonce.Submitter]int{s: 1})
 }
 
 // handlerEpisode has a process die at a step of a handler: another asks again.

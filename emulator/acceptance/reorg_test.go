@@ -16,7 +16,11 @@ import (
 func (b bench) raw(t *testing.T, txID, kind string) []byte {
 	t.Helper()
 	var text string
-	if err := b.DB.QueryRow(b.ctx, `select raw_tx_hex from tx_version where tx_id = $1 and kind = $2`, txID, kind).Scan(&text); err != nil {
+	if err := b.DB.QueryRow(b.ctx, `
+		select '0x' || encode(d.bytes, 'hex')
+		  from tx_version v
+		  join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version
+		 where v.tx_id = $1 and v.kind = $2`, txID, kind).Scan(&text); err != nil {
 		t.Fatalf("bytes of %s of %s: %v", kind, txID, err)
 	}
 	raw, err := hexutil.Decode(text)

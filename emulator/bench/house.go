@@ -106,8 +106,7 @@ func (h *house) load(ctx context.Context, name string, n int) (load, error) {
 
 // unfinished asks by the partial indexes, so that asking costs next to nothing.
 const unfinished = `
-select exists (select from managed_tx where state = 'QUEUED')
-    or exists (select from managed_tx where state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT'))`
+select exists (select from managed_tx where queued) or exists (select from managed_tx where unsettled)`
 
 // How often the house is looked at, and how long one load may take.
 const (

@@ -10,20 +10,23 @@ import (
 const seededSubmitters = 100_000
 
 // seed fills the database with what a long life leaves behind: n finished
-// transactions, each with its version and history, of 100,000 submitters, and
-// besides a tenth as many cancelled ones of the measured submitter.
+// transactions of 100,000 submitters over the last two years, each with its
+// version, its history and its documents, and besides a tenth as many cancelled
+// ones of the measured submitter.
 func (h *house) seed(ctx context.Context, n int) error {
 	if n == 0 {
 		return nil
 	}
 	h.bench.log.Info("seeding", "finished", n)
 	for _, statement := range []string{
+		seedQuarters,
 		"set session_replication_role = replica", // neither triggers nor foreign keys: the rows are whole as they are
 		fmt.Sprintf(seedSubmitters, seededSubmitters),
 		fmt.Sprintf(seedLeases, seededSubmitters),
 		fmt.Sprintf(seedCursors, n/seededSubmitters+1, seededSubmitters),
-		fmt.Sprintf(seedFinal, seededSubmitters, n),
+		fmt.Sprintf(seedFinal, seededSubmitters, n, n),
 		seedVersions,
+		seedDocuments,
 		seedHistory,
 		fmt.Sprintf(seedCancelled, n/10, pgQuote(string(h.Submitters()[0]))),
 		"set session_replication_role = origin",
@@ -39,6 +42,11 @@ func (h *house) seed(ctx context.Context, n int) error {
 func pgQuote(text string) string { return "'" + text + "'" } // of submitters: nothing to escape
 
 const (
+	seedQuarters = `
+select make_quarter(whole, quarter::date)
+  from unnest(array['tx_document', 'tx_history']) as whole,
+       generate_series(date_trunc('quarter', clock_timestamp() at time zone 'UTC') - interval '2 years', clock_timestamp() at time zone 'UTC', interval '3 months') as quarter`
+
 	seedSubmitters = `
 insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by)
 select 'eip155:1337:0x' || lpad(to_hex(i), 40, '0'), 'local', 0, 1, array['shop@fencepost.example'], 'seed'
@@ -52,21 +60,31 @@ select 'eip155:1337:0x' || lpad(to_hex(i), 40, '0'), '', 10, '2025-01-01', '2025
 insert into submitter_nonce_cursor (submitter, next_nonce, fencing_token)
 select 'eip155:1337:0x' || lpad(to_hex(i), 40, '0'), %d, 10 from generate_series(0, %d - 1) as i`
 
+	// A txId is of its time, as a UUIDv7 is.
 	seedFinal = `
-insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint, nonce, prev_nonce, raw_tx_hex, tx_hash, state,
-  first_submit_at, last_submit_at, submit_attempts, last_gas_params, receipt, confirmations, confirmed_at, fencing_token, created_at, updated_at)
-select lpad(to_hex(i), 32, '0')::uuid, 'eip155:1337:0x' || lpad(to_hex(i %% s), 40, '0'), 'old-' || i, 'shop@fencepost.example',
-       '{"to": "0x000000000000000000000000000000000000cafe", "value": "1", "gas": "21000"}', sha256(i::text::bytea), i / s,
-       nullif(i / s - 1, -1), '0x' || repeat(md5(i::text), 7), '0x' || md5(i::text) || md5((-i)::text), 'CONFIRMED',
-       at, at, 1, '{"gas": 21000, "value": 1, "maxFeePerGas": 3000000000, "maxPriorityFeePerGas": 1000000000}',
-       jsonb_build_object('txHash', '0x' || md5(i::text) || md5((-i)::text), 'blockNumber', i / 1000, 'blockHash', '0x' || md5(i::text),
-         'succeeded', true, 'document', jsonb_build_object('logs', '[]'::jsonb, 'logsBloom', '0x' || repeat('0', 512), 'gasUsed', '0x5208')),
+insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, tx_hash, state,
+  first_submit_at, last_submit_at, submit_attempts, receipt, confirmations, confirmed_at, fencing_token, created_at, updated_at)
+select overlay(tx_id_at(at)::text placing right(md5(i::text), 12) from 25)::uuid, 'eip155:1337:0x' || lpad(to_hex(i %% s), 40, '0'), 'old-' || i, 'shop@fencepost.example',
+       sha256(i::text::bytea), i / s, nullif(i / s - 1, -1), '0x' || md5(i::text) || md5((-i)::text), 'CONFIRMED', at, at, 1,
+       jsonb_build_object('txHash', '0x' || md5(i::text) || md5((-i)::text), 'blockNumber', i / 1000,
+         'blockHash', '0x' || md5(i::text) || md5(i::text), 'succeeded', true),
        '[]', at, 10, at, at
-  from (select i, %d as s, timestamptz '2025-01-01' + i * interval '1 s' as at from generate_series(0, %d - 1) as i) as old`
+  from (select i, %d as s, clock_timestamp() - interval '2 years' * (1 - i / %d::float8) as at from generate_series(0, %d - 1) as i) as old`
 
 	seedVersions = `
-insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, raw_tx_hex, gas_params, fencing_token)
-select tx_hash, tx_id, submitter, nonce, 1, 'ORIGINAL', raw_tx_hex, last_gas_params, 10 from managed_tx where request_id like 'old-%'`
+insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
+select tx_hash, tx_id, submitter, nonce, 1, 'ORIGINAL', 10 from managed_tx where request_id like 'old-%'`
+
+	seedDocuments = `
+insert into tx_document (tx_id, name, body, bytes)
+select m.tx_id, d.name, d.body::json, d.bytes
+  from managed_tx m,
+       lateral (values
+         ('payload', '{"to": "0x000000000000000000000000000000000000cafe", "value": "1", "gas": "21000"}', null),
+         ('version:1', '{"gas": 21000, "value": "1", "maxFeePerGas": "3000000000", "maxPriorityFeePerGas": "1000000000"}', decode(repeat(md5(m.request_id), 7), 'hex')),
+         ('receipt:' || (m.receipt ->> 'blockHash'), json_build_object('transactionHash', m.tx_hash, 'logs', '[]'::json, 'gasUsed', '0x5208', 'from', '0x' || repeat('0', 40), 'to', '0x' || repeat('0', 40))::text, null)
+       ) as d (name, body, bytes)
+ where m.request_id like 'old-%'`
 
 	seedHistory = `
 insert into tx_history (tx_id, submitter, at, from_state, state, sub_state, nonce, tx_hash, attempts, fencing_token)
@@ -76,8 +94,7 @@ select m.tx_id, m.submitter, m.created_at, step.was, step.state, step.sub, m.non
  where m.request_id like 'old-%'`
 
 	seedCancelled = `
-insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint, state, sub_state)
-select gen_random_uuid(), s, 'gone-' || i, 'shop@fencepost.example', '{"to": "0x000000000000000000000000000000000000cafe", "value": "1"}',
-       sha256(i::text::bytea), 'FAILED', 'CANCELLED'
+insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state, sub_state)
+select gen_random_uuid(), s, 'gone-' || i, 'shop@fencepost.example', sha256(i::text::bytea), 'FAILED', 'CANCELLED'
   from generate_series(1, %d) as i, (values (%s)) as own (s)`
 )

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/jackc/pgx/v5"
 
@@ -26,13 +25,13 @@ type registered struct {
 	Wake          bool
 }
 
-// version is one row of tx_version. Its transaction is nil where the bytes are
-// none.
+// version is one row of tx_version and its bytes. Its transaction is nil where the
+// bytes are none.
 type version struct {
 	TxID  string
 	Hash  nonce.Hash
 	Nonce uint64
-	Raw   string
+	Raw   []byte // nil: archived
 
 	tx *types.Transaction
 }
@@ -79,16 +78,18 @@ select s.start_nonce, c.next_nonce, c.in_flight_tx_id, c.in_flight_nonce, c.in_f
  where s.submitter = $1`
 
 const selectManaged = `
-select tx_id, request_id, payload, coalesce(handler, ''), state, coalesce(sub_state, ''), nonce, receipt, confirmed_at
-  from managed_tx
- where submitter = $1
- order by seq`
+select m.tx_id, m.request_id, d.body, coalesce(m.handler, ''), m.state, coalesce(m.sub_state, ''), m.nonce, m.receipt, m.confirmed_at
+  from managed_tx m
+  left join tx_document d on d.tx_id = m.tx_id and d.name = 'payload'
+ where m.submitter = $1
+ order by m.seq`
 
 const selectVersions = `
-select tx_id, tx_hash, nonce, raw_tx_hex
-  from tx_version
- where submitter = $1
- order by nonce, version`
+select v.tx_id, v.tx_hash, v.nonce, d.bytes
+  from tx_version v
+  left join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version
+ where v.submitter = $1
+ order by v.nonce, v.version`
 
 const selectHistory = `
 select id, tx_id, from_state, state, coalesce(sub_state, ''), nonce, fencing_token
@@ -126,8 +127,7 @@ func scanVersion(row pgx.CollectableRow) (v version, err error) {
 	if v.Hash, err = nonce.ParseHash(hash); err != nil {
 		return v, err
 	}
-	raw, err := hexutil.Decode(v.Raw)
-	if tx := new(types.Transaction); err == nil && tx.UnmarshalBinary(raw) == nil {
+	if tx := new(types.Transaction); tx.UnmarshalBinary(v.Raw) == nil {
 		v.tx = tx
 	}
 	return v, nil

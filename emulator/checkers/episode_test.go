@@ -2,7 +2,6 @@ package checkers_test
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"math/big"
@@ -197,9 +196,14 @@ func (b *bench) placeholder(requestID string, n uint64) *types.Transaction {
 func (b *bench) version(requestID string, n uint64, tx *types.Transaction, kind string) {
 	b.Helper()
 	b.run(`
-insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, raw_tx_hex, gas_params, fencing_token)
-select $1, $2, $3, $4, 1 + count(*), $5, $6, '{}', max(fencing_token) from tx_version where tx_id = $2`,
-		nonce.Hash(tx.Hash()).String(), b.ids[requestID], b.alice, int64(n), kind, "0x"+hex.EncodeToString(raw(b, tx)))
+with kept as (
+  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
+  select $1, $2, $3, $4, 1 + count(*), $5, max(fencing_token) from tx_version where tx_id = $2
+  returning tx_id, version
+)
+insert into tx_document (tx_id, name, body, bytes)
+select tx_id, 'version:' || version, '{}', $6 from kept`,
+		nonce.Hash(tx.Hash()).String(), b.ids[requestID], b.alice, int64(n), kind, raw(b, tx))
 }
 
 // finish mines tx and takes the transaction to its end by it.
@@ -337,6 +341,7 @@ begin
   alter table managed_tx disable trigger user;
   alter table tx_history disable trigger user;
   alter table tx_version disable trigger user;
+  alter table tx_document disable trigger user;
   alter table submitter_lease disable trigger user;
   alter table submitter_nonce_cursor disable trigger user;
 end

@@ -31,6 +31,7 @@ type account struct {
 	versions     []version
 	versionsByTx map[string][]version
 	history      []change // in the order of writing
+	archived     map[string]bool
 }
 
 // Gather reads the chain first and the database after it: what is sent was
@@ -63,11 +64,29 @@ func (a *account) index() {
 	for _, v := range a.versions {
 		a.versionsByTx[v.TxID] = append(a.versionsByTx[v.TxID], v)
 	}
+	a.findArchived()
 	a.boundTo = make(map[uint64]managed)
 	for _, t := range a.txs {
 		if t.Nonce != nil {
 			a.boundTo[*t.Nonce] = t
 		}
+	}
+}
+
+// findArchived finds the final transactions of which payload, bytes and history
+// are gone together: an operator took their quarter away. One without the other
+// is a bug.
+func (a *account) findArchived() {
+	kept := make(map[string]bool)
+	for _, c := range a.history {
+		kept[c.TxID] = true
+	}
+	for _, v := range a.versions {
+		kept[v.TxID] = kept[v.TxID] || v.Raw != nil
+	}
+	a.archived = make(map[string]bool)
+	for _, t := range a.txs {
+		a.archived[t.ID] = t.State.Final() && t.Payload == nil && !kept[t.ID]
 	}
 }
 
@@ -93,11 +112,11 @@ func (a *account) mayBeMissing(t managed) bool {
 	return a.unread(t) || (a.shaken(t) && !a.settled)
 }
 
-// managed is one row of managed_tx.
+// managed is one row of managed_tx, and its payload.
 type managed struct {
 	ID        string
 	RequestID string
-	Payload   []byte
+	Payload   []byte // nil: archived, or there was none
 	Handler   string // made the transaction out of the payload; "": the payload is the transaction
 	State     nonce.State
 	Sub       nonce.SubState

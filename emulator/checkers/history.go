@@ -29,6 +29,7 @@ func legalHistory(a *account, report reporter) {
 	for _, t := range a.txs {
 		c, known := last[t.ID]
 		switch delete(last, t.ID); {
+		case a.archived[t.ID]:
 		case !known:
 			report(t.ID, "it is %s without a history", t.ended())
 		case c.State != t.State || c.Sub != t.Sub:

@@ -107,6 +107,9 @@ func contiguous(a *account, report reporter) {
 // versions recovers the sender from the bytes themselves.
 func versions(a *account, report reporter) {
 	for _, v := range a.versions {
+		if a.archived[v.TxID] {
+			continue
+		}
 		if v.tx == nil {
 			report(v.TxID, "version %s: the bytes are no transaction", v.Hash)
 			continue

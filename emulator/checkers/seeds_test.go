@@ -47,7 +47,7 @@ var seeds = []seed{
 	{"a transaction moves to another nonce", func(b *bench) { b.forgeVersion("pay", 4, b.sign(0, 4, transfer)) },
 		[]string{"binding", "one-effect"}, "nonce 4 after nonce 0"},
 	{"something else was done than was asked", func(b *bench) {
-		b.forge(`update managed_tx set payload = jsonb_set(payload, '{value}', '"2"') where tx_id = $1`, b.ids["pay"])
+		b.forge(`update tx_document set body = jsonb_set(body::jsonb, '{value}', '"2"')::json where tx_id = $1 and name = 'payload'`, b.ids["pay"])
 	}, []string{"one-effect"}, "not what its payload asks"},
 	{"a cancelled intent was carried out", func(b *bench) { b.restate("pay", nonce.Failed, nonce.Placeholder) },
 		[]string{"one-effect"}, "no placeholder"},
@@ -104,8 +104,8 @@ var seeds = []seed{
 	{"a loss is accepted by an older token", func(b *bench) {
 		b.Foreign = map[nonce.Submitter][]uint64{b.alice: {4}}
 		b.run(`
-insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint, nonce, prev_nonce, state, sub_state, fencing_token)
-select gen_random_uuid(), submitter, 'displaced:4', caller, '{}', fingerprint, 4, 3, 'FAILED', 'DISPLACED', 1
+insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, state, sub_state, fencing_token)
+select gen_random_uuid(), submitter, 'displaced:4', caller, fingerprint, 4, 3, 'FAILED', 'DISPLACED', 1
   from managed_tx where tx_id = $1`, b.ids["cancelled"])
 		b.run(`update submitter_nonce_cursor set next_nonce = 5 where submitter = $1`, b.alice)
 	}, []string{"token-order"}, "FAILED/DISPLACED: written under token 1"},
@@ -151,11 +151,16 @@ select gen_random_uuid(), submitter, 'displaced:4', caller, '{}', fingerprint, 4
 	{"an episode of PROTECT is not shown", func(b *bench) { b.protect() },
 		[]string{"cursor"}, "the cursor is IDLE, want PROTECT"},
 
-	{"bytes that are no transaction", func(b *bench) { b.forge(`update tx_version set raw_tx_hex = '0xc0' where tx_id = $1`, b.ids["revert"]) },
+	{"the bytes of a version are lost", func(b *bench) {
+		b.forge(`delete from tx_document where tx_id = $1 and name = 'version:1'`, b.ids["revert"])
+	}, []string{"versions"}, "no transaction"},
+	{"bytes that are no transaction", func(b *bench) {
+		b.forge(`update tx_document set bytes = '\xc0' where tx_id = $1 and name = 'version:1'`, b.ids["revert"])
+	},
 		[]string{"versions"}, "no transaction"},
 	{"bytes of another hash", func(b *bench) {
-		b.forge(`update tx_version set raw_tx_hex = (select raw_tx_hex from tx_version where tx_id = $1 and version = 2)
-			where tx_id = $1 and version = 1`, b.ids["stop"])
+		b.forge(`update tx_document set bytes = (select bytes from tx_document where tx_id = $1 and name = 'version:2')
+			where tx_id = $1 and name = 'version:1'`, b.ids["stop"])
 	}, []string{"versions"}, "the bytes have hash"},
 	{"bytes for another nonce", func(b *bench) { b.forgeVersion("pay", 0, b.sign(0, 1, transfer)) },
 		[]string{"versions"}, "the bytes have nonce 1, the row nonce 0"},

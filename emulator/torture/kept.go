@@ -73,9 +73,12 @@ func (f *folder) event(format string, args ...any) {
 	_, _ = io.WriteString(io.MultiWriter(f.events, f.also), line) // a full disk is no finding
 }
 
-// dump writes every table as CSV.
+// dump writes every table as CSV, those in partitions whole.
 func (f *folder) dump(ctx context.Context, db *pgxpool.Pool) error {
-	rows, _ := db.Query(ctx, `select table_name::text from information_schema.tables where table_schema = 'public' order by 1`) // the collector has the error
+	rows, _ := db.Query(ctx, `
+		select relname::text from pg_class
+		 where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition
+		 order by 1`) // the collector has the error
 	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return err
@@ -90,7 +93,7 @@ func (f *folder) dump(ctx context.Context, db *pgxpool.Pool) error {
 		if err != nil {
 			return err
 		}
-		_, err = conn.Conn().PgConn().CopyTo(ctx, out, "copy "+pgx.Identifier{t}.Sanitize()+" to stdout with (format csv, header)")
+		_, err = conn.Conn().PgConn().CopyTo(ctx, out, "copy (select * from "+pgx.Identifier{t}.Sanitize()+") to stdout with (format csv, header)")
 		if closed := out.Close(); err == nil {
 			err = closed
 		}

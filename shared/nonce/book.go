@@ -136,6 +136,7 @@ type Written struct {
 	Allocated int   // the first so many of the allocations were bound
 	Released  bool  // false after GiveBack: the wake mark was set, go round again
 	Token     int64 // in force after the release
+	Queued    bool  // somebody waits in the queue: as read behind the commit of a release, and only there
 }
 
 // Waker makes the tasks by which submitters are served later. A task that
@@ -143,6 +144,9 @@ type Written struct {
 type Waker interface {
 	// Advance asks for a look at s, under the token now in force.
 	Advance(ctx context.Context, s Submitter, token int64) error
+
+	// AdvanceAt is Advance, not before that time.
+	AdvanceAt(ctx context.Context, s Submitter, token int64, at time.Time) error
 
 	// Rescue asks for a look at s at the time when the holder that was met,
 	// with its token and expiry, would be waited out.

@@ -21,7 +21,7 @@ type ChainConnector interface {
 	Call(payload []byte) (Call, error)
 
 	// Look asks one node everything that one judgement needs, in one round
-	// trip. Asking twice changes nothing.
+	// trip, or a few where it is much. Asking twice changes nothing.
 	Look(ctx context.Context, q Look) (View, error)
 
 	// Send hands raw transactions to the chain in the order given, in one
@@ -97,6 +97,7 @@ type Look struct {
 	Submitter  Submitter
 	Account    bool     // counts, balance, code, fees
 	Receipts   []Hash   // transactions whose receipts are wanted
+	Hints      []Hint   // of Receipts, one each and in their order, or none; they only count with Account
 	Known      []Hash   // transactions the node may know, mined or pending
 	FromBlock  uint64   // headers FromBlock … ToBlock by number, the head's chain;
 	ToBlock    uint64   // none if ToBlock is 0; numbers past the head are left out
@@ -105,6 +106,15 @@ type Look struct {
 	FinalCount bool     // the account's count at the chain's finalized block
 	Finality   string   // "", "safe" or "finalized": the block with that tag
 	Watch      []uint64 // heights whose blocks' hashes are wanted, at most 100
+}
+
+// Hint is what is known of a transaction whose receipt is wanted. By hints a look
+// at many costs the node less; they change no answer but this one: of a version
+// whose nonce the account's count says is not consumed, and of one whose nonce
+// another has consumed, the receipt is not found without being asked for.
+type Hint struct {
+	Nonce uint64 // of the look's submitter
+	Block uint64 // where it, or another version of its nonce, was found before; 0: nowhere
 }
 
 // View is one node's answer to a [Look].
@@ -171,7 +181,7 @@ type Receipt struct {
 	BlockNumber uint64          `json:"blockNumber"`
 	BlockHash   Hash            `json:"blockHash"`
 	Succeeded   bool            `json:"succeeded"` // false: included and reverted; its nonce is consumed all the same
-	Document    json.RawMessage `json:"document"`  // the node's receipt, whole
+	Document    json.RawMessage `json:"document"`  // the node's receipt, without its logsBloom, which follows from the logs
 }
 
 // Estimate is a node's word on the gas that a call would take.

@@ -17,7 +17,7 @@ func (r Rules) question(w Work, k Kind, chain ChainConnector) (q Look, ok bool) 
 		}
 		q.Self = q.Self || (t.ordersOpen() && k.MaySign())
 		ok = ok || t.State != InFlight || (k.MaySign() && !w.Protected)
-		q.Receipts = append(q.Receipts, t.Versions...)
+		q.wantReceipts(t)
 		if t.Receipt != nil {
 			q.cover(t.Receipt.BlockNumber, r.depth())
 		}
@@ -31,6 +31,17 @@ func (r Rules) question(w Work, k Kind, chain ChainConnector) (q Look, ok bool) 
 		q.Estimates = estimates(w, chain)
 	}
 	return q, ok
+}
+
+// wantReceipts asks for the receipt of every version of t.
+func (q *Look) wantReceipts(t Tx) {
+	hint := Hint{Nonce: *t.Nonce}
+	if t.Receipt != nil {
+		hint.Block = t.Receipt.BlockNumber
+	}
+	for _, h := range t.Versions {
+		q.Receipts, q.Hints = append(q.Receipts, h), append(q.Hints, hint)
+	}
 }
 
 // cover widens the range of headers to block and depth blocks on top of it.

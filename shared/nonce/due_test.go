@@ -281,3 +281,62 @@ func TestBlocksAreExpectedByTheChainsRhythm(t *testing.T) {
 		}
 	}
 }
+
+// What waits without bytes behind what no node holds is not overdue before that is
+// looked at again, look after look; once that is going, it is due at once.
+func TestWhatIsHeldBackIsNotOverdue(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		r := rulesOf(3)
+		past, far := ago(time.Hour), dbNow.Add(stuckLooks*r.BlockTime)
+		waiting := func(reason string, at *time.Time) Tx {
+			x := bare(6)
+			x.NextCheckAt, x.LastError = at, reason
+			return x
+		}
+		ordered := waiting("", past)
+		ordered.Ordered = OrderPlaceholder
+		due := stuck(5)
+		due.NextCheckAt = past
+		distant := stuck(5)
+		distant.NextCheckAt = in(time.Hour)
+		for _, c := range []struct {
+			name         string
+			below, above Tx
+			want         *time.Time // nil: no move
+		}{
+			{"behind STUCK", stuck(5), waiting("", past), &far},
+			{"behind STUCK, never planned", stuck(5), waiting("", nil), &far},
+			{"behind what no node took", submitted(5), waiting("", past), &far},
+			{"behind what is looked at later", distant, waiting("", past), distant.NextCheckAt},
+			{"behind what is looked at now", due, waiting("", past), nil},
+			{"planned already", stuck(5), waiting("", in(time.Minute)), nil},
+			{"behind what a node holds, planned", pending(5), waiting("", in(time.Minute)), &dbNow},
+			{"behind what goes now, planned", claim(submitted(5), dbNow), waiting("", in(time.Minute)), &dbNow},
+			{"behind what a node holds, due", pending(5), waiting("", past), nil},
+			{"it waits for something of its own", pending(5), waiting("not signed: no answer", in(time.Minute)), nil},
+			{"with an order", stuck(5), ordered, nil},
+		} {
+			moves := r.holdBack(workOf(2, 7, c.below, c.above))
+			if c.want == nil {
+				if len(moves) != 0 {
+					t.Errorf("%s: got %+v, want it left as it is", c.name, moves[0].To)
+				}
+				continue
+			}
+			if len(moves) != 1 || moves[0].To.ID != "tx-6" || moves[0].From != InFlight || !moves[0].To.NextCheckAt.Equal(*c.want) {
+				t.Errorf("%s: got %+v, want its next look at %v", c.name, moves, c.want)
+			}
+		}
+		w := workOf(2, 7, stuck(5), waiting("", past))
+		w.Protected = true
+		if moves := r.holdBack(w); len(moves) != 0 {
+			t.Errorf("in PROTECT: got %+v, want nothing moved", moves)
+		}
+		w = workOf(2, 7, stuck(5), waiting("", past))
+		tn := &tenure{Worker: &Worker{Rules: r}, chain: reader(nil), kind: KindReceipt, work: w}
+		if p := tn.prepare(t.Context(), viewOf(w, block('a', 100))); len(p.moves) != 1 || !p.moves[0].To.NextCheckAt.Equal(far) {
+			t.Errorf("a look by receipt: got %+v, want it planned too", p.moves)
+		}
+	})
+}

@@ -2,8 +2,11 @@ package nonce
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/lease"
 )
 
 // signsHere signs at once, in this process.
@@ -22,11 +25,11 @@ func TestH26NothingIsSentAheadOfAHandler(t *testing.T) {
 		made := queued(1, "pay")
 		made.Handler = "pay-out"
 		w := queue(workOf(2, 5), made, queued(2, "pay"))
-		worker := &Worker{Signer: signsHere{}, Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}
+		worker := &Worker{Signer: signsHere{}, Rules: rulesOf(3), Handlers: map[string]Handler{"pay-out": nil}, Log: slog.New(slog.DiscardHandler)}
 		tn := &tenure{Worker: worker, chain: reader(nil), kind: KindAdvance, work: w, open: true}
 		p := tn.prepare(t.Context(), viewOf(w, block('a', 100)))
-		if ids := (Write{Allocate: p.allocate}).signed(); len(ids) != 0 {
-			t.Errorf("allocated %s: got %v signed and sent in the same round, want none: nonce 5 has no bytes", outline(p), ids)
+		if ids := (Write{Allocate: p.allocate}).signed(); len(ids) != 0 || len(p.allocate) != 1 {
+			t.Errorf("allocated %s: got %v signed and sent in the same round, want nonce 5 alone, without bytes", outline(p), ids)
 		}
 	})
 }
@@ -46,6 +49,44 @@ func TestH26NothingIsSignedAheadOfWhatCannotBeSent(t *testing.T) {
 			for _, job := range jobs {
 				t.Errorf("%s: got nonce %d signed, to be sent ahead of nonce 5; want it to wait", name, *job.tx.Nonce)
 			}
+		}
+	})
+}
+
+// tellsOf signs nothing: whoever asks it stops, and tells for which nonce.
+type tellsOf struct{ noSigner }
+
+func (tellsOf) Sign(_ context.Context, _ Submitter, tx Unsigned) (Signed, error) {
+	return Signed{}, fmt.Errorf("asked to sign for nonce %d: %w", tx.Nonce, lease.ErrFenced)
+}
+
+// H26: what code has decided in this round about what is STUCK is carried out by
+// the next: until then nothing above it is signed either.
+func TestH26NothingIsSignedAheadOfWhatCodeDecided(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		regretted := pending(6)
+		regretted.Ordered = OrderCancel
+		for name, above := range map[string]Tx{"a cancel": regretted, "what was never signed": bare(6)} {
+			for _, order := range []Order{OrderWait, OrderRebroadcast, OrderReplace, OrderPlaceholder} {
+				tn := &tenure{
+					Worker: &Worker{Signer: tellsOf{}, Rules: rulesOf(3), Resolution: decider{order, "lost"}, Log: slog.New(slog.DiscardHandler)},
+					chain:  reader(nil), kind: KindAdvance, work: workOf(2, 7, stuck(5), above),
+				}
+				v := viewOf(tn.work, block('a', 100))
+				v.SelfTransfer = Estimate{Outcome: Done, Gas: 21_000}
+				j := judgement{after: tn.work.Unsettled}
+				tn.resolve(t.Context(), &j)
+				tn.work.Unsettled = j.after
+				if _, err := tn.signDue(t.Context(), v); err != nil {
+					t.Errorf("%s above nonce 5, STUCK, about which code says %s: got %v, want nobody asked", name, order, err)
+				}
+			}
+		}
+		free := workOf(2, 7, pending(5), bare(6))
+		tn := &tenure{Worker: &Worker{Signer: tellsOf{}, Rules: rulesOf(3)}, chain: reader(nil), kind: KindAdvance, work: free}
+		if _, err := tn.signDue(t.Context(), viewOf(free, block('a', 100))); err == nil {
+			t.Error("above what a node holds: got nobody asked, want nonce 6 signed")
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
 )
@@ -78,6 +79,7 @@ type made struct {
 	params GasParams
 	failed string // why a placeholder is due; "": it is not
 	wait   string // why it has to be asked again later; "": not
+	asked  bool   // it was, and answered: no attempt is left without an answer
 }
 
 // askHandlers asks the handler that is due, if one is: first it writes down that it
@@ -92,8 +94,8 @@ func (t *tenure) askHandlers(ctx context.Context, v View) (answers map[string]ma
 		reason := fmt.Sprintf("handler %s: asked %d times without an answer", x.Handler, x.SubmitAttempts)
 		return map[string]made{x.ID: {failed: reason}}, true, nil
 	}
-	if _, known := t.Handlers[x.Handler]; !known { // another version of the program may have it
-		return map[string]made{x.ID: {wait: "no handler " + x.Handler + " in this process"}}, true, nil
+	if reason := t.unserved(x); reason != "" {
+		return map[string]made{x.ID: {wait: reason}}, true, nil
 	}
 	if x.SubmitAttempts++; x.FirstSubmitAt == nil {
 		x.FirstSubmitAt = new(t.work.now())
@@ -108,7 +110,29 @@ func (t *tenure) askHandlers(ctx context.Context, v View) (answers map[string]ma
 	if short := t.shortOf(x, m, v); short != "" {
 		m.wait = short
 	}
+	m.asked = true
 	return map[string]made{x.ID: m}, true, nil
+}
+
+// unserved says that this process does not have t's handler, or "": another
+// version of the program may have it.
+func (w *Worker) unserved(t Tx) string {
+	if _, known := w.Handlers[t.Handler]; known || t.Handler == "" {
+		return ""
+	}
+	return "no handler " + t.Handler + " in this process"
+}
+
+// waits is t, which keeps its nonce without bytes for this reason until it is
+// asked for again. Nobody waits for ever: see [Rules.waitedLong].
+func (r Rules) waits(t Tx, m made, now time.Time) Tx {
+	if m.asked {
+		t.SubmitAttempts = 0
+	}
+	if t.FirstSubmitAt == nil {
+		t.FirstSubmitAt = &now
+	}
+	return t
 }
 
 // shortOf says that the account cannot pay for what was made, or "".

@@ -3,6 +3,7 @@ package nonce
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math/big"
 	"strings"
 	"testing"
@@ -84,6 +85,74 @@ func TestHandlerIsWaitedForNoLongerThanItsContext(t *testing.T) {
 	if err == nil || len(cut(err.Error())) > 310 {
 		t.Errorf("one that panics: got %v, want its words, cut", err)
 	}
+}
+
+// A handler that no process has keeps its nonce no longer than stuck.after: then
+// somebody must decide. It was not asked, so what was asked before still counts.
+func TestAHandlerThatNobodyHasEndsStuck(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		start, gone := time.Now(), ofHandler(5)
+		gone.SubmitAttempts = 2
+		r := rulesOf(3)
+		for _, step := range []struct {
+			after time.Duration
+			want  State
+		}{{0, InFlight}, {r.StuckAfter - time.Second, InFlight}, {time.Second, Stuck}} {
+			time.Sleep(step.after) // of the bubble's clock
+			w := workOf(1, 6, gone)
+			w.Now = w.Now.Add(time.Since(start))
+			w.Unsettled[0].NextCheckAt = nil
+			tn := &tenure{Worker: &Worker{Rules: r}, work: w}
+			answers, ok, err := tn.askHandlers(t.Context(), viewOf(w, block('a', 100)))
+			_, moves := r.toSign(w, reader(nil), viewOf(w, block('a', 100)), answers)
+			if err != nil || !ok || len(moves) != 1 {
+				t.Fatalf("after %v more: got %v, %v, %+v; want one move", step.after, ok, err, moves)
+			}
+			gone = moves[0].To
+			if gone.State != step.want || gone.SubmitAttempts != 2 || gone.LastError != "no handler wage in this process" || gone.dueBy(w.now()) {
+				t.Errorf("after %v more: got %+v, want it %s with the reason, 2 attempts and its next look planned", step.after, gone, step.want)
+			}
+		}
+	})
+}
+
+// A request whose handler this process does not have waits in the queue, and what
+// is behind it waits too; what is before it goes on.
+func TestNoNonceIsBoundForAHandlerThatNobodyHas(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		wage := queued(2, `{}`)
+		wage.Handler = "wage"
+		for _, c := range []struct {
+			name   string
+			has    map[string]Handler
+			window uint64
+			queue  []Tx
+			want   string
+		}{
+			{"it is here", map[string]Handler{"wage": nil}, 4, []Tx{queued(1, "pay"), wage, queued(3, "pay")}, "q-1=5, q-2=6"},
+			{"it is not", nil, 4, []Tx{queued(1, "pay"), wage, queued(3, "pay")}, "q-1=5, q-2 waits"},
+			{"at the head", nil, 4, []Tx{wage, queued(3, "pay")}, "q-2 waits"},
+			{"no room for it", nil, 1, []Tx{queued(1, "pay"), wage}, "q-1=5"},
+			{"behind what waits", nil, 4, []Tx{queued(1, "call"), wage}, "q-1 waits"},
+		} {
+			w := queue(workOf(c.window, 5), c.queue...)
+			worker := &Worker{Signer: signsHere{}, Rules: rulesOf(3), Handlers: c.has, Log: slog.New(slog.DiscardHandler)}
+			tn := &tenure{Worker: worker, chain: reader(nil), kind: KindAdvance, work: w, open: true}
+			v := viewOf(w, block('a', 100))
+			v.Estimates = make([]Estimate, len(estimates(w, tn.chain)))
+			p := tn.prepare(t.Context(), v)
+			if got := outline(p); got != c.want {
+				t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+			}
+			for _, m := range p.moves {
+				if m.To.dueBy(w.now()) || m.To.LastError == "" {
+					t.Errorf("%s: got %+v, want a reason and its next look planned", c.name, m.To)
+				}
+			}
+		}
+	})
 }
 
 // What waits without bytes plans its next look, whatever it waits for: or rounds

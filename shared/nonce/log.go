@@ -76,8 +76,12 @@ func logTx(ctx context.Context, log *slog.Logger, msg string, from State, t Tx) 
 	log.Log(ctx, level, msg, attrs...)
 }
 
-// logSent tells what a node said to bytes that were sent.
+// logSent tells what a node said to bytes that were sent. A first broadcast that
+// was simply accepted is told by the move that follows.
 func (t *tenure) logSent(ctx context.Context, x Tx, res SendResult) {
+	if x.State == Submitted && res.Class == SendAccepted {
+		return
+	}
 	level := slog.LevelInfo
 	if !res.Acknowledged() {
 		level = slog.LevelWarn

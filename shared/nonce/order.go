@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"time"
 )
 
 // Order is what somebody decided about a transaction that holds a nonce.
@@ -40,6 +41,16 @@ type signing struct {
 // signed for its nonce is in a block.
 func (t Tx) ordersOpen() bool {
 	return t.Ordered != "" && t.Receipt == nil && t.State != Protect
+}
+
+// below is w without the transactions named and those above the lowest of them:
+// what was decided about in this round is carried out by the next, and nothing
+// goes ahead of it.
+func (w Work) below(ids []string) Work {
+	if i := slices.IndexFunc(w.Unsettled, func(t Tx) bool { return slices.Contains(ids, t.ID) }); i >= 0 {
+		w.Unsettled = w.Unsettled[:i]
+	}
+	return w
 }
 
 // toSign collects what holds a nonce and needs a version now: what was never
@@ -91,14 +102,46 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 			moves = append(moves, Move{From: t.State, To: r.stuck(t, w.now(), reason)})
 		case t.LastError != reason || len(t.Versions) == 0:
 			from := t.State
-			if t.handlerDue() { // it answered, or was not asked: no attempt is used up
-				t.SubmitAttempts = 0
+			if t.handlerDue() {
+				t = r.waits(t, answer, w.now())
 			}
 			t.LastError = reason
 			moves = append(moves, Move{From: from, To: r.checkNext(t, w.now().Add(r.BlockTime))})
 		}
 	}
 	return jobs, moves
+}
+
+// holdBack plans the next look at what has a nonce and waits, without bytes, only
+// for what is below it: far enough that it is not overdue before the next look at
+// that; and now, once all below it is going.
+func (r Rules) holdBack(w Work) (moves []Move) {
+	var held *Tx // the lowest that is not going
+	now := w.now()
+	for _, t := range w.Unsettled {
+		before := t.NextCheckAt
+		switch {
+		case t.State != InFlight || t.Ordered != "" || w.Protected:
+		case held == nil && t.LastError == "" && !t.dueBy(now):
+			t = r.checkNext(t, now)
+		case held != nil && !held.dueBy(now) && t.dueBy(*held.NextCheckAt):
+			t = r.checkNext(t, later(*held.NextCheckAt, now.Add(stuckLooks*r.BlockTime)))
+		}
+		if t.NextCheckAt != before {
+			moves = append(moves, Move{From: InFlight, To: t})
+		}
+		if held == nil && !t.going() {
+			held = &t
+		}
+	}
+	return moves
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // noReceipt says that the node has none for any version of t. Not knowing is not

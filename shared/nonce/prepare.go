@@ -12,6 +12,7 @@ type preparation struct {
 	unsigned []Unsigned   // one for each allocation
 	moves    []Move       // refused, set aside, or waiting with a reason
 	waiting  bool         // the head waits: nothing behind it may pass
+	through  bool         // there is room for more than were in the queue
 }
 
 // mayAllocate says why no nonce can be allocated now, or "".
@@ -44,7 +45,7 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 	purse := newPurse(v, w.Unsettled)
 	for _, t := range w.Queue {
 		if len(p.allocate) == w.room() {
-			break
+			return p
 		}
 		call, err := callOf(t, chain)
 		if err != nil {
@@ -80,6 +81,7 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 			return p
 		}
 	}
+	p.through = len(p.allocate) < w.room()
 	return p
 }
 

@@ -80,10 +80,16 @@ func (w Work) watched() (heights []uint64) {
 		}
 		return heights
 	}
-	for _, h := range w.FinalBlocks {
+	return heightsOf(w.FinalBlocks)
+}
+
+// heightsOf are those of blocks that are ascending, each once: of one height two
+// may be remembered, if a reorg came while they were.
+func heightsOf(blocks []Header) (heights []uint64) {
+	for _, h := range blocks {
 		heights = append(heights, h.Number)
 	}
-	return heights
+	return slices.Compact(heights)
 }
 
 // remember adds the blocks of what became final to those kept, and drops what is
@@ -141,10 +147,7 @@ func (e ErrNotBack) Error() string {
 // returns the blocks that hold now, with those that their transactions came
 // back in, and the transactions that did not come back.
 func (t *tenure) anchor(ctx context.Context) (blocks []Header, missing []FinalTx, err error) {
-	q := Look{Submitter: t.work.submitter(), Account: true}
-	for _, h := range t.work.FinalBlocks {
-		q.Watch = append(q.Watch, h.Number)
-	}
+	q := Look{Submitter: t.work.submitter(), Account: true, Watch: heightsOf(t.work.FinalBlocks)}
 	if len(q.Watch) == 0 {
 		return nil, nil, nil
 	}

@@ -1,6 +1,8 @@
 package nonce
 
 import (
+	"context"
+	"slices"
 	"testing"
 )
 
@@ -106,6 +108,48 @@ func TestRememberedFinalBlocks(t *testing.T) {
 		t.Errorf("without a bound by depth: got %d blocks from %d, want the last %d", len(got), got[0].Number, maxWatched)
 	}
 }
+
+// shows answers every look alike.
+type shows struct {
+	payloads
+	view View
+}
+
+func (s shows) Look(context.Context, Look) (View, error) { return s.view, nil }
+
+// Two blocks of one height may be remembered, if a reorg came between the looks of
+// a release. That must not stop every release after it.
+func TestTwoFinalBlocksOfOneHeightAreOneHeightToCompare(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		w := workOf(1, 6)
+		w.Protected, w.FinalBlocks = true, []Header{block('a', 90), block('a', 95), block('b', 95)}
+		if got, want := w.watched(), []uint64{90, 95}; !slices.Equal(got, want) {
+			t.Errorf("heights to compare: got %v, want %v", got, want)
+		}
+		for name, c := range map[string]struct {
+			shown []Header
+			ok    bool
+		}{"both heights": {[]Header{block('a', 90), block('b', 95)}, true}, "one of them": {[]Header{block('b', 95)}, false}} {
+			view := watching(viewOf(w, block('b', 100)), c.shown...)
+			r := rulesOf(1)
+			r.WatchDepth = 10
+			tn := &tenure{Worker: &Worker{Rules: r, Book: noFinals{}}, chain: shows{view: view}, work: w}
+			kept, missing, err := tn.anchor(t.Context())
+			if (err == nil) != c.ok || len(missing) != 0 {
+				t.Fatalf("the node shows %s: got %v, %v; want it enough: %v", name, missing, err, c.ok)
+			}
+			if want := []Header{block('a', 90), block('b', 95)}; c.ok && !slices.Equal(kept, want) {
+				t.Errorf("kept: got %v, want %v", kept, want)
+			}
+		}
+	})
+}
+
+// noFinals has no transaction in any block that is asked for.
+type noFinals struct{ Book }
+
+func (noFinals) Finals(context.Context, Submitter, []Hash) ([]FinalTx, error) { return nil, nil }
 
 // A submitter that has nothing to do is looked at again while it is suspected,
 // and for as long as it is in PROTECT for a reorg: what fell out must be healed.

@@ -21,6 +21,7 @@ type tenure struct {
 	open   bool     // the queue could be worked on when the chain was asked: only then its estimates were
 	looked bool     // the chain was asked at least once
 	fresh  []string // transactions about which code decided in this round: the next carries it out
+	more   bool     // somebody has joined the queue since it was loaded, as seen behind the release
 	stale  bool     // a row was moved by somebody else, or a mark was passed over: look again
 }
 
@@ -239,6 +240,7 @@ func (t *tenure) write(ctx context.Context, w Write, last bool) (released bool, 
 	t.stale = written.Moved < len(w.Moves) || w.Release == Abandon
 	if written.Released {
 		t.work.Lease.Token = written.Token
+		t.more = written.Queued
 	}
 	return written.Released, nil
 }
@@ -249,22 +251,44 @@ func (t *tenure) release(after Work) Release {
 	switch {
 	case t.late():
 		return Abandon
-	case t.kind.MaySign() && t.Rules.due(after).advance:
+	case t.kind.MaySign() && t.Rules.due(after).advance, behind(after):
 		return Keep
 	}
 	return GiveBack
 }
 
+// behind says that a block has come which nobody has looked at, for something
+// that was sent: a poll would come a second later than need be. A look always
+// plans the next one ahead, so that this ends.
+func behind(w Work) bool {
+	return !w.Protected && slices.ContainsFunc(w.Unsettled, func(x Tx) bool {
+		return x.Sub == Pending && x.NextCheckAt != nil && !x.NextCheckAt.After(w.now())
+	})
+}
+
+// pace is how much later a submitter is served again that was just served, for what
+// came meanwhile: so that many intents share a look instead of having one each.
+func (r Rules) pace() time.Duration { return min(r.BlockTime/4, 250*time.Millisecond) }
+
 // wakeNext asks for the next look, after the lease was given back, under the
-// token then in force.
+// token then in force. An advance looks at everything, so that no poll is needed
+// beside it.
 func (t *tenure) wakeNext(ctx context.Context) error {
 	s, d := t.work.submitter(), t.Rules.due(t.work)
-	if d.advance || t.stale {
+	joined := t.work
+	joined.QueueMore = joined.QueueMore || t.more
+	switch {
+	case d.advance || t.stale:
 		if err := t.Wake.Advance(ctx, s, t.work.Lease.Token); err != nil {
 			return fmt.Errorf("enqueue advance for %s: %w", s, err)
 		}
-	}
-	if d.at.IsZero() {
+		return nil
+	case t.Rules.due(joined).advance:
+		if err := t.Wake.AdvanceAt(ctx, s, t.work.Lease.Token, t.work.now().Add(t.Rules.pace())); err != nil {
+			return fmt.Errorf("enqueue advance for %s: %w", s, err)
+		}
+		return nil
+	case d.at.IsZero():
 		return nil
 	}
 	// A poll that ran in this second may have used up its name, and one of the

@@ -8,10 +8,18 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 )
 
-// prepare readies the head of the queue, and signs for the expected nonces
+// prepare plans what has no bytes yet: nonces that are held, then the queue.
+func (t *tenure) prepare(ctx context.Context, v View) preparation {
+	held := t.Rules.holdBack(t.work)
+	p := t.prepareQueue(ctx, v)
+	p.moves = append(held, p.moves...)
+	return p
+}
+
+// prepareQueue readies the head of the queue, and signs for the expected nonces
 // where the signer lives in this process. Another signer is asked only once the
 // nonce is bound: what it signed might be seen outside.
-func (t *tenure) prepare(ctx context.Context, v View) preparation {
+func (t *tenure) prepareQueue(ctx context.Context, v View) preparation {
 	w := t.work
 	if !t.open || len(w.Queue) == 0 || w.room() == 0 {
 		return preparation{}
@@ -25,7 +33,7 @@ func (t *tenure) prepare(ctx context.Context, v View) preparation {
 		p.wait(w.Queue[0], reason, t.Rules.afterBlocks(1, v.Head, w.now()))
 		return p
 	}
-	p = t.Rules.prepare(w, t.chain, v, estimatesByTx(w, t.chain, v.Estimates))
+	p = t.prepareServed(v)
 	inProcess := t.Signer.InProcess(w.submitter())
 	for i := range p.allocate {
 		a := &p.allocate[i]
@@ -41,6 +49,23 @@ func (t *tenure) prepare(ctx context.Context, v View) preparation {
 		}
 		t.pass("signed")
 		a.Tx, a.Signed = signedAs(a.Tx, VersionOriginal, s, w.now()), &s
+	}
+	return p
+}
+
+// prepareServed prepares the queue up to the first intent whose handler this
+// process does not have: its nonce would be bound with nobody to use it.
+func (t *tenure) prepareServed(v View) preparation {
+	w, estimates := t.work, estimatesByTx(t.work, t.chain, v.Estimates)
+	first := slices.IndexFunc(w.Queue, func(x Tx) bool { return t.unserved(x) != "" })
+	if first < 0 {
+		return t.Rules.prepare(w, t.chain, v, estimates)
+	}
+	unserved := w.Queue[first]
+	w.Queue = w.Queue[:first]
+	p := t.Rules.prepare(w, t.chain, v, estimates)
+	if p.through {
+		p.wait(unserved, t.unserved(unserved), w.now().Add(t.Rules.BlockTime))
 	}
 	return p
 }
@@ -72,9 +97,7 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 	if err != nil || !ok {
 		return nil, err
 	}
-	due := t.work
-	due.Unsettled = slices.DeleteFunc(slices.Clone(due.Unsettled), func(x Tx) bool { return slices.Contains(t.fresh, x.ID) })
-	jobs, moves := t.Rules.toSign(due, t.chain, v, answers)
+	jobs, moves := t.Rules.toSign(t.work.below(t.fresh), t.chain, v, answers)
 	w.Moves = moves
 	for _, job := range jobs {
 		s, err := t.sign(ctx, job.unsigned)

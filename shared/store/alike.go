@@ -22,18 +22,19 @@ type Alike struct {
 const alikeMost = 100
 
 // IntentsAlike lists the newest intents of s that go where t went, with t's value
-// and data.
+// and data, but for those whose payload is archived.
 func (s *Store) IntentsAlike(ctx context.Context, sub nonce.Submitter, t nonce.Taker) ([]Alike, error) {
 	var to *string
 	if t.To != nil {
 		to = textOrNull(t.To.String())
 	}
 	rows, err := s.db.Query(ctx, `
-		select tx_id, request_id, state, coalesce(sub_state, ''), payload
-		  from managed_tx
-		 where submitter = $1 and handler is null and payload ->> 'to' is not distinct from $2
-		   and coalesce(payload ->> 'value', '0') = $3 and coalesce(payload ->> 'data', '0x') = $4
-		 order by seq desc
+		select m.tx_id, m.request_id, m.state, coalesce(m.sub_state, ''), d.body
+		  from managed_tx m
+		  join tx_document d on d.tx_id = m.tx_id and d.name = 'payload'
+		 where m.submitter = $1 and m.handler is null and d.body ->> 'to' is not distinct from $2
+		   and coalesce(d.body ->> 'value', '0') = $3 and coalesce(d.body ->> 'data', '0x') = $4
+		 order by m.seq desc
 		 limit $5`, sub, to, t.ValueWei, toHex(t.Data), alikeMost)
 	if err != nil {
 		return nil, fmt.Errorf("find intents like %s: %w", t.Hash, err)

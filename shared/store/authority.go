@@ -4,17 +4,54 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Epoch is the database's mark in every name that leaves the house.
+// epochFor is how long an epoch is believed: it changes when an operator accepts a
+// restored database. Until then names may be used up, and the sweep helps.
+const epochFor = 10 * time.Second
+
+// epochs remembers the epoch that the last load or create came with.
+type epochs struct {
+	mu    sync.Mutex
+	epoch string
+	until time.Time // by the monotonic clock
+}
+
+func (e *epochs) saw(epoch string) {
+	if epoch == "" {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.epoch, e.until = epoch, time.Now().Add(epochFor)
+}
+
+// last is the epoch seen lately; "" where none was.
+func (e *epochs) last() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if time.Now().After(e.until) {
+		return ""
+	}
+	return e.epoch
+}
+
+// Epoch is the database's mark in every name that leaves the house, at most
+// [epochFor] old. Loads and creates bring it along, so that it is seldom asked for.
 func (s *Store) Epoch(ctx context.Context) (string, error) {
+	if epoch := s.epochs.last(); epoch != "" {
+		return epoch, nil
+	}
 	var epoch string
 	if err := s.db.QueryRow(ctx, `select epoch from authority`).Scan(&epoch); err != nil {
 		return "", fmt.Errorf("read the epoch of the database: %w", err)
 	}
+	s.epochs.saw(epoch)
 	return epoch, nil
 }
 

@@ -71,9 +71,10 @@ func plant(t *testing.T, db storetest.Bundle) *strings.Replacer {
 }
 
 const (
-	newVersion = `insert into tx_version (tx_id, submitter, nonce, version, tx_hash, kind, raw_tx_hex, gas_params, fencing_token) values `
-	newTx      = `insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint) values `
-	emptyPrint = `'\x0000000000000000000000000000000000000000000000000000000000000000'`
+	newVersion  = `insert into tx_version (tx_id, submitter, nonce, version, tx_hash, kind, fencing_token) values `
+	newDocument = `insert into tx_document (tx_id, name, body, bytes) values `
+	newTx       = `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values `
+	emptyPrint  = `'\x0000000000000000000000000000000000000000000000000000000000000000'`
 )
 
 // nonsense is by the name of the constraint that must refuse it.
@@ -85,9 +86,11 @@ var nonsense = map[string][]string{
 	},
 	"follows_the_last_nonce": {
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 3, prev_nonce = 2 where tx_id = $queued`,
+		`update managed_tx set nonce = 2, prev_nonce = 1 where tx_id = $bound`,
 	},
 	"prev_nonce_is_one_less": {
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 3, prev_nonce = 1 where tx_id = $queued`,
+		`update managed_tx set nonce = 2 where tx_id = $bound`,
 	},
 	"prev_nonce_of_a_nonce": {`update managed_tx set prev_nonce = 1 where tx_id = $queued`},
 	"first_nonce": {
@@ -95,7 +98,7 @@ var nonsense = map[string][]string{
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 7 where tx_id = $queued`,
 	},
 	"managed_tx_nonce_check": {`update managed_tx set state = 'IN_FLIGHT', nonce = -1, prev_nonce = -2 where tx_id = $queued`},
-	"one_tx_per_request":     {newTx + `(gen_random_uuid(), $alice, 'sent', 'shop', '{}', ` + emptyPrint + `)`},
+	"one_tx_per_request":     {newTx + `(gen_random_uuid(), $alice, 'sent', 'shop', ` + emptyPrint + `)`},
 
 	// State against nonce, bytes, times and receipt.
 	"state_is_known": {`update managed_tx set state = 'LOST' where tx_id = $bound`},
@@ -109,6 +112,7 @@ var nonsense = map[string][]string{
 		`update managed_tx set state = 'IN_FLIGHT' where tx_id = $queued`,
 		`update managed_tx set state = 'STUCK' where tx_id = $queued`,
 		`update managed_tx set state = 'QUEUED' where tx_id = $bound`,
+		`update managed_tx set nonce = null, prev_nonce = null where tx_id = $bound`,
 		`update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $bound`,
 		`update managed_tx set state = 'FAILED', sub_state = 'REJECTED' where tx_id = $sent`,
 		`update managed_tx set state = 'FAILED', sub_state = 'PLACEHOLDER', receipt = '{}', confirmed_at = now() where tx_id = $queued`,
@@ -116,11 +120,7 @@ var nonsense = map[string][]string{
 	"bytes_fit_state": {
 		`update managed_tx set state = 'SUBMITTED', first_submit_at = now(), last_submit_at = now() where tx_id = $bound`,
 		`update managed_tx set state = 'IN_FLIGHT' where tx_id = $sent`,
-		`update managed_tx set tx_hash = $hash, raw_tx_hex = '0x00' where tx_id = $queued`,
-	},
-	"signed_as_one": {
-		`update managed_tx set raw_tx_hex = null where tx_id = $sent`,
-		`update managed_tx set state = 'STUCK', raw_tx_hex = '0x00' where tx_id = $bound`,
+		`update managed_tx set tx_hash = $hash where tx_id = $queued`,
 	},
 	"sent_fits_state": {
 		`update managed_tx set last_submit_at = null where tx_id = $sent`,
@@ -133,31 +133,29 @@ var nonsense = map[string][]string{
 		`update managed_tx set state = 'CONFIRMED', confirmed_at = now(), receipt = '{}' where tx_id = $sent`,
 		`update managed_tx set state = 'FAILED', sub_state = 'REVERTED', confirmed_at = now() where tx_id = $sent`,
 	},
+	"receipt_is_facts": {`update managed_tx set receipt = '{"document": {}}' where tx_id = $queued`},
 	"confirmed_at_fits_state": {
 		`update managed_tx set confirmed_at = now() where tx_id = $sent`,
 		`update managed_tx set state = 'CONFIRMED', receipt = '{}', confirmations = '[]' where tx_id = $sent`,
 		`update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', confirmed_at = now() where tx_id = $queued`,
 	},
 	"managed_tx_tx_hash_check":     {`update managed_tx set tx_hash = upper(tx_hash) where tx_id = $sent`},
-	"managed_tx_raw_tx_hex_check":  {`update managed_tx set raw_tx_hex = '0x0' where tx_id = $sent`},
-	"managed_tx_request_id_check":  {newTx + `(gen_random_uuid(), $alice, repeat('r', 129), 'shop', '{}', ` + emptyPrint + `)`, newTx + `(gen_random_uuid(), $alice, '', 'shop', '{}', ` + emptyPrint + `)`},
-	"managed_tx_fingerprint_check": {newTx + `(gen_random_uuid(), $alice, 'r', 'shop', '{}', '\x00')`},
+	"managed_tx_request_id_check":  {newTx + `(gen_random_uuid(), $alice, repeat('r', 129), 'shop', ` + emptyPrint + `)`, newTx + `(gen_random_uuid(), $alice, '', 'shop', ` + emptyPrint + `)`},
+	"managed_tx_fingerprint_check": {newTx + `(gen_random_uuid(), $alice, 'r', 'shop', '\x00')`},
 
 	// Versions: each hash bound for ever to one nonce of one transaction.
-	"tx_version_pkey":     {newVersion + `($theirs, $bob, 0, 2, (select tx_hash from managed_tx where tx_id = $sent), 'BUMP', '0x00', '{}', 1)`},
-	"one_of_each_version": {newVersion + `($sent, $alice, 0, 1, $hash, 'BUMP', '0x00', '{}', 1)`},
+	"tx_version_pkey":     {newVersion + `($theirs, $bob, 0, 2, (select tx_hash from managed_tx where tx_id = $sent), 'BUMP', 1)`},
+	"one_of_each_version": {newVersion + `($sent, $alice, 0, 1, $hash, 'BUMP', 1)`},
 	"bound_for_ever": {
-		newVersion + `($sent, $alice, 1, 2, $hash, 'BUMP', '0x00', '{}', 1)`,
-		newVersion + `($sent, $bob, 0, 2, $hash, 'BUMP', '0x00', '{}', 1)`,
-		newVersion + `($queued, $alice, 2, 1, $hash, 'ORIGINAL', '0x00', '{}', 1)`,
+		newVersion + `($sent, $alice, 1, 2, $hash, 'BUMP', 1)`,
+		newVersion + `($sent, $bob, 0, 2, $hash, 'BUMP', 1)`,
+		newVersion + `($queued, $alice, 2, 1, $hash, 'ORIGINAL', 1)`,
+		`update managed_tx set nonce = 5 where tx_id = $theirs`,
 	},
 
 	// What was written stays as it was.
 	"binding_never_changes": {
-		`update managed_tx set nonce = 2, prev_nonce = 1 where tx_id = $bound`,
-		`update managed_tx set nonce = 2 where tx_id = $bound`,
-		`update managed_tx set nonce = null, prev_nonce = null where tx_id = $bound`,
-		`update managed_tx set nonce = 5 where tx_id = $theirs`,
+		`update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', nonce = null, prev_nonce = null where tx_id = $bound`,
 		`update managed_tx set request_id = 'another' where tx_id = $queued`,
 		`update managed_tx set fingerprint = sha256('another') where tx_id = $queued`,
 		`update managed_tx set submitter = $bob where tx_id = $queued`,
@@ -168,8 +166,23 @@ var nonsense = map[string][]string{
 		`delete from managed_tx where tx_id = $theirs`,
 		`update tx_history set state = 'CONFIRMED' where tx_id = $sent`,
 		`delete from tx_history where tx_id = $sent`,
+		`update tx_document set body = '{"to": "0x"}' where tx_id = $queued`,
+		`delete from tx_document where tx_id = $sent`,
 	},
-	"tx_version_kind_check": {newVersion + `($sent, $alice, 0, 2, $hash, 'COPY', '0x00', '{}', 1)`},
+	"tx_version_kind_check": {newVersion + `($sent, $alice, 0, 2, $hash, 'COPY', 1)`},
+
+	// Documents: known ones, whole, each once.
+	"document_is_known": {
+		newDocument + `($queued, 'note', '{}', null)`,
+		newDocument + `($queued, 'version:0', '{}', '\x00')`,
+		newDocument + `($queued, 'receipt:0x00', '{}', null)`,
+	},
+	"document_has_a_body": {newDocument + `($sent, 'receipt:' || $hash, null, null)`},
+	"versions_have_bytes": {
+		newDocument + `($sent, 'version:2', '{}', null)`,
+		newDocument + `($sent, 'version:2', '{}', '')`,
+		newDocument + `($sent, 'receipt:' || $hash, '{}', '\x00')`,
+	},
 
 	// The cursor, PROTECT, leases and submitters.
 	"in_flight_is_one_fact":   {`update submitter_nonce_cursor set in_flight_tx_id = null where submitter = $alice`},
@@ -180,7 +193,7 @@ var nonsense = map[string][]string{
 	"submitter_lease_pkey":    {`insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at) values ($alice, '', 9, now(), now())`},
 	"submitter_lease_fencing_token_check": {`insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at)
 		values ('eip155:1:0x00000000000000000000000000000000000000ff', 'a', 0, now(), now())`},
-	"managed_tx_submitter_fkey": {newTx + `(gen_random_uuid(), 'eip155:1:0x0000000000000000000000000000000000000001', 'r', 'shop', '{}', ` + emptyPrint + `)`},
+	"managed_tx_submitter_fkey": {newTx + `(gen_random_uuid(), 'eip155:1:0x0000000000000000000000000000000000000001', 'r', 'shop', ` + emptyPrint + `)`},
 }
 
 // A fresh submitter's first nonce is its start_nonce, and nothing else.

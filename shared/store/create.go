@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,7 +29,7 @@ type Intent struct {
 type Accepted struct {
 	TxID   string
 	New    bool  // this call stored it
-	Queued bool  // it waits for its nonce: an advance is due
+	Queued bool  // it waits for its nonce, and an advance is due: nobody is known to look
 	Token  int64 // in force after the commit; 0 before the first tenure
 }
 
@@ -39,32 +43,53 @@ var (
 )
 
 // insertIntents locks no row that anybody else needs: creates never wait for each
-// other, nor for a running advance.
+// other, nor for a running advance. Of the submitters whose queue is counted only so
+// many intents are taken as there are places; one that is known already may take a
+// place here that it does not need.
 const insertIntents = `
-insert into managed_tx (tx_id, submitter, request_id, caller, payload, handler, fingerprint, fencing_token)
-select i.tx_id, s.submitter, i.request_id, i.caller, i.payload::jsonb, nullif(i.handler, ''), i.fingerprint,
+with room as materialized (
+  select u.submitter, $8 - (select count(*)
+    from (select from managed_tx q where q.submitter = u.submitter and q.queued limit $8) as queued) as places
+    from unnest($9::text[]) as u (submitter)
+)
+insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, fencing_token)
+select i.tx_id, s.submitter, i.request_id, i.caller, nullif(i.handler, ''), i.fingerprint,
        (select fencing_token from submitter_lease where submitter = s.submitter)
-  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::int[]) with ordinality
-       as i (tx_id, caller, submitter, request_id, payload, handler, fingerprint, walk, place)
+  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int[]) with ordinality
+       as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, place)
   join submitter s on s.submitter = i.submitter
- where s.status = 'ACTIVE' and is_authority() and s.callers && array['*', i.caller]
+  left join room r on r.submitter = i.submitter
+ where s.status = 'ACTIVE' and (select is_authority()) and s.callers && array['*', i.caller]
    and not exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null)
-   and (i.walk = 0 or not exists (select from managed_tx q where q.submitter = s.submitter and q.state = 'QUEUED'
-                                   order by q.seq offset i.walk - 1 limit 1))
+   and (r.places is null or i.number <= r.places)
  order by i.place
     on conflict (submitter, request_id) do nothing`
 
+// insertPayloads keeps the payloads of the intents that were new.
+const insertPayloads = `
+insert into tx_document (tx_id, name, body)
+select i.tx_id, 'payload', i.payload::json
+  from unnest($1::uuid[], $2::text[]) as i (tx_id, payload)
+ where exists (select from managed_tx m where m.tx_id = i.tx_id)
+    on conflict do nothing`
+
 // findIntents answers by what is stored, and reads the token in a statement after
-// the commit: a token read before it may name a task that is used up already. An
+// the commit: a token read before it may name a task that is used up already. It
+// also tells whether somebody will look at the queue after that commit: the holder
+// of a lease that has not run out, or who frees the window; see lookAgain. An
 // intent whose submitter is not registered has no row.
 const findIntents = `
-select i.place, s.status, s.callers && array['*', i.caller], is_authority(),
+select i.place, s.status, s.callers && array['*', i.caller], (select is_authority()),
        exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
        coalesce(l.fencing_token, 0), coalesce(m.tx_id::text, ''), coalesce(m.state, ''), coalesce(m.fingerprint, ''),
-       coalesce(m.caller = i.caller, false)
+       coalesce(m.caller = i.caller, false),
+       coalesce(l.owner_node <> '' and l.expires_at > clock_timestamp(), false)
+         or coalesce(c.next_nonce - c.in_flight_nonce >= s.max_in_flight, false),
+       (select epoch from authority)
   from unnest($1::text[], $2::text[], $3::text[]) with ordinality as i (caller, submitter, request_id, place)
   join submitter s on s.submitter = i.submitter
   left join submitter_lease l on l.submitter = s.submitter
+  left join submitter_nonce_cursor c on c.submitter = s.submitter
   left join lateral (
        select tx_id, state, fingerprint, caller
          from managed_tx
@@ -74,7 +99,7 @@ select i.place, s.status, s.callers && array['*', i.caller], is_authority(),
 // countQueued counts no further than the bound.
 const countQueued = `
 select count(*)
-  from (select from managed_tx where submitter = $1 and state = 'QUEUED' limit $2) as queued`
+  from (select from managed_tx where submitter = $1 and queued limit $2) as queued`
 
 // Created is what became of one intent of many.
 type Created struct {
@@ -98,41 +123,47 @@ func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted
 }
 
 // CreateAll is [Store.Create] for many intents: begin, insert, commit, read, in
-// one round trip and one commit. Each has its own result, in
-// order; one that is refused keeps no other from being stored. The error is about
-// all of them: nothing is known of any.
+// one round trip and one commit. Each has its own result, in order; one that is
+// refused keeps no other from being stored. The error is about all of them:
+// nothing is known of any.
 func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]Created, error) {
-	c, walked := intentColumns(all), make(map[nonce.Submitter]int)
-	for i, in := range all {
-		if _, ok := walked[in.Submitter]; !ok && s.bounds.unseen(in.Submitter) {
-			walked[in.Submitter] = 0
-		}
-		if _, ok := walked[in.Submitter]; ok {
-			c.walk[i] = queueBound
-		}
+	results, err := s.createAll(ctx, all, queueBound, nil)
+	if err == nil || !rolledBack(err) {
+		return results, err
 	}
+	return s.createApart(ctx, all, queueBound, err)
+}
+
+// createAll is one attempt. within, where it is not nil, is how long it waits for
+// locks.
+func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, within *time.Duration) ([]Created, error) {
+	c := s.intentColumns(all)
 	found := make([]foundIntent, len(all))
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.payload, c.handler, c.fingerprint, c.walk)
+	if within != nil {
+		b.Queue(`select set_config('lock_timeout', $1, true)`, strconv.FormatInt(within.Milliseconds(), 10))
+	}
+	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.handler, c.fingerprint, c.number, queueBound, slices.Collect(maps.Keys(c.counted)))
+	b.Queue(insertPayloads, c.id, c.payload)
 	b.Queue("commit")
 	b.Queue(findIntents, c.caller, c.submitter, c.requestID).Query(func(rows pgx.Rows) error { return scanFound(rows, found) })
-	for sub := range walked {
+	for sub := range c.counted {
 		b.Queue(countQueued, sub, queueBound).QueryRow(func(row pgx.Row) error {
 			var queued int
 			err := row.Scan(&queued)
-			walked[sub] = queued
+			c.counted[sub] = queued
 			return err
 		})
 	}
 	if err := s.send(ctx, b); err != nil {
 		return nil, err
 	}
-	for sub, queued := range walked {
+	for sub, queued := range c.counted {
 		s.bounds.saw(sub, queueBound-queued)
 	}
 	for i, in := range all {
-		queued, ok := walked[in.Submitter]
+		queued, ok := c.counted[in.Submitter]
 		found[i].full = ok && queued >= queueBound
 	}
 	return s.created(ctx, all, found)
@@ -144,6 +175,7 @@ func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent) 
 	foreign := false
 	for i, in := range all {
 		results[i].Accepted, results[i].Err = found[i].answer(in)
+		s.epochs.saw(found[i].epoch)
 		foreign = foreign || (found[i].registered && !found[i].ours)
 	}
 	if foreign {
@@ -158,17 +190,25 @@ func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent) 
 type intents struct {
 	id, caller, submitter, requestID, payload, handler []string
 	fingerprint                                        [][]byte
-	walk                                               []int // how far the submitter's queue is walked; 0: not at all
+	number                                             []int // among the submitter's, from 1 on
+	counted                                            map[nonce.Submitter]int
 }
 
-func intentColumns(all []Intent) intents {
-	c := intents{walk: make([]int, len(all))}
+// intentColumns also says whose queue is to be counted.
+func (s *Store) intentColumns(all []Intent) intents {
+	c := intents{counted: make(map[nonce.Submitter]int)}
+	numbers := make(map[nonce.Submitter]int)
 	for i := range all {
 		in := &all[i]
 		c.id, c.caller = append(c.id, in.TxID), append(c.caller, in.Caller)
 		c.submitter, c.requestID = append(c.submitter, string(in.Submitter)), append(c.requestID, in.RequestID)
 		c.payload, c.handler = append(c.payload, string(in.Payload)), append(c.handler, in.Handler)
 		c.fingerprint = append(c.fingerprint, in.Fingerprint[:])
+		numbers[in.Submitter]++
+		c.number = append(c.number, numbers[in.Submitter])
+		if _, ok := c.counted[in.Submitter]; !ok && s.bounds.unseen(in.Submitter) {
+			c.counted[in.Submitter] = 0
+		}
 	}
 	return c
 }
@@ -183,6 +223,8 @@ type foundIntent struct {
 	txID, state   string
 	fingerprint   []byte
 	own           bool // it is this caller's
+	served        bool // somebody will look at the queue after the commit
+	epoch         string
 	full          bool // the queue is at its bound
 }
 
@@ -190,7 +232,7 @@ func scanFound(rows pgx.Rows, found []foundIntent) error {
 	for rows.Next() {
 		f := foundIntent{registered: true}
 		var place int
-		if err := rows.Scan(&place, &f.status, &f.allowed, &f.ours, &f.protected, &f.token, &f.txID, &f.state, &f.fingerprint, &f.own); err != nil {
+		if err := rows.Scan(&place, &f.status, &f.allowed, &f.ours, &f.protected, &f.token, &f.txID, &f.state, &f.fingerprint, &f.own, &f.served, &f.epoch); err != nil {
 			return err
 		}
 		found[place-1] = f
@@ -215,5 +257,6 @@ func (f foundIntent) answer(in Intent) (Accepted, error) {
 	case !f.own, string(f.fingerprint) != string(in.Fingerprint[:]): // another caller's id is never told
 		return Accepted{}, ErrRequestConflict
 	}
-	return Accepted{TxID: f.txID, New: f.txID == in.TxID, Queued: nonce.State(f.state) == nonce.Queued, Token: f.token}, nil
+	isNew := f.txID == in.TxID
+	return Accepted{TxID: f.txID, New: isNew, Queued: nonce.State(f.state) == nonce.Queued && !(isNew && f.served), Token: f.token}, nil
 }

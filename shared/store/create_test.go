@@ -65,7 +65,7 @@ func duplicateMeetsInsert(t *testing.T) {
 			first, second := intent(alice, "r"), intent(alice, "r")
 			other := connect(t, db)
 			other.do("begin")
-			other.do(insertIntent, first.TxID, alice, first.RequestID, first.Payload, first.Fingerprint[:])
+			other.do(insertIntent, first.TxID, alice, first.RequestID, first.Fingerprint[:])
 			creating := start(func() (store.Accepted, error) { return db.Create(t.Context(), second, 100) })
 			awaitBlocked(t, db, "insert into managed_tx")
 			other.do(end)
@@ -81,7 +81,7 @@ func duplicateMeetsInsert(t *testing.T) {
 }
 
 const insertIntent = `
-insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint) values ($1, $2, $3, 'shop', $4, $5)`
+insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values ($1, $2, $3, 'shop', $4)`
 
 func manyDuplicates(t *testing.T) {
 	t.Parallel()
@@ -201,8 +201,8 @@ func TestQueueIsWalkedTheMoreTheFullerItIs(t *testing.T) {
 	full := 0
 	for i := range bound + 100 {
 		if i == 10 {
-			run(t, db, `insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint)
-				select gen_random_uuid(), $1, 'filled-' || n, 'test', '{}', sha256('') from generate_series(1, $2::int) as n`, alice, bound-60)
+			run(t, db, `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
+				select gen_random_uuid(), $1, 'filled-' || n, 'test', sha256('') from generate_series(1, $2::int) as n`, alice, bound-60)
 		}
 		_, err := db.Create(t.Context(), intent(alice, fmt.Sprint(i)), bound)
 		switch {
@@ -218,5 +218,59 @@ func TestQueueIsWalkedTheMoreTheFullerItIs(t *testing.T) {
 	queued := value[int](t, db, `select count(*) from managed_tx where submitter = $1`, alice)
 	if full == 0 || queued < bound || queued > bound+bound/100 {
 		t.Errorf("queued when creates were refused: got %d, want %d to %d; refused: %d", queued, bound, bound+bound/100, full)
+	}
+}
+
+// Of many that come at once so many are taken as there are places, in their order.
+func TestQueueBoundBindsABatch(t *testing.T) {
+	t.Parallel()
+	const bound = 10
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	db.Register(t, bob, 1)
+	post(t, db, alice, "before")
+	var all []store.Intent
+	for i := range 2 * bound {
+		all = append(all, intent(alice, fmt.Sprint(i)), intent(bob, fmt.Sprint(i)))
+	}
+	got, err := db.CreateAll(t.Context(), all, bound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := map[nonce.Submitter]int{alice: bound - 1, bob: bound}
+	for i, in := range all {
+		want := error(nil)
+		if places[in.Submitter]--; places[in.Submitter] < 0 {
+			want = store.ErrQueueFull
+		}
+		if !errors.Is(got[i].Err, want) || (want == nil && !got[i].New) {
+			t.Errorf("intent %s of %s: got %+v, want %v", in.RequestID, in.Submitter, got[i], want)
+		}
+	}
+}
+
+// What moves at once may be a window of the largest size, in a session that moved
+// a single row before: within statement_timeout.
+func TestLargestWindowMovesInOneStatement(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	conn, err := db.Raw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for rows, prefix := range map[int]string{1: "one", 10_000: "many"} {
+		run(t, db, `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
+			select gen_random_uuid(), $1, $3 || n, 'test', sha256('') from generate_series(1, $2::int) as n`, alice, rows, prefix)
+	}
+	for rows, prefix := range map[int]string{1: "one", 10_000: "many"} {
+		tag, err := conn.Exec(t.Context(), `update managed_tx set last_error = 'waits' where request_id like $1 || '%'`, prefix)
+		if err != nil || int(tag.RowsAffected()) != rows {
+			t.Fatalf("move of %d rows at once: got %s, %v", rows, tag, err)
+		}
+	}
+	if got := value[int](t, db, `select count(*) from tx_history where reason = 'waits'`); got != 10_001 {
+		t.Errorf("history: got %d rows, want 10001", got)
 	}
 }

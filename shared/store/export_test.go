@@ -14,7 +14,7 @@ func (s *Store) Raw(ctx context.Context) (*pgxpool.Conn, error) { return s.db.Ac
 func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int) []Created {
 	all, results := make([]*waiter, len(intents)), make([]Created, len(intents))
 	for i, in := range intents {
-		all[i] = &waiter{ctx, in, bound, make(chan Created, 1)}
+		all[i] = &waiter{ctx: ctx, intent: in, bound: bound, answer: make(chan Created, 1)}
 	}
 	s.answer(ctx, all)
 	for i, w := range all {
@@ -22,3 +22,21 @@ func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int)
 	}
 	return results
 }
+
+// HotStatements are those whose cost must not grow with what is finished, by the
+// names of their constants.
+var HotStatements = map[string]string{
+	"insertIntents": insertIntents, "insertPayloads": insertPayloads, "findIntents": findIntents, "countQueued": countQueued,
+	"acquireOrMark": acquireOrMark, "goRound": goRound, "giveBack": giveBack,
+	"loadSubmitter": loadSubmitter, "loadUnsettled": loadUnsettled, "loadQueue": loadQueue,
+	"moveTxs": moveTxs, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "showCursor": showCursor,
+	"order": order, "findDecided": findDecided, "record": recordColumns + ` where tx_id = $1 and (caller = $2 or $3)`,
+	"recordByRequest": recordColumns + ` where submitter = $1 and request_id = $2 and (caller = $3 or $4)`,
+	"overdue":         overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,
+}
+
+// leaseHeld is what hold_lease runs.
+const leaseHeld = `
+select expires_at from submitter_lease
+ where submitter = $1 and owner_node = $2 and fencing_token = $3
+   for share`

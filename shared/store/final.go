@@ -12,14 +12,18 @@ import (
 // finals reads no further back than the blocks that are remembered can have
 // transactions: in each, as many as the window is wide.
 const finals = `
-select tx_id, nonce, tx_hash, raw_tx_hex, (receipt ->> 'succeeded')::boolean
-  from (select tx_id, nonce, tx_hash, raw_tx_hex, receipt, state
+select last.tx_id, last.nonce, last.tx_hash, (last.receipt ->> 'succeeded')::boolean,
+       (select d.bytes
+          from tx_version v
+          join tx_document d on d.tx_id = last.tx_id and d.name = 'version:' || v.version
+         where v.tx_hash = last.tx_hash)
+  from (select tx_id, nonce, tx_hash, receipt, state
           from managed_tx
          where submitter = $1 and nonce is not null and receipt is not null
          order by nonce desc
          limit (select 101 * greatest(max_in_flight, 1000) from submitter where submitter = $1)) as last
- where state in ('CONFIRMED', 'FAILED') and receipt ->> 'blockHash' = any($2)
- order by nonce`
+ where last.state in ('CONFIRMED', 'FAILED') and last.receipt ->> 'blockHash' = any($2)
+ order by last.nonce`
 
 // Finals implements [nonce.Book].
 func (s *Store) Finals(ctx context.Context, sub nonce.Submitter, blocks []nonce.Hash) ([]nonce.FinalTx, error) {
@@ -32,14 +36,14 @@ func (s *Store) Finals(ctx context.Context, sub nonce.Submitter, blocks []nonce.
 		return nil, fmt.Errorf("read final transactions of %s: %w", sub, err)
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f nonce.FinalTx, err error) {
-		var hash, raw string
-		if err := row.Scan(&f.ID, &f.Nonce, &hash, &raw, &f.Succeeded); err != nil {
+		var hash string
+		if err := row.Scan(&f.ID, &f.Nonce, &hash, &f.Succeeded, &f.Raw); err != nil {
 			return f, err
 		}
-		if f.Hash, err = nonce.ParseHash(hash); err != nil {
-			return f, err
+		if f.Raw == nil {
+			return f, errArchived(f.ID)
 		}
-		f.Raw, err = fromHex(raw)
+		f.Hash, err = nonce.ParseHash(hash)
 		return f, err
 	})
 }

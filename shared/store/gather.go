@@ -6,17 +6,15 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // gathering makes one round trip and one commit of the creates that wait in this
 // process at the same time. Who finds nobody on the way goes at once; who comes
 // meanwhile goes with all others in the next. Nothing is held back to wait for
-// company.
+// company. Each round trip is made by one of those that it is for.
 type gathering struct {
 	mu      sync.Mutex
-	onWay   int // round trips that are not slow
+	onWay   bool // a round trip is on the way, and not slow
 	waiting []*waiter
 }
 
@@ -26,68 +24,108 @@ type waiter struct {
 	intent Intent
 	bound  int
 	answer chan Created
+	lead   chan struct{} // it is to make the next round trip
 }
 
 const (
 	// gatherMost is how many creates go together.
 	gatherMost = 500
 
-	// gatherOnWay is how many round trips are on the way before the next wait for
-	// one to end: one sends while the other waits for its commit.
-	gatherOnWay = 1
-
 	// gatherPatience is when a round trip counts as slow, and keeps nobody waiting any
 	// more: it may have met a row that somebody else has locked.
 	gatherPatience = 50 * time.Millisecond
 
-	// gatherWithin bounds a round trip: it is of many requests, so none of them ends it.
+	// gatherWithin bounds a round trip: it is of many requests, so that none of them
+	// ends it.
 	gatherWithin = 15 * time.Second
 )
 
+// errLeft is what a create is told whose round trip ended without an answer.
+var errLeft = errors.New("the round trip of this create did not come to its end")
+
 // create answers as [Store.Create] does.
 func (s *Store) create(ctx context.Context, in Intent, bound int) (Created, error) {
-	w := &waiter{ctx, in, bound, make(chan Created, 1)}
-	s.gather.mu.Lock()
-	s.gather.waiting = append(s.gather.waiting, w)
-	s.depart()
-	s.gather.mu.Unlock()
+	g := &s.gather
+	w := &waiter{ctx, in, bound, make(chan Created, 1), make(chan struct{}, 1)}
+	g.join(w)
 	select {
 	case got := <-w.answer:
 		return got, got.Err
+	case <-w.lead:
+		s.goTogether(w) // w among them: it has its answer then
+		got := <-w.answer
+		return got, got.Err
 	case <-ctx.Done():
+		g.leave(w)
 		return Created{}, ctx.Err()
 	}
 }
 
-// depart sends who waits on their way, if there is room. The lock is held.
-func (s *Store) depart() {
-	for s.gather.onWay < gatherOnWay && len(s.gather.waiting) > 0 {
-		n := min(len(s.gather.waiting), gatherMost)
-		together := s.gather.waiting[:n:n]
-		s.gather.waiting = s.gather.waiting[n:]
-		s.gather.onWay++
-		go s.goTogether(together)
+// join adds w to those who wait.
+func (g *gathering) join(w *waiter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = append(g.waiting, w)
+	if !g.onWay {
+		g.handOver()
 	}
 }
 
-func (s *Store) goTogether(all []*waiter) {
-	arrived := sync.OnceFunc(func() {
-		s.gather.mu.Lock()
-		defer s.gather.mu.Unlock()
-		s.gather.onWay--
-		s.depart()
-	})
-	slow := time.AfterFunc(gatherPatience, arrived)
-	// The costs are those of the first, who waits for all.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(all[0].ctx), gatherWithin)
-	defer cancel()
-	s.answer(ctx, all)
-	slow.Stop()
-	arrived()
+// leave takes w away, if it has not left with others, and hands on what it was
+// handed.
+func (g *gathering) leave(w *waiter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waiting = slices.DeleteFunc(g.waiting, func(x *waiter) bool { return x == w })
+	select {
+	case <-w.lead:
+		g.handOver()
+	default:
+	}
 }
 
-// answer stores them all at once. If the database refuses the whole for the sake
-// of one of them, each goes by itself, and only that one is refused.
+// handOver has the first who waits make the next round trip. The lock is held.
+func (g *gathering) handOver() {
+	if g.onWay = len(g.waiting) > 0; g.onWay {
+		g.waiting[0].lead <- struct{}{}
+	}
+}
+
+// depart is who goes with w, w among them.
+func (g *gathering) depart(w *waiter) []*waiter {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := min(len(g.waiting), gatherMost)
+	together := slices.Clone(g.waiting[:n])
+	g.waiting = slices.Delete(g.waiting, 0, n)
+	return together
+}
+
+// goTogether makes one round trip for w and all that wait. Its costs are w's.
+func (s *Store) goTogether(w *waiter) {
+	all := s.gather.depart(w)
+	next := sync.OnceFunc(func() {
+		s.gather.mu.Lock()
+		defer s.gather.mu.Unlock()
+		s.gather.handOver()
+	})
+	slow := time.AfterFunc(gatherPatience, next)
+	defer func() {
+		slow.Stop()
+		next()
+		for _, w := range all {
+			select {
+			case w.answer <- Created{Err: errLeft}: // after a panic
+			default:
+			}
+		}
+	}()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), gatherWithin)
+	defer cancel()
+	s.answer(ctx, all)
+}
+
+// answer stores them all at once, and answers each.
 func (s *Store) answer(ctx context.Context, all []*waiter) {
 	intents, bound := make([]Intent, len(all)), all[0].bound
 	for i, w := range all {
@@ -95,28 +133,11 @@ func (s *Store) answer(ctx context.Context, all []*waiter) {
 		bound = min(bound, w.bound)
 	}
 	results, err := s.CreateAll(ctx, intents, bound)
-	switch {
-	case err != nil && len(all) > 1 && rolledBack(err):
-		for _, w := range all {
-			s.answer(ctx, []*waiter{w})
-		}
-	case err != nil:
-		for _, w := range all {
+	for i, w := range all {
+		if err != nil {
 			w.answer <- Created{Err: err}
+			continue
 		}
-	default:
-		for i, w := range all {
-			w.answer <- results[i]
-		}
+		w.answer <- results[i]
 	}
-}
-
-// rolledBack says that the database took nothing, for the sake of one of many: of
-// what a row holds (class 22, data exceptions, and 23, constraints), or of a row
-// that somebody else has locked (class 40, deadlocks among them; 55P03,
-// lock_timeout; 57014, statement_timeout). The codes:
-// https://www.postgresql.org/docs/15/errcodes-appendix.html.
-func rolledBack(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && (slices.Contains([]string{"22", "23", "40"}, pg.Code[:2]) || pg.Code == "55P03" || pg.Code == "57014")
 }

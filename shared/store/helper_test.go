@@ -82,7 +82,7 @@ func contents(t testing.TB, db storetest.Bundle, tables ...string) (all []string
 }
 
 // written are the tables that fenced writes change, but for the lease.
-var written = []string{"managed_tx", "tx_version", "submitter_nonce_cursor", "protect_episode"}
+var written = []string{"managed_tx", "tx_version", "tx_document", "submitter_nonce_cursor", "protect_episode"}
 
 // await polls until the condition holds.
 func await(t testing.TB, what string, holds func() bool) {

@@ -72,7 +72,7 @@ func (s *Store) take(ctx context.Context, sub nonce.Submitter, owner string, wid
 		return err
 	})
 	b.Queue("commit")
-	queueLoad(b, sub, wide, &t.Work)
+	s.queueLoad(b, sub, wide, &t.Work)
 	if err := s.send(ctx, b); err != nil {
 		return nonce.Taken{}, err
 	}
@@ -106,7 +106,7 @@ func (s *Store) Again(ctx context.Context, l lease.Lease, wide bool) (nonce.Work
 		return held(l, row.Scan(&token))
 	})
 	b.Queue("commit")
-	queueLoad(b, nonce.Submitter(l.Submitter), wide, &w)
+	s.queueLoad(b, nonce.Submitter(l.Submitter), wide, &w)
 	if err := s.send(ctx, b); err != nil {
 		return nonce.Work{}, err
 	}
@@ -153,6 +153,19 @@ update submitter_lease
    set owner_node = '', wake = false, fencing_token = fencing_token + 1, updated_at = clock_timestamp()
  where submitter = $1 and owner_node = $2 and fencing_token = $3
 returning fencing_token`
+
+// lookAgain is asked once a release has committed: a create that saw the lease
+// held, or the window full, made no task, because whoever ends that sees its
+// intent here. In the transaction of the release it would not be seen.
+const lookAgain = `
+select exists (select from managed_tx m where m.submitter = $1 and m.queued and ` + notAside + `)`
+
+// queueLookAgain adds that look behind the commit.
+func queueLookAgain(b *pgx.Batch, l lease.Lease, done *nonce.Written) {
+	b.Queue(lookAgain, l.Submitter).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&done.Queued)
+	})
+}
 
 // queueRelease adds the end of the tenure to a fenced batch.
 func queueRelease(b *pgx.Batch, l lease.Lease, r nonce.Release, done *nonce.Written) {

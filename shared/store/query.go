@@ -40,10 +40,14 @@ type Viewer struct {
 	Operator bool
 }
 
+// recordColumns puts a receipt together again: its facts, and the node's document,
+// which is null once it is archived.
 const recordColumns = `
 select tx_id, submitter, request_id, state, sub_state, tx_hash, replaced_by_hash,
-       receipt, confirmations, last_error, created_at, updated_at, confirmed_at, nonce
-  from managed_tx`
+       receipt || jsonb_build_object('document', (select d.body from tx_document d
+         where d.tx_id = m.tx_id and d.name = 'receipt:' || (m.receipt ->> 'blockHash'))),
+       confirmations, last_error, created_at, updated_at, confirmed_at, nonce
+  from managed_tx m`
 
 // Tx is the transaction with this id (a UUID). The error is [ErrNotFound] where
 // v may not see one, or wraps [ErrInDoubt] in a restored database.

@@ -18,9 +18,9 @@ with lost as (
     join submitter_nonce_cursor c using (submitter), generate_series(c.next_nonce, $3::bigint - 1) as n
    where s.submitter = $1
 ), filled as (
-  insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint, nonce, prev_nonce,
+  insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce,
                           state, sub_state, last_error, fencing_token)
-  select gen_random_uuid(), $1, 'displaced:' || nonce || ':' || gen_random_uuid(), $4, '{}', sha256('displaced'),
+  select gen_random_uuid(), $1, 'displaced:' || nonce || ':' || gen_random_uuid(), $4, sha256('displaced'),
          nonce, nullif(nonce, start_nonce) - 1, 'FAILED', 'DISPLACED',
          'the chain has this nonce, and nothing here does; ' || coalesce('it was request ' || ($5::jsonb ->> nonce::text), 'its request is not known'),
          $2

@@ -107,9 +107,9 @@ func tokenBeforeLoad(t *testing.T) {
 			}
 			other := connect(t, db)
 			other.do("begin")
-			other.do(`lock table submitter_nonce_cursor in access exclusive mode`)
+			other.do(`lock table tx_version in access exclusive mode`)
 			looking := start(look)
-			awaitBlocked(t, db, "join submitter_nonce_cursor")
+			awaitBlocked(t, db, "m.tx_id, m.request_id")
 			if got := value[int64](t, db, `select coalesce(max(fencing_token), 0) from submitter_lease where submitter = $1`, alice); got != want {
 				t.Errorf("token that others read during the load: got %d, want %d", got, want)
 			}

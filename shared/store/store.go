@@ -26,8 +26,11 @@ type Store struct {
 	db    *pgxpool.Pool
 	rules lease.Rules
 
+	stuckAfter time.Duration
+
 	bounds bounds
 	gather gathering
+	epochs epochs
 }
 
 // Options are how to reach the database, and how long it may keep anything
@@ -42,6 +45,10 @@ type Options struct {
 	StatementTimeout         time.Duration
 	LockTimeout              time.Duration
 	IdleInTransactionTimeout time.Duration
+
+	// StuckAfter is after how long without a receipt a transaction may be STUCK.
+	// Younger ones are loaded without payload and bytes; 0: none is.
+	StuckAfter time.Duration
 
 	Tracer pgx.QueryTracer // counts; may be nil
 }
@@ -69,11 +76,15 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	cfg.ConnConfig.RuntimeParams["tcp_keepalives_interval"] = "1"
 	cfg.ConnConfig.RuntimeParams["tcp_keepalives_count"] = "3"
 	cfg.ConnConfig.RuntimeParams["application_name"] = "fencepost"
+	// Every statement has a key to go by. A plan made while a table or a partition
+	// was empty must not read it whole once it is not; and none is worth compiling.
+	cfg.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
+	cfg.ConnConfig.RuntimeParams["jit"] = "off"
 	db, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	return &Store{db: db, rules: o.Lease}, nil
+	return &Store{db: db, rules: o.Lease, stuckAfter: o.StuckAfter}, nil
 }
 
 // Close closes every connection, waiting for those in use.

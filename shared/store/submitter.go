@@ -90,7 +90,7 @@ type SubmitterView struct {
 const viewSubmitters = `
 select s.submitter, s.signer, s.status, s.start_nonce, s.start_reason, s.max_in_flight, s.callers,
        s.created_at, s.created_by, c.next_nonce, c.in_flight_state, c.in_flight_nonce, c.in_flight_tx_id,
-       (select count(*) from managed_tx m where m.submitter = s.submitter and m.state = 'QUEUED'),
+       (select count(*) from managed_tx m where m.submitter = s.submitter and m.queued),
        coalesce(l.fencing_token, 0), coalesce(l.owner_node, ''), l.expires_at,
        (select jsonb_build_object('episode', p.episode, 'since', p.opened_at, 'evidence', p.evidence)
           from protect_episode p where p.submitter = s.submitter and p.closed_at is null)

@@ -16,15 +16,15 @@ import (
 // unfinished rows. Those in PROTECT are left out: a human releases them.
 const overdue = `
 with recursive waiting as ( -- every submitter with a queue, by one step in the index each
-  (select min(submitter::text) as submitter from managed_tx where state = 'QUEUED')
+  (select min(submitter::text) as submitter from managed_tx where queued)
   union all
-  select (select min(q.submitter::text) from managed_tx q where q.state = 'QUEUED' and q.submitter > w.submitter)
+  select (select min(q.submitter::text) from managed_tx q where q.queued and q.submitter > w.submitter)
     from waiting w
    where w.submitter is not null
 ), late as (
   select m.submitter
     from managed_tx m
-   where m.state in ` + unsettledStates + `
+   where m.unsettled
      and least(m.next_check_at, case when m.state = 'SUBMITTED' then m.next_resubmit_at end)
          < clock_timestamp() - $1::interval
   union
@@ -34,10 +34,10 @@ with recursive waiting as ( -- every submitter with a queue, by one step in the 
    where s.status = 'ACTIVE'
      and (select coalesce(m.next_check_at, m.created_at)
             from managed_tx m
-           where m.submitter = s.submitter and m.state = 'QUEUED' and ` + notAside + `
+           where m.submitter = s.submitter and m.queued and ` + notAside + `
            order by m.seq
            limit 1) < clock_timestamp() - $1::interval
-     and (select count(*) from managed_tx u where u.submitter = s.submitter and u.state in ` + unsettledStates + `) < s.max_in_flight
+     and (select count(*) from managed_tx u where u.submitter = s.submitter and u.unsettled) < s.max_in_flight
   union
   select l.submitter
     from submitter_lease l
@@ -66,7 +66,7 @@ update submitter s
          join protect_episode p on p.submitter = x.submitter and p.closed_at is null
         where p.evidence ->> 'why' = 'REORG'
            or exists (select from managed_tx m
-                       where m.submitter = x.submitter and m.state in ` + unsettledStates + `
+                       where m.submitter = x.submitter and m.unsettled
                          and m.next_check_at < clock_timestamp() - $1::interval)
         order by x.swept_at, x.submitter
         limit $2

@@ -184,7 +184,7 @@ func TestOverdueBesideACreate(t *testing.T) {
 	in := intent(alice, "on its way")
 	other := connect(t, db)
 	other.do("begin")
-	other.do(insertIntent, in.TxID, alice, in.RequestID, in.Payload, in.Fingerprint[:])
+	other.do(insertIntent, in.TxID, alice, in.RequestID, in.Fingerprint[:])
 	if got, _, err := db.Overdue(t.Context(), grace, 10, time.Time{}); err != nil || len(got) != 1 {
 		t.Errorf("beside a create: got %v, %v; want %s", got, err, alice)
 	}

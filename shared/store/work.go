@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,40 +18,58 @@ select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
        coalesce(c.final_block_number, 0), c.final_blocks, c.suspicion,
        coalesce(p.episode, 0), case when p.evidence ? 'why' then p.evidence end,
        (select min(m.set_aside_nonce) from managed_tx m
-         where m.submitter = s.submitter and m.state = 'QUEUED' and m.set_aside_nonce is not null and not ` + notAside + `),
-       is_authority()
+         where m.submitter = s.submitter and m.queued and m.set_aside_nonce is not null and not ` + notAside + `),
+       is_authority(), (select epoch from authority)
   from submitter s
   join submitter_nonce_cursor c using (submitter)
   left join protect_episode p on p.submitter = s.submitter and p.closed_at is null
  where s.submitter = $1`
 
 const txColumns = `
-       m.tx_id, m.submitter, m.request_id, m.seq, m.payload, m.state, coalesce(m.sub_state, ''), m.nonce,
-       m.set_aside_nonce, coalesce(m.raw_tx_hex, ''), m.last_gas_params, m.first_submit_at, m.last_submit_at,
-       m.next_resubmit_at, m.submit_attempts, m.last_receipt_check_at, m.next_check_at,
-       coalesce(m.last_error, ''), m.receipt, m.confirmations,
-       array(select v.tx_hash from tx_version v where v.tx_id = m.tx_id order by v.version),
-       array(select v.tx_hash from tx_version v where v.tx_id = m.tx_id and v.kind = 'PLACEHOLDER' order by v.version),
+       m.tx_id, m.request_id, m.seq, m.state, coalesce(m.sub_state, ''), m.nonce, m.set_aside_nonce,
+       m.last_gas_params, m.first_submit_at, m.last_submit_at, m.next_resubmit_at, m.submit_attempts,
+       m.last_receipt_check_at, m.next_check_at, coalesce(m.last_error, ''), m.receipt, m.confirmations,
        coalesce(m.ordered, ''), coalesce(m.handler, '')`
 
 const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')`
 
+// quiet says of an unsettled m that this round needs neither its payload nor its
+// bytes, whatever the chain says: it is with a node, and will neither be sent again
+// nor be STUCK within $2, the longest that the lease can last until the judgement;
+// nobody ordered anything; it is not the lowest, whose nonce may be found taken;
+// and no episode is open.
+const quiet = `(m.state = 'TRACKING' and m.receipt is null and m.ordered is null
+       and m.next_resubmit_at > clock_timestamp() + $2::interval and m.first_submit_at > clock_timestamp() + $2::interval - $3::interval
+       and m.nonce > (select l.nonce from managed_tx l where l.submitter = $1 and l.unsettled order by l.nonce limit 1)
+       and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null))`
+
+const payloadOf = `(select d.body from tx_document d where d.tx_id = m.tx_id and d.name = 'payload')`
+
+// loadUnsettled looks for documents row by row, only where they are needed: a join
+// would read them all.
 const loadUnsettled = `
-select` + txColumns + `
+select` + txColumns + `,
+       case when not q.quiet then ` + payloadOf + ` end,
+       case when not q.quiet and m.tx_hash is not null then (
+         select d.bytes from tx_document d where d.tx_id = m.tx_id and d.name = 'version:' || (
+           select max(v.version) from tx_version v where v.tx_id = m.tx_id)) end,
+       array(select v.kind || ' ' || v.tx_hash from tx_version v where v.tx_id = m.tx_id order by v.version),
+       q.quiet
   from managed_tx m
- where m.submitter = $1 and m.state in ` + unsettledStates + `
+ cross join lateral (select ` + quiet + ` as quiet offset 0) as q
+ where m.submitter = $1 and m.unsettled
  order by m.nonce`
 
 // notAside says of a queued m that nothing it was set aside for is unsettled.
 const notAside = `(m.set_aside_nonce is null or not exists (
        select from managed_tx u
-        where u.submitter = m.submitter and u.state in ` + unsettledStates + ` and u.nonce <= m.set_aside_nonce))`
+        where u.submitter = m.submitter and u.unsettled and u.nonce <= m.set_aside_nonce))`
 
 // loadQueue reads one row more than may be used, to know whether there is more.
 const loadQueue = `
-select` + txColumns + `
+select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false
   from managed_tx m
- where m.submitter = $1 and m.state = 'QUEUED'
+ where m.submitter = $1 and m.queued
    and ` + notAside + `
  order by m.seq
  limit 1 + case when $2 then (select max_in_flight from submitter where submitter = $1) else 1 end`
@@ -58,18 +77,23 @@ select` + txColumns + `
 // queueLoad adds the load of a submitter's work to a batch. It stands after the
 // statement that locks the lease, never in it: a snapshot is as old as its
 // statement, and a lock may have been waited for.
-func queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce.Work) {
+func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce.Work) {
+	scanTx := func(row pgx.CollectableRow) (nonce.Tx, error) { return scanTx(sub, row) }
 	b.Queue(loadSubmitter, sub).QueryRow(func(row pgx.Row) error {
 		var ours bool
+		var epoch string
 		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.FinalBlocks, &w.Suspicion,
-			&w.Episode, &w.Evidence, &w.AsideUntil, &ours)
+			&w.Episode, &w.Evidence, &w.AsideUntil, &ours, &epoch)
+		s.epochs.saw(epoch)
 		w.Protected, w.Foreign = w.Episode != 0 || !ours, !ours
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
 		}
 		return err
 	})
-	b.Queue(loadUnsettled, sub).Query(func(rows pgx.Rows) (err error) {
+	// Taken, renewed for a look, and renewed for another before the judgement.
+	round := 3 * s.rules.Duration
+	b.Queue(loadUnsettled, sub, round, s.stuckAfter).Query(func(rows pgx.Rows) (err error) {
 		w.Unsettled, err = pgx.CollectRows(rows, scanTx)
 		return err
 	})
@@ -85,39 +109,38 @@ func queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce.Work) {
 	})
 }
 
-func scanTx(row pgx.CollectableRow) (nonce.Tx, error) {
-	var t nonce.Tx
-	var raw string
+func scanTx(sub nonce.Submitter, row pgx.CollectableRow) (nonce.Tx, error) {
+	t := nonce.Tx{Submitter: sub}
 	var gas, receipt, confirmations []byte
-	var hashes, placeholders []string
-	err := row.Scan(&t.ID, &t.Submitter, &t.RequestID, &t.Seq, &t.Payload, &t.State, &t.Sub, &t.Nonce,
-		&t.SetAsideNonce, &raw, &gas, &t.FirstSubmitAt, &t.LastSubmitAt,
-		&t.NextResubmitAt, &t.SubmitAttempts, &t.LastCheckAt, &t.NextCheckAt,
-		&t.LastError, &receipt, &confirmations, &hashes, &placeholders, &t.Ordered, &t.Handler)
+	var versions []string
+	var quiet bool
+	err := row.Scan(&t.ID, &t.RequestID, &t.Seq, &t.State, &t.Sub, &t.Nonce, &t.SetAsideNonce,
+		&gas, &t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.SubmitAttempts,
+		&t.LastCheckAt, &t.NextCheckAt, &t.LastError, &receipt, &confirmations, &t.Ordered, &t.Handler,
+		&t.Payload, &t.Raw, &versions, &quiet)
 	if err != nil {
 		return t, err
 	}
-	if t.Raw, err = fromHex(raw); err != nil {
-		return t, err
+	if !quiet && (t.Payload == nil || (t.Raw == nil && len(versions) > 0)) {
+		return t, errArchived(t.ID)
 	}
-	if t.Versions, err = parseHashes(hashes); err != nil {
-		return t, err
-	}
-	if t.Placeholders, err = parseHashes(placeholders); err != nil {
-		return t, err
+	for _, text := range versions {
+		kind, hash, _ := strings.Cut(text, " ")
+		h, err := nonce.ParseHash(hash)
+		if err != nil {
+			return t, err
+		}
+		if t.Versions = append(t.Versions, h); nonce.VersionKind(kind) == nonce.VersionPlaceholder {
+			t.Placeholders = append(t.Placeholders, h)
+		}
 	}
 	return t, errors.Join(fromJSON(gas, &t.Gas), fromJSON(receipt, &t.Receipt), fromJSON(confirmations, &t.Confirmations))
 }
 
-func parseHashes(texts []string) (list []nonce.Hash, err error) {
-	for _, text := range texts {
-		h, err := nonce.ParseHash(text)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, h)
-	}
-	return list, nil
+// errArchived says that something is to be done for which a document is needed
+// that an operator took away.
+func errArchived(txID string) error {
+	return fmt.Errorf("transaction %s: its documents are not there: attach the quarter's partition of tx_document again", txID)
 }
 
 func fromJSON(text []byte, into any) error {

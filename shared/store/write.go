@@ -15,13 +15,17 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Write implements [nonce.Book]: one batch, one transaction, one round trip. Its
-// first statement is the fence, which keeps the lease row locked to the end, so
+// Write implements [nonce.Book]: one batch, one transaction, one round trip; and,
+// where it gives the lease back, a look at the queue behind the commit. Its first
+// statement is the fence, which keeps the lease row locked to the end, so
 // that a takeover waits for the write instead of slipping between the check and
 // the commit.
 func (s *Store) Write(ctx context.Context, w nonce.Write) (nonce.Written, error) {
 	var done nonce.Written
 	b := new(pgx.Batch)
+	if w.Release == nonce.GiveBack {
+		b.Queue("begin")
+	}
 	b.Queue(`select hold_lease($1, $2, $3)`, w.Lease.Submitter, w.Lease.Owner, w.Lease.Token)
 	if err := queueMoves(b, w.Lease, w.Moves, &done); err != nil {
 		return done, err
@@ -32,12 +36,18 @@ func (s *Store) Write(ctx context.Context, w nonce.Write) (nonce.Written, error)
 		queueCursor(b, w.Lease, w.Cursor)
 	}
 	queueRelease(b, w.Lease, w.Release, &done)
+	if w.Release == nonce.GiveBack {
+		b.Queue("commit")
+		queueLookAgain(b, w.Lease, &done)
+	}
 	return done, s.send(ctx, b)
 }
 
 // handlerFailed is why the handler of m got a placeholder, if it has one.
 const handlerFailed = `select d.reason from tx_decision d where d.tx_id = m.tx_id and d.by = 'handler' order by d.id desc limit 1`
 
+// moveTxs compares the submitter in a way that no index serves: by anything but the
+// key of each transaction it would read all that the submitter ever had.
 const moveTxs = `
 update managed_tx m
    set state = w.state, sub_state = nullif(w.sub_state, ''), set_aside_nonce = w.set_aside_nonce,
@@ -47,21 +57,18 @@ update managed_tx m
        last_error = case when w.sub_state = 'PLACEHOLDER' then w.last_error || coalesce(': ' || (` + handlerFailed + `), '')
                          else nullif(w.last_error, '') end,
        receipt = w.receipt::jsonb, confirmations = w.confirmations::jsonb,
+       last_gas_params = case when w.state not in ('CONFIRMED', 'FAILED') then m.last_gas_params end,
        first_submit_at = w.first_submit_at,
        ordered = case when w.state in ('CONFIRMED', 'FAILED') or m.ordered = w.served then null
                       else coalesce(m.ordered, w.decided) end,
-       tx_hash = coalesce(w.mined, m.tx_hash),
-       raw_tx_hex = case when w.mined is null then m.raw_tx_hex
-                         else (select v.raw_tx_hex from tx_version v where v.tx_hash = w.mined) end,
-       replaced_by_hash = case when w.mined <> (
-         select v.tx_hash from tx_version v where v.tx_id = m.tx_id and v.version = 1) then w.mined end,
+       tx_hash = coalesce(w.mined, m.tx_hash), replaced_by_hash = w.replaced_by,
        confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
        fencing_token = $1, updated_at = clock_timestamp()
   from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::timestamptz[], $8::timestamptz[],
-              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[])
+              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[], $20::text[])
        as w (tx_id, from_state, state, sub_state, set_aside_nonce, last_submit_at, next_resubmit_at,
-             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined, decided)
- where m.tx_id = w.tx_id and m.state = w.from_state and m.submitter = $15`
+             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined, decided, replaced_by)
+ where m.tx_id = w.tx_id and m.state = w.from_state and m.submitter is not distinct from $15`
 
 // queueMoves adds the moves as one statement, each a compare-and-set on the
 // state it was decided in. A move that no transition allows is refused here.
@@ -79,11 +86,14 @@ func queueMoves(b *pgx.Batch, l lease.Lease, moves []nonce.Move, done *nonce.Wri
 		}
 	}
 	b.Queue(moveTxs, l.Token, c.id, c.from, c.state, c.sub, c.setAside, c.lastSubmit, c.nextResubmit,
-		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined, c.decided).
+		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined, c.decided, c.replacedBy).
 		Exec(func(tag pgconn.CommandTag) error {
 			done.Moved = int(tag.RowsAffected())
 			return nil
 		})
+	if len(c.document.id) > 0 {
+		b.Queue(insertReceipts, c.document.id, c.document.name, c.document.body)
+	}
 	for _, m := range moves {
 		if d := m.Decided; d != nil {
 			b.Queue(`insert into tx_decision (tx_id, action, by, reason) values ($1, $2, $3, $4)`, m.To.ID, d.Action, d.By, plain(d.Reason))
@@ -96,17 +106,51 @@ func queueMoves(b *pgx.Batch, l lease.Lease, moves []nonce.Move, done *nonce.Wri
 type moveColumns struct {
 	id, from, state, sub, lastError                []string
 	firstSubmit                                    []*time.Time
-	served, mined, decided                         []*string
+	served, mined, decided, replacedBy             []*string
 	setAside                                       []*int64
 	lastSubmit, nextResubmit, lastCheck, nextCheck []*time.Time
 	attempts                                       []int
 	receipt, confirmations                         []*string
+	document                                       struct{ id, name, body []string } // receipts as their nodes gave them
+}
+
+// insertReceipts keeps the nodes' receipts. One that is seen again is there already.
+const insertReceipts = `
+insert into tx_document (tx_id, name, body)
+select d.tx_id, d.name, d.body::json
+  from unnest($1::uuid[], $2::text[], $3::text[]) as d (tx_id, name, body)
+    on conflict do nothing`
+
+// receiptFacts are what a transaction keeps of its receipt.
+type receiptFacts struct {
+	TxHash      nonce.Hash `json:"txHash"`
+	BlockNumber uint64     `json:"blockNumber"`
+	BlockHash   nonce.Hash `json:"blockHash"`
+	Succeeded   bool       `json:"succeeded"`
+}
+
+// addReceipt adds the facts of t's receipt, and the document, where it came with one.
+func (c *moveColumns) addReceipt(t nonce.Tx) error {
+	r := t.Receipt
+	if r == nil {
+		c.receipt = append(c.receipt, nil)
+		return nil
+	}
+	facts, err := toJSON(receiptFacts{r.TxHash, r.BlockNumber, r.BlockHash, r.Succeeded}, false)
+	if err != nil {
+		return err
+	}
+	c.receipt = append(c.receipt, facts)
+	if len(r.Document) > 0 {
+		d := &c.document
+		d.id, d.name, d.body = append(d.id, t.ID), append(d.name, "receipt:"+r.BlockHash.String()), append(d.body, string(r.Document))
+	}
+	return nil
 }
 
 func (c *moveColumns) add(m nonce.Move) error {
 	t := m.To
-	receipt, err := toJSON(t.Receipt, t.Receipt == nil)
-	if err != nil {
+	if err := c.addReceipt(t); err != nil {
 		return err
 	}
 	confirmations, err := toJSON(t.Confirmations, t.Confirmations == nil)
@@ -115,7 +159,8 @@ func (c *moveColumns) add(m nonce.Move) error {
 	}
 	c.id, c.from = append(c.id, t.ID), append(c.from, string(m.From))
 	c.state, c.sub = append(c.state, string(t.State)), append(c.sub, string(t.Sub))
-	c.served, c.mined = append(c.served, textOrNull(string(m.Served))), append(c.mined, mined(t))
+	mined, replacedBy := mined(t)
+	c.served, c.mined, c.replacedBy = append(c.served, textOrNull(string(m.Served))), append(c.mined, mined), append(c.replacedBy, replacedBy)
 	var decided *string
 	if m.Decided != nil {
 		decided = textOrNull(string(m.Decided.Action))
@@ -126,16 +171,21 @@ func (c *moveColumns) add(m nonce.Move) error {
 	c.lastSubmit, c.nextResubmit = append(c.lastSubmit, micros(t.LastSubmitAt)), append(c.nextResubmit, micros(t.NextResubmitAt))
 	c.lastCheck, c.nextCheck = append(c.lastCheck, micros(t.LastCheckAt)), append(c.nextCheck, micros(t.NextCheckAt))
 	c.attempts, c.lastError = append(c.attempts, t.SubmitAttempts), append(c.lastError, plain(t.LastError))
-	c.receipt, c.confirmations = append(c.receipt, receipt), append(c.confirmations, confirmations)
+	c.confirmations = append(c.confirmations, confirmations)
 	return nil
 }
 
-// mined is the hash of the version that ended t; nil while it has not ended.
-func mined(t nonce.Tx) *string {
+// mined is the hash of the version that ended t, and again where that is another
+// than the first; nil while it has not ended.
+func mined(t nonce.Tx) (hash, replacedBy *string) {
 	if !t.State.Final() || t.Receipt == nil {
-		return nil
+		return nil, nil
 	}
-	return textOrNull(t.Receipt.TxHash.String())
+	hash = textOrNull(t.Receipt.TxHash.String())
+	if len(t.Versions) > 0 && t.Versions[0] != t.Receipt.TxHash {
+		replacedBy = hash
+	}
+	return hash, replacedBy
 }
 
 func textOrNull(text string) *string {
@@ -148,16 +198,17 @@ func textOrNull(text string) *string {
 // allocateTxs binds the next nonces to queued transactions named by id. The
 // rows are locked first and numbered after: of those still queued, only the
 // unbroken run that falls on the nonces they were prepared for is bound, and the
-// cursor moves by the rows really bound, in this one statement.
+// cursor moves by the rows really bound, in this one statement. As in [moveTxs], they
+// are found by their keys alone.
 const allocateTxs = `
 with want as (
-  select * from unnest($3::uuid[], $4::bigint[], $5::text[], $6::text[], $7::text[]) with ordinality
-      as w (tx_id, nonce, tx_hash, raw_tx_hex, gas_params, place)
+  select * from unnest($3::uuid[], $4::bigint[], $5::text[], $6::bytea[], $7::text[]) with ordinality
+      as w (tx_id, nonce, tx_hash, bytes, gas_params, place)
 ), locked as (
-  select m.tx_id, w.nonce, w.tx_hash, w.raw_tx_hex, w.gas_params, w.place
+  select m.tx_id, w.nonce, w.tx_hash, w.bytes, w.gas_params, w.place
     from managed_tx m
     join want w using (tx_id)
-   where m.submitter = $1 and m.state = 'QUEUED'
+   where m.submitter is not distinct from $1 and m.state = 'QUEUED'
    order by w.place
      for update of m
 ), numbered as (
@@ -167,7 +218,7 @@ with want as (
   update managed_tx m
      set nonce = n.nonce, prev_nonce = nullif(n.nonce, s.start_nonce) - 1,
          state = case when n.tx_hash is null then 'IN_FLIGHT' else 'SUBMITTED' end,
-         tx_hash = n.tx_hash, raw_tx_hex = n.raw_tx_hex, last_gas_params = n.gas_params::jsonb,
+         tx_hash = n.tx_hash, last_gas_params = n.gas_params::jsonb,
          submit_attempts = case when n.tx_hash is null then 0 else 1 end,
          first_submit_at = case when n.tx_hash is not null then clock_timestamp() end,
          last_submit_at = case when n.tx_hash is not null then clock_timestamp() end,
@@ -178,14 +229,19 @@ with want as (
    where m.tx_id = n.tx_id and s.submitter = $1 and c.submitter = $1
      and n.number = n.place and n.nonce = c.next_nonce + n.number - 1
      and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)
-  returning m.tx_id, m.nonce, m.tx_hash, m.raw_tx_hex, m.last_gas_params
+  returning m.tx_id, m.submitter, m.nonce, n.tx_hash, n.bytes, n.gas_params
 ), moved as (
   update submitter_nonce_cursor
      set next_nonce = next_nonce + (select count(*) from bound)
    where submitter = $1
 ), kept as (
-  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, raw_tx_hex, gas_params, fencing_token)
-  select tx_hash, tx_id, $1, nonce, 1, 'ORIGINAL', raw_tx_hex, last_gas_params, $2
+  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
+  select tx_hash, tx_id, submitter, nonce, 1, 'ORIGINAL', $2
+    from bound
+   where tx_hash is not null
+), documented as (
+  insert into tx_document (tx_id, name, body, bytes)
+  select tx_id, 'version:1', gas_params::json, bytes
     from bound
    where tx_hash is not null
 )
@@ -197,14 +253,15 @@ func queueAllocations(b *pgx.Batch, l lease.Lease, all []nonce.Allocation, done 
 	}
 	var ids, gas []string
 	var nonces []int64
-	var hashes, raws []*string
+	var hashes []*string
+	var raws [][]byte
 	for _, a := range all {
 		params, _ := json.Marshal(a.Tx.Gas) // its own type: cannot fail
 		ids, gas, nonces = append(ids, a.Tx.ID), append(gas, string(params)), append(nonces, bigint(a.Nonce))
-		var hash, raw *string
+		var hash *string
+		var raw []byte
 		if a.Signed != nil {
-			h, r := a.Signed.Hash.String(), toHex(a.Signed.Raw)
-			hash, raw = &h, &r
+			hash, raw = new(a.Signed.Hash.String()), a.Signed.Raw
 		}
 		hashes, raws = append(hashes, hash), append(raws, raw)
 	}
@@ -219,24 +276,28 @@ func queueAllocations(b *pgx.Batch, l lease.Lease, all []nonce.Allocation, done 
 const storeVersion = `
 with signed as (
   update managed_tx
-     set state = 'SUBMITTED', sub_state = null, tx_hash = $4, raw_tx_hex = $5,
+     set state = 'SUBMITTED', sub_state = null, tx_hash = $4,
          submit_attempts = 1, first_submit_at = clock_timestamp(), last_submit_at = clock_timestamp(),
          next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(),
-         last_error = null, last_gas_params = $7,
+         last_error = null, last_gas_params = $7::text::jsonb,
          ordered = case when ordered is distinct from $9 then ordered end,
          fencing_token = $2, updated_at = clock_timestamp()
    where tx_id = $3 and submitter = $1 and state = $6 and receipt is null
   returning tx_id, nonce
+), kept as (
+  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
+  values ($4, (select tx_id from signed), $1, (select nonce from signed),
+          1 + (select count(*) from tx_version where tx_id = $3), $8, $2)
+  returning tx_id, version
 )
-insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, raw_tx_hex, gas_params, fencing_token)
-values ($4, (select tx_id from signed), $1, (select nonce from signed),
-        1 + (select count(*) from tx_version where tx_id = $3), $8, $5, $7, $2)`
+insert into tx_document (tx_id, name, body, bytes)
+select tx_id, 'version:' || version, $7::text::json, $5 from kept`
 
 func queueVersions(b *pgx.Batch, l lease.Lease, all []nonce.Version) {
 	for _, v := range all {
 		params, _ := json.Marshal(v.Tx.Gas) // its own type: cannot fail
-		b.Queue(storeVersion, l.Submitter, l.Token, v.Tx.ID, v.Signed.Hash.String(), toHex(v.Signed.Raw),
-			v.From, params, v.Kind, textOrNull(string(v.Served)))
+		b.Queue(storeVersion, l.Submitter, l.Token, v.Tx.ID, v.Signed.Hash.String(), v.Signed.Raw,
+			v.From, string(params), v.Kind, textOrNull(string(v.Served)))
 	}
 }
 
@@ -254,7 +315,7 @@ update submitter_nonce_cursor c
        fencing_token = $2, updated_at = clock_timestamp()
   from (select min(nonce) as nonce, (array_agg(tx_id order by nonce))[1] as tx_id
           from (select nonce, tx_id from managed_tx
-                 where submitter = $1 and state in ` + unsettledStates + `
+                 where submitter = $1 and unsettled
                  order by nonce limit 1) as first) as low
  where c.submitter = $1`
 
@@ -297,10 +358,6 @@ func toJSON(v any, null bool) (*string, error) {
 }
 
 func toHex(b []byte) string { return "0x" + hex.EncodeToString(b) }
-
-func fromHex(text string) ([]byte, error) {
-	return hex.DecodeString(strings.TrimPrefix(text, "0x"))
-}
 
 // plain is text without the one character that Postgres refuses.
 func plain(text string) string {

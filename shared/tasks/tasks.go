@@ -53,8 +53,6 @@ type Tasks struct {
 
 	connecting sync.Mutex
 	client     *cloudtasks.Client
-	epoch      string
-	epochUntil time.Time // by the monotonic clock
 }
 
 // New makes a maker of tasks, which connects when it is first used.
@@ -73,7 +71,13 @@ func (t *Tasks) Close() error {
 // Advance implements [nonce.Waker]. The task is named by the token in force, so
 // that a burst of creates costs one: the tenure that it begins has another.
 func (t *Tasks) Advance(ctx context.Context, s nonce.Submitter, token int64) error {
-	return t.create(ctx, nonce.KindAdvance, s, "a-"+strconv.FormatInt(token, 10), time.Time{})
+	return t.AdvanceAt(ctx, s, token, time.Time{})
+}
+
+// AdvanceAt implements [nonce.Waker]. It is the task of Advance: who asks for the
+// one while the other waits finds it made.
+func (t *Tasks) AdvanceAt(ctx context.Context, s nonce.Submitter, token int64, at time.Time) error {
+	return t.create(ctx, nonce.KindAdvance, s, "a-"+strconv.FormatInt(token, 10), at)
 }
 
 // Rescue implements [nonce.Waker]. The task is due when the holder could be
@@ -162,22 +166,14 @@ func (t *Tasks) task(name string, kind nonce.Kind, s nonce.Submitter, at time.Ti
 	return task
 }
 
-// epochFor is how long an epoch is believed: it changes when an operator accepts
-// a restored database. Until then names may be used up, and the sweep helps.
-const epochFor = 10 * time.Second
-
-// connect opens the client once and learns the epoch now and then; a failure is
-// tried again by the next call.
+// connect opens the client once; a failure is tried again by the next call.
 func (t *Tasks) connect(ctx context.Context) (*cloudtasks.Client, string, error) {
+	epoch, err := t.options.Epoch(ctx)
+	if err != nil {
+		return nil, "", err
+	}
 	t.connecting.Lock()
 	defer t.connecting.Unlock()
-	if time.Now().After(t.epochUntil) {
-		epoch, err := t.options.Epoch(ctx)
-		if err != nil {
-			return nil, "", err
-		}
-		t.epoch, t.epochUntil = epoch, time.Now().Add(epochFor)
-	}
 	if t.client == nil {
 		client, err := dial(t.options.Endpoint)
 		if err != nil {
@@ -185,7 +181,7 @@ func (t *Tasks) connect(ctx context.Context) (*cloudtasks.Client, string, error)
 		}
 		t.client = client
 	}
-	return t.client, t.epoch, nil
+	return t.client, epoch, nil
 }
 
 // dial outlives the request that happens to be first: hence no context of its.

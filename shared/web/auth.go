@@ -72,13 +72,18 @@ func NewVerifier(o VerifierOptions) (*Verifier, error) {
 		o.KeysRefresh = keysRefresh
 	}
 	v := new(Verifier)
-	ctx := oidc.ClientContext(context.Background(), newKeysClient(o.KeysRefresh, v.seen.forget))
-	keys := noticingKeys{oidc.NewRemoteKeySet(ctx, o.JWKSURL)}
-	v.tokens = oidc.NewVerifier(o.Issuer, keys, &oidc.Config{
+	v.tokens = idTokens(o, v.seen.fetched)
+	return v, nil
+}
+
+// idTokens verifies tokens by the issuer's keys, and hands on each key set that it
+// fetches, just before it is put to use.
+func idTokens(o VerifierOptions, fetched func(jwks []byte)) *oidc.IDTokenVerifier {
+	ctx := oidc.ClientContext(context.Background(), newKeysClient(o.KeysRefresh, fetched))
+	return oidc.NewVerifier(o.Issuer, noticingKeys{oidc.NewRemoteKeySet(ctx, o.JWKSURL)}, &oidc.Config{
 		ClientID:             o.Audience,
 		SupportedSigningAlgs: o.Algorithms,
 	})
-	return v, nil
 }
 
 // Authenticate verifies the request's bearer token: signature, algorithm,

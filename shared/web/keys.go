@@ -37,18 +37,18 @@ func (k noticingKeys) VerifySignature(ctx context.Context, jwt string) ([]byte, 
 type keysTransport struct {
 	base    http.RoundTripper
 	refresh time.Duration
-	fresh   func() // called when keys were fetched
+	fetched func(jwks []byte) // called with each key set, before it is handed on
 
-	mu      sync.Mutex
-	last    []byte
-	fetched time.Time
+	mu   sync.Mutex
+	last []byte
+	at   time.Time // when it was fetched
 }
 
-func newKeysClient(refresh time.Duration, fresh func()) *http.Client {
+func newKeysClient(refresh time.Duration, fetched func(jwks []byte)) *http.Client {
 	return &http.Client{
 		Timeout: verifyDeadline,
 		// Fetches are rare: no connection is kept between them.
-		Transport: &keysTransport{refresh: refresh, fresh: fresh, base: &http.Transport{
+		Transport: &keysTransport{refresh: refresh, fetched: fetched, base: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
 		}},
 	}
@@ -59,7 +59,7 @@ func newKeysClient(refresh time.Duration, fresh func()) *http.Client {
 func (t *keysTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.last == nil || time.Since(t.fetched) >= t.refresh {
+	if t.last == nil || time.Since(t.at) >= t.refresh {
 		resp, err := t.base.RoundTrip(r)
 		if err != nil {
 			return nil, err
@@ -72,8 +72,8 @@ func (t *keysTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, fmt.Errorf("GET %s: %w", r.URL, err)
 		}
-		t.last, t.fetched = body, time.Now()
-		t.fresh()
+		t.last, t.at = body, time.Now()
+		t.fetched(body)
 	}
 	return &http.Response{
 		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

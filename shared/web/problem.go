@@ -84,11 +84,10 @@ func (p *Problem) Error() string {
 // Unwrap is the problem's cause, or nil.
 func (p *Problem) Unwrap() error { return p.Cause }
 
-// Fail answers the request with err: the only place that writes an error. A
-// *[Problem] anywhere in err's chain is written as it stands; any other error
-// becomes UNAVAILABLE with a Retry-After, and its text is logged and not
-// written. The handler must not have begun its response.
-func Fail(w http.ResponseWriter, r *http.Request, err error) {
+// ProblemOf is what the caller of r may see of err: a *[Problem] anywhere in err's
+// chain as it stands; any other error is UNAVAILABLE with a Retry-After, and its
+// text is logged and not written.
+func ProblemOf(r *http.Request, err error) *Problem {
 	var p *Problem
 	if !errors.As(err, &p) {
 		p = UnavailableBecause(err, "the service cannot answer at the moment; try again")
@@ -96,11 +95,23 @@ func Fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Cause != nil || p.Code.Status >= http.StatusInternalServerError {
 		logFailure(r, p, err)
 	}
+	return p
+}
+
+// RetryAfterSeconds is RetryAfter as its header has it: whole seconds, rounded up;
+// 0: none is told.
+func (p *Problem) RetryAfterSeconds() int64 {
+	return int64((max(p.RetryAfter, 0) + time.Second - 1) / time.Second)
+}
+
+// Fail answers the request with what [ProblemOf] makes of err: the only place that
+// writes an error as an answer. The handler must not have begun its response.
+func Fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := ProblemOf(r, err)
 	h := w.Header()
 	maps.Copy(h, p.Header)
-	if p.RetryAfter > 0 {
-		seconds := (p.RetryAfter + time.Second - 1) / time.Second
-		h.Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
+	if seconds := p.RetryAfterSeconds(); seconds > 0 {
+		h.Set("Retry-After", strconv.FormatInt(seconds, 10))
 	}
 	write(w, p.Code.Status, "application/problem+json", p.body(RequestID(r.Context())))
 }

@@ -1,11 +1,27 @@
 package web
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 )
+
+// tokenOf has the form of a token that the key signed.
+func tokenOf(key, name string) string {
+	header, _ := json.Marshal(map[string]string{"alg": "ES256", "kid": key})
+	return base64.RawURLEncoding.EncodeToString(header) + "." + name + ".signature"
+}
 
 // A verified token is believed for a minute, and never past its expiry; no other
 // token is believed for it.
@@ -13,28 +29,144 @@ func TestSeenTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var s seen
+		s.fetched([]byte(`{"keys":[{"kid":"k"}]}`))
 		id := Identity{Subject: "ann"}
-		s.keep("long", id, time.Now().Add(time.Hour))
-		s.keep("short", id, time.Now().Add(10*time.Second))
+		s.keep(tokenOf("k", "long"), id, time.Now().Add(time.Hour))
+		s.keep(tokenOf("k", "short"), id, time.Now().Add(10*time.Second))
 		for _, step := range []struct {
 			after       time.Duration
 			long, short bool
 		}{{0, true, true}, {9 * time.Second, true, true}, {time.Second, true, false}, {49 * time.Second, true, false}, {time.Second, false, false}} {
 			time.Sleep(step.after) // of the bubble's clock
-			got, long := s.find("long")
-			_, short := s.find("short")
+			got, long := s.find(tokenOf("k", "long"))
+			_, short := s.find(tokenOf("k", "short"))
 			if long != step.long || short != step.short || (long && got != id) {
 				t.Errorf("after %v more: got %v %v, want %v %v", step.after, long, short, step.long, step.short)
 			}
 		}
-		if _, ok := s.find("another"); ok {
+		if _, ok := s.find(tokenOf("k", "another")); ok {
 			t.Error("a token that was never verified: got it believed")
 		}
 		for i := range 3 * seenMost {
-			s.keep(fmt.Sprint(i), id, time.Now().Add(time.Hour))
+			s.keep(tokenOf("k", fmt.Sprint(i)), id, time.Now().Add(time.Hour))
 		}
 		if len(s.tokens) > seenMost {
 			t.Errorf("remembered: got %d, want at most %d", len(s.tokens), seenMost)
 		}
 	})
+}
+
+// A machine that was suspended comes back with a monotonic clock that stood still:
+// what expired meanwhile is not believed.
+func TestSeenTokenExpiresWhileTheMachineIsSuspended(t *testing.T) {
+	t.Parallel()
+	var s seen
+	s.fetched([]byte(`{"keys":[{"kid":"k"}]}`))
+	s.keep(tokenOf("k", "t"), Identity{}, time.Now().Add(time.Hour))
+	for digest, kept := range s.tokens {
+		kept.expiry = kept.expiry.Add(-2 * time.Hour) // as if the wall clock alone had gone on
+		s.tokens[digest] = kept
+	}
+	if _, ok := s.find(tokenOf("k", "t")); ok {
+		t.Error("a token that expired an hour ago by the wall clock: got it believed")
+	}
+}
+
+// Only tokens that name a key served now are kept, whatever verified them.
+func TestSeenKeepsTokensOfServedKeysAlone(t *testing.T) {
+	t.Parallel()
+	never := base64.RawURLEncoding.EncodeToString([]byte(`{"KID":"new"}`)) + ".t.s"
+	for _, c := range []struct {
+		name, jwks, token string
+		want              bool
+	}{
+		{"a key that is served", `{"keys":[{"kid":"old"},{"kid":"new"}]}`, tokenOf("new", "t"), true},
+		{"a key that is not", `{"keys":[{"kid":"new"}]}`, tokenOf("old", "t"), false},
+		{"a key without an id", `{"keys":[{}]}`, tokenOf("", "t"), false},
+		{"another member", `{"keys":[{"kid":"new"}]}`, never, false},
+		{"no key set", `<html>`, tokenOf("new", "t"), false},
+		{"no token", `{"keys":[{"kid":"new"}]}`, "!.!.!", false},
+	} {
+		var s seen
+		s.fetched([]byte(c.jwks))
+		s.keep(c.token, Identity{}, time.Now().Add(time.Hour))
+		if _, ok := s.find(c.token); ok != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, ok, c.want)
+		}
+	}
+}
+
+// rotating is an issuer that serves one key at a time.
+type rotating struct {
+	server *httptest.Server
+	keys   map[string]*ecdsa.PrivateKey
+	served atomic.Value // the id of the key that is
+}
+
+func newRotating(t *testing.T, ids ...string) *rotating {
+	t.Helper()
+	r := &rotating{keys: make(map[string]*ecdsa.PrivateKey)}
+	for _, id := range ids {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.keys[id] = key
+	}
+	r.served.Store(ids[0])
+	r.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		id := r.served.Load().(string)
+		point, _ := r.keys[id].PublicKey.Bytes()
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"keys": []any{map[string]string{
+			"kid": id, "kty": "EC", "crv": "P-256", "alg": "ES256",
+			"x": base64.RawURLEncoding.EncodeToString(point[1:33]), "y": base64.RawURLEncoding.EncodeToString(point[33:]),
+		}}})
+	}))
+	t.Cleanup(r.server.Close)
+	return r
+}
+
+// request bears a token signed by the key.
+func (r *rotating) request(t *testing.T, key string) *http.Request {
+	t.Helper()
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, jwt.MapClaims{
+		"iss": r.server.URL, "aud": "us", "sub": "ann", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+	})
+	token.Header["kid"] = key
+	text, err := token.SignedString(r.keys[key])
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := httptest.NewRequest("GET", "/", nil)
+	request.Header.Set("Authorization", "Bearer "+text)
+	return request
+}
+
+// A token of a key that was revoked is not kept by who verified it between the
+// fetch of the new keys and the moment when they are in use.
+func TestATokenVerifiedByTheKeysBeforeIsNotKept(t *testing.T) {
+	t.Parallel()
+	issuer := newRotating(t, "old", "new")
+	old := issuer.request(t, "old")
+	v, inGap := new(Verifier), error(nil)
+	v.tokens = idTokens(VerifierOptions{
+		Issuer: issuer.server.URL, JWKSURL: issuer.server.URL, Audience: "us", Algorithms: []string{"ES256"}, KeysRefresh: time.Nanosecond,
+	}, func(jwks []byte) {
+		v.seen.fetched(jwks)
+		if issuer.served.Load() == "new" {
+			_, inGap = v.Authenticate(old)
+		}
+	})
+	if _, err := v.Authenticate(issuer.request(t, "old")); err != nil {
+		t.Fatalf("before: got %v, want no error", err)
+	}
+	issuer.served.Store("new")
+	if _, err := v.Authenticate(issuer.request(t, "new")); err != nil || inGap != nil {
+		t.Fatalf("the new key's token, and the old one's while its keys are still in use: got %v, %v; want no error", err, inGap)
+	}
+	raw, _ := bearer(old)
+	if _, ok := v.seen.find(raw); ok {
+		t.Error("the old key's token: got it kept, want it verified again")
+	}
 }

@@ -133,38 +133,6 @@ func (a *account) answer(head block) (nonce.Account, error) {
 		HasCode: len(code) > 0, BaseFeeWei: head.BaseFee.ToInt(), TipWei: tip.ToInt()}, nil
 }
 
-// receipt is what is read of a receipt. Fields are pointers where their absence
-// means that the receipt proves nothing: of a pending transaction, or from
-// before Byzantium.
-type receipt struct {
-	TxHash      nonce.Hash      `json:"transactionHash"`
-	BlockNumber *hexutil.Uint64 `json:"blockNumber"`
-	BlockHash   *nonce.Hash     `json:"blockHash"`
-	Status      *hexutil.Uint64 `json:"status"`
-}
-
-func receiptAnswers(hashes []nonce.Hash, calls []*call) map[nonce.Hash]nonce.ReceiptAnswer {
-	answers := make(map[nonce.Hash]nonce.ReceiptAnswer, len(hashes))
-	for i, hash := range hashes {
-		answers[hash] = receiptAnswer(hash, calls[i])
-	}
-	return answers
-}
-
-func receiptAnswer(hash nonce.Hash, a *call) nonce.ReceiptAnswer {
-	if a.null() {
-		return nonce.ReceiptAnswer{Answer: nonce.AnswerNotFound}
-	}
-	var r receipt
-	if a.into(&r) != nil || r.TxHash != hash || r.BlockNumber == nil || r.BlockHash == nil || r.Status == nil {
-		return nonce.ReceiptAnswer{Answer: nonce.AnswerUnknown}
-	}
-	return nonce.ReceiptAnswer{Answer: nonce.AnswerFound, Receipt: nonce.Receipt{
-		TxHash: hash, BlockNumber: uint64(*r.BlockNumber), BlockHash: *r.BlockHash,
-		Succeeded: *r.Status == 1, Document: a.raw,
-	}}
-}
-
 func knownAnswers(hashes []nonce.Hash, calls []*call) map[nonce.Hash]nonce.Answer {
 	answers := make(map[nonce.Hash]nonce.Answer, len(hashes))
 	for i, hash := range hashes {

@@ -22,11 +22,19 @@ const (
 // block comes between two of them: counts before receipts (a count that has
 // moved finds the receipts that moved it), everything before the head (no
 // receipt is above it).
+//
+// It is asked in rounds, most in one. Where many receipts are wanted the first
+// round asks for everything else, and what it answers says which receipts are
+// asked for in further rounds: so they still come after the counts. Each round
+// ends with a head and the proof that the head before it is in its chain. So each
+// head is in the next one's chain, up to the last, the view's; and the receipts
+// of a block are taken over only if the block is in the chain of the head before
+// them.
 type look struct {
 	q         nonce.Look
 	first     *call // the head before everything else
 	account   *account
-	receipts  []*call
+	receipts  *receipts
 	known     []*call
 	headers   []*call
 	watched   []*call // the blocks at q.Watch
@@ -34,15 +42,19 @@ type look struct {
 	estimates []*call
 	self      *call
 	final     *call // the count at the finalized block
-	again     *call // the block at first's height, after everything else
-	last      *call // the head after everything else: the view's
+
+	since  nonce.Header   // first's
+	linked []nonce.Header // what headers tell, up to the head at the end of their round
+	head   *block         // the head that is known, the last of a round; nil: none yet
+	again  *call          // the block at head's height, after everything else
+	last   *call          // the head after everything else
 }
 
 // Look implements [nonce.ChainConnector]. It fails as a whole if there was no
 // answer, if the head or an asked-for part of the account is missing, or if the
 // chain changed while it was read. A look of more than Options.MaxBatch calls
-// or of several megabytes takes several round trips; that they belong to one
-// chain is then proved by the last.
+// or of several megabytes takes several round trips, and so may one at more than
+// 32 receipts; that they belong to one chain is proved by the last of them.
 func (c *Connector) Look(ctx context.Context, q nonce.Look) (nonce.View, error) {
 	view, err := c.look(ctx, q)
 	if err != nil {
@@ -56,30 +68,49 @@ func (c *Connector) look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 	if err != nil {
 		return nonce.View{}, err
 	}
-	batches := c.split(l.calls())
-	for i, batch := range batches {
-		if i == len(batches)-1 {
-			if batch, err = l.closing(batch, i > 0); err != nil {
-				return nonce.View{}, err
-			}
-		}
-		if err := c.roundTrip(ctx, batch); err != nil {
+	for calls := l.calls(); len(calls) > 0; calls = l.receipts.further(*l.head, c.blocks.offered()) {
+		err := c.round(ctx, l, calls)
+		switch {
+		case err != nil && l.receipts.byBlocks() && ctx.Err() == nil && !errors.Is(err, errChanged):
+			c.blocks.refused() // perhaps the blocks are too much for one answer
+			l.receipts.byBlock = false
+		case err != nil:
 			return nonce.View{}, err
+		case l.receipts.take(*l.head):
+			c.blocks.refused()
 		}
 	}
 	return l.view(c.node)
 }
 
+// round asks calls, and then what proves that nothing changed.
+func (c *Connector) round(ctx context.Context, l *look, calls []*call) error {
+	batches := c.split(calls)
+	for i, batch := range batches {
+		if i == len(batches)-1 {
+			var err error
+			if batch, err = l.closing(batch, i > 0); err != nil {
+				return err
+			}
+		}
+		if err := c.roundTrip(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return l.advance()
+}
+
+// errChanged reports a look whose parts are of two chains.
+var errChanged = errors.New("the chain changed meanwhile")
+
 func (c *Connector) newLook(q nonce.Look) (*look, error) {
 	if (q.Account || len(q.Estimates) > 0 || q.Submitter != "") && q.Submitter.ChainID() != c.chainID {
 		return nil, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, ErrWrongChain)
 	}
-	l := &look{q: q, first: askBlock("latest"), last: askBlock("latest")}
+	l := &look{q: q, first: askBlock("latest"), receipts: newReceipts(q)}
 	if q.Account {
 		l.account = askAccount(q.Submitter.Address())
-	}
-	for _, h := range q.Receipts {
-		l.receipts = append(l.receipts, ask("eth_getTransactionReceipt", h.String()))
+		l.receipts.count = l.account.latest
 	}
 	for _, h := range q.Known {
 		l.known = append(l.known, ask("eth_getTransactionByHash", h.String()))
@@ -133,13 +164,13 @@ func (l *look) askWatched() error {
 	return nil
 }
 
-// calls are all but the closing ones, in the order in which they are asked.
+// calls are those of the first round, in the order in which they are asked.
 func (l *look) calls() []*call {
 	calls := []*call{l.first}
 	if l.account != nil {
 		calls = append(calls, l.account.calls()...)
 	}
-	calls = slices.Concat(calls, l.receipts, l.known, l.headers, l.watched)
+	calls = slices.Concat(calls, l.receipts.begin(), l.known, l.headers, l.watched)
 	if l.tagged != nil {
 		calls = append(calls, l.tagged)
 	}
@@ -152,43 +183,67 @@ func (l *look) calls() []*call {
 	return calls
 }
 
-// closing adds what proves that nothing changed. If the first head is already
-// known, it is asked for by its height too: many blocks may have come since.
-func (l *look) closing(batch []*call, firstKnown bool) ([]*call, error) {
+// closing adds what proves that nothing changed. If the head is already known,
+// it is asked for by its height too: many blocks may have come since.
+func (l *look) closing(batch []*call, later bool) ([]*call, error) {
+	l.again, l.last = nil, askBlock("latest")
 	batch = slices.Clip(batch)
-	if firstKnown {
-		var first block
-		if err := l.first.into(&first); err != nil {
-			return nil, fmt.Errorf("head: %w", err)
+	if later || l.head != nil {
+		if err := l.begun(); err != nil {
+			return nil, err
 		}
-		l.again = askBlock(hexutil.EncodeUint64(uint64(first.Number)))
+		l.again = askBlock(hexutil.EncodeUint64(uint64(l.head.Number)))
 		batch = append(batch, l.again)
 	}
 	return append(batch, l.last), nil
 }
 
+// begun reads the head before everything else.
+func (l *look) begun() error {
+	if l.head != nil {
+		return nil
+	}
+	var first block
+	if err := l.first.into(&first); err != nil {
+		return fmt.Errorf("head: %w", err)
+	}
+	l.since, l.head = first.header(), &first
+	return nil
+}
+
+// advance goes on to the head after everything else, if the one before is in its
+// chain.
+func (l *look) advance() error {
+	if err := l.begun(); err != nil {
+		return err
+	}
+	var last block
+	if err := l.last.into(&last); err != nil {
+		return fmt.Errorf("head: %w", err)
+	}
+	if len(l.headers) > 0 { // they are of this round: later heads are above them
+		l.linked, l.headers = linkedHeaders(l.headers, l.q.FromBlock, last.header()), nil
+	}
+	if !l.sameChain(l.head.header(), last.header()) {
+		return fmt.Errorf("%w: head %d %s, then %d %s", errChanged,
+			uint64(l.head.Number), l.head.Hash, uint64(last.Number), last.Hash)
+	}
+	l.head = &last
+	return nil
+}
+
 // view turns the answers into what they mean.
 func (l *look) view(node string) (nonce.View, error) {
-	v := nonce.View{Node: node}
-	var first, last block
-	if err := errors.Join(l.first.into(&first), l.last.into(&last)); err != nil {
-		return v, fmt.Errorf("head: %w", err)
-	}
-	v.Head, v.Since = last.header(), new(first.header())
-	v.Headers = linkedHeaders(l.headers, l.q.FromBlock, v.Head)
-	if !l.sameChain(first.header(), v.Head, v.Headers) {
-		return v, fmt.Errorf("the chain changed meanwhile: head %d %s, then %d %s",
-			uint64(first.Number), first.Hash, uint64(last.Number), last.Hash)
-	}
+	v := nonce.View{Node: node, Head: l.head.header(), Since: &l.since, Headers: l.linked}
 	if l.account != nil {
 		var err error
-		if v.Account, err = l.account.answer(last); err != nil {
+		if v.Account, err = l.account.answer(*l.head); err != nil {
 			return v, fmt.Errorf("account: %w", err)
 		}
 	}
-	v.Receipts = receiptAnswers(l.q.Receipts, l.receipts)
+	v.Receipts = l.receipts.upTo(v.Head)
 	v.Known = knownAnswers(l.q.Known, l.known)
-	v.Watched = watchedHashes(l.q.Watch, l.watched, first.header(), v)
+	v.Watched = watchedHashes(l.q.Watch, l.watched, l.since, v)
 	v.Tagged = taggedHeader(l.tagged, v)
 	for _, a := range l.estimates {
 		v.Estimates = append(v.Estimates, estimateAnswer(a))
@@ -202,19 +257,19 @@ func (l *look) view(node string) (nonce.View, error) {
 	return v, nil
 }
 
-// sameChain says whether the first head is proved to be in the last head's
-// chain: it is the same block, its parent, among the linked headers, or still
-// the block of its height.
-func (l *look) sameChain(first, last nonce.Header, linked []nonce.Header) bool {
-	if first.Hash == last.Hash || (first.Hash == last.Parent && first.Number+1 == last.Number) {
+// sameChain says whether the head known before is proved to be in the last
+// head's chain: it is the same block, its parent, among the linked headers, or
+// still the block of its height.
+func (l *look) sameChain(before, last nonce.Header) bool {
+	if before.Hash == last.Hash || (before.Hash == last.Parent && before.Number+1 == last.Number) {
 		return true
 	}
-	if first.Number > last.Number {
+	if before.Number > last.Number {
 		return false
 	}
-	if slices.ContainsFunc(linked, func(h nonce.Header) bool { return h.Hash == first.Hash }) {
-		return true
+	if l.again == nil { // the headers came in the same answer
+		return slices.ContainsFunc(l.linked, func(h nonce.Header) bool { return h.Hash == before.Hash })
 	}
 	var again block
-	return l.again != nil && l.again.into(&again) == nil && again.Hash == first.Hash
+	return l.again.into(&again) == nil && again.Hash == before.Hash
 }

@@ -103,8 +103,9 @@ func (p *protocol) leave(s state, i uint8, e step, out emit) {
 	if p.looksAgain() && !p.Rules.LookIsAfterCommit {
 		c.owesAdvance = c.owesAdvance || p.room(c)
 	}
+	p.spare(c)
 	if e.op != opForceRelease && p.looksAgain() && p.Rules.LookIsAfterCommit {
-		*c = call{pc: lookAfter, job: c.job, copy: c.copy, queued: c.queued, flight: c.flight, owesAdvance: c.owesAdvance, owesPoll: c.owesPoll, freed: true}
+		*c = call{pc: lookAfter, job: c.job, copy: c.copy, queued: c.queued, flight: c.flight, owesAdvance: c.owesAdvance, owesPoll: c.owesPoll, freed: true, token: s.lease.token}
 		out(e, s)
 		return
 	}
@@ -122,20 +123,30 @@ func (p *protocol) looksAgain() bool {
 	return p.Shape.CreateSkips && p.Rules.EnqueueAfterRelease && p.Rules.LookAfterRelease
 }
 
-// lookAfter looks at the queue again, and at the token in force, once the release
-// has committed. What is in flight it knows: nobody else moved it while it held.
+// lookAfter looks at the queue again, once the release has committed. What is in
+// flight it knows: nobody else moved it while it held. It names an advance by the
+// token that it released under: where that name is used up, a tenure has begun
+// since, and has seen what this look sees.
 func (p *protocol) lookAfter(s state, i uint8, e step, out emit) {
 	c := &s.calls[i]
 	c.queued = s.queued()
 	e = e.of(opLookAfter).seen(c)
 	c.owesAdvance = c.owesAdvance || p.room(c)
+	p.spare(c)
+	token := c.token
 	*c = call{pc: idle, job: c.job, copy: c.copy, owesAdvance: c.owesAdvance, owesPoll: c.owesPoll, freed: true}
 	if c.owesAdvance {
-		c.pc, c.token = nameAdvance, s.lease.token
+		c.pc, c.token = nameAdvance, token
 		out(e, s)
 		return
 	}
 	p.pay(s, i, e, out)
+}
+
+// spare drops the poll that an advance makes needless: it looks at everything, and
+// leaves a poll of its own.
+func (p *protocol) spare(c *call) {
+	c.owesPoll = c.owesPoll && !(c.owesAdvance && p.Shape.CreateSkips)
 }
 
 // pay goes on to what is owed next after e, or answers.

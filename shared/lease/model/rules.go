@@ -92,7 +92,8 @@ type Shape struct {
 	WholeRound bool
 	// CreateSkips lets a create make no task if it sees, after its commit, the lease
 	// held and not expired, or the window full: who releases, or frees the window,
-	// looks at the queue again. Else every create makes one.
+	// looks at the queue again. Else every create makes one. And an advance that is
+	// enqueued stands for the poll that is due too.
 	CreateSkips bool
 	// StrictRelease treats a release after expires_at as FENCED, even when no one
 	// has taken over. Else owner and token are all it compares.

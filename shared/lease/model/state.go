@@ -200,7 +200,7 @@ func (s *state) oldest() uint8 {
 	}
 	for i := range s.calls {
 		switch c := &s.calls[i]; c.pc {
-		case markApart, makeWake, nameAdvance:
+		case markApart, makeWake, nameAdvance, lookAfter:
 			low = min(low, c.token)
 		}
 	}

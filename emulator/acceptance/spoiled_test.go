@@ -1,0 +1,75 @@
+package acceptance
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// orphaned passes everything on to the node, and gives each block another parent
+// in what it answers.
+func orphaned(t *testing.T, node string) (address string, spoiled *atomic.Int64) {
+	t.Helper()
+	target, err := url.Parse(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spoiled = new(atomic.Int64)
+	parent := regexp.MustCompile(`"parentHash":"0x[0-9a-f]{64}"`)
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Del("Accept-Encoding")
+		},
+		ModifyResponse: func(r *http.Response) error {
+			text, err := io.ReadAll(r.Body)
+			if err != nil {
+				return err
+			}
+			other := parent.ReplaceAll(text, fmt.Appendf(nil, `"parentHash":"0x%064x"`, 1))
+			if !bytes.Equal(text, other) {
+				spoiled.Add(1)
+			}
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(other)), int64(len(other))
+			r.Header.Set("Content-Length", strconv.Itoa(len(other)))
+			return nil
+		},
+	}
+	server := httptest.NewServer(proxy)
+	t.Cleanup(server.Close)
+	return server.URL, spoiled
+}
+
+// Blocks that do not name their parents prove nothing: a process whose node gives
+// such blocks says so, and those with a better one carry everything to its end.
+func TestHeadersThatDoNotLinkAreTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: quick, Processes: 1})
+	node, spoiled := orphaned(t, b.Chain.URL())
+	if _, err := b.StartProcess(b.ctx, map[string]string{"FENCEPOST_RPC_URLS": node}); err != nil {
+		t.Fatal(err)
+	}
+	s, n := b.Submitters()[0], 0
+	err := poll(b.ctx, func() bool {
+		if b.count(`select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED')`) == 0 {
+			b.postUntilAnswered(t, transfer(s, fmt.Sprint("r-", n)))
+			n++
+		}
+		return b.log.has("the node's headers do not link: nothing can be final by them")
+	})
+	if err != nil {
+		t.Errorf("headers without parents, %d answers of them: never told: %v", spoiled.Load(), err)
+	}
+	b.ends(t, map[nonce.Submitter]int{s: n})
+}

@@ -1,0 +1,187 @@
+package chaintest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// A node without the receipts of blocks is asked for each by itself, and not
+// asked again at once for those of a block.
+func testWindowWithoutBlocks(t *testing.T, b *bundle) {
+	txs, q := b.window(t, 0, 120)
+	b.mineExactly(t, txs)
+	for name, response := range map[string]map[string]any{
+		"no such method": {"error": map[string]any{"code": -32601, "message": "the method eth_getBlockReceipts does not exist/is not available"}},
+		"a refusal":      NodeError("response too large"),
+		"no list":        {"result": "0x"},
+	} {
+		b.connector = b.Connect(t, b.proxy.URL, b.ChainID, patience)
+		asked := b.watch(SpoilMethod(byBlock, response))
+		b.wantWindow(t, name, q, 3, 120)
+		asked.want(t, name, 120, 1)
+		b.wantWindow(t, name+", again", q, 2, 120)
+		asked.want(t, name+", again", 120, 0)
+	}
+}
+
+// receiptList is a node's answer to the question about a block's receipts.
+type receiptList []map[string]any
+
+// with is a spoiler that sets a field of the receipts from one on; -1 is the last.
+func with(from int, field string, value any) func(receiptList) any {
+	return func(l receiptList) any {
+		for _, r := range l[(from+len(l))%len(l):] {
+			r[field] = value
+		}
+		return l
+	}
+}
+
+// spoilers are what a node may say of a block's receipts instead of the truth.
+var spoilers = map[string]func(receiptList) any{
+	"none":                      func(receiptList) any { return nil },
+	"an empty list":             func(receiptList) any { return receiptList{} },
+	"a list of nothing":         func(receiptList) any { return []any{nil} },
+	"numbers":                   func(receiptList) any { return []int{1, 2} },
+	"lists":                     func(l receiptList) any { return []receiptList{l} },
+	"the first":                 func(l receiptList) any { return l[0] },
+	"half":                      func(l receiptList) any { return l[:len(l)/2] },
+	"a side block":              with(0, "blockHash", nobody),
+	"another height":            with(0, "blockNumber", "0x1"),
+	"no height":                 with(0, "blockNumber", nil),
+	"no block":                  with(0, "blockHash", nil),
+	"no result":                 with(0, "status", nil),
+	"others":                    with(0, "transactionHash", nobody),
+	"nobody's":                  with(0, "transactionHash", "0x"),
+	"one of a side block":       with(-1, "blockHash", nobody),
+	"one of another height":     with(-1, "blockNumber", "0x1"),
+	"one without a result":      with(-1, "status", nil),
+	"one without a transaction": with(-1, "transactionHash", nil),
+	"failures in a side block": func(l receiptList) any {
+		with(0, "status", "0x0")(l)
+		return with(0, "blockHash", nobody)(l)
+	},
+}
+
+// What a node says of a block's receipts makes no wrong receipt, and hides none
+// that it has: not what is of another block, of none, or not whole.
+func testWindowSpoiled(t *testing.T, b *bundle) {
+	b.mine(t, 3)
+	txs, q := b.window(t, 0, 120)
+	b.mineExactly(t, txs)
+	held := heldAt(q, 120, b.look(t, nonce.Look{}).Head.Number)
+	for _, below := range []int{0, 1, 4} {
+		for name, spoil := range spoilers {
+			b.connector = b.Connect(t, b.proxy.URL, b.ChainID, patience)
+			b.proxy.Set(Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
+				var answer struct{ Result receiptList }
+				if call.Method != byBlock || json.Unmarshal(own, &answer) != nil || len(answer.Result) == 0 {
+					return nil
+				}
+				return map[string]any{"result": spoil(answer.Result)}
+			}})
+			b.wantWindow(t, fmt.Sprintf("%s, %d below the head", name, below), held, 5, 120)
+		}
+		b.mine(t, 1+2*below) // 0, then 1, then 4 below
+	}
+}
+
+// Blocks that come between round trips do no harm, and are the view's; a chain
+// that is replaced between them makes none.
+func testWindowWhileTheHeadMoves(t *testing.T, b *bundle) {
+	b.mine(t, 8)
+	txs, q := b.window(t, 0, 120)
+	b.mineExactly(t, txs[:100])
+	at := b.look(t, nonce.Look{}).Head.Number
+	trips := 0
+	every := func(do func(trip int) error) Fault {
+		trips = 0
+		return Fault{Batch: func(int) {
+			trips++
+			if err := do(trips); err != nil {
+				t.Error(err)
+			}
+		}}
+	}
+	q.FromBlock, q.ToBlock = at-3, at+20
+	for name, q := range map[string]nonce.Look{"in the head": q, "held": heldAt(q, 100, at)} {
+		b.proxy.Set(every(func(int) error { return b.Mine(2) }))
+		v := b.wantWindow(t, name, q, 4, 100)
+		if got, want := v.Head.Number, v.Since.Number+2*uint64(trips-1); got != want {
+			t.Errorf("%s: head: got %d, want %d, after the blocks that came between", name, got, want)
+		}
+		if n := len(v.Headers); n == 0 || v.Headers[0].Number != at-3 || v.Headers[n-1] != *v.Since {
+			t.Errorf("%s: headers: got %+v, want those up to %+v", name, v.Headers, v.Since)
+		}
+	}
+	b.proxy.Set(every(func(trip int) error {
+		if trip == 1 {
+			return b.Reorg(nil, nil)
+		}
+		return nil
+	}))
+	b.wantNoLook(t, "a head that was replaced after the first round trip", heldAt(q, 100, at))
+}
+
+// A count, a head or a block that lags is no news: what it hides is not found,
+// or found by itself.
+func testWindowOnALaggingNode(t *testing.T, b *bundle) {
+	b.mine(t, 4)
+	txs, q := b.window(t, 0, 120)
+	var recorder Recorder
+	b.proxy.Set(recorder.Record())
+	b.look(t, q)
+	b.mineExactly(t, txs)
+
+	b.proxy.Set(recorder.Replay(func(c Call) bool { return c.Method == "eth_getTransactionCount" }))
+	for h, a := range b.look(t, q).Receipts {
+		if a.Answer != nonce.AnswerNotFound {
+			t.Fatalf("%s by a count that lags: got %+v, want not found", h, a)
+		}
+	}
+	b.proxy.Set(SpoilMethod(byBlock, map[string]any{"result": nil}))
+	b.wantWindow(t, "a block that lags", q, 3, 120)
+	b.proxy.Set(recorder.Replay(nil))
+	if v := b.look(t, q); v.Receipts[txs[0].Hash].Answer != nonce.AnswerNotFound {
+		t.Errorf("all of it lags: got %+v, want not found", v.Receipts[txs[0].Hash])
+	}
+}
+
+// A receipt above the view's head, or of another block at its height, is
+// unknown, asked for by itself or with its block.
+func testReceiptOutsideTheView(t *testing.T, b *bundle) {
+	txs, q := b.window(t, 0, 120)
+	b.mineExactly(t, txs)
+	small := nonce.Look{Receipts: q.Receipts[:1]}
+	for name, change := range map[string]map[string]any{
+		"above the head": {"blockNumber": "0xffff"},
+		"another head":   {"blockHash": nobody},
+	} {
+		b.proxy.Set(Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
+			var one struct{ Result map[string]any }
+			var all struct{ Result receiptList }
+			switch {
+			case call.Method == singly && json.Unmarshal(own, &one) == nil:
+				maps.Copy(one.Result, change)
+				return map[string]any{"result": one.Result}
+			case call.Method == byBlock && json.Unmarshal(own, &all) == nil:
+				for _, r := range all.Result {
+					maps.Copy(r, change)
+				}
+				return map[string]any{"result": all.Result}
+			}
+			return nil
+		}})
+		for _, q := range []nonce.Look{small, q} {
+			for h, a := range b.look(t, q).Receipts {
+				if a.Answer != nonce.AnswerUnknown {
+					t.Fatalf("%s, one of %d: got %+v for %s, want unknown", name, len(q.Receipts), a, h)
+				}
+			}
+		}
+	}
+}

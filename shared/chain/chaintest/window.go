@@ -1,0 +1,292 @@
+package chaintest
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"encoding/json"
+	"math/big"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+const (
+	singly  = "eth_getTransactionReceipt"
+	byBlock = "eth_getBlockReceipts"
+)
+
+// window makes n transactions from a nonce on, and the question about all.
+func (b *bundle) window(t *testing.T, from, n uint64) ([]nonce.Signed, nonce.Look) {
+	t.Helper()
+	q := nonce.Look{Account: true}
+	var txs []nonce.Signed
+	for i := from; i < from+n; i++ {
+		tx := b.tx(t, i, nil)
+		txs = append(txs, tx)
+		q.Receipts, q.Hints = append(q.Receipts, tx.Hash), append(q.Hints, nonce.Hint{Nonce: i})
+	}
+	return txs, q
+}
+
+// mineExactly adds a block of txs. What is sent to the pool instead may be a block
+// late: go-ethereum's takes a transaction up only after it has accepted it.
+func (b *bundle) mineExactly(t *testing.T, txs []nonce.Signed) {
+	t.Helper()
+	b.mine(t, 1)
+	b.reorg(t, raws(txs))
+}
+
+func raws(txs []nonce.Signed) [][]byte {
+	list := make([][]byte, len(txs))
+	for i, tx := range txs {
+		list[i] = tx.Raw
+	}
+	return list
+}
+
+// asked counts the calls of each method, and does what else a fault does.
+type asked struct {
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+// watch sets f, and counts from now on.
+func (b *bundle) watch(f Fault) *asked {
+	a := &asked{calls: map[string]int{}}
+	spoil := f.Answer
+	f.Answer = func(call Call, own json.RawMessage) map[string]any {
+		a.mu.Lock()
+		a.calls[call.Method]++
+		a.mu.Unlock()
+		if spoil == nil {
+			return nil
+		}
+		return spoil(call, own)
+	}
+	b.proxy.Set(f)
+	return a
+}
+
+// want wants so many calls of each method since it was last asked.
+func (a *asked) want(t *testing.T, when string, single, blocks int) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.calls[singly] != single || a.calls[byBlock] != blocks {
+		t.Errorf("%s: got %d receipts asked for by transaction and %d by block, want %d and %d",
+			when, a.calls[singly], a.calls[byBlock], single, blocks)
+	}
+	clear(a.calls)
+}
+
+// wantWindow looks with hints, in at most so many round trips, and wants what
+// the node says of each transaction by itself: of found, that it has a receipt.
+func (b *bundle) wantWindow(t *testing.T, when string, q nonce.Look, trips uint64, found int) nonce.View {
+	t.Helper()
+	before := b.proxy.RoundTrips()
+	v := b.look(t, q)
+	if got := b.proxy.RoundTrips() - before; got > trips {
+		t.Errorf("%s: round trips: got %d, want at most %d", when, got, trips)
+	}
+	b.wantAsSingly(t, when, q, v, found)
+	return v
+}
+
+// wantAsSingly wants the receipts of v as the node, unspoilt, gives them for each
+// transaction.
+func (b *bundle) wantAsSingly(t *testing.T, when string, q nonce.Look, v nonce.View, found int) {
+	t.Helper()
+	q.Submitter, q.Hints = b.submitter, nil
+	truth, err := b.Connect(t, b.URL, b.ChainID, patience).Look(t.Context(), q)
+	if err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	if diff := cmp.Diff(truth.Receipts, v.Receipts, cmp.Comparer(equalJSON)); diff != "" {
+		t.Errorf("%s: receipts (-each by itself +all):\n%s", when, diff)
+	}
+	got := 0
+	for _, a := range v.Receipts {
+		if a.Answer == nonce.AnswerFound {
+			got++
+		}
+		if bytes.Contains(a.Receipt.Document, []byte("logsBloom")) {
+			t.Fatalf("%s: document: got %s, want it without logsBloom", when, a.Receipt.Document)
+		}
+	}
+	if got != found || len(v.Receipts) != len(q.Receipts) {
+		t.Errorf("%s: receipts: got %d of %d, want %d of %d", when, got, len(v.Receipts), found, len(q.Receipts))
+	}
+}
+
+func equalJSON(a, b json.RawMessage) bool {
+	var x, y any
+	return bytes.Equal(a, b) || (json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && cmp.Equal(x, y))
+}
+
+// heldAt is q where the first n receipts are known to have been in a block.
+func heldAt(q nonce.Look, n int, block uint64) nonce.Look {
+	q.Hints = slices.Clone(q.Hints)
+	for i := range n {
+		q.Hints[i].Block = block
+	}
+	return q
+}
+
+// foreign is a transfer by another account.
+func (b *bundle) foreign(t *testing.T, key *ecdsa.PrivateKey, n uint64) nonce.Signed {
+	t.Helper()
+	other := *b
+	other.Key = key
+	return other.tx(t, n, func(tx *types.DynamicFeeTx) { tx.To = &common.Address{0xee} })
+}
+
+// Of a window in one block, with others' transactions among them, all receipts
+// come in two round trips and by one call; what is not mined is not asked for.
+func testWindowInOneBlock(t *testing.T, b *bundle) {
+	key, err := crypto.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.mustSend(t, b.tx(t, 0, func(tx *types.DynamicFeeTx) {
+		to := crypto.PubkeyToAddress(key.PublicKey)
+		tx.To, tx.Value = &to, big.NewInt(1e18)
+	}))
+	b.mine(t, 1)
+	txs, q := b.window(t, 1, 200)
+	var mixed []nonce.Signed
+	for i, tx := range txs[:150] {
+		mixed = append(mixed, tx)
+		if i%3 == 0 {
+			mixed = append(mixed, b.foreign(t, key, uint64(i/3)))
+		}
+	}
+	b.mineExactly(t, mixed)
+	b.mustSend(t, txs[150:]...)
+	asked := b.watch(Fault{})
+	v := b.wantWindow(t, "in the head", q, 2, 150)
+	asked.want(t, "in the head", 0, 1)
+	for _, tx := range txs[:150] {
+		if r := v.Receipts[tx.Hash].Receipt; r.BlockHash != v.Head.Hash || r.BlockNumber != v.Head.Number || !r.Succeeded {
+			t.Fatalf("receipt: got %+v, want a success in the head %+v", r, v.Head)
+		}
+	}
+	mined := v.Head.Number
+	if err := b.DropPool(); err != nil {
+		t.Fatal(err)
+	}
+	b.mine(t, 1)
+	b.wantWindow(t, "in the head's parent", q, 3, 150)
+	asked.want(t, "in the head's parent", 0, 3)
+	b.mine(t, 4)
+	b.wantWindow(t, "held, far below the head", heldAt(q, 150, mined), 2, 150)
+	asked.want(t, "held, far below the head", 0, 1)
+	b.wantWindow(t, "not held, far below the head", q, 4, 150)
+	asked.want(t, "not held, far below the head", 150, 3)
+}
+
+// A window spread over many blocks, so many in each that blocks are worth it or
+// so few that they are not, is found in far fewer round trips than blocks.
+func testWindowInManyBlocks(t *testing.T, b *bundle) {
+	txs, q := b.window(t, 0, 20*5)
+	for i := 0; i < len(txs); i += 5 {
+		b.mineExactly(t, txs[i:i+5])
+	}
+	asked := b.watch(Fault{})
+	b.wantWindow(t, "5 in each of 20 blocks", q, 4, 100)
+	asked.want(t, "5 in each of 20 blocks", 85, 3)
+
+	txs, more := b.window(t, 100, 6*70)
+	for i := 0; i < len(txs); i += 70 {
+		b.mineExactly(t, txs[i:i+70])
+	}
+	b.wantWindow(t, "70 in each of 6 blocks", more, 4, 420)
+	asked.want(t, "70 in each of 6 blocks", 0, 7)
+	head := b.look(t, nonce.Look{}).Head.Number
+	for i := range more.Hints {
+		more.Hints[i].Block = head - 5 + uint64(i/70)
+	}
+	b.wantWindow(t, "held, 70 in each of 6 blocks", more, 3, 420)
+	asked.want(t, "held, 70 in each of 6 blocks", 0, 6)
+	q.Receipts, q.Hints = append(q.Receipts, more.Receipts...), append(q.Hints, more.Hints...)
+	b.wantWindow(t, "both", q, 5, 520)
+}
+
+// What is pending is told by the account's count, in the first round trip; and
+// of what is mined so little that no block is worth it goes by itself.
+func testWindowPending(t *testing.T, b *bundle) {
+	b.mine(t, 1)
+	txs, q := b.window(t, 0, 90)
+	b.mustSend(t, txs...)
+	asked := b.watch(Fault{})
+	b.wantWindow(t, "pending", q, 1, 0)
+	asked.want(t, "pending", 0, 0)
+	b.reorg(t, raws(txs[:7]))
+	b.wantWindow(t, "7 of 90 mined", q, 2, 7)
+	asked.want(t, "7 of 90 mined", 7, 0)
+
+	small := nonce.Look{Account: true, Receipts: q.Receipts[:32], Hints: q.Hints[:32]}
+	b.wantWindow(t, "32 wanted", small, 1, 7)
+	asked.want(t, "32 wanted", 32, 0)
+	q.Account = false
+	b.wantWindow(t, "without the account", q, 1, 7)
+	asked.want(t, "without the account", 90, 0)
+}
+
+// Of two versions of each nonce the one that was mined is found in the block, and
+// the other is not asked for. A nonce that neither has consumed is asked for
+// both.
+func testWindowReplaced(t *testing.T, b *bundle) {
+	var mined []nonce.Signed
+	q := nonce.Look{Account: true}
+	for n := range uint64(100) {
+		for i := range uint64(2) {
+			tx := b.tx(t, n, func(tx *types.DynamicFeeTx) { tx.Value = new(big.Int).SetUint64(1 + i) })
+			q.Receipts, q.Hints = append(q.Receipts, tx.Hash), append(q.Hints, nonce.Hint{Nonce: n})
+			if i == n%2 && n != 50 {
+				mined = append(mined, tx)
+			}
+		}
+		if n == 50 {
+			mined = append(mined, b.tx(t, n, func(tx *types.DynamicFeeTx) { tx.Value = big.NewInt(7) }))
+		}
+	}
+	b.mineExactly(t, mined)
+	asked := b.watch(Fault{})
+	b.wantWindow(t, "two versions", q, 3, 99)
+	asked.want(t, "two versions", 2, 1)
+}
+
+// After a reorg a window is found where it is now, wherever it was before; what
+// the reorg removed is not found.
+func testWindowAfterReorg(t *testing.T, b *bundle) {
+	b.mine(t, 8)
+	txs, q := b.window(t, 0, 120)
+	b.mineExactly(t, txs)
+	before := b.wantWindow(t, "before", q, 2, 120).Head
+	b.mine(t, 2)
+	held := heldAt(q, 120, before.Number)
+	b.wantWindow(t, "before, held", held, 2, 120)
+
+	b.reorg(t, nil, raws(txs[:100]), nil)
+	v := b.wantWindow(t, "moved up", held, 4, 100)
+	if got := v.Receipts[txs[0].Hash].Receipt.BlockNumber; got != before.Number+1 {
+		t.Errorf("moved up: got block %d, want %d", got, before.Number+1)
+	}
+	b.reorg(t, raws(txs[:90]), nil, nil)
+	v = b.wantWindow(t, "the same height", held, 2, 90)
+	if got := v.Receipts[txs[0].Hash].Receipt; got.BlockNumber != before.Number || got.BlockHash == before.Hash {
+		t.Errorf("the same height: got %+v, want another block at %d", got, before.Number)
+	}
+	b.reorg(t, nil, nil, nil)
+	b.wantWindow(t, "removed", held, 1, 0)
+	b.wantWindow(t, "removed, held above the head", heldAt(q, 120, v.Head.Number+9), 1, 0)
+	b.reorg(t, nil, nil, raws(txs[:80]))
+	b.wantWindow(t, "held above the head", heldAt(q, 120, v.Head.Number+9), 2, 80)
+}

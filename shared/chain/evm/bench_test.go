@@ -1,0 +1,54 @@
+package evm_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// BenchmarkLook looks at a window of 2,000 transactions on a go-ethereum node in
+// this process: what it costs is the node's work and the connector's together.
+func BenchmarkLook(b *testing.B) {
+	const window = 2_000
+	for name, mined := range map[string]int{"Pending": 0, "Mined20": 20, "MinedHalf": window / 2, "MinedAll": window} {
+		b.Run(name, func(b *testing.B) {
+			chain, err := devchain.Start(b.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer chain.Close()
+			var trips atomic.Int64
+			c, err := evm.New(evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 100,
+				OnRoundTrip: func(context.Context) { trips.Add(1) }})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer c.Close()
+			raws, q := windowOf(b, chain, window)
+			if err := chain.MineExactly(raws[:mined]...); err != nil {
+				b.Fatal(err)
+			}
+			for _, r := range c.Send(b.Context(), raws[mined:]) {
+				if r.Class != nonce.SendAccepted {
+					b.Fatalf("send: got %+v", r)
+				}
+			}
+			trips.Store(0)
+			b.ReportAllocs()
+			for b.Loop() {
+				v, err := c.Look(b.Context(), q)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if got := found(b, v); got != mined || len(v.Receipts) != window {
+					b.Fatalf("receipts: got %d of %d, want %d of %d", got, len(v.Receipts), mined, window)
+				}
+			}
+			b.ReportMetric(float64(trips.Load())/float64(b.N), "trips/op")
+		})
+	}
+}

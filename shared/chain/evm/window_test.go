@@ -1,0 +1,132 @@
+package evm_test
+
+import (
+	"context"
+	"math/big"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// windowOf signs n transactions of the chain's account, and is the question about
+// all.
+func windowOf(t testing.TB, chain *devchain.Chain, n int) (raws [][]byte, q nonce.Look) {
+	t.Helper()
+	account := devchain.DevAccounts(1)[0]
+	id := new(big.Int).SetUint64(chain.ChainID())
+	q = nonce.Look{Submitter: nonce.NewSubmitter(chain.ChainID(), account.Address), Account: true}
+	for i := range uint64(n) {
+		tx, err := types.SignNewTx(account.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Nonce: i,
+			To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := tx.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raws = append(raws, raw)
+		q.Receipts, q.Hints = append(q.Receipts, nonce.Hash(tx.Hash())), append(q.Hints, nonce.Hint{Nonce: i})
+	}
+	return raws, q
+}
+
+// found counts the receipts in v, and fails where one is unknown.
+func found(t testing.TB, v nonce.View) (n int) {
+	t.Helper()
+	for h, a := range v.Receipts {
+		switch a.Answer {
+		case nonce.AnswerFound:
+			n++
+		case nonce.AnswerUnknown:
+			t.Errorf("%s: got unknown, want found or not", h)
+		}
+	}
+	return n
+}
+
+// A window in small batches, with headers, keeps to their size and finds all,
+// even if blocks come between them.
+func TestWindowInSmallBatches(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	raws, q := windowOf(t, chain, 300)
+	for i := 0; i < len(raws); i += 100 {
+		if err := chain.MineExactly(raws[i : i+100]...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.FromBlock, q.ToBlock = 1, 4
+	proxy := chaintest.NewProxy(t, chain.URL())
+	proxy.Set(chaintest.Fault{Batch: func(calls int) {
+		if calls > 8 {
+			t.Errorf("calls in one batch: got %d, want at most 8", calls)
+		}
+		if err := chain.Mine(1); err != nil {
+			t.Error(err)
+		}
+	}})
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 8})
+	for i := range q.Hints {
+		q.Hints[i].Block = 2 + uint64(i/100)
+	}
+	for range 2 {
+		v, err := c.Look(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := found(t, v); got != 300 || v.Head.Number <= v.Since.Number {
+			t.Errorf("got %d receipts at head %d, first %d; want 300, and blocks between", got, v.Head.Number, v.Since.Number)
+		}
+		if got := len(v.Headers); got != 4 || v.Headers[0].Number != 1 {
+			t.Errorf("headers: got %d, want 4 from 1 on", got)
+		}
+	}
+	if got := chain.Calls("eth_getTransactionReceipt"); got > 0 {
+		t.Errorf("receipts asked for by transaction: got %d, want 0", got)
+	}
+}
+
+// Where the answer about blocks is silence, each receipt is asked for by itself,
+// and the next look does not ask for blocks. Where there is silence everywhere,
+// the look says nothing.
+func TestWindowOfSilentBlocks(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	raws, q := windowOf(t, chain, 120)
+	if err := chain.MineExactly(raws...); err != nil {
+		t.Fatal(err)
+	}
+	proxy := chaintest.NewProxy(t, chain.URL())
+	trips, silent := 0, map[int]bool{2: true}
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) {
+		trips++
+		proxy.Set(chaintest.Fault{Drop: silent[trips]})
+	}})
+	for _, want := range []int{3, 3 + 2} {
+		v, err := c.Look(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := found(t, v); got != 120 || trips != want {
+			t.Errorf("got %d receipts after %d round trips, want 120 after %d", got, trips, want)
+		}
+	}
+	if got := chain.Calls("eth_getBlockReceipts"); got != 1 {
+		t.Errorf("receipts asked for by block: got %d, want 1", got)
+	}
+	trips, silent = 0, map[int]bool{2: true, 3: true}
+	other := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) {
+		trips++
+		proxy.Set(chaintest.Fault{Drop: silent[trips]})
+	}})
+	if v, err := other.Look(t.Context(), q); err == nil {
+		t.Errorf("silence about blocks and transactions: got %+v, want an error", v.Head)
+	}
+}

@@ -1,0 +1,288 @@
+package store_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// idAt is a UUIDv7 of another time.
+func idAt(at time.Time) string {
+	id := uuid.Must(uuid.NewV7())
+	for i, ms := 5, at.UnixMilli(); i >= 0; i, ms = i-1, ms>>8 {
+		id[i] = byte(ms)
+	}
+	return id.String()
+}
+
+// confirm takes the head of alice's queue to its end by its first version.
+func confirm(t *testing.T, db storetest.Bundle, document string) {
+	t.Helper()
+	w := take(t, db, alice, "a/1")
+	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)[:1], Release: nonce.GiveBack})
+	for _, end := range []struct {
+		state nonce.State
+		sub   nonce.SubState
+	}{{nonce.Tracking, nonce.Pending}, {nonce.Tracking, nonce.Included}, {nonce.Confirmed, ""}} {
+		w = take(t, db, alice, "a/1")
+		tx := w.Unsettled[0]
+		from := tx.State
+		if tx.State, tx.Sub = end.state, end.sub; end.sub != nonce.Pending {
+			tx.Receipt = &nonce.Receipt{TxHash: tx.Hash(), BlockNumber: 7, BlockHash: nonce.Hash{7}, Succeeded: true, Document: json.RawMessage(document)}
+			tx.Confirmations = []nonce.Header{{Number: 7, Hash: nonce.Hash{7}}}
+		}
+		done := write(t, db, nonce.Write{Lease: w.Lease, Moves: []nonce.Move{{From: from, To: tx}}, Release: nonce.GiveBack})
+		if done.Moved != 1 {
+			t.Fatalf("move to %s: got %+v, want one moved", end.state, done)
+		}
+	}
+}
+
+// An old quarter is taken away. State, hashes and nonces stay and keep their
+// force; the documents and the history are gone, and nothing else.
+func TestQuarterIsDetached(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	quarter := time.Now().UTC().AddDate(0, -9, 0)
+	quarter = time.Date(quarter.Year(), (quarter.Month()-1)/3*3+1, 1, 0, 0, 0, 0, time.UTC)
+	begins := quarter.Format(time.DateOnly)
+	run(t, db, `select make_quarter('tx_document', $1::text::date), make_quarter('tx_history', $1::text::date)`, begins)
+
+	in := intent(alice, "old")
+	in.TxID = idAt(quarter.AddDate(0, 1, 0))
+	if _, err := db.Create(t.Context(), in, 100); err != nil {
+		t.Fatal(err)
+	}
+	lies := `select string_agg(distinct d.tableoid::regclass || ' ' || h.tableoid::regclass, ', ') from tx_document d join tx_history h using (tx_id) where tx_id = $1`
+	suffix := fmt.Sprintf("%dq%d", quarter.Year(), quarter.Month()/3+1)
+	if got, want := value[string](t, db, lies, in.TxID), "tx_document_"+suffix+" tx_history_"+suffix; got != want {
+		t.Fatalf("the documents and history of an old transaction: got them in %s, want in %s", got, want)
+	}
+	detach := func() error {
+		_, err := db.DB.Exec(t.Context(), `select detach_quarter($1::text::date)`, begins)
+		return err
+	}
+	if err := detach(); err == nil {
+		t.Error("detach with an unfinished transaction in the quarter: got no error, want it refused")
+	}
+	confirm(t, db, `{"logs": []}`)
+	if err := detach(); err == nil {
+		t.Error("detach with a transaction that has just ended: got no error, want it refused")
+	}
+	before, err := db.Tx(t.Context(), in.TxID, operator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, db, `alter table managed_tx disable trigger guard_tx`)
+	run(t, db, `update managed_tx set updated_at = updated_at - interval '31 days'`)
+	run(t, db, `alter table managed_tx enable trigger guard_tx`)
+	if err := detach(); err != nil {
+		t.Fatalf("detach: %v", err)
+	}
+
+	after, err := db.Tx(t.Context(), in.TxID, operator)
+	if err != nil {
+		t.Fatalf("read a transaction whose quarter is gone: %v", err)
+	}
+	const facts = `{"txHash": "%s", "document": %s, "blockHash": "%s", "succeeded": true, "blockNumber": 7}`
+	h := signed(in.TxID).Hash
+	wantBefore, wantAfter := fmt.Sprintf(facts, h, `{"logs": []}`, nonce.Hash{7}), fmt.Sprintf(facts, h, `null`, nonce.Hash{7})
+	if got := string(before.Receipt); got != wantBefore {
+		t.Errorf("receipt: got %s, want %s", got, wantBefore)
+	}
+	if got := string(after.Receipt); got != wantAfter {
+		t.Errorf("receipt without its document: got %s, want %s", got, wantAfter)
+	}
+	before.Receipt, before.UpdatedAt = after.Receipt, after.UpdatedAt
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the rest of it (-before +after):\n%s", diff)
+	}
+	if again := post(t, db, alice, "old"); again.New || again.TxID != in.TxID {
+		t.Errorf("posted again: got %+v, want the stored %s", again, in.TxID)
+	}
+	if n := value[int](t, db, `select count(*) from tx_document`); n != 0 {
+		t.Errorf("documents: got %d, want none, not even of what was posted again", n)
+	}
+	if _, err := db.Finals(t.Context(), alice, []nonce.Hash{{7}}); err == nil {
+		t.Error("bytes to send again that are archived: got no error, want one")
+	}
+	if alike, err := db.IntentsAlike(t.Context(), alice, nonce.Taker{ValueWei: "0"}); err != nil || len(alike) != 0 {
+		t.Errorf("intents alike: got %v, %v; want none", alike, err)
+	}
+	post(t, db, alice, "new")
+	confirm(t, db, `{}`)
+	if got := value[string](t, db, `select string_agg(nonce || ' ' || state, ', ' order by nonce) from managed_tx`); got != "0 CONFIRMED, 1 CONFIRMED" {
+		t.Errorf("with the next: got %s, want both CONFIRMED at 0 and 1", got)
+	}
+}
+
+// What is to be sent, and whose documents are gone all the same, is left alone:
+// no load takes it for something else.
+func TestLoadWithoutDocumentsIsRefused(t *testing.T) {
+	t.Parallel()
+	for what, name := range map[string]string{"queued, its payload": "payload", "sent, its bytes": "version:1"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			db.Register(t, alice, 1)
+			post(t, db, alice, "r")
+			if name != "payload" {
+				w := take(t, db, alice, "a/1")
+				write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+			}
+			run(t, db, `alter table tx_document disable trigger user`)
+			run(t, db, `delete from tx_document where name = $1`, name)
+			if taken, err := db.Take(t.Context(), alice, "a/1", true); err == nil {
+				t.Errorf("take: got %+v, want an error", taken.Work)
+			}
+		})
+	}
+}
+
+// A transaction that is with a node, and due for nothing, is loaded without
+// payload and bytes, unless it is the lowest or an episode is open.
+func TestQuietTransactionsAreLoadedWithoutDocuments(t *testing.T) {
+	t.Parallel()
+	const five = 5
+	later := func(w nonce.Work, i int, change func(*nonce.Tx)) nonce.Move {
+		tx := w.Unsettled[i]
+		at := w.Now.Add(time.Hour)
+		tx.State, tx.Sub, tx.NextResubmitAt = nonce.Tracking, nonce.Pending, &at
+		change(&tx)
+		return nonce.Move{From: nonce.Submitted, To: tx}
+	}
+	arrange := func(t *testing.T, stuckAfter time.Duration) (storetest.Bundle, *store.Store) {
+		db := storetest.New(t)
+		db.Register(t, alice, five)
+		for i := range five {
+			post(t, db, alice, fmt.Sprint(i))
+		}
+		w := take(t, db, alice, "a/1")
+		write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+		w = take(t, db, alice, "a/1")
+		soon, longAgo := w.Now.Add(20*time.Second), w.Now.Add(-40*time.Minute)
+		write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Moves: []nonce.Move{
+			later(w, 0, func(*nonce.Tx) {}), later(w, 1, func(*nonce.Tx) {}),
+			later(w, 2, func(x *nonce.Tx) { x.NextResubmitAt = &soon }), later(w, 3, func(x *nonce.Tx) { x.FirstSubmitAt = &longAgo }),
+		}})
+		options := storetest.Options(db.URL, storetest.Rules)
+		options.StuckAfter = stuckAfter
+		s, err := store.Open(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		return db, s
+	}
+	for what, test := range map[string]struct {
+		stuckAfter time.Duration
+		first      string
+		want       [five]bool // whose documents come
+	}{
+		"with a node":        {30 * time.Minute, `select 1`, [five]bool{true, false, true, true, true}},
+		"no age is young":    {0, `select 1`, [five]bool{true, true, true, true, true}},
+		"STUCK soon":         {20 * time.Second, `select 1`, [five]bool{true, true, true, true, true}},
+		"in PROTECT":         {30 * time.Minute, openAlices, [five]bool{true, true, true, true, true}},
+		"ordered":            {30 * time.Minute, `update managed_tx set ordered = 'CANCEL' where nonce = 1`, [five]bool{true, true, true, true, true}},
+		"with a receipt":     {30 * time.Minute, `update managed_tx set sub_state = 'INCLUDED', receipt = '{}' where nonce = 1`, [five]bool{true, true, true, true, true}},
+		"another is ordered": {30 * time.Minute, `update managed_tx set ordered = 'CANCEL' where nonce = 4`, [five]bool{true, false, true, true, true}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			db, s := arrange(t, test.stuckAfter)
+			run(t, db, test.first)
+			taken, err := s.Take(t.Context(), alice, "a/2", true)
+			if err != nil || !taken.Held {
+				t.Fatalf("take: got %+v, %v", taken, err)
+			}
+			for i, tx := range taken.Work.Unsettled {
+				if payload, raw := tx.Payload != nil, tx.Raw != nil; payload != test.want[i] || raw != test.want[i] {
+					t.Errorf("nonce %d: got payload %t, bytes %t; want both %t", i, payload, raw, test.want[i])
+				}
+			}
+		})
+	}
+}
+
+const openAlices = `insert into protect_episode (submitter, episode, evidence) values ('` + string(alice) + `', 1, '{}')`
+
+// Partitions are made ahead, once, by whoever asks, while others write; and what
+// has gone to the default partition stays there.
+func TestPartitionsAreKept(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	if made, err := db.KeepPartitions(t.Context()); err != nil || made != 0 {
+		t.Errorf("after migration: got %d, %v; want none to make", made, err)
+	}
+	all := func() int {
+		return value[int](t, db, `select count(*) from pg_inherits where inhparent in ('tx_document'::regclass, 'tx_history'::regclass)`)
+	}
+	before := all()
+	last := value[[]string](t, db, `select array(select max(inhrelid::regclass::text) from pg_inherits
+		where inhparent in ('tx_document'::regclass, 'tx_history'::regclass) and inhrelid::regclass::text ~ 'q\d$' group by inhparent order by 1)`)
+	for _, part := range last {
+		run(t, db, `drop table `+part)
+	}
+	const callers = 4
+	var calls [callers]<-chan outcome[int]
+	for i := range calls {
+		calls[i] = start(func() (int, error) { return db.KeepPartitions(t.Context()) })
+	}
+	made := 0
+	for _, c := range calls {
+		got := <-c
+		if got.err != nil {
+			t.Errorf("keep: %v", got.err)
+		}
+		made += got.got
+	}
+	if made != len(last) || all() != before {
+		t.Errorf("made by %d at once: got %d, and %d in all; want %d, and %d", callers, made, all(), len(last), before)
+	}
+	run(t, db, `drop table `+last[0])
+	run(t, db, `insert into tx_document (tx_id, name, body) values (tx_id_at(clock_timestamp() + interval '6 months'), 'payload', '{}')`)
+	if made, err := db.KeepPartitions(t.Context()); err != nil || made != 0 {
+		t.Errorf("with rows of the quarter in the default partition: got %d, %v; want them left there", made, err)
+	}
+	for _, part := range value[[]string](t, db, `select array(select inhrelid::regclass::text from pg_inherits
+		where inhparent in ('tx_document'::regclass, 'tx_history'::regclass))`) {
+		if _, err := db.DB.Exec(t.Context(), `truncate `+part); violated(err) != "history_never_changes" {
+			t.Errorf("truncate %s: got %v, want it refused", part, err)
+		}
+	}
+}
+
+// A role that may only write rows may have partitions made.
+func TestPartitionsAreMadeByARoleWithoutTables(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	last := value[string](t, db, `select max(inhrelid::regclass::text) from pg_inherits where inhparent = 'tx_history'::regclass and inhrelid::regclass::text ~ 'q\d$'`)
+	run(t, db, `drop table `+last)
+	conn := connect(t, db)
+	role := "poor_" + value[string](t, db, `select current_database()`)
+	conn.do(`create role ` + role)
+	t.Cleanup(func() { _, _ = db.DB.Exec(context.Background(), `drop role `+role) })
+	conn.do(`set role ` + role)
+	var made int
+	if err := conn.QueryRow(t.Context(), `select keep_partitions()`).Scan(&made); err != nil || made != 1 {
+		t.Errorf("keep partitions: got %d, %v; want 1 made", made, err)
+	}
+	if _, err := conn.Exec(t.Context(), `select make_quarter('tx_history', '2020-01-01')`); err == nil {
+		t.Error("make a quarter of its own choice: got no error, want it refused")
+	}
+	if _, err := conn.Exec(t.Context(), `select detach_quarter('2020-01-01')`); err == nil {
+		t.Error("detach a quarter: got no error, want it refused")
+	}
+	conn.do(`reset role`)
+}

@@ -1,0 +1,79 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// A create that sees the lease held asks for no advance, and the release finds
+// its intent. One whose lease has run out may be dead: then an advance is due, and
+// so it is for a create that is repeated.
+func TestCreateUnderALeaseIsSeenByItsRelease(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	w := take(t, db, alice, "a/1")
+	if got := post(t, db, alice, "held"); !got.New || got.Queued {
+		t.Errorf("under a lease: got %+v, want it new, and no advance due", got)
+	}
+	if got := post(t, db, alice, "held"); got.New || !got.Queued {
+		t.Errorf("once more: got %+v, want it known, and an advance due", got)
+	}
+	if done := write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack}); !done.Released || !done.Queued || done.Token != w.Lease.Token {
+		t.Errorf("release: got %+v, want released under %d, and somebody queued", done, w.Lease.Token)
+	}
+	take(t, db, alice, "a/2")
+	run(t, db, `update submitter_lease set expires_at = clock_timestamp() - interval '1 second' where submitter = $1`, alice)
+	if got := post(t, db, alice, "run out"); !got.New || !got.Queued {
+		t.Errorf("under a lease that has run out: got %+v, want it new, and an advance due", got)
+	}
+}
+
+// A create that sees the window full asks for no advance, and whoever frees the
+// window finds its intent.
+func TestCreateBehindAFullWindowIsSeenByWhoFreesIt(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	post(t, db, alice, "first")
+	w := take(t, db, alice, "a/1")
+	if done := write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack}); !done.Released || done.Queued {
+		t.Fatalf("release of an empty queue: got %+v, want released, and nobody queued", done)
+	}
+	if got := post(t, db, alice, "second"); !got.New || got.Queued {
+		t.Errorf("behind a full window: got %+v, want it new, and no advance due", got)
+	}
+	w = take(t, db, alice, "a/2")
+	from, to := w.Unsettled[0].State, w.Unsettled[0]
+	to.State, to.Sub = nonce.Stuck, ""
+	done := write(t, db, nonce.Write{Lease: w.Lease, Moves: []nonce.Move{{From: from, To: to}}, Release: nonce.GiveBack})
+	if !done.Released || !done.Queued {
+		t.Errorf("release: got %+v, want released, and somebody queued", done)
+	}
+}
+
+// A create whose commit comes after the look behind a release sees the lease free.
+func TestCreateThatTheReleaseMissesIsDue(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	l := take(t, db, alice, "a/1").Lease
+	run(t, db, `create function hold_up() returns trigger language plpgsql as
+		$$ begin perform pg_advisory_xact_lock(1); return null; end $$`)
+	run(t, db, `create constraint trigger hold_up after insert on managed_tx
+		deferrable initially deferred for each row execute function hold_up()`)
+	other := connect(t, db)
+	other.do(`select pg_advisory_lock(1)`)
+	creating := start(func() (store.Accepted, error) { return db.Create(t.Context(), intent(alice, "r"), 100) })
+	awaitBlocked(t, db, "commit")
+	if done := write(t, db, nonce.Write{Lease: l, Release: nonce.GiveBack}); !done.Released || done.Queued {
+		t.Errorf("release before the commit: got %+v, want released, and nobody queued", done)
+	}
+	other.do(`select pg_advisory_unlock(1)`)
+	if got := <-creating; got.err != nil || !got.got.Queued || got.got.Token != l.Token {
+		t.Errorf("create: got %+v, %v; want an advance due under %d", got.got, got.err, l.Token)
+	}
+}
