@@ -76,7 +76,8 @@ func (h *house) close() error {
 }
 
 // warm makes every connection and prepared statement by moving n transactions,
-// and lets the database write out what is left of the last run.
+// and lets the database count what it has, as it does by itself each minute, and
+// write out what is left of the last run.
 func (h *house) warm(ctx context.Context, n int) error {
 	l, err := h.load(ctx, "warm", n)
 	if err != nil {
@@ -88,8 +89,12 @@ func (h *house) warm(ctx context.Context, n int) error {
 	if err = errors.Join(h.await(ctx), h.drain(ctx)); err != nil {
 		return err
 	}
-	_, err = h.db.Exec(ctx, "checkpoint")
-	return err
+	for _, statement := range []string{"analyze", "checkpoint"} {
+		if _, err := h.db.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // load is n intents of all submitters in turn, posted as fast as it goes.

@@ -107,6 +107,11 @@ select gen_random_uuid(), submitter, 'never came', caller, fingerprint, state, s
 			b.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'op', mode = 'resume', reason = 'sent again'`)
 			b.mine(tx)
 		},
+		"their quarter was archived": func(b *bench) {
+			for _, table := range []string{"tx_document", "tx_history"} {
+				b.forge(`delete from `+table+` where tx_id in ($1, $2)`, b.ids["pay"], b.ids["stop"])
+			}
+		},
 		"the chain went on after it was read": func(b *bench) {
 			tx := b.submit(b.alice, "new", transfer)
 			b.finish(b.alice, "new", tx, nonce.Confirmed, "")

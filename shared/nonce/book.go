@@ -136,8 +136,12 @@ type Written struct {
 	Allocated int   // the first so many of the allocations were bound
 	Released  bool  // false after GiveBack: the wake mark was set, go round again
 	Token     int64 // in force after the release
-	Queued    bool  // somebody waits in the queue: as read behind the commit of a release, and only there
+	Queued    int   // how many wait in the queue, at most [Company]: as read behind the commit of a release, and only there
 }
+
+// Company is how many that wait are enough to be served at once, and not a little
+// later together with those to come.
+const Company = 64
 
 // Waker makes the tasks by which submitters are served later. A task that
 // exists by that name already, or existed, is no error.

@@ -21,7 +21,7 @@ type tenure struct {
 	open   bool     // the queue could be worked on when the chain was asked: only then its estimates were
 	looked bool     // the chain was asked at least once
 	fresh  []string // transactions about which code decided in this round: the next carries it out
-	more   bool     // somebody has joined the queue since it was loaded, as seen behind the release
+	joined int      // how many have joined the queue since it was loaded, as seen behind the release
 	stale  bool     // a row was moved by somebody else, or a mark was passed over: look again
 }
 
@@ -240,7 +240,7 @@ func (t *tenure) write(ctx context.Context, w Write, last bool) (released bool, 
 	t.stale = written.Moved < len(w.Moves) || w.Release == Abandon
 	if written.Released {
 		t.work.Lease.Token = written.Token
-		t.more = written.Queued
+		t.joined = written.Queued
 	}
 	return written.Released, nil
 }
@@ -275,15 +275,16 @@ func (r Rules) pace() time.Duration { return min(r.BlockTime/4, 250*time.Millise
 // beside it.
 func (t *tenure) wakeNext(ctx context.Context) error {
 	s, d := t.work.submitter(), t.Rules.due(t.work)
-	joined := t.work
-	joined.QueueMore = joined.QueueMore || t.more
+	with := t.work
+	with.QueueMore = with.QueueMore || t.joined > 0
+	due := t.Rules.due(with).advance
 	switch {
-	case d.advance || t.stale:
+	case d.advance, t.stale, due && t.joined >= Company:
 		if err := t.Wake.Advance(ctx, s, t.work.Lease.Token); err != nil {
 			return fmt.Errorf("enqueue advance for %s: %w", s, err)
 		}
 		return nil
-	case t.Rules.due(joined).advance:
+	case due:
 		if err := t.Wake.AdvanceAt(ctx, s, t.work.Lease.Token, t.work.now().Add(t.Rules.pace())); err != nil {
 			return fmt.Errorf("enqueue advance for %s: %w", s, err)
 		}

@@ -76,8 +76,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	cfg.ConnConfig.RuntimeParams["tcp_keepalives_interval"] = "1"
 	cfg.ConnConfig.RuntimeParams["tcp_keepalives_count"] = "3"
 	cfg.ConnConfig.RuntimeParams["application_name"] = "fencepost"
-	// Every statement has a key to go by. A plan made while a table or a partition
-	// was empty must not read it whole once it is not; and none is worth compiling.
+	// Every statement has a key to go by, and the same plan however many rows it is
+	// about. One made while a table or a partition was empty must not read it whole
+	// once it is not; and none is worth compiling.
+	cfg.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	cfg.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
 	cfg.ConnConfig.RuntimeParams["jit"] = "off"
 	db, err := pgxpool.NewWithConfig(ctx, cfg)

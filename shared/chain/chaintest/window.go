@@ -182,11 +182,14 @@ func testWindowInOneBlock(t *testing.T, b *bundle) {
 		t.Fatal(err)
 	}
 	b.mine(t, 1)
+	b.connectAnew(t)
 	b.wantWindow(t, "in the head's parent", q, 3, 150)
 	asked.want(t, "in the head's parent", 0, 3)
 	b.mine(t, 4)
+	b.connectAnew(t)
 	b.wantWindow(t, "held, far below the head", heldAt(q, 150, mined), 2, 150)
 	asked.want(t, "held, far below the head", 0, 1)
+	b.connectAnew(t)
 	b.wantWindow(t, "not held, far below the head", q, 4, 150)
 	asked.want(t, "not held, far below the head", 150, 3)
 }
@@ -212,9 +215,11 @@ func testWindowInManyBlocks(t *testing.T, b *bundle) {
 	for i := range more.Hints {
 		more.Hints[i].Block = head - 5 + uint64(i/70)
 	}
+	b.connectAnew(t)
 	b.wantWindow(t, "held, 70 in each of 6 blocks", more, 3, 420)
 	asked.want(t, "held, 70 in each of 6 blocks", 0, 6)
 	q.Receipts, q.Hints = append(q.Receipts, more.Receipts...), append(q.Hints, more.Hints...)
+	b.connectAnew(t)
 	b.wantWindow(t, "both", q, 5, 520)
 }
 

@@ -65,6 +65,7 @@ type Connector struct {
 	idle     interface{ CloseIdleConnections() }
 	places   chan struct{} // one element for each round trip under way
 	verified atomic.Bool   // the node has answered for chainID once
+	recent   recent
 	blocks   blockReceipts
 }
 

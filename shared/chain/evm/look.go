@@ -68,6 +68,8 @@ func (c *Connector) look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 	if err != nil {
 		return nonce.View{}, err
 	}
+	asked := func() {}
+	defer func() { asked() }() // whatever became of it
 	for calls := l.calls(); len(calls) > 0; calls = l.receipts.further(*l.head, c.blocks.offered()) {
 		err := c.round(ctx, l, calls)
 		switch {
@@ -79,8 +81,26 @@ func (c *Connector) look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 		case l.receipts.take(*l.head):
 			c.blocks.refused()
 		}
+		asked()
+		asked = c.shareHead(ctx, l)
 	}
 	return l.view(c.node)
+}
+
+// shareHead takes over what other looks have brought of the head's receipts and
+// of its parent's, and waits for one that is asking for the head's just now. done
+// is to be called once this look has asked for them itself.
+func (c *Connector) shareHead(ctx context.Context, l *look) (done func()) {
+	done = func() {}
+	l.receipts.reuse(&c.recent, *l.head)
+	if !l.receipts.wantsHead(*l.head) || !c.blocks.offered() {
+		return done
+	}
+	if mine := c.recent.claim(ctx, l.head.Hash); mine != nil {
+		return mine
+	}
+	l.receipts.reuse(&c.recent, *l.head)
+	return done
 }
 
 // round asks calls, and then what proves that nothing changed.
@@ -107,7 +127,7 @@ func (c *Connector) newLook(q nonce.Look) (*look, error) {
 	if (q.Account || len(q.Estimates) > 0 || q.Submitter != "") && q.Submitter.ChainID() != c.chainID {
 		return nil, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, ErrWrongChain)
 	}
-	l := &look{q: q, first: askBlock("latest"), receipts: newReceipts(q)}
+	l := &look{q: q, first: askBlock("latest"), receipts: newReceipts(q, &c.recent)}
 	if q.Account {
 		l.account = askAccount(q.Submitter.Address())
 		l.receipts.count = l.account.latest

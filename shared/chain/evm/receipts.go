@@ -47,6 +47,7 @@ func (b *blockReceipts) refused() { b.refusedAt.Store(new(time.Now())) }
 type receipts struct {
 	answers map[nonce.Hash]nonce.ReceiptAnswer // one for each that is wanted
 	left    []wanted                           // those without an answer
+	known   *recent                            // blocks that were asked for whole
 	byBlock bool                               // what is left tells its nonce and block, and is much
 
 	count  *call           // the account's count, in the first round
@@ -79,8 +80,8 @@ type blockCall struct {
 	walked bool // down from the head
 }
 
-func newReceipts(q nonce.Look) *receipts {
-	r := &receipts{answers: make(map[nonce.Hash]nonce.ReceiptAnswer, len(q.Receipts)), seen: map[uint64]bool{},
+func newReceipts(q nonce.Look, known *recent) *receipts {
+	r := &receipts{known: known, answers: make(map[nonce.Hash]nonce.ReceiptAnswer, len(q.Receipts)), seen: map[uint64]bool{},
 		byBlock: q.Account && len(q.Receipts) > fewReceipts && len(q.Hints) == len(q.Receipts)}
 	r.left = make([]wanted, len(q.Receipts))
 	for i, h := range q.Receipts {
@@ -244,16 +245,16 @@ func (r *receipts) takeBlock(b *blockCall) (int, error) {
 	case b.answer.null():
 		return 0, errNoBlock
 	}
-	var found []receipt
+	var all, found []receipt
 	var block nonce.Hash
-	size, first := 0, true
+	first := true
 	isList := eachReceipt(b.answer.raw, func(one receipt) bool {
 		if first {
 			block, first = one.block, false
 		}
+		all = append(all, one)
 		if a, ok := r.answers[one.tx]; ok && a.Answer != nonce.AnswerFound {
 			found = append(found, one)
-			size += one.documentSize()
 		}
 		return one.whole() && one.number == b.number && one.block == block
 	})
@@ -265,7 +266,51 @@ func (r *receipts) takeBlock(b *blockCall) (int, error) {
 	case !b.proves(block):
 		return 0, errNoBlock
 	}
-	documents := make([]byte, 0, size) // one piece of memory for all
+	r.known.keep(block, all)
+	r.accept(found)
+	return len(found), nil
+}
+
+// wantsHead says that the head's receipts are what would be asked for next.
+func (r *receipts) wantsHead(head block) bool {
+	return r.byBlock && r.single == nil && len(r.left) >= worthABlock && r.walk.pace > 0 && r.walk.next == uint64(head.Number) && !r.seen[r.walk.next]
+}
+
+// reuse takes over the receipts of head and of its parent that are known. Both are
+// in the view's chain, and what a block's hash stands for does not change.
+func (r *receipts) reuse(known *recent, head block) {
+	if !r.byBlock || len(r.left) == 0 {
+		return
+	}
+	number := uint64(head.Number)
+	for _, at := range []struct {
+		number uint64
+		hash   nonce.Hash
+	}{{number, head.Hash}, {number - 1, head.Parent}} {
+		all := known.of(at.hash)
+		if all == nil || r.seen[at.number] {
+			continue
+		}
+		r.seen[at.number] = true
+		var found []receipt
+		for _, w := range r.left {
+			if one, ok := all[w.hash]; ok && one.number == at.number {
+				found = append(found, one)
+			}
+		}
+		r.accept(found)
+	}
+	r.settle()
+}
+
+// accept takes the receipts as answers, with one piece of memory for all their
+// documents.
+func (r *receipts) accept(found []receipt) {
+	size := 0
+	for i := range found {
+		size += found[i].documentSize()
+	}
+	documents := make([]byte, 0, size)
 	for i := range found {
 		from := len(documents)
 		answer := found[i].found(documents)
@@ -273,7 +318,6 @@ func (r *receipts) takeBlock(b *blockCall) (int, error) {
 		answer.Receipt.Document = slices.Clip(documents[from:])
 		r.answers[found[i].tx] = answer
 	}
-	return len(found), nil
 }
 
 // proves says whether the block at b's height has that hash: by the head, or by

@@ -3,6 +3,8 @@ package evm_test
 import (
 	"context"
 	"math/big"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -128,5 +130,44 @@ func TestWindowOfSilentBlocks(t *testing.T) {
 	}})
 	if v, err := other.Look(t.Context(), q); err == nil {
 		t.Errorf("silence about blocks and transactions: got %+v, want an error", v.Head)
+	}
+}
+
+// Looks at one block, by however many submitters, read its receipts once. After a
+// reorg nothing of the block that was is told.
+func TestLooksShareTheReceiptsOfABlock(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	raws, q := windowOf(t, chain, 100)
+	if err := chain.MineExactly(raws...); err != nil {
+		t.Fatal(err)
+	}
+	var trips atomic.Int64
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), OnRoundTrip: func(context.Context) { trips.Add(1) }})
+	const looks = 10
+	var all sync.WaitGroup
+	for range looks {
+		all.Go(func() {
+			v, err := c.Look(t.Context(), q)
+			if err != nil || found(t, v) != len(raws) {
+				t.Errorf("look: got %d found, %v; want %d", found(t, v), err, len(raws))
+			}
+		})
+	}
+	all.Wait()
+	if got := trips.Load(); got != looks+1 {
+		t.Errorf("round trips of %d looks at once: got %d, want %d", looks, got, looks+1)
+	}
+	if err := chain.Reorg(1, nil); err != nil {
+		t.Fatal(err)
+	}
+	v, err := c.Look(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for h, a := range v.Receipts {
+		if a.Answer == nonce.AnswerFound && a.Receipt.BlockHash != v.Head.Hash {
+			t.Errorf("%s after the reorg: got it in %s, want it in the head %s or nowhere", h, a.Receipt.BlockHash, v.Head.Hash)
+		}
 	}
 }

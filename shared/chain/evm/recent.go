@@ -1,0 +1,83 @@
+package evm
+
+import (
+	"context"
+	"sync"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// recent keeps the receipts of the last blocks that were asked for whole, by
+// the block's hash, which they follow from: ten submitters that look at one block
+// read it once.
+type recent struct {
+	mu       sync.Mutex
+	blocks   [recentBlocks]knownBlock
+	next     int                          // where the next one goes
+	fetching map[nonce.Hash]chan struct{} // closed once whoever asks for the block has its answer
+}
+
+// knownBlock is a block of which every receipt is known.
+type knownBlock struct {
+	hash     nonce.Hash
+	receipts map[nonce.Hash]receipt
+}
+
+const (
+	recentBlocks = 4
+	recentBytes  = 8 << 20 // of one block's receipts; a larger one is not kept
+)
+
+// of is every receipt of that block by its transaction; nil where it is not known.
+func (k *recent) of(block nonce.Hash) map[nonce.Hash]receipt {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, b := range k.blocks {
+		if b.hash == block {
+			return b.receipts
+		}
+	}
+	return nil
+}
+
+func (k *recent) keep(block nonce.Hash, all []receipt) {
+	byTx, size := make(map[nonce.Hash]receipt, len(all)), 0
+	for _, one := range all {
+		byTx[one.tx] = one
+		size += len(one.text)
+	}
+	if size > recentBytes {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.blocks[k.next] = knownBlock{block, byTx}
+	k.next = (k.next + 1) % recentBlocks
+}
+
+// claim says that its caller is to ask for that block, and to call done once it
+// has; or, done nil, that another look has asked for it meanwhile.
+func (k *recent) claim(ctx context.Context, block nonce.Hash) (done func()) {
+	k.mu.Lock()
+	asked, ok := k.fetching[block]
+	if !ok {
+		if k.fetching == nil {
+			k.fetching = make(map[nonce.Hash]chan struct{})
+		}
+		mine := make(chan struct{})
+		k.fetching[block] = mine
+		k.mu.Unlock()
+		return sync.OnceFunc(func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			delete(k.fetching, block)
+			close(mine)
+		})
+	}
+	k.mu.Unlock()
+	select {
+	case <-asked:
+	case <-ctx.Done():
+	}
+	return nil
+}
