@@ -129,7 +129,7 @@ func (a *App) openStore(ctx context.Context) (err error) {
 	a.store, err = store.Open(ctx, store.Options{
 		URL: db.URL.Reveal(), MaxConns: int(db.MaxConns), Lease: leaseRules(a.config.Lease),
 		StatementTimeout: db.StatementTimeout, LockTimeout: db.LockTimeout,
-		IdleInTransactionTimeout: db.IdleInTransactionTimeout, Tracer: store.Costs{},
+		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After, Tracer: store.Costs{},
 	})
 	return err
 }

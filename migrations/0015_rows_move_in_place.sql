@@ -18,6 +18,13 @@ create index tx_queue on managed_tx (submitter, seq) where queued;
 create index tx_aside on managed_tx (submitter, set_aside_nonce) where queued and set_aside_nonce is not null;
 create index tx_unsettled on managed_tx (submitter, nonce) where unsettled;
 
+-- The key of requests begins with the request: of two keys that begin with the
+-- submitter the planner may take either for both, as most submitters have few rows,
+-- and would read all of one that has a million.
+alter table managed_tx
+  drop constraint one_tx_per_request,
+  add constraint one_tx_per_request unique (request_id, submitter);
+
 -- The guards are called where they refuse, and only there. What they compare is
 -- what they refuse. After the row: before it, each row would be locked for them.
 drop trigger guard_tx on managed_tx;
@@ -50,6 +57,9 @@ drop trigger keep_lease on submitter_lease;
 create trigger keep_lease before update or delete on submitter_lease for each row execute function keep_lease();
 drop trigger guard_tx on managed_tx;
 create trigger guard_tx before update on managed_tx for each row execute function guard_tx();
+alter table managed_tx
+  drop constraint one_tx_per_request,
+  add constraint one_tx_per_request unique (submitter, request_id);
 drop index tx_unsettled;
 drop index tx_aside;
 drop index tx_queue;

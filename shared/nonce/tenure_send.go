@@ -3,6 +3,7 @@ package nonce
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/fencepost/fencepost/shared/lease"
@@ -132,7 +133,9 @@ func (t *tenure) send(ctx context.Context, ids []string, head Header) (released 
 	txs := t.work.pick(ids)
 	raws := make([][]byte, len(txs))
 	for i, x := range txs {
-		raws[i] = x.Raw
+		if raws[i] = x.Raw; len(x.Raw) == 0 { // the book leaves them out only where nothing is sent
+			return false, fmt.Errorf("transaction %s is to be sent, and its bytes were not loaded", x.ID)
+		}
 	}
 	t.pass("sending")
 	var results []SendResult

@@ -78,6 +78,9 @@ select i.tx_id, 'payload', i.payload::json
 // also tells whether somebody will look at the queue after that commit: the holder
 // of a lease that has not run out, or who frees the window; see lookAgain. An
 // intent whose submitter is not registered has no row.
+//
+// It asks for the first of the request's rows from the submitter on, not for the
+// submitter's: no key but the right one can answer that.
 const findIntents = `
 select i.place, s.status, s.callers && array['*', i.caller], (select is_authority()),
        exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
@@ -91,10 +94,11 @@ select i.place, s.status, s.callers && array['*', i.caller], (select is_authorit
   left join submitter_lease l on l.submitter = s.submitter
   left join submitter_nonce_cursor c on c.submitter = s.submitter
   left join lateral (
-       select tx_id, state, fingerprint, caller
+       select submitter, tx_id, state, fingerprint, caller
          from managed_tx
-        where submitter = s.submitter and request_id = i.request_id
-        limit 1) as m on true`
+        where request_id = i.request_id and submitter >= s.submitter
+        order by submitter
+        limit 1) as m on m.submitter = s.submitter`
 
 // countQueued counts no further than the bound.
 const countQueued = `

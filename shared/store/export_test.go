@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -31,7 +32,7 @@ var HotStatements = map[string]string{
 	"loadSubmitter": loadSubmitter, "loadUnsettled": loadUnsettled, "loadQueue": loadQueue,
 	"moveTxs": moveTxs, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "showCursor": showCursor,
 	"order": order, "findDecided": findDecided, "record": recordColumns + ` where tx_id = $1 and (caller = $2 or $3)`,
-	"recordByRequest": recordColumns + ` where submitter = $1 and request_id = $2 and (caller = $3 or $4)`,
+	"recordByRequest": recordColumns + byRequest,
 	"overdue":         overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,
 }
 
@@ -40,3 +41,19 @@ const leaseHeld = `
 select expires_at from submitter_lease
  where submitter = $1 and owner_node = $2 and fencing_token = $3
    for share`
+
+// CreateLedBy is what becomes of creates of which the first, whose context leader
+// is, makes the round trip.
+func (s *Store) CreateLedBy(leader context.Context, intents []Intent, bound int) []Created {
+	all := make([]*waiter, len(intents))
+	for i, in := range intents {
+		all[i] = &waiter{ctx: leader, intent: in, bound: bound, answer: make(chan Created, 1), lead: make(chan struct{}, 1)}
+	}
+	s.gather.waiting, s.gather.onWay = slices.Clone(all), true
+	s.goTogether(all[0])
+	results := make([]Created, len(all))
+	for i, w := range all {
+		results[i] = <-w.answer
+	}
+	return results
+}

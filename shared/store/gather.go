@@ -35,8 +35,7 @@ const (
 	// more: it may have met a row that somebody else has locked.
 	gatherPatience = 50 * time.Millisecond
 
-	// gatherWithin bounds a round trip: it is of many requests, so that none of them
-	// ends it.
+	// gatherWithin bounds a round trip of many requests: none of them ends it.
 	gatherWithin = 15 * time.Second
 )
 
@@ -120,8 +119,12 @@ func (s *Store) goTogether(w *waiter) {
 			}
 		}
 	}()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), gatherWithin)
-	defer cancel()
+	ctx := w.ctx
+	if len(all) > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), gatherWithin)
+		defer cancel()
+	}
 	s.answer(ctx, all)
 }
 

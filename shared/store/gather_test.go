@@ -67,17 +67,21 @@ func TestCreatesGoTogetherButNotBehindASlowOne(t *testing.T) {
 	}
 }
 
-// A caller that leaves does not end the round trip that it makes for others too.
+// A caller that leaves does not end the round trip that it makes for others too;
+// one that makes it for itself alone does.
 func TestCallerThatLeavesTakesNobodyWithIt(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
-	ctx, leave := context.WithCancel(t.Context())
-	other, left := blockedCreate(t, ctx, db)
+	left, leave := context.WithCancel(t.Context())
 	leave()
-	other.do("rollback")
-	if got := <-left; got.err != nil || !got.got.New {
-		t.Errorf("the caller that left: got %+v, %v; want its intent stored all the same", got.got, got.err)
+	for i, got := range db.CreateLedBy(left, []store.Intent{intent(alice, "leader"), intent(alice, "other")}, 100) {
+		if got.Err != nil || !got.New {
+			t.Errorf("create %d of two: got %+v, want it new", i, got)
+		}
+	}
+	if got := db.CreateLedBy(left, []store.Intent{intent(alice, "alone")}, 100)[0]; !errors.Is(got.Err, context.Canceled) {
+		t.Errorf("a create alone: got %+v, want %v", got, context.Canceled)
 	}
 }
 

@@ -63,10 +63,17 @@ var ErrInDoubt = errors.New("what is not stored may have been made all the same"
 // TxByRequest is the transaction of the submitter's request. The error is
 // [ErrNotFound] where v may not see one, or wraps [ErrInDoubt].
 func (s *Store) TxByRequest(ctx context.Context, sub nonce.Submitter, requestID string, v Viewer) (Record, error) {
-	r, err := s.record(ctx, recordColumns+` where submitter = $1 and request_id = $2 and (caller = $3 or $4)`,
+	r, err := s.record(ctx, recordColumns+byRequest,
 		sub, requestID, v.Caller, v.Operator)
 	return s.doubt(ctx, r, err, sub)
 }
+
+// byRequest finds the request by the only key that can find it: see findIntents.
+const byRequest = `
+ where tx_id = (select r.tx_id
+                  from (select tx_id, submitter from managed_tx where request_id = $2 and submitter >= $1 order by submitter limit 1) as r
+                 where r.submitter = $1)
+   and (caller = $3 or $4)`
 
 // doubt turns "not found" into [ErrInDoubt] where it proves nothing.
 func (s *Store) doubt(ctx context.Context, r Record, err error, sub nonce.Submitter) (Record, error) {

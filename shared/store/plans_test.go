@@ -1,0 +1,313 @@
+package store_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+var update = flag.Bool("update", false, "write the plans of the hot statements to testdata/plans")
+
+// Beside many finished transactions every hot statement finds its rows by an
+// index, with the plan that it has once Postgres plans it no more for each call.
+// The plans are kept in testdata/plans; -update writes them anew.
+func TestPlansOfHotStatements(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	grow(t, db)
+	conn, err := db.Raw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	var version string
+	if err := conn.QueryRow(t.Context(), `select split_part(current_setting('server_version'), '.', 1)`).Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	for name, statement := range store.HotStatements {
+		plan := explain(t, conn, name, statement)
+		if line := wholeTable.FindString(plan); line != "" {
+			t.Errorf("%s: got %q, want an index:\n%s", name, strings.TrimSpace(line), plan)
+		}
+		compareGolden(t, filepath.Join("testdata", "plans", name+".txt"), "Postgres "+version+"\n\n"+plan)
+	}
+}
+
+// Plans that were made when there was nothing in the database, and may be in use
+// until it is analysed, read no table whole either, and find transactions by id.
+func TestPlansOfAnEmptyDatabase(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	conn, err := db.Raw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for name, want := range map[string]string{
+		"findIntents": `Index Cond: .*request_id`, "recordByRequest": `Index Cond: .*request_id`,
+		"moveTxs": `Index Cond: \(tx_id = w.tx_id\)`, "allocateTxs": `(?s)Index Cond: \(tx_id = w.tx_id\).*Index Cond: \(tx_id = n.tx_id\)`,
+		"insertPayloads": `Index Cond: \(tx_id = i.tx_id\)`, "loadUnsettled": `using tx_unsettled on managed_tx m\n`, "loadQueue": `using tx_queue on managed_tx m\n`,
+	} {
+		plan := explain(t, conn, name, store.HotStatements[name])
+		if line := wholeTable.FindString(plan); line != "" || !regexp.MustCompile(want).MatchString(plan) {
+			t.Errorf("%s: got another plan than one with %s:\n%s", name, want, plan)
+		}
+	}
+}
+
+// The life of a transaction reads as little where its submitter has 25,000 finished
+// ones as where it is the submitter's first, whatever the planner thinks of the
+// average submitter.
+func TestCostIsFlat(t *testing.T) {
+	t.Parallel()
+	const n, most = 100, 60 // index entries read for each transaction, by every statement together
+	db := storetest.New(t)
+	grow(t, db)
+	db.Store.Close()
+	heavy := numbered(0)
+	run(t, db, `update submitter set max_in_flight = $2 where submitter = $1`, heavy, n)
+	reads := func() int {
+		return value[int](t, db, `select sum(idx_tup_read)::int from pg_stat_user_indexes where relname in ('managed_tx', 'tx_version')`)
+	}
+	updated := updates(t, db, "n_tup_upd")
+	before := reads()
+	options := storetest.Options(db.URL, storetest.Rules)
+	s, err := store.Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if _, err := s.Create(t.Context(), intent(heavy, fmt.Sprint("new-", i)), 10*n); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.TxByRequest(t.Context(), heavy, fmt.Sprint("new-", i), operator); err != nil {
+			t.Fatal(err)
+		}
+	}
+	taken, err := s.Take(t.Context(), heavy, "a/1", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := s.Write(t.Context(), nonce.Write{Lease: taken.Work.Lease, Allocate: allocations(taken.Work, true), Release: nonce.GiveBack}); err != nil || done.Allocated != n {
+		t.Fatalf("allocate: got %+v, %v", done, err)
+	}
+	s.Close()
+	moveAll(t, db.URL, heavy, func(x *nonce.Tx) { x.State, x.Sub = nonce.Tracking, nonce.Pending })
+	moveAll(t, db.URL, heavy, func(x *nonce.Tx) {
+		x.State, x.Sub, x.Confirmations = nonce.Confirmed, "", []nonce.Header{{Number: 7}}
+		x.Receipt = &nonce.Receipt{TxHash: x.Hash(), BlockNumber: 7, Succeeded: true}
+	})
+	await(t, "all updates are in the statistics", func() bool { return updates(t, db, "n_tup_upd") == updated+3*n })
+	if got := reads() - before; got > n*most {
+		t.Errorf("index entries read for %d transactions: got %d, want %d at most", n, got, n*most)
+	}
+}
+
+// wholeTable is a scan of all rows of a table that grows.
+var wholeTable = regexp.MustCompile(`Seq Scan on (managed_tx|tx_version|tx_(history|document)(_\w+)?|submitter)[ \n].*`)
+
+// explain is the generic plan of a statement, with partitions by number.
+func explain(t *testing.T, conn *pgxpool.Conn, name, statement string) string {
+	t.Helper()
+	hot := pgx.Identifier{"hot " + name}.Sanitize()
+	if _, err := conn.Exec(t.Context(), `prepare `+hot+` as `+statement); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	var parameters int
+	if err := conn.QueryRow(t.Context(), `select cardinality(parameter_types) from pg_prepared_statements where name = $1`, "hot "+name).Scan(&parameters); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	rows, err := conn.Query(t.Context(), `explain (costs off) execute `+hot+`(`+strings.Join(strings.Split(strings.Repeat("null ", parameters-1)+"null", " "), ", ")+`)`,
+		pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return byNumber(strings.Join(lines, "\n") + "\n")
+}
+
+// byNumber names the partitions of quarters in their order, since their quarters
+// depend on the day.
+func byNumber(plan string) string {
+	numbers := make(map[string]int)
+	for _, quarter := range quarters.FindAllString(plan, -1) {
+		numbers[quarter] = 0
+	}
+	for quarter := range numbers {
+		for other := range numbers {
+			if other <= quarter {
+				numbers[quarter]++
+			}
+		}
+	}
+	return quarters.ReplaceAllStringFunc(plan, func(quarter string) string { return fmt.Sprintf("_quarter%d", numbers[quarter]) })
+}
+
+var quarters = regexp.MustCompile(`_\d{4}q\d`)
+
+// compareGolden compares with the file, if that was made by the same version of
+// Postgres, or writes it.
+func compareGolden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, _, _ := strings.Cut(string(want), "\n")
+	if !strings.HasPrefix(got, version+"\n") {
+		t.Logf("%s is of %s: not compared", file, version)
+		return
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// grow fills the database with 50,000 finished transactions, half of them of one
+// submitter, numbered(0), and the others of 25,000; with the queue and the
+// unsettled ones of a few more; and counts them for the planner.
+func grow(t *testing.T, db storetest.Bundle) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	for _, statement := range []string{`set session_replication_role = replica`, grown, `set session_replication_role = origin`, `set default_statistics_target = 1000`} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3 {
+		sub := numbered(1_000_000 + i)
+		db.Register(t, sub, 100)
+		for r := range 40 {
+			post(t, db, sub, fmt.Sprint(r))
+		}
+		w := take(t, db, sub, "a/1")
+		write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)[:20], Release: nonce.GiveBack})
+	}
+	if _, err := conn.Exec(t.Context(), `vacuum analyze`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const grown = `
+insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by)
+select 'eip155:1337:0x' || lpad(to_hex(i), 40, '0'), 'local', 0, 1, '{*}', 'test' from generate_series(0, 24999) as i;
+insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at)
+select submitter, '', 9, now(), now() from submitter;
+insert into submitter_nonce_cursor (submitter, next_nonce)
+select submitter, case submitter when 'eip155:1337:0x' || repeat('0', 40) then 25001 else 1 end from submitter;
+insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, tx_hash, state,
+  first_submit_at, last_submit_at, submit_attempts, receipt, confirmations, confirmed_at, fencing_token)
+select overlay(tx_id_at(now() + i * interval '1 ms')::text placing right(md5(i::text), 12) from 25)::uuid, 'eip155:1337:0x' || lpad(to_hex(greatest(i - 25000, 0)), 40, '0'),
+       'old-' || i, 'shop', sha256(i::text::bytea), n, nullif(n, 0) - 1, '0x' || md5(i::text) || md5((-i)::text), 'CONFIRMED', now(), now(), 1,
+       jsonb_build_object('txHash', '0x' || md5(i::text) || md5((-i)::text), 'blockNumber', i / 100, 'blockHash', '0x' || md5((i / 100)::text) || md5((i / 100)::text), 'succeeded', true),
+       '[]', now(), 9
+  from (select i, case when i <= 25000 then i else 0 end as n from generate_series(0, 49999) as i) as old;
+insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
+select tx_hash, tx_id, submitter, nonce, 1, 'ORIGINAL', 9 from managed_tx;
+insert into tx_document (tx_id, name, body, bytes)
+select tx_id, name, '{}', case when name = 'version:1' then '\x00'::bytea end from managed_tx, unnest(array['payload', 'version:1']) as name;
+insert into tx_history (tx_id, submitter, at, state, attempts)
+select tx_id, submitter, now(), step, 1 from managed_tx, unnest(array['QUEUED', 'SUBMITTED', 'CONFIRMED']) as step`
+
+// A transaction that moves while it holds its nonce writes no index: the new row
+// stands beside the old one, where its page has room. Half of each page is kept
+// free; a receipt makes the row nearly twice as long, so that it needs more.
+func TestMovesAreInPlace(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	db, _ := ownCluster(t) // what runs in other databases keeps old rows alive
+	db.Register(t, alice, n)
+	var intents []store.Intent
+	for i := range n {
+		intents = append(intents, intent(alice, fmt.Sprint(i)))
+	}
+	for half := range slices.Chunk(intents, n/2) {
+		if _, err := db.CreateAll(t.Context(), half, 2*n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := take(t, db, alice, "a/1")
+	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+	db.Store.Close()
+	await(t, "the allocation is in the statistics", func() bool { return updates(t, db, "n_tup_upd") == n })
+	for _, step := range []struct {
+		sub   nonce.SubState
+		least int // of 1,000
+		move  func(*nonce.Tx)
+	}{
+		{nonce.Pending, 800, func(*nonce.Tx) {}},
+		{nonce.Included, 400, func(x *nonce.Tx) {
+			x.Receipt = &nonce.Receipt{TxHash: x.Hash(), BlockNumber: 7, Succeeded: true, Document: []byte(`{"logs": []}`)}
+			x.Confirmations = []nonce.Header{{Number: 7}}
+		}},
+		{nonce.Included, 700, func(x *nonce.Tx) { x.Confirmations = []nonce.Header{{Number: 7}, {Number: 8}} }},
+	} {
+		all, before := updates(t, db, "n_tup_upd"), updates(t, db, "n_tup_hot_upd")
+		moveAll(t, db.URL, alice, func(x *nonce.Tx) {
+			x.State, x.Sub = nonce.Tracking, step.sub
+			step.move(x)
+		})
+		await(t, "the moves are in the statistics", func() bool { return updates(t, db, "n_tup_upd") == all+n })
+		if got := updates(t, db, "n_tup_hot_upd") - before; got < step.least {
+			t.Errorf("moves to TRACKING/%s in place: got %d of %d, want %d at least", step.sub, got, n, step.least)
+		}
+	}
+}
+
+// updates is a count of updates of managed_tx that Postgres keeps.
+func updates(t *testing.T, db storetest.Bundle, column string) int {
+	t.Helper()
+	return value[int](t, db, `select `+column+` from pg_stat_user_tables where relname = 'managed_tx'`)
+}
+
+// moveAll moves everything of sub that is unsettled, by a store of its own: when
+// its sessions end they report their statistics.
+func moveAll(t *testing.T, url string, sub nonce.Submitter, change func(*nonce.Tx)) {
+	t.Helper()
+	s, err := store.Open(t.Context(), storetest.Options(url, storetest.Rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	taken, err := s.Take(t.Context(), sub, "a/1", true)
+	if err != nil || !taken.Held {
+		t.Fatalf("take: got held %t, %v", taken.Held, err)
+	}
+	var moves []nonce.Move
+	for _, x := range taken.Work.Unsettled {
+		from := x.State
+		change(&x)
+		moves = append(moves, nonce.Move{From: from, To: x})
+	}
+	done, err := s.Write(t.Context(), nonce.Write{Lease: taken.Work.Lease, Moves: moves, Release: nonce.GiveBack})
+	if err != nil || done.Moved != len(moves) {
+		t.Fatalf("move: got %d of %d, %v", done.Moved, len(moves), err)
+	}
+}
