@@ -23,6 +23,10 @@ type bench struct {
 	logs    *os.File           // nil: nowhere
 }
 
+// sharedBuffersMB is what a server of a few gigabytes would have: a quarter
+// (https://www.postgresql.org/docs/15/runtime-config-resource.html).
+const sharedBuffersMB = 1024
+
 func newBench(ctx context.Context, f flags, out io.Writer) (_ *bench, err error) {
 	b := &bench{flags: f, out: out, log: slog.New(slog.DiscardHandler)}
 	if f.verbose {
@@ -47,7 +51,7 @@ func newBench(ctx context.Context, f flags, out io.Writer) (_ *bench, err error)
 			return nil, err
 		}
 	}
-	if b.cluster, err = pgcluster.Start(ctx, pgcluster.Options{Fsync: true}); err != nil {
+	if b.cluster, err = pgcluster.Start(ctx, pgcluster.Options{Fsync: true, SharedBuffersMB: sharedBuffersMB}); err != nil {
 		return nil, err
 	}
 	if b.statements > 0 {

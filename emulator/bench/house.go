@@ -76,17 +76,10 @@ func (h *house) close() error {
 }
 
 // warm makes every connection and prepared statement by moving n transactions,
-// and lets the database count what it has, as it does by itself each minute, and
-// write out what is left of the last run.
+// lets the database count its rows and write out what is left of the last run, and
+// moves n once more: the counting made every plan void.
 func (h *house) warm(ctx context.Context, n int) error {
-	l, err := h.load(ctx, "warm", n)
-	if err != nil {
-		return err
-	}
-	if _, err = l.run(ctx); err != nil {
-		return err
-	}
-	if err = errors.Join(h.await(ctx), h.drain(ctx)); err != nil {
+	if err := h.move(ctx, "warm", n); err != nil {
 		return err
 	}
 	for _, statement := range []string{"analyze", "checkpoint"} {
@@ -94,7 +87,19 @@ func (h *house) warm(ctx context.Context, n int) error {
 			return err
 		}
 	}
-	return nil
+	return h.move(ctx, "warmer", n)
+}
+
+// move posts n transactions and waits for the end of all.
+func (h *house) move(ctx context.Context, name string, n int) error {
+	l, err := h.load(ctx, name, n)
+	if err != nil {
+		return err
+	}
+	if _, err = l.run(ctx); err != nil {
+		return err
+	}
+	return errors.Join(h.await(ctx), h.drain(ctx))
 }
 
 // load is n intents of all submitters in turn, posted as fast as it goes.
