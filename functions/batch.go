@@ -91,7 +91,7 @@ func (a *App) wakeAll(r *http.Request, intents []store.Intent, created []store.C
 			tokens[intents[i].Submitter] = c.Token
 		}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), wakeWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), wakeWithin)
 	defer cancel()
 	failed, first := makeTasks(ctx, slices.Collect(maps.Keys(tokens)), func(s nonce.Submitter) error {
 		return a.tasks.Advance(ctx, s, tokens[s])

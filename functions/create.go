@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -74,10 +75,10 @@ func (a *App) tellCreated(r *http.Request, in store.Intent, accepted store.Accep
 	return status
 }
 
-// wake asks for an advance. If it cannot, the intent is safe all the same: the
-// sweep finds it.
+// wake asks for an advance, also for a caller that has left. If it cannot, the
+// intent is safe all the same: the sweep finds it.
 func (a *App) wake(r *http.Request, in store.Intent, accepted store.Accepted) {
-	if err := a.tasks.Advance(r.Context(), in.Submitter, accepted.Token); err != nil {
+	if err := a.tasks.Advance(context.WithoutCancel(r.Context()), in.Submitter, accepted.Token); err != nil {
 		a.log.WarnContext(r.Context(), "no advance task: the sweep will find the intent",
 			telemetry.SubmitterKey, in.Submitter, telemetry.TxIDKey, accepted.TxID, "error", err.Error())
 	}

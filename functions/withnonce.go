@@ -21,7 +21,7 @@ var ErrNoHandler = errors.New("no handler of that name is compiled in")
 // WithNonce accepts a request whose transaction the handler of that name makes
 // once the request's nonce is bound, in whatever process that is, and returns its
 // txId at once. The same request again returns the same txId. input is kept as
-// JSON, as Postgres' jsonb keeps it, and given to the handler.
+// JSON and given to the handler.
 //
 // The submitter's callers must name "handler:<name>", or "*". The error wraps
 // [ErrNoHandler] or is one of [store.Store.Create]; any other is unknown: call
@@ -53,7 +53,7 @@ func (a *App) WithNonce(ctx context.Context, s nonce.Submitter, request, handler
 		return "", err
 	}
 	if accepted.Queued {
-		if err := a.tasks.Advance(ctx, s, accepted.Token); err != nil {
+		if err := a.tasks.Advance(context.WithoutCancel(ctx), s, accepted.Token); err != nil {
 			a.log.WarnContext(ctx, "no advance task: the sweep will find the intent",
 				telemetry.SubmitterKey, s, telemetry.TxIDKey, accepted.TxID, "error", err.Error())
 		}

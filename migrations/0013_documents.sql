@@ -8,6 +8,9 @@
 set local lock_timeout = '5s';
 set local statement_timeout = '60min';
 
+-- Nobody adds what the copy below would miss.
+lock table managed_tx, tx_version in access exclusive mode;
+
 create table tx_document (
   tx_id uuid not null,
   name  text not null,
@@ -19,6 +22,26 @@ create table tx_document (
   constraint versions_have_bytes check ((name like 'version:%') = coalesce(octet_length(bytes) > 0, false))
 ) partition by range (tx_id);
 create table tx_document_default partition of tx_document default;
+
+-- Who may read or write transactions may do so with their documents.
+-- +goose StatementBegin
+create function copy_grants(source text, target text, privileges text[]) returns void
+language plpgsql as $$
+declare
+  held record;
+begin
+  for held in
+    select case when a.grantee = 0 then 'public' else quote_ident(a.grantee::regrole::text) end as grantee, a.privilege_type
+      from pg_class c, aclexplode(c.relacl) as a
+     where c.oid = source::regclass and a.grantee <> c.relowner and a.privilege_type = any (privileges)
+  loop
+    execute format('grant %s on %I to %s', held.privilege_type, target, held.grantee);
+  end loop;
+end
+$$;
+-- +goose StatementEnd
+revoke all on function copy_grants from public;
+select copy_grants('managed_tx', 'tx_document', array['SELECT', 'INSERT']);
 
 create trigger keep_documents before update or delete on tx_document for each row execute function refuse_change();
 create trigger keep_all_documents before truncate on tx_document for each statement execute function refuse_change();
@@ -99,6 +122,17 @@ select tx_id, 'receipt:' || (receipt ->> 'blockHash'), (receipt -> 'document')::
   from managed_tx
  where jsonb_typeof(receipt -> 'document') = 'object';
 
+-- +goose StatementBegin
+do $$
+begin
+  if exists (select from managed_tx m where not exists (select from tx_document d where d.tx_id = m.tx_id and d.name = 'payload'))
+     or exists (select from tx_version v where not exists (select from tx_document d where d.tx_id = v.tx_id and d.name = 'version:' || v.version)) then
+    raise exception 'a payload or a version was not copied: nothing is dropped';
+  end if;
+end
+$$;
+-- +goose StatementEnd
+
 -- Of the receipt its facts stay; of the gas what is unsettled.
 alter table managed_tx
   drop column payload,
@@ -175,6 +209,7 @@ end
 $$;
 -- +goose StatementEnd
 drop function keep_partitions;
+drop function copy_grants;
 drop function make_quarter;
 drop function tx_id_at;
 drop table tx_document;

@@ -90,6 +90,23 @@ select keep_partitions();
 insert into tx_history (id, tx_id, submitter, at, from_state, state, sub_state, nonce, tx_hash, attempts, reason, block_hash, fencing_token)
 select id, tx_id, submitter, at, from_state, state, sub_state, nonce, tx_hash, attempts, reason, block_hash, fencing_token
   from old_history;
+select copy_grants('old_history', 'tx_history', array['SELECT', 'INSERT']);
+-- An identity column took its number without a right to the sequence.
+-- +goose StatementBegin
+do $$
+declare
+  held record;
+begin
+  for held in
+    select case when a.grantee = 0 then 'public' else quote_ident(a.grantee::regrole::text) end as grantee
+      from pg_class c, aclexplode(c.relacl) as a
+     where c.oid = 'old_history'::regclass and a.grantee <> c.relowner and a.privilege_type = 'INSERT'
+  loop
+    execute format('grant usage on sequence tx_history_ids to %s', held.grantee);
+  end loop;
+end
+$$;
+-- +goose StatementEnd
 select setval('tx_history_ids', greatest((select max(id) from old_history), 1), exists (select from old_history));
 drop table old_history;
 

@@ -25,7 +25,7 @@ type plot struct {
 // The picture's size and margins, in pixels.
 const (
 	width, height           = 640, 360
-	left, right, top, under = 72, 20, 40, 56
+	left, right, top, under = 72, 40, 40, 56
 )
 
 // drawPlots draws what the measurements suffice for into the folder; "": nothing.

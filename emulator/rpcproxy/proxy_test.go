@@ -150,7 +150,11 @@ func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 			if n := b.pending(t); n != 1 {
 				t.Errorf("pending count at the node: got %d, want 1", n)
 			}
-			if _, err := b.spoil.BlockNumber(short); (err == nil) != (name == rpcproxy.DropSendAnswer) {
+			another := t.Context()
+			if name != rpcproxy.DropSendAnswer {
+				another = short
+			}
+			if _, err := b.spoil.BlockNumber(another); (err == nil) != (name == rpcproxy.DropSendAnswer) {
 				t.Errorf("another question under %s: got %v", name, err)
 			}
 		})

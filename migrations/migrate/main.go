@@ -1,5 +1,6 @@
 // Command migrate brings the database to the newest schema. It runs as a job
-// before a release's functions are deployed.
+// before a release's functions are deployed; the changelog says which releases want
+// the functions of the last one stopped meanwhile.
 package main
 
 import (

@@ -137,6 +137,7 @@ type Written struct {
 	Released  bool  // false after GiveBack: the wake mark was set, go round again
 	Token     int64 // in force after the release
 	Queued    int   // how many wait in the queue, at most [Company]: as read behind the commit of a release, and only there
+	Suspended bool  // as read there
 }
 
 // Company is how many that wait are enough to be served at once, and not a little

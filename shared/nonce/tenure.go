@@ -241,6 +241,7 @@ func (t *tenure) write(ctx context.Context, w Write, last bool) (released bool, 
 	if written.Released {
 		t.work.Lease.Token = written.Token
 		t.joined = written.Queued
+		t.stale = t.stale || (w.Release == GiveBack && written.Suspended != t.work.Suspended)
 	}
 	return written.Released, nil
 }
@@ -248,10 +249,10 @@ func (t *tenure) write(ctx context.Context, w Write, last bool) (released bool, 
 // release decides how the lease ends with the last write of a round: not at all
 // where this invocation can go on at once.
 func (t *tenure) release(after Work) Release {
-	switch {
-	case t.late():
+	if t.late() {
 		return Abandon
-	case t.kind.MaySign() && t.Rules.due(after).advance, behind(after):
+	}
+	if advance := t.Rules.due(after).advance; advance && t.kind.MaySign() || !advance && behind(after) {
 		return Keep
 	}
 	return GiveBack
@@ -272,24 +273,24 @@ func (r Rules) pace() time.Duration { return min(r.BlockTime/4, 250*time.Millise
 
 // wakeNext asks for the next look, after the lease was given back, under the
 // token then in force. An advance looks at everything, so that no poll is needed
-// beside it.
+// beside it; but for whoever may not sign, so that the watch does not hang on the
+// one function that may.
 func (t *tenure) wakeNext(ctx context.Context) error {
 	s, d := t.work.submitter(), t.Rules.due(t.work)
 	with := t.work
 	with.QueueMore = with.QueueMore || t.joined > 0
-	due := t.Rules.due(with).advance
+	soon := t.Rules.due(with).advance
+	var err error
 	switch {
-	case d.advance, t.stale, due && t.joined >= Company:
-		if err := t.Wake.Advance(ctx, s, t.work.Lease.Token); err != nil {
-			return fmt.Errorf("enqueue advance for %s: %w", s, err)
-		}
-		return nil
-	case due:
-		if err := t.Wake.AdvanceAt(ctx, s, t.work.Lease.Token, t.work.now().Add(t.Rules.pace())); err != nil {
-			return fmt.Errorf("enqueue advance for %s: %w", s, err)
-		}
-		return nil
-	case d.at.IsZero():
+	case d.advance, t.stale, soon && t.joined >= Company:
+		err = t.Wake.Advance(ctx, s, t.work.Lease.Token)
+	case soon:
+		err = t.Wake.AdvanceAt(ctx, s, t.work.Lease.Token, t.work.now().Add(t.Rules.pace()))
+	}
+	if err != nil {
+		return fmt.Errorf("enqueue advance for %s: %w", s, err)
+	}
+	if d.at.IsZero() || t.kind.MaySign() && (d.advance || t.stale || soon) {
 		return nil
 	}
 	// A poll that ran in this second may have used up its name, and one of the

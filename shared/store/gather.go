@@ -28,8 +28,10 @@ type waiter struct {
 }
 
 const (
-	// gatherMost is how many creates go together.
-	gatherMost = 500
+	// gatherMost and gatherBytes are how many creates go together, and how much
+	// payload.
+	gatherMost  = 500
+	gatherBytes = 4 << 20
 
 	// gatherPatience is when a round trip counts as slow, and keeps nobody waiting any
 	// more: it may have met a row that somebody else has locked.
@@ -55,8 +57,11 @@ func (s *Store) create(ctx context.Context, in Intent, bound int) (Created, erro
 		got := <-w.answer
 		return got, got.Err
 	case <-ctx.Done():
-		g.leave(w)
-		return Created{}, ctx.Err()
+		if g.leave(w) {
+			return Created{}, ctx.Err()
+		}
+		got := <-w.answer // it is on its way and may be stored: somebody has to ask for its task
+		return got, got.Err
 	}
 }
 
@@ -70,17 +75,21 @@ func (g *gathering) join(w *waiter) {
 	}
 }
 
-// leave takes w away, if it has not left with others, and hands on what it was
+// leave takes w away, if it has not departed with others, and hands on what it was
 // handed.
-func (g *gathering) leave(w *waiter) {
+func (g *gathering) leave(w *waiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if !slices.Contains(g.waiting, w) {
+		return false
+	}
 	g.waiting = slices.DeleteFunc(g.waiting, func(x *waiter) bool { return x == w })
 	select {
 	case <-w.lead:
 		g.handOver()
 	default:
 	}
+	return true
 }
 
 // handOver has the first who waits make the next round trip. The lock is held.
@@ -94,7 +103,11 @@ func (g *gathering) handOver() {
 func (g *gathering) depart(w *waiter) []*waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := min(len(g.waiting), gatherMost)
+	n, bytes := 0, 0
+	for n < len(g.waiting) && n < gatherMost && (n == 0 || bytes < gatherBytes) {
+		bytes += len(g.waiting[n].intent.Payload)
+		n++
+	}
 	together := slices.Clone(g.waiting[:n])
 	g.waiting = slices.Delete(g.waiting, 0, n)
 	return together

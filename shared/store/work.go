@@ -38,10 +38,10 @@ const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTEC
 // nor be STUCK within $2, the longest that the lease can last until the judgement;
 // nobody ordered anything; it is not the lowest, whose nonce may be found taken;
 // and no episode is open.
-const quiet = `(m.state = 'TRACKING' and m.receipt is null and m.ordered is null
+const quiet = `coalesce(m.state = 'TRACKING' and m.receipt is null and m.ordered is null
        and m.next_resubmit_at > clock_timestamp() + $2::interval and m.first_submit_at > clock_timestamp() + $2::interval - $3::interval
        and m.nonce > (select l.nonce from managed_tx l where l.submitter = $1 and l.unsettled order by l.nonce limit 1)
-       and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null))`
+       and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null), false)`
 
 const payloadOf = `(select d.body from tx_document d where d.tx_id = m.tx_id and d.name = 'payload')`
 

@@ -146,7 +146,7 @@ func (p *protocol) lookAfter(s state, i uint8, e step, out emit) {
 // spare drops the poll that an advance makes needless: it looks at everything, and
 // leaves a poll of its own.
 func (p *protocol) spare(c *call) {
-	c.owesPoll = c.owesPoll && !(c.owesAdvance && p.Shape.CreateSkips)
+	c.owesPoll = c.owesPoll && !(c.owesAdvance && p.Shape.CreateSkips && p.signs(c))
 }
 
 // pay goes on to what is owed next after e, or answers.
