@@ -1,10 +1,14 @@
 package migrations
 
 import (
+	"context"
+	"fmt"
 	"io/fs"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -128,4 +132,69 @@ func texts(t *testing.T, conn *pgx.Conn, query string) []string {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return all
+}
+
+// What a process that still writes commits while the documents are moved is moved
+// too: nobody is let in between the copy and the columns' end.
+func TestWhatIsWrittenMeanwhileIsMovedToo(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	apply(t, databaseURL, until(t, "0012"), 12)
+	conn, writer := dial(t, databaseURL), dial(t, databaseURL)
+	do(t, conn, old)
+	do(t, writer, `begin`)
+	do(t, writer, `insert into managed_tx (tx_id, submitter, request_id, caller, payload, fingerprint)
+		select gen_random_uuid(), submitter, 'meanwhile', 'shop', '{"value": "7"}', sha256('7') from submitter`)
+	applied := make(chan error, 1)
+	go func() {
+		_, err := up(t.Context(), databaseURL, slog.New(slog.DiscardHandler), until(t, "0013"))
+		applied <- err
+	}()
+	for waiting := false; !waiting; {
+		waiting = texts(t, conn, `select (count(*) > 0)::text from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)[0] == "true"
+	}
+	do(t, writer, `commit`)
+	if err := <-applied; err != nil {
+		t.Fatalf("migrate: %v", err)
+	}
+	got := texts(t, conn, `select m.request_id from managed_tx m where not exists (select from tx_document d where d.tx_id = m.tx_id and d.name = 'payload')`)
+	if len(got) > 0 {
+		t.Errorf("without their payload: got %v, want none", got)
+	}
+}
+
+// A role that could do its work before can do it after.
+func TestGrantsAreCopied(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	apply(t, databaseURL, until(t, "0012"), 12)
+	conn := dial(t, databaseURL)
+	role := fmt.Sprintf("worker_%d", time.Now().UnixNano())
+	do(t, conn, fmt.Sprintf(`create role %[1]s; grant select, insert, update on all tables in schema public to %[1]s`, role))
+	defer do(t, conn, fmt.Sprintf(`drop owned by %[1]s; drop role %[1]s`, role))
+	apply(t, databaseURL, files, len(embedded(t))-12)
+	do(t, conn, `set role `+role)
+	do(t, conn, `insert into tx_document (tx_id, name, body) values (gen_random_uuid(), 'payload', '{}')`)
+	do(t, conn, `insert into tx_history (tx_id, submitter, at, state, attempts) values (gen_random_uuid(), 'eip155:1:0x00000000000000000000000000000000000000a1', now(), 'QUEUED', 0)`)
+	if _, err := conn.Exec(t.Context(), `update tx_document set body = '[]'`); err == nil {
+		t.Error("documents: got an update allowed, want it refused")
+	}
+	do(t, conn, `reset role`)
+}
+
+func dial(t *testing.T, databaseURL string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func do(t *testing.T, conn *pgx.Conn, statement string) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
 }

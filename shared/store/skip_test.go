@@ -77,3 +77,21 @@ func TestCreateThatTheReleaseMissesIsDue(t *testing.T) {
 		t.Errorf("create: got %+v, %v; want an advance due under %d", got.got, got.err, l.Token)
 	}
 }
+
+// A submitter that is active again since it was loaded is told by the release: what
+// joined the queue since made no task.
+func TestReleaseTellsOfASuspensionThatEnded(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	run(t, db, suspended, alice)
+	w := take(t, db, alice, "a/1")
+	run(t, db, `update submitter set status = 'ACTIVE' where submitter = $1`, alice)
+	if got := post(t, db, alice, "r"); got.Queued {
+		t.Errorf("under a lease: got %+v, want no advance due", got)
+	}
+	done := write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack})
+	if !w.Suspended || done.Suspended || done.Queued != 1 {
+		t.Errorf("loaded as suspended %t, released as %+v; want it suspended before, and not any more", w.Suspended, done)
+	}
+}
