@@ -122,8 +122,11 @@ func (w *Worker) takeWaiting(ctx context.Context, s Submitter) (Taken, error) {
 	defer tick.Stop()
 	for began := time.Now(); ; {
 		taken, err := w.Book.Take(ctx, s, owner, true)
-		if err != nil || taken.Held {
-			return taken, err
+		if err != nil {
+			return taken, errors.Join(err, w.forsake(ctx, s, owner))
+		}
+		if taken.Held {
+			return taken, nil
 		}
 		if time.Since(began) > releaseWait {
 			return taken, ErrNotLeader
@@ -134,6 +137,22 @@ func (w *Worker) takeWaiting(ctx context.Context, s Submitter) (Taken, error) {
 		case <-tick.C:
 		}
 	}
+}
+
+// forsake gives a lease back that was perhaps taken: the answer was lost. Nobody's
+// task would come again for it, and creates would count on its holder.
+func (w *Worker) forsake(ctx context.Context, s Submitter, owner string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpWithin)
+	defer cancel()
+	taken, err := w.Book.Take(ctx, s, owner, false)
+	if err != nil || !taken.Held {
+		return err
+	}
+	done, err := w.Book.Write(ctx, Write{Lease: taken.Work.Lease, Release: Abandon})
+	if err != nil {
+		return err
+	}
+	return w.Wake.Advance(ctx, s, done.Token)
 }
 
 // resumed takes transactions out of the state PROTECT: they are watched as
