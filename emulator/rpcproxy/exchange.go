@@ -99,8 +99,9 @@ func (x *exchange) sends() bool {
 }
 
 const (
-	sendRaw    = "eth_sendRawTransaction"
-	getReceipt = "eth_getTransactionReceipt"
+	sendRaw          = "eth_sendRawTransaction"
+	getReceipt       = "eth_getTransactionReceipt"
+	getBlockReceipts = "eth_getBlockReceipts"
 )
 
 // prepare does what happens to a call before the node is asked.
@@ -176,7 +177,7 @@ func (x *exchange) spoil(c *call, a response) response {
 	if x.behind != nil && x.behind.hides(c, a) {
 		a.Result = null
 	}
-	if c.Method == getReceipt && len(a.Error) == 0 && !a.empty() && x.proxy.strikes(ForgetReceipt, x.faults.ForgetReceipt) {
+	if (c.Method == getReceipt || c.Method == getBlockReceipts) && len(a.Error) == 0 && !a.empty() && x.proxy.strikes(ForgetReceipt, x.faults.ForgetReceipt) {
 		a.Result = null
 	}
 	return a

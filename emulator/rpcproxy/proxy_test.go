@@ -2,6 +2,7 @@ package rpcproxy_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math/big"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/ethereum/go-ethereum/rpc"
@@ -245,7 +247,11 @@ func TestReceiptsThatComeAndGo(t *testing.T) {
 			t.Errorf("forgotten receipt: got %v, want not found", err)
 		}
 	}
-	b.struck(t, map[string]int{rpcproxy.NotIndexed: 1, rpcproxy.ForgetReceipt: 1})
+	block := rpc.BlockNumberOrHashWithNumber(rpc.BlockNumber(b.chain.Head()))
+	if all, err := b.spoil.BlockReceipts(t.Context(), block); !errors.Is(err, ethereum.NotFound) {
+		t.Errorf("forgotten receipts of a block: got %d, %v; want not found", len(all), err)
+	}
+	b.struck(t, map[string]int{rpcproxy.NotIndexed: 1, rpcproxy.ForgetReceipt: 2})
 }
 
 // A share is a share: some strike, some do not.
@@ -307,6 +313,12 @@ func TestLag(t *testing.T) {
 	}
 	if h, err := b.spoil.HeaderByNumber(t.Context(), new(big.Int).SetUint64(head-39)); !errors.Is(err, ethereum.NotFound) {
 		t.Errorf("a block above its head: got %v, %v; want not found", h, err)
+	}
+	for number, want := range map[uint64]string{head - 40: "[]", head - 39: "null"} {
+		var got json.RawMessage
+		if err := b.spoil.Client().CallContext(t.Context(), &got, "eth_getBlockReceipts", hexutil.EncodeUint64(number)); err != nil || string(got) != want {
+			t.Errorf("receipts of block %d by a node at %d: got %s, %v; want %s", number, head-40, got, err, want)
+		}
 	}
 	if n, err := b.spoil.BlockNumber(t.Context()); err != nil || n != head-40 {
 		t.Errorf("its block number: got %d, %v; want %d", n, err, head-40)
