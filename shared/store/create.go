@@ -127,7 +127,8 @@ func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted
 }
 
 // CreateAll is [Store.Create] for many intents: begin, insert, commit, read, in
-// one round trip and one commit. Each has its own result, in order; one that is
+// one round trip and one commit, or in one each where the database refused the
+// whole for the sake of one. Each has its own result, in order; one that is
 // refused keeps no other from being stored. The error is about all of them:
 // nothing is known of any.
 func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]Created, error) {
