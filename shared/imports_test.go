@@ -45,7 +45,7 @@ func packages(t *testing.T) []goPackage {
 // domain; functions wire; nothing knows functions or the emulator.
 func TestImportsRunOneWay(t *testing.T) {
 	t.Parallel()
-	domain := []string{"shared/lease", "shared/nonce"}
+	domain := []string{"shared/lease", "shared/nonce", "shared/transfer"}
 	businesses := []string{"emulator/acceptance", "emulator/acceptance/payroll/server"} // the tests are one
 	all := packages(t)
 	if len(all) < 10 {

@@ -1,0 +1,30 @@
+package transfer
+
+import "time"
+
+// The operations that no transfer makes: money that enters or leaves a ledger
+// from outside. Their req_id is whatever the outside names them by, and the key
+// is (req_id, op) as for a transfer's.
+const (
+	OutsideDeposit    Op = "outside_deposit"
+	OutsideWithdrawal Op = "outside_withdrawal"
+)
+
+// Entry is one line of a ledger's own journal: what it was asked and what it
+// answered, for ever. Only an entry that was applied moved money.
+type Entry struct {
+	Seq     uint64 // the ledger's order, from 1
+	ReqID   string
+	Op      Op
+	UserID  int64
+	AssetID int32
+	Units   uint64 // in 10^-precision of the asset
+	Refused Reason // empty: it was applied
+	At      time.Time
+}
+
+// Credits says whether the operation, where applied, adds to the account; the
+// others take from it.
+func (o Op) Credits() bool {
+	return o == Deposit || o == Refund || o == OutsideDeposit
+}
