@@ -20,10 +20,11 @@ func (a *App) viewer(r *http.Request) (store.Viewer, error) {
 	if !id.EmailVerified {
 		email = ""
 	}
-	return store.Viewer{
-		Caller:   cmp.Or(email, id.Subject),
-		Operator: email != "" && slices.Contains(a.config.Auth.Operators, email),
-	}, nil
+	caller := cmp.Or(email, id.Subject)
+	if caller == store.PayoutCaller {
+		return store.Viewer{}, web.NewProblem(web.Forbidden, "this name is the transfer coordinator's, which has no token")
+	}
+	return store.Viewer{Caller: caller, Operator: email != "" && slices.Contains(a.config.Auth.Operators, email)}, nil
 }
 
 // operator is the person who calls an admin function.

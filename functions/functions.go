@@ -42,6 +42,8 @@ type App struct {
 	worker   *nonce.Worker
 	public   *web.Verifier
 	internal *web.Verifier
+
+	transfers *transferParts // nil where there is no trading core
 }
 
 // required are the settings that no function works without.
@@ -81,6 +83,9 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 		}
 	}
 	a.openTasks()
+	if err := a.openTransfers(); err != nil {
+		return nil, err
+	}
 	a.worker = &nonce.Worker{
 		Book: a.store, Chain: a.chainOf, Signer: a.signer, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
 		At: a.points, Handlers: ext.Handlers, Resolution: ext.Stuck,
@@ -92,6 +97,9 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 func (a *App) Close(context.Context) error {
 	a.store.Close()
 	a.chain.Close()
+	if a.transfers != nil {
+		a.transfers.trading.Close()
+	}
 	return a.tasks.Close()
 }
 
@@ -197,6 +205,9 @@ func (a *App) Handlers(gate *web.Gate) map[string]http.Handler {
 		"resubmit": a.routeTenure(nonce.KindResubmit),
 		"sweep":    a.routeSweep,
 		"admin":    a.routeAdmin,
+	}
+	if a.transfers != nil {
+		routes["transfer"], routes["conservation"] = a.routeTransfer, a.routeConservation
 	}
 	all := web.NewMux()
 	all.HandleHealth(a.store.Ping)

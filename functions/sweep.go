@@ -24,6 +24,7 @@ type sweepResponse struct {
 	Overdue   int `json:"overdue"`   // submitters found with overdue work
 	Protected int `json:"protected"` // submitters in PROTECT found unwatched
 	Reorged   int `json:"reorged"`   // submitters whose last final block is no longer the chain's
+	Transfers int `json:"transfers"` // transfers found that are due, or have lost their worker
 	Enqueued  int `json:"enqueued"`  // so many got a task; others have had this minute's already
 }
 
@@ -31,7 +32,9 @@ type sweepResponse struct {
 // does not stop the rest; all are reported.
 func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	var out sweepResponse
-	began, failures := a.sweepOverdue(r.Context(), &out)
+	failures := []error{a.sweepTransfers(r.Context(), &out)}
+	began, overdue := a.sweepOverdue(r.Context(), &out)
+	failures = append(failures, overdue...)
 	if !began.IsZero() {
 		ctx, cancel := context.WithTimeout(r.Context(), a.config.Tasks.DispatchDeadline/4)
 		defer cancel()
@@ -44,7 +47,7 @@ func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	}
 	if out != (sweepResponse{}) {
 		a.log.InfoContext(r.Context(), "sweep found work without a task", "overdue", out.Overdue,
-			"protected", out.Protected, "reorged", out.Reorged, "enqueued", out.Enqueued)
+			"protected", out.Protected, "reorged", out.Reorged, "transfers", out.Transfers, "enqueued", out.Enqueued)
 	}
 	web.Reply(w, r, http.StatusOK, out)
 	return nil
@@ -143,21 +146,21 @@ func (a *App) sweepTasks(ctx context.Context, out *sweepResponse, found []nonce.
 // tasksAtOnce is how many CreateTask calls one request has under way.
 const tasksAtOnce = 16
 
-// makeTasks calls one for each submitter, some at once. Where one fails it goes on;
+// makeTasks calls one for each of what was found, some at once. Where one fails it goes on;
 // when ctx ends it begins no further. It returns for how many there was no task,
 // and the first error.
-func makeTasks(ctx context.Context, submitters []nonce.Submitter, one func(nonce.Submitter) error) (failed int, first error) {
+func makeTasks[T any](ctx context.Context, found []T, one func(T) error) (failed int, first error) {
 	var (
 		group sync.WaitGroup
 		next  atomic.Int64
 		mu    sync.Mutex
 	)
-	for range min(tasksAtOnce, len(submitters)) {
+	for range min(tasksAtOnce, len(found)) {
 		group.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(submitters); i = int(next.Add(1)) - 1 {
+			for i := int(next.Add(1)) - 1; i < len(found); i = int(next.Add(1)) - 1 {
 				err := ctx.Err()
 				if err == nil {
-					err = one(submitters[i])
+					err = one(found[i])
 				}
 				if err != nil {
 					mu.Lock()

@@ -29,7 +29,7 @@ const (
 	UnknownKey                    // signed by a key that is not served, under an id of its own
 	Unsigned                      // "alg": "none"
 	HMACWithPublicKey             // HS256, the served public key (PEM) being the secret
-	Tampered                      // another e-mail put in after signing
+	Tampered                      // another holder put in after signing
 	EmailNotVerified              // "email_verified": false
 	NoEmail                       // no "email"
 )
@@ -42,6 +42,11 @@ func (i *Issuer) FlawedToken(email, audience string, flaw Flaw) (string, error) 
 		return "", err
 	}
 	claims := i.claims(email, audience)
+	return k.flawed(claims, flaw)
+}
+
+// flawed signs the claims with one flaw.
+func (k key) flawed(claims jwt.MapClaims, flaw Flaw) (string, error) {
 	switch flaw {
 	case OtherKey, UnknownKey, Unsigned, HMACWithPublicKey, Tampered:
 		return k.signWrongly(claims, flaw)
@@ -106,7 +111,10 @@ func (k key) tampered(claims jwt.MapClaims) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	claims["email"] = "someone.else@fencepost.test"
+	claims["sub"] = "424242"
+	if _, ok := claims["email"]; ok {
+		claims["email"] = "someone.else@fencepost.test"
+	}
 	other, err := k.sign(claims)
 	if err != nil {
 		return "", err

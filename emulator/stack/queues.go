@@ -40,7 +40,7 @@ func QueueName(kind nonce.Kind) string { return fmt.Sprintf("%s/queues/fencepost
 // queueWorkers is how many tasks of each queue are under way at once; that of
 // receipts is confirmations.receiptWorkers.
 var queueWorkers = map[nonce.Kind]int32{
-	nonce.KindAdvance: 100, nonce.KindReceipt: 10, nonce.KindConfirm: 10, nonce.KindResubmit: 10,
+	nonce.KindAdvance: 100, nonce.KindReceipt: 10, nonce.KindConfirm: 10, nonce.KindResubmit: 10, transferService: 20,
 }
 
 // createQueues makes one queue for each function that moves transactions, with

@@ -1,11 +1,8 @@
 package stack
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -30,33 +27,11 @@ func (s *Stack) register(ctx context.Context) error {
 // Call makes one request of the public API as the account given; body is sent
 // as JSON unless it is nil.
 func (s *Stack) Call(ctx context.Context, account, method, path string, body any) (status int, answer []byte, err error) {
-	var reader io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return 0, nil, err
-		}
-		reader = bytes.NewReader(text)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, s.URLMap.PublicURL()+path, reader)
-	if err != nil {
-		return 0, nil, err
-	}
 	token, err := s.Issuer.Token(ctx, account, PublicAudience)
 	if err != nil {
 		return 0, nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	if reader != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer resp.Body.Close()
-	answer, err = io.ReadAll(resp.Body)
-	return resp.StatusCode, answer, err
+	return CallWith(ctx, token, method, s.URLMap.PublicURL()+path, body)
 }
 
 // Info is what a newcomer needs to play with a running stack.

@@ -27,14 +27,30 @@ var publicRoutes = []urlmap.Route{
 	{Pattern: "/admin/v1/", Service: "admin"},
 }
 
+// transferRoutes are the paths beside them where there are transfers.
+var transferRoutes = []urlmap.Route{
+	{Pattern: "/api/v1/internal_transfer", Service: transferService},
+	{Pattern: "/api/v1/internal_transfer/", Service: transferService},
+	{Pattern: "/api/v1/payout", Service: transferService},
+}
+
 // internalServices are reached by tasks and the scheduler alone.
 var internalServices = []string{"advance", "receipt", "confirm", "resubmit", "sweep"}
+
+// routes are the public paths, and the services at the internal ones.
+func (s *Stack) routes() (public []urlmap.Route, internal []string) {
+	if !s.options.Transfers {
+		return publicRoutes, internalServices
+	}
+	return slices.Concat(publicRoutes, transferRoutes), slices.Concat(internalServices, []string{transferService, conservationJob})
+}
 
 // all is the target that serves every function.
 const all = "all"
 
 func (s *Stack) startURLMap(context.Context) (err error) {
-	s.URLMap, err = urlmap.Start(urlmap.Options{Public: publicRoutes, Internal: internalServices, PublicAddr: s.options.PublicAddr})
+	public, internal := s.routes()
+	s.URLMap, err = urlmap.Start(urlmap.Options{Public: public, Internal: internal, PublicAddr: s.options.PublicAddr})
 	if err == nil {
 		s.onClose(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
@@ -53,9 +69,10 @@ type service struct {
 }
 
 // functionNames are all services that a route leads to.
-func functionNames() []string {
-	names := slices.Clone(internalServices)
-	for _, r := range publicRoutes {
+func (s *Stack) functionNames() []string {
+	public, internal := s.routes()
+	names := slices.Clone(internal)
+	for _, r := range public {
 		names = append(names, r.Service)
 	}
 	slices.Sort(names)
@@ -68,11 +85,11 @@ func (s *Stack) startServices(ctx context.Context) (err error) {
 	}
 	env := list(s.settings)
 	if s.options.Split {
-		for _, name := range functionNames() {
+		for _, name := range s.functionNames() {
 			s.services = append(s.services, &service{target: name, functions: []string{name}})
 		}
 	} else {
-		s.services = []*service{{target: all, functions: functionNames()}}
+		s.services = []*service{{target: all, functions: s.functionNames()}}
 	}
 	for _, svc := range s.services {
 		if err := s.startService(ctx, svc, env); err != nil {
@@ -119,9 +136,13 @@ func (s *Stack) startService(ctx context.Context, svc *service, env []string) (e
 // they tell.
 func (s *Stack) tell(line processes.Line) {
 	s.Costs.read(line.Text)
+	s.write(line.Text)
+}
+
+func (s *Stack) write(line string) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	fmt.Fprintln(s.options.Output, line.Text)
+	fmt.Fprintln(s.options.Output, line)
 }
 
 // Processes are the function processes that are alive.
@@ -141,9 +162,7 @@ func (s *Stack) Setting(variable string) string { return s.settings[variable] }
 // others, with settings over theirs. Nobody replaces it when it ends. The caller
 // may stop it; [Stack.Close] does.
 func (s *Stack) StartProcess(ctx context.Context, settings map[string]string) (*processes.Process, error) {
-	env := maps.Clone(s.settings)
-	maps.Copy(env, settings)
-	p, err := processes.Start(ctx, processes.Spec{Name: "extra", Path: s.options.Binary, Env: list(env), Output: s.tell})
+	p, err := s.StartAside(ctx, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -152,12 +171,21 @@ func (s *Stack) StartProcess(ctx context.Context, settings map[string]string) (*
 		defer cancel()
 		return p.Stop(ctx)
 	})
-	for _, f := range functionNames() {
+	for _, f := range s.functionNames() {
 		if err := s.URLMap.Add(f, p.Addr()); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
+}
+
+// StartAside starts one more process, with settings over the others', to which
+// no route leads: whoever wants something of it asks at its address. The caller
+// ends it.
+func (s *Stack) StartAside(ctx context.Context, settings map[string]string) (*processes.Process, error) {
+	env := maps.Clone(s.settings)
+	maps.Copy(env, settings)
+	return processes.Start(ctx, processes.Spec{Name: "extra", Path: s.options.Binary, Env: list(env), Output: s.tell})
 }
 
 // environment is what every function process gets.
@@ -193,6 +221,7 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 	if s.options.Window > 1 {
 		env["FENCEPOST_NONCE_STRICT_ENABLED"] = "false"
 	}
+	maps.Copy(env, s.transferSettings())
 	maps.Copy(env, s.options.Settings)
 	return env, nil
 }

@@ -21,8 +21,11 @@ import (
 	"github.com/fencepost/fencepost/emulator/scheduler"
 	"github.com/fencepost/fencepost/emulator/urlmap"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/store/transfers"
 )
 
 // Options say what to start. The zero value is the demo: three processes, each
@@ -37,6 +40,9 @@ type Options struct {
 	Window     int                // max_in_flight of the dev accounts; 0: 1
 	SweepEvery time.Duration      // 0: 1 min; negative: never, but for RunSweep
 	Settings   map[string]string  // environment of the functions, over the stack's own
+	Transfers  bool               // the second system too: a trading core, users' tokens, assets
+	Core       CoreOptions        // of the trading core
+	CheckEvery time.Duration      // conservation; 0: 1 min; negative: never, but for RunConservation
 	PublicAddr string             // where the public paths listen; "": a free port
 	WireProxy  bool               // functions reach Postgres through a proxy that can break connections
 	RPCProxy   bool               // functions reach the chain through a proxy that can spoil answers
@@ -62,6 +68,9 @@ func (o Options) withDefaults() Options {
 	if o.SweepEvery == 0 {
 		o.SweepEvery = time.Minute
 	}
+	if o.CheckEvery == 0 {
+		o.CheckEvery = time.Minute
+	}
 	if o.Output == nil {
 		o.Output = io.Discard
 	}
@@ -82,6 +91,12 @@ type Stack struct {
 	Costs    *Costs
 	Database string // URL, as the database's owner
 
+	// Of transfers, where asked for; nil otherwise.
+	Core      *Core
+	Users     *issuer.Issuer   // of the users' tokens
+	Funding   *funding.Ledger  // as the database's owner
+	Transfers *transfers.Store // as the database's owner
+
 	options   Options
 	folder    string
 	settings  map[string]string // the function processes' environment
@@ -89,6 +104,7 @@ type Stack struct {
 	scheduler *scheduler.Scheduler
 	accounts  []devchain.Account
 	closers   []func() error // run in reverse
+	tables    *store.Store   // of transfers, as the database's owner
 	writing   sync.Mutex     // of one line at a time to options.Output
 }
 
@@ -123,6 +139,7 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		{"Postgres", s.startDatabase},
 		{"the chain", s.startChain},
 		{"the token issuer", s.startIssuer},
+		{"transfers", s.startTransfers},
 		{"the URL map", s.startURLMap},
 		{"Cloud Tasks", s.startTasks},
 		{"the functions", s.startServices},
@@ -249,16 +266,13 @@ func (t *taskTokens) Token(ctx context.Context, email, audience string) (string,
 const sweepJob = "sweep"
 
 func (s *Stack) startScheduler(context.Context) (err error) {
-	every := s.options.SweepEvery
-	if every < 0 {
-		every = 24 * 365 * time.Hour
+	jobs := []scheduler.Job{s.job(sweepJob, s.options.SweepEvery)}
+	if s.options.Transfers {
+		jobs = append(jobs, s.job(conservationJob, s.options.CheckEvery))
 	}
 	s.scheduler, err = scheduler.Start(scheduler.Options{
 		Token: s.Issuer.Token,
-		Jobs: []scheduler.Job{{
-			Name: sweepJob, Every: every, URL: s.URLMap.InternalURL() + "/internal/sweep",
-			Body: []byte("{}"), Account: SchedulerAccount, Audience: InternalAudience,
-		}},
+		Jobs:  jobs,
 		Attempted: func(job string, err error) {
 			if err != nil {
 				s.options.Log.Warn("scheduled job failed", "job", job, "error", err)
@@ -269,6 +283,17 @@ func (s *Stack) startScheduler(context.Context) (err error) {
 		s.onClose(func() error { s.scheduler.Stop(); return nil })
 	}
 	return err
+}
+
+// job posts to the internal function of its name.
+func (s *Stack) job(name string, every time.Duration) scheduler.Job {
+	if every < 0 {
+		every = 24 * 365 * time.Hour
+	}
+	return scheduler.Job{
+		Name: name, Every: every, URL: s.URLMap.InternalURL() + "/internal/" + name,
+		Body: []byte("{}"), Account: SchedulerAccount, Audience: InternalAudience,
+	}
 }
 
 // RunSweep makes one sweep now and returns what it answered.

@@ -83,6 +83,9 @@ type Auth struct {
 	InternalAccounts []string
 	// Operators are the e-mails that may call admin functions.
 	Operators []string
+	// UsersIssuer, UsersJWKSURL and UsersAudience are whose tokens say who a user
+	// is: their subject is the user's id. Unset where no transfers are offered.
+	UsersIssuer, UsersJWKSURL, UsersAudience string
 }
 
 func (a *Auth) settings() []setting {
@@ -99,5 +102,14 @@ func (a *Auth) settings() []setting {
 		{name: "auth.operators",
 			meaning: "the people who may call admin functions",
 			field:   emails(&a.Operators)},
+		{name: "auth.usersIssuer",
+			meaning: "whose tokens of users are believed, the subject being the user's id; compared letter for letter; required with `trading.url`",
+			field:   trusted(&a.UsersIssuer)},
+		{name: "auth.usersJwksUrl",
+			meaning: "where the public keys of the users' issuer are; required with `trading.url`",
+			field:   trusted(&a.UsersJWKSURL)},
+		{name: "auth.usersAudience",
+			meaning: "the audience that users' tokens are made for; required with `trading.url`",
+			field:   text(&a.UsersAudience, "a text without spaces", word)},
 	}
 }

@@ -31,6 +31,9 @@ type Config struct {
 	Finality      Finality
 	Reorg         Reorg
 	Sweep         Sweep
+	Transfer      Transfer
+	Trading       Trading
+	Conservation  Conservation
 	RPC           RPC
 	Chain         Chain
 	Signer        Signer
@@ -48,6 +51,7 @@ func (c *Config) settings() []setting {
 		c.Lease.settings(), c.Nonce.settings(), c.Fees.settings(), c.Queue.settings(),
 		c.Resubmit.settings(), c.Stuck.settings(),
 		c.Confirmations.settings(), c.Finality.settings(), c.Reorg.settings(), c.Sweep.settings(),
+		c.Transfer.settings(), c.Trading.settings(), c.Conservation.settings(),
 		c.RPC.settings(), c.Chain.settings(), c.Signer.settings(),
 		c.Database.settings(), c.Tasks.settings(),
 		c.OIDC.settings(), c.Auth.settings(), c.HTTP.settings(), c.Log.settings(),

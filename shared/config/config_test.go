@@ -42,8 +42,11 @@ func defaults() config.Config {
 		Reorg:         config.Reorg{WatchDepth: 100},
 		Fees:          config.Fees{MaxFeePerGas: 500_000_000_000},
 		Sweep:         config.Sweep{Batch: 500, Grace: 5 * time.Second},
-		RPC:           config.RPC{Timeout: 10 * time.Second, MaxInFlight: 100, MaxBatch: 100},
-		Chain:         config.Chain{ID: 1, BlockTime: 12 * time.Second},
+		Transfer: config.Transfer{InitTimeout: 15 * time.Minute, CallTimeout: 5 * time.Second, RetryFirst: time.Second, RetryMost: time.Minute,
+			RescueAfter: time.Minute, SafetyFactor: 10, UnusualPerMinute: 60, PayoutFinality: 15 * time.Minute},
+		Conservation: config.Conservation{Halt: config.HaltAll},
+		RPC:          config.RPC{Timeout: 10 * time.Second, MaxInFlight: 100, MaxBatch: 100},
+		Chain:        config.Chain{ID: 1, BlockTime: 12 * time.Second},
 		Database: config.Database{URL: config.NewSecret(databaseURL), MaxConns: 4, StatementTimeout: 5 * time.Second,
 			LockTimeout: 3 * time.Second, IdleInTransactionTimeout: time.Second},
 		Tasks:    config.Tasks{QueuePrefix: "fencepost", DispatchDeadline: time.Minute, QueueShards: 1},
@@ -76,6 +79,10 @@ var everything = []string{
 	"FENCEPOST_CONFIRMATIONS_RECEIPT_WORKERS=11", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT=90s", "FENCEPOST_FINALITY_MODE=finalized", "FENCEPOST_REORG_WATCH_DEPTH=64",
 	"FENCEPOST_FEES_MAX_FEE_PER_GAS=77", "FENCEPOST_RPC_MAX_BATCH=50",
 	"FENCEPOST_SWEEP_BATCH=12", "FENCEPOST_SWEEP_GRACE=3s",
+	"FENCEPOST_TRANSFER_INIT_TIMEOUT=14m", "FENCEPOST_TRANSFER_CALL_TIMEOUT=4s", "FENCEPOST_TRANSFER_RETRY_FIRST=2s", "FENCEPOST_TRANSFER_RETRY_MOST=50s",
+	"FENCEPOST_TRANSFER_RESCUE_AFTER=45s", "FENCEPOST_TRANSFER_SAFETY_FACTOR=11", "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=9",
+	"FENCEPOST_TRANSFER_LIMITS_PER_DAY=99", "FENCEPOST_TRANSFER_UNUSUAL_PER_MINUTE=59", "FENCEPOST_TRANSFER_PAYOUT_FINALITY=16m",
+	"FENCEPOST_TRADING_URL=http://127.0.0.1:8090/", "FENCEPOST_TRADING_SECRET=0123456789abcdef", "FENCEPOST_CONSERVATION_HALT=graded",
 	"FENCEPOST_RPC_URLS=https://node.example/v2/key", "FENCEPOST_RPC_TIMEOUT=20s", "FENCEPOST_RPC_MAX_IN_FLIGHT=13",
 	"FENCEPOST_CHAIN_ID=1337", "FENCEPOST_CHAIN_BLOCK_TIME=1s", "FENCEPOST_SIGNER_LOCAL_KEYS_FILE=/keys/local keys.json",
 	"FENCEPOST_DATABASE_URL=user=advance@proj.iam dbname=fencepost", "FENCEPOST_DATABASE_MAX_CONNS=5",
@@ -86,6 +93,7 @@ var everything = []string{
 	"FENCEPOST_OIDC_ISSUER=https://issuer.example/", "FENCEPOST_OIDC_JWKS_URL=http://[::1]:9/jwks",
 	"FENCEPOST_AUTH_PUBLIC_AUDIENCE=public", "FENCEPOST_AUTH_INTERNAL_AUDIENCE=internal",
 	"FENCEPOST_AUTH_INTERNAL_ACCOUNTS=tasks@proj-1.iam, cron@proj-1.iam", "FENCEPOST_AUTH_OPERATORS=ann@example.com",
+	"FENCEPOST_AUTH_USERS_ISSUER=https://users.example", "FENCEPOST_AUTH_USERS_JWKS_URL=https://users.example/jwks", "FENCEPOST_AUTH_USERS_AUDIENCE=wallet",
 	"FENCEPOST_HTTP_MAX_BODY_BYTES=1024", "FENCEPOST_LOG_LEVEL=warn",
 	"PORT=9000", "FUNCTION_TARGET=advance", "K_SERVICE=fencepost-advance", "K_REVISION=fencepost-advance-00001", "CLOUD_RUN_TIMEOUT_SECONDS=90",
 }
@@ -102,16 +110,21 @@ func everythingLoaded() config.Config {
 		Reorg:         config.Reorg{WatchDepth: 64},
 		Fees:          config.Fees{MaxFeePerGas: 77},
 		Sweep:         config.Sweep{Batch: 12, Grace: 3 * time.Second},
-		RPC:           config.RPC{URL: config.NewSecret("https://node.example/v2/key"), Timeout: 20 * time.Second, MaxInFlight: 13, MaxBatch: 50},
-		Chain:         config.Chain{ID: 1337, BlockTime: time.Second},
-		Signer:        config.Signer{LocalKeysFile: "/keys/local keys.json"},
+		Transfer: config.Transfer{InitTimeout: 14 * time.Minute, CallTimeout: 4 * time.Second, RetryFirst: 2 * time.Second, RetryMost: 50 * time.Second,
+			RescueAfter: 45 * time.Second, SafetyFactor: 11, LimitsPerSecond: 9, LimitsPerDay: 99, UnusualPerMinute: 59, PayoutFinality: 16 * time.Minute},
+		Trading:      config.Trading{URL: "http://127.0.0.1:8090", Secret: config.NewSecret("0123456789abcdef")},
+		Conservation: config.Conservation{Halt: config.HaltGraded},
+		RPC:          config.RPC{URL: config.NewSecret("https://node.example/v2/key"), Timeout: 20 * time.Second, MaxInFlight: 13, MaxBatch: 50},
+		Chain:        config.Chain{ID: 1337, BlockTime: time.Second},
+		Signer:       config.Signer{LocalKeysFile: "/keys/local keys.json"},
 		Database: config.Database{URL: config.NewSecret("user=advance@proj.iam dbname=fencepost"), MaxConns: 5,
 			StatementTimeout: 4 * time.Second, LockTimeout: 2500 * time.Millisecond, IdleInTransactionTimeout: 2 * time.Second},
 		Tasks: config.Tasks{Project: "proj-1", Location: "europe-west1", Endpoint: "127.0.0.1:8123", QueuePrefix: "blue",
 			TargetURL: "http://localhost:8080", ServiceAccount: "tasks@proj-1.iam", DispatchDeadline: 2 * time.Minute, QueueShards: 3},
 		OIDC: config.OIDC{Issuer: "https://issuer.example/", JWKSURL: "http://[::1]:9/jwks"},
 		Auth: config.Auth{PublicAudience: "public", InternalAudience: "internal",
-			InternalAccounts: []string{"tasks@proj-1.iam", "cron@proj-1.iam"}, Operators: []string{"ann@example.com"}},
+			InternalAccounts: []string{"tasks@proj-1.iam", "cron@proj-1.iam"}, Operators: []string{"ann@example.com"},
+			UsersIssuer: "https://users.example", UsersJWKSURL: "https://users.example/jwks", UsersAudience: "wallet"},
 		HTTP: config.HTTP{MaxBodyBytes: 1024},
 		Log:  config.Log{Level: slog.LevelWarn},
 		Platform: config.Platform{Port: 9000, FunctionTarget: "advance", Service: "fencepost-advance",
@@ -152,6 +165,11 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"FENCEPOST_TASKS_TARGET_URL=https://x.example/?a=b", `FENCEPOST_TASKS_TARGET_URL="https://x.example/?a=b": want an https URL`},
 		{"FENCEPOST_AUTH_OPERATORS=ann@example.com,,", `FENCEPOST_AUTH_OPERATORS="ann@example.com,,": want e-mail addresses separated by commas`},
 		{"FENCEPOST_AUTH_OPERATORS=ann", `FENCEPOST_AUTH_OPERATORS="ann": want e-mail addresses separated by commas`},
+		{"FENCEPOST_TRADING_URL=http://core.example", `FENCEPOST_TRADING_URL="http://core.example": want an https URL without path`},
+		{"FENCEPOST_TRADING_URL=https://core.example/v1", `FENCEPOST_TRADING_URL="https://core.example/v1": want an https URL without path`},
+		{"FENCEPOST_TRADING_SECRET=0123456789abcde", `FENCEPOST_TRADING_SECRET=[redacted]: want at least 16 bytes`},
+		{"FENCEPOST_TRANSFER_SAFETY_FACTOR=0", `FENCEPOST_TRANSFER_SAFETY_FACTOR="0": want a factor from 1`},
+		{"FENCEPOST_CONSERVATION_HALT=none", `FENCEPOST_CONSERVATION_HALT="none": want one of all, graded`},
 		{"FENCEPOST_CHAIN_ID=0", `FENCEPOST_CHAIN_ID="0": want an EIP-155 chain id from 1`},
 		{"FENCEPOST_CHAIN_ID=", `FENCEPOST_CHAIN_ID is not set: want an EIP-155 chain id from 1`},
 		{"PORT=http", `PORT="http": want a port from 1 to 65535`},
@@ -216,6 +234,13 @@ func TestContradictionsAreRefused(t *testing.T) {
 			`FENCEPOST_NONCE_MAX_IN_FLIGHT="2", FENCEPOST_NONCE_STRICT_ENABLED="true": a strict submitter has one`},
 		{[]string{"FENCEPOST_RESUBMIT_INTERVAL=30m"},
 			`FENCEPOST_RESUBMIT_INTERVAL="30m", FENCEPOST_STUCK_AFTER="30m", FENCEPOST_RESUBMIT_ENABLED="true": every transaction`},
+		{[]string{"FENCEPOST_TRANSFER_RETRY_MOST=999ms"},
+			`FENCEPOST_TRANSFER_RETRY_MOST="999ms", FENCEPOST_TRANSFER_RETRY_FIRST="1s": set transfer.retryMost to at least`},
+		{[]string{"FENCEPOST_TRANSFER_CALL_TIMEOUT=1m"},
+			`FENCEPOST_TRANSFER_CALL_TIMEOUT="1m", FENCEPOST_TRANSFER_RESCUE_AFTER="1m": set transfer.callTimeout below`},
+		{[]string{"FENCEPOST_AUTH_USERS_AUDIENCE=api", "FENCEPOST_AUTH_PUBLIC_AUDIENCE=api",
+			"FENCEPOST_AUTH_USERS_ISSUER=https://one.example", "FENCEPOST_OIDC_ISSUER=https://one.example"},
+			`FENCEPOST_AUTH_USERS_AUDIENCE="api", FENCEPOST_AUTH_PUBLIC_AUDIENCE="api", FENCEPOST_AUTH_INTERNAL_AUDIENCE="", FENCEPOST_AUTH_USERS_ISSUER="https://one.example", FENCEPOST_OIDC_ISSUER="https://one.example": where auth.usersIssuer is`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.given[0], func(t *testing.T) {
@@ -225,6 +250,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 	}
 	mustLoad(t, "FENCEPOST_NONCE_MAX_IN_FLIGHT=2", "FENCEPOST_NONCE_STRICT_ENABLED=false")
 	mustLoad(t, "FENCEPOST_RESUBMIT_INTERVAL=30m", "FENCEPOST_RESUBMIT_ENABLED=false")
+	mustLoad(t, "FENCEPOST_AUTH_USERS_AUDIENCE=api", "FENCEPOST_AUTH_PUBLIC_AUDIENCE=api",
+		"FENCEPOST_AUTH_USERS_ISSUER=https://users.example", "FENCEPOST_OIDC_ISSUER=https://one.example")
 }
 
 // All that is wrong is said at once; a value that is wrong by itself is not

@@ -34,6 +34,15 @@ func All() []string {
 		"confirm.taken", "confirm.looked", "confirm.released",
 		"resubmit.taken", "resubmit.looked", "resubmit.claimed", "resubmit.sending", "resubmit.sent", "resubmit.released",
 		"cancel.committed", "release.taken", "release.written", "sweep.found",
+		"transfer.received",
+		"transfer.beginning", "transfer.begun",
+		"transfer.withdraw.calling", "transfer.withdraw.called", "transfer.withdraw.recording", "transfer.withdraw.recorded",
+		"transfer.advancing", "transfer.advanced",
+		"transfer.deposit.calling", "transfer.deposit.called", "transfer.deposit.recording", "transfer.deposit.recorded",
+		"transfer.refund.calling", "transfer.refund.called", "transfer.refund.recording", "transfer.refund.recorded",
+		"transfer.driven", "transfer.enqueued", "transfer.swept",
+		"payout.posting", "payout.posted", "payout.woken", "payout.cancelling", "payout.cancelled",
+		"ubscore.received", "ubscore.applied", "ubscore.appended", "ubscore.synced",
 	}
 }
 

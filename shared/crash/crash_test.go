@@ -3,10 +3,13 @@ package crash_test
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/transfer"
 )
 
 // A process dies exactly at the pass that was armed, and only one does.
@@ -48,4 +51,19 @@ func TestKillAtTheArmedPass(t *testing.T) {
 func TestUnset(t *testing.T) {
 	t.Parallel()
 	crash.Points(nil).At("anything")
+}
+
+// What the coordinator and the ledger of payouts pass can be armed, and every point once.
+func TestAllIsWhole(t *testing.T) {
+	t.Parallel()
+	all := crash.All()
+	for _, point := range slices.Concat(transfer.Points(), payout.Points()) {
+		if !slices.Contains(all, point) {
+			t.Errorf("%s is passed: got it not listed", point)
+		}
+	}
+	slices.Sort(all)
+	if once := slices.Compact(slices.Clone(all)); len(once) != len(all) {
+		t.Errorf("points: got %d of which %d are different", len(all), len(once))
+	}
 }

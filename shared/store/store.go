@@ -89,6 +89,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return &Store{db: db, rules: o.Lease, stuckAfter: o.StuckAfter}, nil
 }
 
+// Pool is the pool itself, for the packages that hold the SQL of other tables.
+func (s *Store) Pool() *pgxpool.Pool { return s.db }
+
 // Close closes every connection, waiting for those in use.
 func (s *Store) Close() { s.db.Close() }
 

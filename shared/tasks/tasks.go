@@ -1,7 +1,7 @@
 // Package tasks names and creates Cloud Tasks; it is the only user of its
-// client. A task says no more than "look at this submitter": what is to be done
-// is read from the database, so that a task that comes twice, late, or not at
-// all changes only the time of the next step.
+// client. A task says no more than "look at this submitter", or "at this transfer":
+// what is to be done is read from the database, so that a task that comes twice,
+// late, or not at all changes only the time of the next step.
 package tasks
 
 import (
@@ -32,7 +32,7 @@ type Options struct {
 	Parent           string // projects/P/locations/L
 	Endpoint         string // host:port of a local service without TLS; "": Google's
 	QueuePrefix      string
-	QueueShards      int           // queues over which one function's tasks are spread by submitter
+	QueueShards      int           // queues over which one function's tasks are spread by submitter or transfer
 	TargetURL        string        // base URL of the internal functions
 	ServiceAccount   string        // whom tasks call as
 	Audience         string        // whom their tokens are made for
@@ -107,12 +107,17 @@ func (t *Tasks) Sweep(ctx context.Context, s nonce.Submitter, kind nonce.Kind, b
 
 // Queue is the id of the queue that serves s by the function of kind.
 func (o Options) Queue(kind nonce.Kind, s nonce.Submitter) string {
+	return o.queue(string(kind), s.Digest())
+}
+
+// queue is the id of the queue of the function for what has the digest.
+func (o Options) queue(function, digest string) string {
 	shard := uint64(0)
 	if o.QueueShards > 1 {
-		first, _ := strconv.ParseUint(s.Digest()[:8], 16, 64)
+		first, _ := strconv.ParseUint(digest[:8], 16, 64)
 		shard = first % uint64(o.QueueShards)
 	}
-	return fmt.Sprintf("%s-%s-%d", o.QueuePrefix, kind, shard)
+	return fmt.Sprintf("%s-%s-%d", o.QueuePrefix, function, shard)
 }
 
 // create makes the task of that name. A name that exists, or existed lately, is
@@ -122,21 +127,36 @@ func (t *Tasks) create(ctx context.Context, kind nonce.Kind, s nonce.Submitter, 
 	return err
 }
 
-// make says whether the name was new. Names begin with a hash: the service
-// dislikes sequences.
+// make says whether the name was new.
 func (t *Tasks) make(ctx context.Context, kind nonce.Kind, s nonce.Submitter, suffix string, at time.Time) (made bool, err error) {
+	return t.add(ctx, errand{
+		function: string(kind), digest: s.Digest(), suffix: suffix, body: map[string]string{"submitter": string(s)}, at: at,
+	})
+}
+
+// errand is a task to be made.
+type errand struct {
+	function string            // that it calls, and whose queue it is in
+	digest   string            // of what it is about: names begin with it, since the service dislikes sequences
+	suffix   string            // the name's end
+	body     map[string]string // JSON
+	at       time.Time         // when it is due; zero: now
+}
+
+// add says whether the name was new.
+func (t *Tasks) add(ctx context.Context, e errand) (made bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, createWithin)
 	defer cancel()
 	client, epoch, err := t.connect(ctx)
 	if err != nil {
 		return false, err
 	}
-	queue := t.options.Parent + "/queues/" + t.options.Queue(kind, s)
-	name := queue + "/tasks/" + s.Digest() + "-" + epoch + "-" + suffix
+	queue := t.options.Parent + "/queues/" + t.options.queue(e.function, e.digest)
+	name := queue + "/tasks/" + e.digest + "-" + epoch + "-" + e.suffix
 	if t.made.has(name) {
 		return false, nil
 	}
-	_, err = client.CreateTask(ctx, &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: t.task(name, kind, s, at)})
+	_, err = client.CreateTask(ctx, &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: t.task(name, e)})
 	if err != nil && status.Code(err) != codes.AlreadyExists {
 		return false, fmt.Errorf("create task %s: %w", name, err)
 	}
@@ -145,13 +165,13 @@ func (t *Tasks) make(ctx context.Context, kind nonce.Kind, s nonce.Submitter, su
 	return err == nil, nil
 }
 
-func (t *Tasks) task(name string, kind nonce.Kind, s nonce.Submitter, at time.Time) *cloudtaskspb.Task {
-	body, _ := json.Marshal(map[string]nonce.Submitter{"submitter": s}) // strings: cannot fail
+func (t *Tasks) task(name string, e errand) *cloudtaskspb.Task {
+	body, _ := json.Marshal(e.body) // strings: cannot fail
 	task := &cloudtaskspb.Task{
 		Name:             name,
 		DispatchDeadline: durationpb.New(t.options.DispatchDeadline),
 		MessageType: &cloudtaskspb.Task_HttpRequest{HttpRequest: &cloudtaskspb.HttpRequest{
-			Url:        t.options.TargetURL + "/internal/" + string(kind),
+			Url:        t.options.TargetURL + "/internal/" + e.function,
 			HttpMethod: cloudtaskspb.HttpMethod_POST,
 			Headers:    map[string]string{"Content-Type": "application/json"},
 			Body:       body,
@@ -160,8 +180,8 @@ func (t *Tasks) task(name string, kind nonce.Kind, s nonce.Submitter, at time.Ti
 			}},
 		}},
 	}
-	if !at.IsZero() {
-		task.ScheduleTime = timestamppb.New(at)
+	if !e.at.IsZero() {
+		task.ScheduleTime = timestamppb.New(e.at)
 	}
 	return task
 }

@@ -34,6 +34,17 @@ var (
 	Finality = counter("finality_total", "transactions that became final")
 	// StuckDecision counts decisions on stuck transactions, by [Action].
 	StuckDecision = counter("stuck_decision_total", "decisions on stuck transactions")
+	// Transfers counts what transfers have come to, by [State]: once for each
+	// state that a transfer enters.
+	Transfers = counter("transfer_total", "states that transfers entered")
+	// TransferStuck is for how long the transfer that has been alarming for longest
+	// has been in its [State], in seconds; the sweep sets it.
+	TransferStuck = gauge("transfer_stuck_seconds", "time in its state of the longest stuck transfer", "s")
+	// RefundFailures counts refunds whose outcome is unknown.
+	RefundFailures = counter("refund_failures_total", "refunds whose outcome is unknown")
+	// ConservationCheck counts checks of conservation, by [Result]: ok, standing,
+	// violated, error.
+	ConservationCheck = counter("conservation_check_total", "checks of conservation")
 	// QueueDepth is how many intents wait for a nonce; the sweep sets it.
 	QueueDepth = gauge("queue_depth", "intents waiting for a nonce", "{intent}")
 	// InFlightAge is how long the oldest transaction has held its nonce, in
@@ -51,6 +62,9 @@ func Op(value string) metric.MeasurementOption { return label("op", value) }
 
 // Action is the label action of a count: what was decided.
 func Action(value string) metric.MeasurementOption { return label("action", value) }
+
+// State is the label state of a transfer's metric: the state's name.
+func State(value string) metric.MeasurementOption { return label("state", value) }
 
 func label(name, value string) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String(name, value))

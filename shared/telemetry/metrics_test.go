@@ -88,6 +88,10 @@ func TestMetricsHaveTheSpecificationsNames(t *testing.T) {
 	telemetry.TxResubmit.Add(ctx, 7, telemetry.Result("accepted"))
 	telemetry.Finality.Add(ctx, 8, telemetry.Result("confirmed"))
 	telemetry.StuckDecision.Add(ctx, 9, telemetry.Action("wait"))
+	telemetry.Transfers.Add(ctx, 13, telemetry.State("COMMITTED"))
+	telemetry.TransferStuck.Record(ctx, 14, telemetry.State("TARGET_PENDING"))
+	telemetry.RefundFailures.Add(ctx, 15)
+	telemetry.ConservationCheck.Add(ctx, 16, telemetry.Result("ok"))
 	telemetry.QueueDepth.Record(ctx, 10)
 	telemetry.QueueDepth.Record(ctx, 9)
 	telemetry.InFlightAge.Record(ctx, 11)
@@ -98,6 +102,8 @@ func TestMetricsHaveTheSpecificationsNames(t *testing.T) {
 		"tx_create_total{result=created}": 6, "tx_create_total{result=repeated}": 1,
 		"tx_submit_total{result=accepted}": 4, "receipt_check_total{result=not_found}": 5,
 		"confirmations_newFork_total{}": 6, "tx_resubmit_total{result=accepted}": 7, "finality_total{result=confirmed}": 8,
+		"transfer_total{state=COMMITTED}": 13, "transfer_stuck_seconds{state=TARGET_PENDING}": 14,
+		"refund_failures_total{}": 15, "conservation_check_total{result=ok}": 16,
 		"stuck_decision_total{action=wait}": 9, "queue_depth{}": 9, "in_flight_age_seconds{}": 11, "protect_submitters{}": 12,
 	}
 	if diff := cmp.Diff(want, got.values); diff != "" {

@@ -1,0 +1,193 @@
+package transfers
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// end is how every episode ends: all that the user began comes to its end, the
+// checkers find nothing, and then every call that was ever made to either ledger,
+// and every task, comes three times more, late, and changes nothing.
+func (u *user) end() {
+	u.t.Helper()
+	poll(u.t, fmt.Sprintf("every transfer of user %d has ended", u.id), func() bool {
+		var open int
+		err := u.DB.QueryRow(u.ctx, `select count(*) from transfers_tb where user_id = $1 and open`, u.id).Scan(&open)
+		return err == nil && open == 0
+	})
+	u.check()
+	before := u.picture()
+	for range 3 {
+		u.replay()
+	}
+	if diff := cmp.Diff(before, u.picture()); diff != "" {
+		u.t.Errorf("user %d, after everything came three times more (-before +after):\n%s", u.id, diff)
+	}
+}
+
+// check holds what happened to the user's money to every promise.
+func (u *user) check() {
+	u.t.Helper()
+	found, err := checkers.CheckTransfers(u.ctx, checkers.TransferEpisode{
+		Database: u.Database, Core: u.Core.Ledger(), Users: []int64{u.id}, Settled: true,
+	})
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	if len(found) > 0 {
+		u.t.Error(checkers.Report(found))
+	}
+}
+
+// picture is all that is on record about the user's money, a line each.
+func (u *user) picture() (lines []string) {
+	u.t.Helper()
+	lines = append(lines, fmt.Sprintf("%d in Funding, %d in Trading", u.units(funding), u.units(spot)))
+	rows, err := u.DB.Query(u.ctx, `
+select concat_ws(' ', 'funding', id, req_id, op_type, result, reason, units) from transfer_operations where user_id = $1
+union all
+select concat_ws(' ', 'row', req_id, state, error_message, retry_count, updated_at) from transfers_tb where user_id = $1
+union all
+select concat_ws(' ', 'history', h.id, h.state) from transfer_history h join transfers_tb using (transfer_id) where user_id = $1
+ order by 1`, u.id)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			u.t.Fatal(err)
+		}
+		lines = append(lines, line)
+	}
+	if err := rows.Err(); err != nil {
+		u.t.Fatal(err)
+	}
+	for _, e := range u.journal() {
+		lines = append(lines, fmt.Sprintf("trading %d %s %s %d %s", e.Seq, e.ReqID, e.Op, e.Units, e.Refused))
+	}
+	return lines
+}
+
+// journal is what the core has written down about the user.
+func (u *user) journal() (own []transfer.Entry) {
+	u.t.Helper()
+	for after := uint64(0); ; {
+		entries, err := u.Core.Ledger().Journal(u.ctx, after, 5000)
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		if len(entries) == 0 {
+			return own
+		}
+		for _, e := range entries {
+			after = e.Seq
+			if e.UserID == u.id {
+				own = append(own, e)
+			}
+		}
+	}
+}
+
+// calls are all calls to the core that were about the user.
+func (u *user) calls(op transfer.Op) []ubsproxy.Call {
+	return u.Core.Proxy.Calls(func(c ubsproxy.Call) bool {
+		return c.Operation.UserID != nil && *c.Operation.UserID == u.id && (op == "" || c.Operation.Op == op)
+	})
+}
+
+// replay makes every call to the core once more, as it was, and every one to
+// Funding through its adapter, and every task. Each is answered as it was.
+func (u *user) replay() {
+	u.t.Helper()
+	for _, c := range u.calls("") {
+		status, text, err := u.Core.Proxy.Replay(u.ctx, c, u.Core.Secret)
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		if c.Status == http.StatusOK && (status != c.Status || string(text) != string(c.Answer)) {
+			u.t.Errorf("call %d, %s, again: got %d %s, want %d %s", c.Number, c.Body, status, text, c.Status, c.Answer)
+		}
+	}
+	u.replayFunding()
+	for _, reqID := range u.transfers() {
+		if status := u.task(reqID); status != http.StatusNoContent {
+			u.t.Errorf("task of %s, again: got %d, want 204", reqID, status)
+		}
+	}
+}
+
+func (u *user) replayFunding() {
+	u.t.Helper()
+	rows, err := u.DB.Query(u.ctx, `
+select o.req_id, o.op_type, coalesce(o.reason, '') from transfer_operations o join transfers_tb using (req_id) where o.user_id = $1`, u.id)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer rows.Close()
+	type asked struct {
+		reqID  string
+		op     transfer.Op
+		reason transfer.Reason
+	}
+	var all []asked
+	for rows.Next() {
+		var a asked
+		if err := rows.Scan(&a.reqID, &a.op, &a.reason); err != nil {
+			u.t.Fatal(err)
+		}
+		all = append(all, a)
+	}
+	for _, a := range all {
+		want := transfer.Outcome{Verdict: transfer.Success}
+		if a.reason != "" {
+			want = transfer.Outcome{Verdict: transfer.Refused, Reason: a.reason}
+		}
+		if got := ask(u, u.Funding, a.op, u.load(a.reqID).Call()); got != want {
+			u.t.Errorf("%s of %s in Funding, again: got %+v, want %+v", a.op, a.reqID, got, want)
+		}
+	}
+}
+
+// ask has a ledger do op.
+func ask(u *user, l transfer.Ledger, op transfer.Op, c transfer.Call) transfer.Outcome {
+	switch op {
+	case transfer.Withdraw:
+		return l.Withdraw(u.ctx, c)
+	case transfer.Deposit:
+		return l.Deposit(u.ctx, c)
+	case transfer.Refund:
+		return l.Refund(u.ctx, c)
+	}
+	u.t.Fatalf("no ledger does %q", op)
+	return transfer.Outcome{}
+}
+
+// task delivers the step task of a transfer once more, and returns its status.
+func (u *user) task(reqID string) (status int) {
+	u.t.Helper()
+	return u.taskAt(strings.TrimPrefix(u.URLMap.InternalURL(), "http://"), reqID)
+}
+
+// taskAt delivers it to one process; 0: it gave no answer.
+func (u *user) taskAt(addr, reqID string) (status int) {
+	u.t.Helper()
+	token, err := u.Issuer.Token(u.ctx, stack.TasksAccount, stack.InternalAudience)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	status, _, err = stack.CallWith(u.ctx, token, http.MethodPost, "http://"+addr+"/internal/transfer", map[string]string{"req_id": reqID})
+	if err != nil {
+		return 0
+	}
+	return status
+}

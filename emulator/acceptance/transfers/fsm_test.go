@@ -1,0 +1,128 @@
+package transfers
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// FSM-001: Funding to Trading, with the exact sequence of states.
+func TestFSM001HappyPathFundingToSpot(t *testing.T) {
+	t.Parallel()
+	u := setup(t).newUser(t, 1_000_000, 0)
+	a := u.committed(funding, spot, "0.4")
+	u.wantStates("Funding to Spot", a.ReqID, happy...)
+	u.wantUnits("Funding to Spot", 600_000, 400_000)
+	if a.From != "FUNDING" || a.To != "SPOT" || a.TransferID == 0 {
+		t.Errorf("answer: got %+v, want its transfer_id, from FUNDING to SPOT", a)
+	}
+	got := u.get(a.ReqID)
+	u.want("asked for", got, http.StatusOK, "COMMITTED", "")
+	if got.Amount != "0.4" || got.Asset != usdt.Name || got.TransferID != a.TransferID {
+		t.Errorf("asked for: got %+v, want what was posted", got)
+	}
+}
+
+// FSM-002: Trading to Funding, with the exact sequence of states.
+func TestFSM002HappyPathSpotToFunding(t *testing.T) {
+	t.Parallel()
+	u := setup(t).newUser(t, 1, 1_000_000)
+	a := u.committed(spot, funding, "0.4")
+	u.wantStates("Spot to Funding", a.ReqID, happy...)
+	u.wantUnits("Spot to Funding", 400_001, 600_000)
+}
+
+// FSM-003: the source refuses. Nothing has moved, either way.
+func TestFSM003SourceFails(t *testing.T) {
+	t.Parallel()
+	for _, from := range []transfer.AccountType{funding, spot} {
+		u := setup(t).newUser(t, 100, 100)
+		a := u.post(from, other(from), "0.000101")
+		u.want("short on "+string(from), a, http.StatusUnprocessableEntity, "FAILED", "INSUFFICIENT_BALANCE")
+		u.wantStates("short on "+string(from), a.ReqID, refused...)
+		u.wantUnits("short on "+string(from), 100, 100)
+	}
+}
+
+func other(side transfer.AccountType) transfer.AccountType {
+	if side == funding {
+		return spot
+	}
+	return funding
+}
+
+// FSM-004: the target refuses, and the source takes the money back, either way.
+func TestFSM004TargetRefuses(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	u := h.newUser(t, 0, 100) // no account in Funding
+	a := u.post(spot, funding, "0.00004")
+	u.want("no account", a, http.StatusUnprocessableEntity, "ROLLED_BACK", "TARGET_ACCOUNT_NOT_FOUND")
+	u.wantStates("no account", a.ReqID, rollback...)
+	u.wantUnits("no account", -1, 100)
+
+	u = h.newUser(t, 100, 7)
+	u.status(spot, "DISABLED")
+	a = u.post(funding, spot, "0.00004")
+	u.want("disabled", a, http.StatusUnprocessableEntity, "ROLLED_BACK", "ACCOUNT_DISABLED")
+	u.wantStates("disabled", a.ReqID, rollback...)
+	u.wantUnits("disabled", 100, 7)
+}
+
+// FSM-005: the target times out. Nobody knows what it did, so the transfer stays
+// where it is and is never given back; when the target answers, it ends, whether
+// the core had heard of it or not.
+func TestFSM005TargetTimesOut(t *testing.T) {
+	t.Parallel()
+	for kind, heard := range map[ubsproxy.Kind]bool{ubsproxy.Hang: false, ubsproxy.HoldAnswer: true} {
+		u := setup(t).newUser(t, 100, 1)
+		disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: kind, Op: transfer.Deposit, UserID: u.id})
+		a := u.post(funding, spot, "0.00004")
+		u.want("timed out", a, http.StatusAccepted, "PENDING", "")
+		u.stays(a.ReqID, transfer.TargetPending, 2)
+		inTrading := int64(1)
+		if heard {
+			inTrading = 41
+		}
+		u.wantUnits("timed out", 60, inTrading)
+		disarm()
+		u.awaitState(a.ReqID, transfer.Committed)
+		u.wantStates("timed out", a.ReqID, happy...)
+		u.wantUnits("at the end", 60, 41)
+	}
+}
+
+// stays waits until the transfer was tried so often, in vain, in the state.
+func (u *user) stays(reqID string, want transfer.State, tries int) {
+	u.t.Helper()
+	var x transfer.Transfer
+	poll(u.t, "the transfer was tried again in "+want.String(), func() bool {
+		x = u.load(reqID)
+		return x.Failures >= tries || x.State != want
+	})
+	if x.State != want || x.NextAttemptAt == nil {
+		u.t.Errorf("after %d answers unknown: got %s, next attempt at %v; want %s, and one planned", x.Failures, x.State, x.NextAttemptAt, want)
+	}
+	if got := u.get(reqID); got.State != want.String() || got.Status != http.StatusOK {
+		u.t.Errorf("asked for: got %+v, want %s", got, want)
+	}
+}
+
+// FSM-006: the refund fails. The transfer stays, and the refund is asked for again
+// until it is done.
+func TestFSM006RefundFails(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []ubsproxy.Kind{ubsproxy.Refuse, ubsproxy.LoseAnswer} {
+		u := setup(t).newUser(t, 0, 100)
+		disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: kind, Op: transfer.Refund, UserID: u.id})
+		a := u.post(spot, funding, "0.00004")
+		u.want("refund fails", a, http.StatusAccepted, "PENDING", "")
+		u.stays(a.ReqID, transfer.Compensating, 2)
+		disarm()
+		u.awaitState(a.ReqID, transfer.RolledBack)
+		u.wantStates("refund fails", a.ReqID, rollback...)
+		u.wantUnits("at the end", -1, 100)
+	}
+}

@@ -1,0 +1,241 @@
+// Package transfers proves the promises of internal transfers end to end: real
+// function processes behind a URL map, real Postgres, a real trading core, and a
+// network between them that loses, holds back and repeats. Tests have the names
+// that the specification gives them.
+//
+// Most tests share one house, each with users of its own, and end by what every
+// episode ends by: see [user.end]. Those that halt everybody, or kill the core,
+// have a house of their own.
+package transfers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/ubscore"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+)
+
+// server and core are the programs, built once for all tests, with the race
+// detector where the tests have it.
+var server, core string
+
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "fencepost-transfers-")
+	if err == nil {
+		server, err = stack.Build(context.Background(), folder, raceFlags...)
+	}
+	if err == nil {
+		core, err = ubscore.Build(context.Background(), folder, raceFlags...)
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+		err = endShared(code == 0)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+// within bounds everything that a test waits for.
+const within = 2 * time.Minute
+
+// house is a running stack, and a look behind its back.
+type house struct {
+	*stack.Stack
+	DB  *pgxpool.Pool
+	log *keptLog
+}
+
+// quick are settings under which who is lost is found within seconds.
+var quick = map[string]string{
+	"FENCEPOST_TRANSFER_CALL_TIMEOUT": "2s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "3s",
+	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "1s", "FENCEPOST_DATABASE_MAX_CONNS": "8",
+}
+
+func build(ctx context.Context, o stack.Options) (_ *house, err error) {
+	h := &house{log: new(keptLog)}
+	if o.Cluster, err = pgcluster.Shared(); err != nil {
+		return nil, err
+	}
+	o.Binary, o.Core.Binary, o.Transfers, o.Output = server, core, true, h.log
+	o.Submitters = 1
+	if o.Processes == 0 {
+		o.Processes = 2
+	}
+	settings := make(map[string]string)
+	for _, from := range []map[string]string{quick, o.Settings} {
+		for name, value := range from {
+			settings[name] = value
+		}
+	}
+	o.Settings = settings
+	if h.Stack, err = stack.Start(ctx, o); err != nil {
+		return nil, err
+	}
+	if h.DB, err = pgxpool.New(ctx, h.Database); err != nil {
+		return nil, errors.Join(err, h.Stack.Close())
+	}
+	return h, nil
+}
+
+func (h *house) close() error {
+	h.DB.Close()
+	return h.Stack.Close()
+}
+
+// shared is the house of all tests that harm nobody else's users. It is swept each
+// second.
+var shared = sync.OnceValues(func() (*house, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	opened = true
+	return build(ctx, stack.Options{SweepEvery: time.Second, CheckEvery: time.Second})
+})
+
+var opened bool // shared was asked for
+
+// endShared judges the shared house as a whole, if the tests have passed, and
+// closes it.
+func endShared(judge bool) error {
+	if !opened {
+		return nil
+	}
+	h, err := shared()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if judge {
+		err = h.judge(ctx)
+	}
+	if err != nil {
+		h.log.show()
+	}
+	return errors.Join(err, h.close())
+}
+
+// judge holds everything that happened in the house to every promise, by the
+// checkers, and asks the house itself.
+func (h *house) judge(ctx context.Context) error {
+	found, err := checkers.CheckTransfers(ctx, checkers.TransferEpisode{Database: h.Database, Core: h.Core.Ledger(), Settled: true})
+	if err != nil {
+		return err
+	}
+	if len(found) > 0 {
+		return errors.New(checkers.Report(found))
+	}
+	status, answer, err := h.Call(ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
+	if err != nil || status != http.StatusOK {
+		return fmt.Errorf("the house's own check: got %d %s, %w; want 200", status, answer, err)
+	}
+	var findings, halts int
+	err = h.DB.QueryRow(ctx, `select (select count(*) from conservation_finding), (select count(*) from transfer_halt)`).Scan(&findings, &halts)
+	if err != nil || findings > 0 || halts > 0 {
+		return fmt.Errorf("the house's own checks: got %d findings and %d halts, %w; want none", findings, halts, err)
+	}
+	return nil
+}
+
+// setup is the shared house.
+func setup(t *testing.T) *house {
+	t.Helper()
+	h, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// own is a house for t alone, with no sweep and no check but those that the test
+// runs.
+func own(t *testing.T, o stack.Options) *house {
+	t.Helper()
+	if o.SweepEvery == 0 {
+		o.SweepEvery = -1
+	}
+	if o.CheckEvery == 0 {
+		o.CheckEvery = -1
+	}
+	h, err := build(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.close(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if t.Failed() {
+			h.log.show()
+		}
+	})
+	return h
+}
+
+// keptLog keeps the processes' log.
+type keptLog struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// Write implements [io.Writer].
+func (l *keptLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+// lines are those that have every one of the texts.
+func (l *keptLog) lines(texts ...string) (found []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+next:
+	for line := range bytes.Lines(l.text) {
+		for _, text := range texts {
+			if !bytes.Contains(line, []byte(text)) {
+				continue next
+			}
+		}
+		found = append(found, string(line))
+	}
+	return found
+}
+
+func (l *keptLog) show() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	const most = 40_000
+	fmt.Fprintf(os.Stderr, "the processes' log, its end:\n%s", l.text[max(0, len(l.text)-most):])
+}
+
+// poll waits for a condition.
+func poll(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	deadline := time.After(within)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !met() {
+		select {
+		case <-deadline:
+			t.Fatalf("still not so after %s: %s", within, what)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package transfers
+
+var raceFlags []string

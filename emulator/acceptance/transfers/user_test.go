@@ -1,0 +1,266 @@
+package transfers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+const (
+	funding = transfer.Funding
+	spot    = transfer.Spot
+)
+
+// usdt is what most tests move: 10^-6 of it is a unit.
+var usdt = stack.USDT
+
+// user is one of t's own, with accounts that nobody else touches.
+type user struct {
+	*house
+	t   *testing.T
+	id  int64
+	ctx context.Context
+}
+
+var lastUser atomic.Int64
+
+// newUser is a user with so many units of USDT on each side; none makes no
+// account. When t ends, everything that the user began is ended and judged.
+func (h *house) newUser(t *testing.T, inFunding, inTrading uint64) *user {
+	t.Helper()
+	u := h.stranger(t)
+	u.deposit(funding, inFunding)
+	u.deposit(spot, inTrading)
+	return u
+}
+
+// stranger has no account.
+func (h *house) stranger(t *testing.T) *user {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within) // longer than t's, which ends before clean-up
+	u := &user{h, t, 1000 + lastUser.Add(1), ctx}
+	t.Cleanup(func() {
+		defer cancel()
+		if !t.Failed() {
+			u.end()
+		}
+	})
+	return u
+}
+
+func (u *user) deposit(side transfer.AccountType, units uint64) {
+	u.t.Helper()
+	if units == 0 {
+		return
+	}
+	if err := u.Deposit(u.ctx, side, u.id, usdt.ID, units); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+func (u *user) status(side transfer.AccountType, status string) {
+	u.t.Helper()
+	if err := u.SetStatus(u.ctx, side, u.id, usdt.ID, status); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// answer is what the API says to a post or a query.
+type answer struct {
+	Status     int    `json:"-"`
+	TransferID int64  `json:"transfer_id"`
+	ReqID      string `json:"req_id"`
+	From       string `json:"from"`
+	To         string `json:"to"`
+	Asset      string `json:"asset"`
+	Amount     string `json:"amount"`
+	State      string `json:"state"`
+	Code       string `json:"code"`
+	Reason     string `json:"reason"`
+}
+
+func readAnswer(status int, text []byte, err error) (answer, error) {
+	if err != nil {
+		return answer{}, err
+	}
+	var a struct {
+		answer
+		Status json.RawMessage `json:"status"` // of a problem: the number again
+	}
+	if err := json.Unmarshal(text, &a); err != nil {
+		return answer{}, fmt.Errorf("status %d: %s: %w", status, text, err)
+	}
+	a.answer.Status = status
+	return a.answer, nil
+}
+
+// body asks for a transfer of so much USDT. More are further members, two strings
+// or values each.
+func body(from, to transfer.AccountType, amount string, more ...any) map[string]any {
+	m := map[string]any{"from": from, "to": to, "asset": usdt.Name, "amount": amount}
+	for i := 0; i < len(more); i += 2 {
+		m[more[i].(string)] = more[i+1]
+	}
+	return m
+}
+
+// post posts a transfer and wants an answer.
+func (u *user) post(from, to transfer.AccountType, amount string, more ...any) answer {
+	u.t.Helper()
+	a, err := u.try(body(from, to, amount, more...))
+	if err != nil {
+		u.t.Fatalf("post: %v", err)
+	}
+	return a
+}
+
+// try posts once.
+func (u *user) try(body any) (answer, error) {
+	return readAnswer(u.CallAsUser(u.ctx, u.id, http.MethodPost, "/api/v1/internal_transfer", body))
+}
+
+// tryAt posts to one process, at its address.
+func (u *user) tryAt(addr string, body any) (answer, error) {
+	token, err := u.Users.UserToken(u.id, stack.UsersAudience)
+	if err != nil {
+		return answer{}, err
+	}
+	return readAnswer(stack.CallWith(u.ctx, token, http.MethodPost, "http://"+addr+"/api/v1/internal_transfer", body))
+}
+
+// get asks for a transfer.
+func (u *user) get(reqID string) answer {
+	u.t.Helper()
+	a, err := readAnswer(u.CallAsUser(u.ctx, u.id, http.MethodGet, "/api/v1/internal_transfer/"+reqID, nil))
+	if err != nil {
+		u.t.Fatalf("get %s: %v", reqID, err)
+	}
+	return a
+}
+
+// want holds an answer to its status, its state and its code.
+func (u *user) want(what string, got answer, status int, state, code string) {
+	u.t.Helper()
+	if got.Status != status || got.State != state || got.Code != code {
+		u.t.Errorf("%s: got %d %q %q, want %d %q %q (%+v)", what, got.Status, got.State, got.Code, status, state, code, got)
+	}
+}
+
+// committed posts a transfer that is to succeed.
+func (u *user) committed(from, to transfer.AccountType, amount string) answer {
+	u.t.Helper()
+	a := u.post(from, to, amount)
+	u.want("a transfer", a, http.StatusOK, "COMMITTED", "")
+	return a
+}
+
+// units is the balance on a side, or -1 without an account.
+func (u *user) units(side transfer.AccountType) int64 {
+	u.t.Helper()
+	n := int64(-1)
+	var err error
+	if side == spot {
+		b, exists, failed := u.Core.Ledger().Balance(u.ctx, u.id, usdt.ID)
+		if err = failed; exists {
+			n = int64(b.Units)
+		}
+	} else {
+		err = u.DB.QueryRow(u.ctx, `
+select coalesce((select (available * 10 ^ precision)::bigint from balances_tb where user_id = $1 and asset_id = $2), -1)`, u.id, usdt.ID).Scan(&n)
+	}
+	if err != nil {
+		u.t.Fatalf("balance of user %d in %s: %v", u.id, side, err)
+	}
+	return n
+}
+
+func (u *user) wantUnits(what string, inFunding, inTrading int64) {
+	u.t.Helper()
+	if f, s := u.units(funding), u.units(spot); f != inFunding || s != inTrading {
+		u.t.Errorf("%s: got %d in Funding and %d in Trading, want %d and %d", what, f, s, inFunding, inTrading)
+	}
+}
+
+// transfers are the req_ids of all that the user has on record, in order.
+func (u *user) transfers() (all []string) {
+	u.t.Helper()
+	rows, err := u.DB.Query(u.ctx, `select req_id from transfers_tb where user_id = $1 order by transfer_id`, u.id)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var reqID string
+		if err := rows.Scan(&reqID); err != nil {
+			u.t.Fatal(err)
+		}
+		all = append(all, reqID)
+	}
+	if err := rows.Err(); err != nil {
+		u.t.Fatal(err)
+	}
+	return all
+}
+
+// only is the one transfer that the user has on record.
+func (u *user) only() string {
+	u.t.Helper()
+	all := u.transfers()
+	if len(all) != 1 {
+		u.t.Fatalf("transfers of user %d: got %v, want one", u.id, all)
+	}
+	return all[0]
+}
+
+// load is the transfer's row.
+func (u *user) load(reqID string) transfer.Transfer {
+	u.t.Helper()
+	x, err := u.Transfers.Load(u.ctx, reqID)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return x
+}
+
+// states is the history of the transfer.
+func (u *user) states(reqID string) (all []transfer.State) {
+	u.t.Helper()
+	story, err := u.Transfers.Why(u.ctx, reqID)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	for _, h := range story.History {
+		all = append(all, h.State)
+	}
+	return all
+}
+
+func (u *user) wantStates(what, reqID string, want ...transfer.State) {
+	u.t.Helper()
+	if got := u.states(reqID); !slices.Equal(got, want) {
+		u.t.Errorf("%s: got the states %v, want %v", what, got, want)
+	}
+}
+
+// The histories that the specification knows.
+var (
+	happy    = []transfer.State{transfer.Init, transfer.SourcePending, transfer.SourceDone, transfer.TargetPending, transfer.Committed}
+	refused  = []transfer.State{transfer.Init, transfer.SourcePending, transfer.Failed}
+	rollback = []transfer.State{transfer.Init, transfer.SourcePending, transfer.SourceDone, transfer.TargetPending, transfer.Compensating, transfer.RolledBack}
+)
+
+// awaitState waits until the transfer is there.
+func (u *user) awaitState(reqID string, want transfer.State) {
+	u.t.Helper()
+	poll(u.t, fmt.Sprintf("transfer %s is %s", reqID, want), func() bool {
+		x, err := u.Transfers.Load(u.ctx, reqID)
+		return err == nil && x.State == want
+	})
+}

@@ -1,0 +1,311 @@
+package checkers
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/ledger/trading"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// account is one balance on one side.
+type moneyAccount struct {
+	side    transfer.AccountType
+	userID  int64
+	assetID int32
+}
+
+// transferRow is what the row of a transfer says.
+type transferRow struct {
+	ReqID   string
+	UserID  int64
+	AssetID int32
+	Units   uint64
+	Type    transfer.Type
+	State   transfer.State
+	Reason  transfer.Reason
+}
+
+// moved is one line of a transfer's history.
+type moved struct {
+	ReqID string
+	From  *transfer.State
+	State transfer.State
+}
+
+// TransferEvidence is what both ledgers and the rows say of an episode, read once.
+type TransferEvidence struct {
+	users    []int64
+	settled  bool
+	rows     map[string]transferRow
+	history  map[string][]moved
+	journal  []journaled // of both sides, each in its order
+	did      map[string]*done
+	balances map[moneyAccount]*big.Int
+	point    uint64 // the core's balances are as of this line
+}
+
+// GatherTransfers reads the core's balances and journal at one point, then the
+// database in one snapshot, and then what the core has done since. So whatever a
+// credit that was read from the core, or a state, implies has been read too.
+func GatherTransfers(ctx context.Context, e TransferEpisode) (*TransferEvidence, error) {
+	v := &TransferEvidence{
+		users: e.Users, settled: e.Settled, rows: make(map[string]transferRow), history: make(map[string][]moved),
+		did: make(map[string]*done), balances: make(map[moneyAccount]*big.Int),
+	}
+	line, balances, err := e.Core.AllBalances(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range balances {
+		v.balances[moneyAccount{transfer.Spot, b.UserID, b.AssetID}] = new(big.Int).SetUint64(b.Units)
+	}
+	v.point = line
+	if err := v.readCore(ctx, e.Core, 0, line); err != nil {
+		return nil, err
+	}
+	if err := v.readDatabase(ctx, e.Database); err != nil {
+		return nil, fmt.Errorf("read the database: %w", err)
+	}
+	if err := v.readCore(ctx, e.Core, line, ^uint64(0)); err != nil {
+		return nil, err
+	}
+	for _, j := range v.journal {
+		if v.did[j.ReqID] == nil {
+			v.did[j.ReqID] = new(done)
+		}
+		v.did[j.ReqID].add(j)
+	}
+	return v, nil
+}
+
+// linesAtOnce is how much of the core's journal is asked for at once.
+const linesAtOnce = 5000
+
+// readCore reads the lines after a line, up to another one.
+func (v *TransferEvidence) readCore(ctx context.Context, core *trading.Ledger, after, upTo uint64) error {
+	for after < upTo {
+		entries, err := core.Journal(ctx, after, linesAtOnce)
+		if err != nil {
+			return err
+		}
+		if len(entries) == 0 {
+			return nil
+		}
+		for _, entry := range entries {
+			if entry.Seq > upTo {
+				return nil
+			}
+			v.journal = append(v.journal, journaled{entry, transfer.Spot, entry.Seq > v.point})
+			after = entry.Seq
+		}
+	}
+	return nil
+}
+
+func (v *TransferEvidence) readDatabase(ctx context.Context, url string) error {
+	db, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+	oneSnapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, db, oneSnapshot, func(tx pgx.Tx) error {
+		for _, read := range []func(context.Context, pgx.Tx) error{v.readRows, v.readHistory, v.readFunding, v.readBalances} {
+			if err := read(ctx, tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (v *TransferEvidence) readRows(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, `
+select req_id, user_id, asset_id, units::text, transfer_type, state, coalesce(error_message, '')
+  from transfers_tb`)
+	if err != nil {
+		return err
+	}
+	var t transferRow
+	var units string
+	_, err = pgx.ForEachRow(rows, []any{&t.ReqID, &t.UserID, &t.AssetID, &units, &t.Type, &t.State, &t.Reason}, func() (err error) {
+		t.Units, err = strconv.ParseUint(units, 10, 64)
+		v.rows[t.ReqID] = t
+		return err
+	})
+	return err
+}
+
+func (v *TransferEvidence) readHistory(ctx context.Context, tx pgx.Tx) error {
+	rows, _ := tx.Query(ctx, `
+select t.req_id, h.from_state, h.state
+  from transfer_history h
+  join transfers_tb t using (transfer_id)
+ order by h.id`) // the collector returns its error
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[moved])
+	for _, m := range all {
+		v.history[m.ReqID] = append(v.history[m.ReqID], m)
+	}
+	return err
+}
+
+func (v *TransferEvidence) readFunding(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, `
+select id, req_id, op_type, user_id, asset_id, units::text, coalesce(reason, '')
+  from transfer_operations
+ order by id`)
+	if err != nil {
+		return err
+	}
+	var entry transfer.Entry
+	var id int64
+	var units string
+	into := []any{&id, &entry.ReqID, &entry.Op, &entry.UserID, &entry.AssetID, &units, &entry.Refused}
+	_, err = pgx.ForEachRow(rows, into, func() (err error) {
+		entry.Seq = uint64(id)
+		entry.Units, err = strconv.ParseUint(units, 10, 64)
+		v.journal = append(v.journal, journaled{Entry: entry, side: transfer.Funding})
+		return err
+	})
+	return err
+}
+
+func (v *TransferEvidence) readBalances(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, `
+select user_id, asset_id, (available * 10::numeric ^ precision)::text
+  from balances_tb
+ where account_type = 'FUNDING'`)
+	if err != nil {
+		return err
+	}
+	at := moneyAccount{side: transfer.Funding}
+	var units string
+	_, err = pgx.ForEachRow(rows, []any{&at.userID, &at.assetID, &units}, func() error {
+		r, ok := new(big.Rat).SetString(units)
+		if !ok || !r.IsInt() {
+			return fmt.Errorf("the balance of user %d in asset %d is %s units", at.userID, at.assetID, units)
+		}
+		v.balances[at] = r.Num()
+		return nil
+	})
+	return err
+}
+
+// sums adds up what the journals say was applied to each account, the core's up to
+// the line of its balances.
+func (v *TransferEvidence) sums() map[moneyAccount]*big.Int {
+	all := make(map[moneyAccount]*big.Int)
+	for _, j := range v.journal {
+		if j.Refused != "" || j.late {
+			continue
+		}
+		at := moneyAccount{j.side, j.UserID, j.AssetID}
+		if all[at] == nil {
+			all[at] = new(big.Int)
+		}
+		change := new(big.Int).SetUint64(j.Units)
+		if !j.Op.Credits() {
+			change.Neg(change)
+		}
+		all[at].Add(all[at], change)
+	}
+	return all
+}
+
+func books(e *TransferEvidence, report moneyReporter) {
+	sums := e.sums()
+	for at, sum := range sums {
+		if got := e.balance(at); got.Cmp(sum) != 0 {
+			report(at.userID, "", "%s says %s units of asset %d, and its journal %s", at.side, got, at.assetID, sum)
+		}
+	}
+	for at, got := range e.balances {
+		if sums[at] == nil && got.Sign() != 0 {
+			report(at.userID, "", "%s says %s units of asset %d, and its journal nothing", at.side, got, at.assetID)
+		}
+	}
+}
+
+func (v *TransferEvidence) balance(at moneyAccount) *big.Int {
+	if b := v.balances[at]; b != nil {
+		return b
+	}
+	return new(big.Int)
+}
+
+// Holding is what one user has of an asset, and what it should be, in units.
+type Holding struct {
+	UserID                    int64
+	AssetID                   int32
+	Funding, Trading, Outside *big.Int // Outside is what came in less what left
+}
+
+// Holdings are those of all users, in no order: the balances as each side says, and
+// what the two journals say came from outside.
+func (v *TransferEvidence) Holdings() (all []Holding) {
+	type key struct {
+		userID  int64
+		assetID int32
+	}
+	outside := make(map[key]*big.Int)
+	for at := range v.balances {
+		outside[key{at.userID, at.assetID}] = new(big.Int)
+	}
+	for _, j := range v.journal {
+		k := key{j.UserID, j.AssetID}
+		if outside[k] == nil {
+			outside[k] = new(big.Int)
+		}
+		units := new(big.Int).SetUint64(j.Units)
+		switch {
+		case j.Refused != "":
+		case j.Op == transfer.OutsideDeposit:
+			outside[k].Add(outside[k], units)
+		case j.Op == transfer.OutsideWithdrawal:
+			outside[k].Sub(outside[k], units)
+		}
+	}
+	for k, sum := range outside {
+		all = append(all, Holding{k.userID, k.assetID, v.balance(moneyAccount{transfer.Funding, k.userID, k.assetID}),
+			v.balance(moneyAccount{transfer.Spot, k.userID, k.assetID}), sum})
+	}
+	return all
+}
+
+func conserved(e *TransferEvidence, report moneyReporter) {
+	if !e.settled {
+		return // money in flight is on no side
+	}
+	paid := e.paidOut()
+	for _, h := range e.Holdings() {
+		has := new(big.Int).Add(h.Funding, h.Trading)
+		if out := paid[[2]int64{h.UserID, int64(h.AssetID)}]; out != nil {
+			has.Add(has, out)
+		}
+		if has.Cmp(h.Outside) != 0 {
+			report(h.UserID, "", "%s units of asset %d came from outside, and there are %s: %s in Funding, %s in Trading",
+				h.Outside, h.AssetID, has, h.Funding, h.Trading)
+		}
+	}
+}
+
+// paidOut is what went to a chain, by user and asset.
+func (v *TransferEvidence) paidOut() map[[2]int64]*big.Int {
+	all := make(map[[2]int64]*big.Int)
+	for _, t := range v.rows {
+		if t.Type.Target() != transfer.Chain || t.State != transfer.Committed {
+			continue
+		}
+		k := [2]int64{t.UserID, int64(t.AssetID)}
+		if all[k] == nil {
+			all[k] = new(big.Int)
+		}
+		all[k].Add(all[k], new(big.Int).SetUint64(t.Units))
+	}
+	return all
+}

@@ -1,0 +1,245 @@
+package checkers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/fencepost/fencepost/shared/ledger/trading"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// TransferEpisode is what happened between the two ledgers since their start, when
+// both were empty.
+type TransferEpisode struct {
+	Database string          // the database's URL, of a role that may read every table
+	Core     *trading.Ledger // the trading core
+	Users    []int64         // whom it is about; nil: everybody
+
+	// Settled says that the faults have stopped, nothing is under way, and
+	// everything should have ended.
+	Settled bool
+}
+
+// TransferChecker holds evidence to one promise of transfers.
+type TransferChecker struct {
+	Name    string
+	Promise string // one sentence
+
+	check func(*TransferEvidence, moneyReporter)
+}
+
+// moneyReporter takes a violation; reqID may be "".
+type moneyReporter func(userID int64, reqID, format string, args ...any)
+
+// Transfers lists every checker of transfers in the order in which they report.
+// They share with the system its table of states, and the form of its journals.
+func Transfers() []TransferChecker {
+	return []TransferChecker{
+		{"conserved", "in the end a user has of each asset, Funding and Trading together, what came from outside less what left", conserved},
+		{"books", "on each side a balance is the sum of what the side's own journal says was applied to it", books},
+		{"once", "each operation of a req_id is answered once in both journals together", once},
+		{"its-transfer", "what a ledger did for a transfer is for the user, asset and units of its row, on the side that its row says", itsTransfer},
+		{"credit-implies-debit", "a deposit or refund has its withdrawal, and no withdrawal has both", creditImpliesDebit},
+		{"ends-as-journaled", "COMMITTED is withdrawn and deposited, ROLLED_BACK withdrawn and refunded, FAILED neither", endsAsJournaled},
+		{"refusal-is-stored", "only a refusal that a ledger has stored, for that reason, fails a transfer or gives money back", refusalIsStored},
+		{"legal-states", "a history begins with INIT, goes on by legal edges only, never past an end, and stops at the state on record", legalStates},
+		{"ended", "once faults have stopped every transfer ends", ended},
+	}
+}
+
+// CheckTransfers runs every checker of transfers. A violation names the user as its
+// submitter and the req_id as its transaction. The error says that the episode
+// could not be read, which is no verdict.
+func CheckTransfers(ctx context.Context, e TransferEpisode) ([]Violation, error) {
+	evidence, err := GatherTransfers(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	var all []Violation
+	for _, c := range Transfers() {
+		all = append(all, c.Check(evidence)...)
+	}
+	return all, nil
+}
+
+// Check lists what breaks the checker's promise, by user and req_id.
+func (c TransferChecker) Check(e *TransferEvidence) []Violation {
+	var found []Violation
+	c.check(e, func(userID int64, reqID, format string, args ...any) {
+		if len(e.users) == 0 || slices.Contains(e.users, userID) {
+			found = append(found, Violation{c.Name, fmt.Sprintf("user %d", userID), reqID, fmt.Sprintf(format, args...)})
+		}
+	})
+	slices.SortFunc(found, func(a, b Violation) int {
+		return cmp.Or(cmp.Compare(a.Submitter, b.Submitter), cmp.Compare(a.TxID, b.TxID), cmp.Compare(a.Detail, b.Detail))
+	})
+	return found
+}
+
+// done is what the journals say was done for one req_id.
+type done struct {
+	applied map[transfer.Op][]journaled
+	refused map[transfer.Op][]journaled
+}
+
+// journaled is an entry and the side that wrote it.
+type journaled struct {
+	transfer.Entry
+	side transfer.AccountType
+	late bool // read after the other side
+}
+
+func (d *done) add(j journaled) {
+	into := &d.applied
+	if j.Refused != "" {
+		into = &d.refused
+	}
+	if *into == nil {
+		*into = make(map[transfer.Op][]journaled)
+	}
+	(*into)[j.Op] = append((*into)[j.Op], j)
+}
+
+func (d *done) did(op transfer.Op) bool { return d != nil && len(d.applied[op]) > 0 }
+
+// moves says whether the operation is one of a transfer's.
+func moves(op transfer.Op) bool {
+	return op == transfer.Withdraw || op == transfer.Deposit || op == transfer.Refund
+}
+
+func itsTransfer(e *TransferEvidence, report moneyReporter) {
+	for _, j := range e.journal {
+		if !moves(j.Op) {
+			continue
+		}
+		t, known := e.rows[j.ReqID]
+		if !known {
+			if !j.late { // else its row may be younger than what was read of the database
+				report(j.UserID, j.ReqID, "%s has a %s of a transfer that does not exist", j.side, j.Op)
+			}
+			continue
+		}
+		if j.UserID != t.UserID || j.AssetID != t.AssetID || j.Units != t.Units {
+			report(t.UserID, j.ReqID, "%s has a %s of %d units of asset %d for user %d, and the transfer is of %d of asset %d for user %d",
+				j.side, j.Op, j.Units, j.AssetID, j.UserID, t.Units, t.AssetID, t.UserID)
+		}
+		want := t.Type.Source()
+		if j.Op == transfer.Deposit {
+			want = t.Type.Target()
+		}
+		if j.side != want {
+			report(t.UserID, j.ReqID, "%s has its %s, which is %s's", j.side, j.Op, want)
+		}
+	}
+}
+
+func once(e *TransferEvidence, report moneyReporter) {
+	for reqID, d := range e.did {
+		for _, op := range []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit, transfer.OutsideWithdrawal} {
+			if all := slices.Concat(d.applied[op], d.refused[op]); len(all) > 1 {
+				report(all[0].UserID, reqID, "%d answers to its %s, the first by %s, the next by %s", len(all), op, all[0].side, all[1].side)
+			}
+		}
+	}
+}
+
+func creditImpliesDebit(e *TransferEvidence, report moneyReporter) {
+	for reqID, d := range e.did {
+		for _, op := range []transfer.Op{transfer.Deposit, transfer.Refund} {
+			if d.did(op) && !d.did(transfer.Withdraw) && !d.applied[op][0].late {
+				report(d.applied[op][0].UserID, reqID, "a %s by %s without a withdrawal", op, d.applied[op][0].side)
+			}
+		}
+		if d.did(transfer.Deposit) && d.did(transfer.Refund) {
+			report(d.applied[transfer.Deposit][0].UserID, reqID, "deposited by %s and refunded by %s",
+				d.applied[transfer.Deposit][0].side, d.applied[transfer.Refund][0].side)
+		}
+	}
+}
+
+// endings are what must have been done for a transfer that has ended so.
+var endings = map[transfer.State]map[transfer.Op]bool{
+	transfer.Committed:  {transfer.Withdraw: true, transfer.Deposit: true},
+	transfer.RolledBack: {transfer.Withdraw: true, transfer.Refund: true},
+	transfer.Failed:     {},
+}
+
+func endsAsJournaled(e *TransferEvidence, report moneyReporter) {
+	for reqID, t := range e.rows {
+		want, final := endings[t.State]
+		if !final {
+			continue
+		}
+		for _, op := range []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund} {
+			if op == transfer.Deposit && t.Type.Target() == transfer.Chain {
+				continue // the chain has its own checkers
+			}
+			if got := e.did[reqID].did(op); got != want[op] {
+				report(t.UserID, reqID, "it is %s, and %s: %t", t.State, op, got)
+			}
+		}
+	}
+}
+
+func refusalIsStored(e *TransferEvidence, report moneyReporter) {
+	for reqID, t := range e.rows {
+		op := transfer.Deposit
+		switch t.State {
+		case transfer.Failed:
+			op = transfer.Withdraw
+		case transfer.Compensating, transfer.RolledBack:
+		default:
+			continue
+		}
+		if t.Reason == transfer.Expired || t.Reason == transfer.Cancelled || op == transfer.Deposit && t.Type.Target() == transfer.Chain {
+			continue
+		}
+		var stored []journaled
+		if d := e.did[reqID]; d != nil {
+			stored = d.refused[op]
+		}
+		if len(stored) == 0 || stored[0].Refused != t.Reason {
+			report(t.UserID, reqID, "it is %s for %s, and the journal's refusal of its %s is %v", t.State, t.Reason, op, reasons(stored))
+		}
+	}
+}
+
+func reasons(all []journaled) (list []transfer.Reason) {
+	for _, j := range all {
+		list = append(list, j.Refused)
+	}
+	return list
+}
+
+func legalStates(e *TransferEvidence, report moneyReporter) {
+	for reqID, t := range e.rows {
+		last := transfer.State(-1)
+		for i, h := range e.history[reqID] {
+			switch {
+			case i == 0 && (h.From != nil || h.State != transfer.Init):
+				report(t.UserID, reqID, "its history begins with %s", h.State)
+			case i == 0:
+			case last.Terminal():
+				report(t.UserID, reqID, "%s after it was %s, which is an end", h.State, last)
+			case h.From == nil || *h.From != last:
+				report(t.UserID, reqID, "%s from a state that it was not in: it was %s", h.State, last)
+			case !last.May(h.State):
+				report(t.UserID, reqID, "%s to %s, which no transition allows", last, h.State)
+			}
+			last = h.State
+		}
+		if last != t.State {
+			report(t.UserID, reqID, "its history ends with %s, and it is %s", last, t.State)
+		}
+	}
+}
+
+func ended(e *TransferEvidence, report moneyReporter) {
+	for reqID, t := range e.rows {
+		if e.settled && !t.State.Terminal() {
+			report(t.UserID, reqID, "it is still %s", t.State)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package stack
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/issuer"
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/ledger/funding"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// UsersAudience is whom the tokens of users are made for.
+const UsersAudience = "https://exchange.fencepost.example"
+
+// The assets that a stack with transfers begins with. Each may be transferred
+// from its smallest unit on.
+var (
+	USDT = transfer.Asset{ID: 1, Name: "USDT", Precision: 6, MinUnits: 1, MaxUnits: 1_000_000_000_000_000, Active: true, Enabled: true}
+	BTC  = transfer.Asset{ID: 2, Name: "BTC", Precision: 8, MinUnits: 1, MaxUnits: 2_100_000_000_000_000, Active: true, Enabled: true}
+	JPY  = transfer.Asset{ID: 3, Name: "JPY", Precision: 0, MinUnits: 1, MaxUnits: 10_000_000_000, Active: true, Enabled: true}
+)
+
+// transferService serves transfers, and has the queue of their steps.
+const transferService = "transfer"
+
+// conservationJob is the schedule's name for the check that no money comes from
+// nothing.
+const conservationJob = "conservation"
+
+// startTransfers brings up what transfers stand on: the core, the issuer of users'
+// tokens, and what leads to the tables.
+func (s *Stack) startTransfers(ctx context.Context) (err error) {
+	if !s.options.Transfers {
+		return nil
+	}
+	if err := s.startCore(ctx); err != nil {
+		return fmt.Errorf("start the trading core: %w", err)
+	}
+	if s.Users, err = issuer.Start(issuer.Options{Algorithm: "ES256", Span: s.options.TokenSpan}); err != nil {
+		return err
+	}
+	s.onClose(s.Users.Close)
+	s.tables, err = store.Open(ctx, store.Options{
+		URL: s.Database, MaxConns: 8, Lease: lease.Rules{Duration: 10 * time.Second, RenewBelow: 5 * time.Second, ClockSkewAllowance: time.Second},
+		StatementTimeout: time.Minute, LockTimeout: 30 * time.Second, IdleInTransactionTimeout: time.Minute,
+	})
+	if err != nil {
+		return err
+	}
+	s.onClose(func() error { s.tables.Close(); return nil })
+	s.Funding, s.Transfers = funding.New(s.tables.Pool()), transfers.New(s.tables)
+	for _, a := range []transfer.Asset{USDT, BTC, JPY} {
+		if err := s.AddAsset(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AddAsset makes an asset known to both ledgers, or changes its terms.
+func (s *Stack) AddAsset(ctx context.Context, a transfer.Asset) error {
+	if err := s.Transfers.PutAsset(ctx, a); err != nil {
+		return err
+	}
+	name := fmt.Sprintf("asset-%d", a.ID)
+	outcome := s.Core.Ledger().AddAsset(ctx, name, a.ID, uint8(a.Precision), assetsSince)
+	return applied("make asset "+a.Name+" known to the core", outcome)
+}
+
+// assetsSince is when every asset was first heard of: the same at each attempt,
+// and late enough for every horizon of the core.
+var assetsSince = time.Now().Truncate(time.Microsecond)
+
+// Deposit puts units of the asset into the user's account on that side, from
+// outside, by the ledger's own operation. It makes the account if there is none.
+func (s *Stack) Deposit(ctx context.Context, side transfer.AccountType, userID int64, assetID int32, units uint64) error {
+	return applied(fmt.Sprintf("deposit for user %d", userID), s.Outside(ctx, side, transfer.OutsideDeposit, userID, assetID, units))
+}
+
+// Outside has the side's ledger do an operation of its own, OutsideDeposit or
+// OutsideWithdrawal, under a fresh name.
+func (s *Stack) Outside(ctx context.Context, side transfer.AccountType, op transfer.Op, userID int64, assetID int32, units uint64) transfer.Outcome {
+	call := transfer.Call{ReqID: "outside-" + rand.Text(), UserID: userID, AssetID: assetID, Units: units, CreatedAt: time.Now().Truncate(time.Microsecond)}
+	var ledger interface {
+		OutsideDeposit(context.Context, transfer.Call) transfer.Outcome
+		OutsideWithdrawal(context.Context, transfer.Call) transfer.Outcome
+	} = s.Funding
+	if side == transfer.Spot {
+		ledger = s.Core.Ledger()
+	}
+	if op == transfer.OutsideWithdrawal {
+		return ledger.OutsideWithdrawal(ctx, call)
+	}
+	return ledger.OutsideDeposit(ctx, call)
+}
+
+// SetStatus makes the user's account on that side ACTIVE, FROZEN or DISABLED.
+func (s *Stack) SetStatus(ctx context.Context, side transfer.AccountType, userID int64, assetID int32, status string) error {
+	if side == transfer.Funding {
+		return s.Funding.SetStatus(ctx, userID, assetID, funding.Status(status))
+	}
+	call := transfer.Call{ReqID: "status-" + rand.Text(), UserID: userID, AssetID: assetID, CreatedAt: time.Now().Truncate(time.Microsecond)}
+	return applied("set a status in the core", s.Core.Ledger().SetStatus(ctx, call, status))
+}
+
+func applied(what string, o transfer.Outcome) error {
+	if o.Verdict == transfer.Success {
+		return nil
+	}
+	return fmt.Errorf("%s: %s %s %w", what, o.Verdict, o.Reason, o.Err)
+}
+
+// CallAsUser makes one request of the public API with the user's token.
+func (s *Stack) CallAsUser(ctx context.Context, userID int64, method, path string, body any) (status int, answer []byte, err error) {
+	token, err := s.Users.UserToken(userID, UsersAudience)
+	if err != nil {
+		return 0, nil, err
+	}
+	return CallWith(ctx, token, method, s.URLMap.PublicURL()+path, body)
+}
+
+// CallWith makes one request with a bearer token; "": without any. body is sent as
+// JSON unless it is nil.
+func CallWith(ctx context.Context, token, method, url string, body any) (status int, answer []byte, err error) {
+	var reader io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return 0, nil, err
+		}
+		reader = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url, reader)
+	if err != nil {
+		return 0, nil, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if reader != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+// RunConservation makes one check of conservation now and returns what it
+// answered.
+func (s *Stack) RunConservation(ctx context.Context) error {
+	return s.scheduler.RunNow(ctx, conservationJob)
+}
+
+// transferSettings is what the functions are told of transfers.
+func (s *Stack) transferSettings() map[string]string {
+	if !s.options.Transfers {
+		return nil
+	}
+	return map[string]string{
+		"FENCEPOST_TRADING_URL":         s.Core.Proxy.URL(),
+		"FENCEPOST_TRADING_SECRET":      s.Core.Secret,
+		"FENCEPOST_AUTH_USERS_ISSUER":   s.Users.URL(),
+		"FENCEPOST_AUTH_USERS_JWKS_URL": s.Users.JWKSURL(),
+		"FENCEPOST_AUTH_USERS_AUDIENCE": UsersAudience,
+	}
+}

@@ -1,0 +1,90 @@
+package book
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// Append appends the entry as logs have it: kind, reason, status and precision in
+// a byte each, then as varints asset, user, units, createdAt and at, then the
+// length of reqId and its bytes. The sequence number is the log's to keep.
+func (e Entry) Append(to []byte) []byte {
+	to = append(to, byte(e.Kind), byte(slices.Index(reasons[:], e.Refused)), byte(e.Status), e.Precision)
+	to = binary.AppendVarint(to, int64(e.AssetID))
+	to = binary.AppendVarint(to, e.UserID)
+	to = binary.AppendUvarint(to, e.Units)
+	to = binary.AppendVarint(to, int64(e.CreatedAt))
+	to = binary.AppendVarint(to, int64(e.At))
+	to = binary.AppendUvarint(to, uint64(len(e.ReqID)))
+	return append(to, e.ReqID...)
+}
+
+// Parse is the inverse of [Entry.Append]. It fails for bytes that no entry has.
+func Parse(seq uint64, body []byte) (Entry, error) {
+	if len(body) < 4 {
+		return Entry{}, errors.New("an entry ends within its codes")
+	}
+	e := Entry{Seq: seq, Request: Request{Kind: Kind(body[0]), Status: Status(body[2]), Precision: body[3]}}
+	if !e.Kind.valid() || int(body[1]) >= len(reasons) || e.Status > Disabled || e.Precision > wire.MaxPrecision {
+		return Entry{}, fmt.Errorf("codes %v are unknown here; a newer core may have written them", body[:4])
+	}
+	e.Refused = reasons[body[1]]
+	return e, e.parseNumbers(body[4:])
+}
+
+func (e *Entry) parseNumbers(rest []byte) error {
+	ok := true
+	signed := func() int64 {
+		v, n := binary.Varint(rest)
+		ok = ok && n > 0
+		rest = rest[max(n, 0):]
+		return v
+	}
+	unsigned := func() uint64 {
+		v, n := binary.Uvarint(rest)
+		ok = ok && n > 0
+		rest = rest[max(n, 0):]
+		return v
+	}
+	asset := signed()
+	e.AssetID, e.UserID, e.Units = int32(asset), signed(), unsigned()
+	e.CreatedAt, e.At = Micros(signed()), Micros(signed())
+	if length := unsigned(); !ok || length != uint64(len(rest)) || length > wire.MaxReqID || int64(e.AssetID) != asset {
+		return errors.New("an entry's numbers are not what its length says")
+	}
+	e.ReqID = string(rest)
+	return nil
+}
+
+// Transfer is the line as the outside's journal has it.
+func (e Entry) Transfer() wire.Entry {
+	line := wire.Entry{
+		Seq: e.Seq, Op: e.Kind.Op(), ReqID: e.ReqID, UserID: e.UserID, AssetID: e.AssetID,
+		Units: wire.FormatUnits(e.Units), CreatedAt: wire.FormatTime(e.CreatedAt.Time()), At: wire.FormatTime(e.At.Time()),
+		Outcome: outcome(e.Refused), Reason: e.Refused,
+	}
+	switch e.Kind {
+	case SetStatus:
+		line.Status = e.Status.String()
+	case AddAsset:
+		line.Precision = &e.Precision
+	}
+	return line
+}
+
+// Answer is what the one who asked is told.
+func (e Entry) Answer() wire.Answer {
+	return wire.Answer{Op: e.Kind.Op(), ReqID: e.ReqID, Outcome: outcome(e.Refused), Reason: e.Refused, Seq: e.Seq}
+}
+
+func outcome(refused transfer.Reason) string {
+	if refused != "" {
+		return wire.RefusedEver
+	}
+	return wire.Applied
+}

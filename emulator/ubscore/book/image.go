@@ -1,0 +1,172 @@
+package book
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"slices"
+)
+
+// magic begins an image, with the version of its form.
+const magic = "UBSIMG01"
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// ErrImage reports that what should be an image of a book is none, or is damaged.
+var ErrImage = errors.New("not a whole image of a book")
+
+// Image is a book at one moment, for another goroutine to write while the book
+// goes on.
+type Image struct {
+	seq      uint64
+	at       Micros
+	floor    Micros
+	assets   map[int32]uint8
+	accounts map[AccountKey]Account
+	past     past
+}
+
+// Image is the book as it is now. It copies the accounts, and shares what never
+// changes.
+func (b *Book) Image() *Image {
+	p := b.past
+	p.chunks = slices.Clone(p.chunks)
+	return &Image{b.seq, b.at, b.floor, maps.Clone(b.assets), maps.Clone(b.accounts), p}
+}
+
+// Seq is the last entry that is in the image.
+func (i *Image) Seq() uint64 { return i.seq }
+
+// Write writes the image: the magic, as varints the numbers and the lists with
+// their lengths before them, and the CRC-32C of all that.
+func (i *Image) Write(to io.Writer) error {
+	sum := crc32.New(castagnoli)
+	w := imageWriter{w: bufio.NewWriterSize(io.MultiWriter(to, sum), 1<<20)}
+	w.bytes([]byte(magic))
+	w.numbers(i.seq, uint64(i.at), uint64(i.floor), uint64(len(i.assets)))
+	for id, precision := range i.assets {
+		w.numbers(uint64(id), uint64(precision))
+	}
+	w.numbers(uint64(len(i.accounts)))
+	for k, a := range i.accounts {
+		w.numbers(uint64(k.UserID), uint64(k.AssetID), a.Units, uint64(a.Status))
+	}
+	_ = i.past.each(func(e *Entry) error {
+		w.numbers(e.Seq)
+		w.scratch = e.Append(w.scratch[:0])
+		w.numbers(uint64(len(w.scratch)))
+		w.bytes(w.scratch)
+		return w.err
+	})
+	w.numbers(0) // no entry has this number
+	if err := errors.Join(w.err, w.w.Flush()); err != nil {
+		return err
+	}
+	_, err := to.Write(binary.LittleEndian.AppendUint32(nil, sum.Sum32()))
+	return err
+}
+
+// imageWriter keeps the first error.
+type imageWriter struct {
+	w       *bufio.Writer
+	scratch []byte
+	err     error
+}
+
+func (w *imageWriter) bytes(b []byte) {
+	if w.err == nil {
+		_, w.err = w.w.Write(b)
+	}
+}
+
+func (w *imageWriter) numbers(list ...uint64) {
+	var b [binary.MaxVarintLen64]byte
+	for _, n := range list {
+		w.bytes(b[:binary.PutUvarint(b[:], n)])
+	}
+}
+
+// Read is the book of the image. The error wraps [ErrImage] for anything but a
+// whole one; then nothing in it may be believed.
+func Read(image []byte) (*Book, error) {
+	if len(image) < len(magic)+crc32.Size || string(image[:len(magic)]) != magic {
+		return nil, fmt.Errorf("%w: it begins with something else, or ends there", ErrImage)
+	}
+	body, sum := image[:len(image)-crc32.Size], image[len(image)-crc32.Size:]
+	if binary.LittleEndian.Uint32(sum) != crc32.Checksum(body, castagnoli) {
+		return nil, fmt.Errorf("%w: its checksum does not fit", ErrImage)
+	}
+	r := imageReader{rest: body[len(magic):]}
+	b := r.book()
+	if r.err == nil && len(r.rest) > 0 {
+		r.fail("it goes on after its end")
+	}
+	return b, r.err
+}
+
+// imageReader keeps the first error, and reads zeros from then on.
+type imageReader struct {
+	rest []byte
+	err  error
+}
+
+func (r *imageReader) number() uint64 {
+	n, length := binary.Uvarint(r.rest)
+	if length <= 0 || r.err != nil {
+		r.fail("it ends within a number")
+		return 0
+	}
+	r.rest = r.rest[length:]
+	return n
+}
+
+func (r *imageReader) book() *Book {
+	b := New()
+	b.seq, b.at, b.floor = r.number(), Micros(r.number()), Micros(r.number())
+	for n := r.number(); n > 0 && r.err == nil; n-- {
+		id := int32(r.number())
+		b.assets[id] = uint8(r.number())
+	}
+	for n := r.number(); n > 0 && r.err == nil; n-- {
+		k := AccountKey{int64(r.number()), int32(r.number())}
+		a := Account{r.number(), Status(r.number())}
+		if a.Status == 0 || a.Status > Disabled {
+			r.fail("an account has no status")
+		}
+		b.accounts[k] = a
+	}
+	for before := uint64(0); r.err == nil; {
+		seq := r.number()
+		if seq == 0 {
+			break
+		}
+		r.entry(b, before, seq)
+		before = seq
+	}
+	return b
+}
+
+func (r *imageReader) entry(b *Book, before, seq uint64) {
+	length := r.number()
+	if r.err != nil || length > uint64(len(r.rest)) || seq <= before || seq > b.seq {
+		r.fail("an entry is out of order or too long")
+		return
+	}
+	e, err := Parse(seq, r.rest[:length])
+	if err != nil {
+		r.fail(err.Error())
+		return
+	}
+	r.rest = r.rest[length:]
+	b.answered[e.key()] = b.past.push(e)
+}
+
+func (r *imageReader) fail(what string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: %s", ErrImage, what)
+	}
+}

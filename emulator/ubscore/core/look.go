@@ -1,0 +1,161 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/ubscore/book"
+	"github.com/fencepost/fencepost/emulator/ubscore/wal"
+)
+
+// ErrViewGone reports that the view of that line is not kept, or never was.
+var ErrViewGone = errors.New("no view of that line is kept")
+
+const (
+	keptViews = 4
+	viewFor   = 5 * time.Minute
+)
+
+// Balance is one account of a view.
+type Balance struct {
+	book.AccountKey
+	book.Account
+}
+
+// View is all accounts, by user and asset, after exactly the line Seq.
+type View struct {
+	Seq      uint64
+	Balances []Balance
+	made     time.Time
+}
+
+// After are at most limit balances that follow the key, and whether there are
+// more.
+func (v *View) After(k book.AccountKey, limit int) (page []Balance, more bool) {
+	from, found := slices.BinarySearchFunc(v.Balances, k, func(b Balance, k book.AccountKey) int { return compare(b.AccountKey, k) })
+	if found {
+		from++
+	}
+	to := min(from+limit, len(v.Balances))
+	return v.Balances[from:to], to < len(v.Balances)
+}
+
+func compare(a, b book.AccountKey) int {
+	return cmp.Or(cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.AssetID, b.AssetID))
+}
+
+// views are those that somebody may be paging through.
+type views struct {
+	mu   sync.Mutex
+	kept []*View // the oldest first
+}
+
+func (v *views) find(seq uint64, now time.Time) *View {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.kept = slices.DeleteFunc(v.kept, func(w *View) bool { return now.Sub(w.made) > viewFor })
+	if i := slices.IndexFunc(v.kept, func(w *View) bool { return w.Seq == seq }); i >= 0 {
+		return v.kept[i]
+	}
+	return nil
+}
+
+func (v *views) keep(view *View) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.kept = append(v.kept, view)
+	if len(v.kept) > keptViews {
+		v.kept = slices.Delete(v.kept, 0, len(v.kept)-keptViews)
+	}
+}
+
+// look is what look sees in the book when everything in it is durable.
+func look[T any](ctx context.Context, c *Core, look func(*book.Book) T) (seen T, err error) {
+	got := make(chan T, 1) // nobody may wait any more
+	if _, err := c.ask(ctx, job{look: func(b *book.Book) { got <- look(b) }}); err != nil {
+		return seen, err
+	}
+	return <-got, nil
+}
+
+// NewView is a view of the last durable line. It is kept for five minutes, unless
+// four newer ones are asked for.
+func (c *Core) NewView(ctx context.Context) (*View, error) {
+	type copied struct {
+		view     *View
+		accounts map[book.AccountKey]book.Account // where the view is not known yet
+	}
+	got, err := look(ctx, c, func(b *book.Book) copied {
+		if v := c.views.find(b.Seq(), time.Now()); v != nil {
+			return copied{view: v}
+		}
+		return copied{&View{Seq: b.Seq(), made: time.Now()}, b.Accounts()}
+	})
+	if err != nil || got.accounts == nil {
+		return got.view, err
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(got.accounts), compare) {
+		got.view.Balances = append(got.view.Balances, Balance{k, got.accounts[k]})
+	}
+	c.views.keep(got.view)
+	return got.view, nil
+}
+
+// ViewOf is the view of that line which [Core.NewView] has made. The error is
+// [ErrViewGone] where there is none.
+func (c *Core) ViewOf(seq uint64) (*View, error) {
+	if h := c.Halted(); h != nil {
+		return nil, h
+	}
+	if v := c.views.find(seq, time.Now()); v != nil {
+		return v, nil
+	}
+	return nil, ErrViewGone
+}
+
+// Holding is what one account holds after the line Seq.
+type Holding struct {
+	book.Account
+	Exists bool
+	Seq    uint64
+}
+
+// Balance is what the account holds.
+func (c *Core) Balance(ctx context.Context, k book.AccountKey) (Holding, error) {
+	return look(ctx, c, func(b *book.Book) Holding {
+		a, exists := b.Account(k)
+		return Holding{a, exists, b.Seq()}
+	})
+}
+
+// Journal are at most limit durable lines after the given one, without a hole,
+// and the number of the last one that is durable.
+func (c *Core) Journal(after uint64, limit int) (entries []book.Entry, last uint64, err error) {
+	if h := c.Halted(); h != nil {
+		return nil, 0, h
+	}
+	err = c.wal.Read(after, limit, func(seq uint64, line []byte) error {
+		e, err := book.Parse(seq, line)
+		entries = append(entries, e)
+		return unreadable(seq, err)
+	})
+	var damage *wal.Damage
+	if errors.As(err, &damage) {
+		c.halt(err)
+		return nil, 0, c.Halted()
+	}
+	return entries, c.wal.Last(), err
+}
+
+func unreadable(seq uint64, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &wal.Damage{File: "the log", What: fmt.Sprintf("line %d: %v", seq, err)}
+}

@@ -1,0 +1,170 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/ubscore/book"
+	"github.com/fencepost/fencepost/emulator/ubscore/wal"
+)
+
+const (
+	snapshotFirst = "snapshot-"
+	snapshotLast  = ".img"
+	unfinished    = "snapshot.tmp"
+	keptSnapshots = 2 // the newest, and one to fall back to
+)
+
+func snapshotName(seq uint64) string {
+	return fmt.Sprintf("%s%020d%s", snapshotFirst, seq, snapshotLast)
+}
+
+// snapshotNames are the folder's snapshots, the newest first.
+func snapshotNames(folder string) ([]string, error) {
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, f := range slices.Backward(files) {
+		if strings.HasPrefix(f.Name(), snapshotFirst) && strings.HasSuffix(f.Name(), snapshotLast) {
+			names = append(names, f.Name())
+		}
+	}
+	return names, nil
+}
+
+// recover makes the book what it was: the newest snapshot that is whole, and the
+// lines after it.
+func (c *Core) recover() error {
+	began := time.Now()
+	log, recovery, err := wal.Open(wal.Options{Folder: c.options.Folder, SegmentBytes: c.options.SegmentBytes})
+	if err != nil {
+		return err
+	}
+	c.wal = log
+	if recovery.Torn > 0 {
+		c.log.Warn("a torn record was cut off the log's end", "bytes", recovery.Torn, "lastLine", log.Last())
+	}
+	if c.book, err = c.load(); err != nil {
+		return err
+	}
+	c.snapshot = c.book.Seq()
+	if c.snapshot > log.Last() {
+		return fmt.Errorf("%w: the newest is of line %d, and the log ends with line %d", errSnapshot, c.snapshot, log.Last())
+	}
+	err = log.Read(c.snapshot, 0, func(seq uint64, line []byte) error {
+		e, err := book.Parse(seq, line)
+		if err == nil {
+			err = c.book.Apply(e)
+		}
+		return unreadable(seq, err)
+	})
+	if err != nil {
+		return err
+	}
+	c.log.Info("recovered", "snapshot", c.snapshot, "lastLine", c.book.Seq(), "keys", c.book.Answered(), "milliseconds", time.Since(began).Milliseconds())
+	return nil
+}
+
+// load is the book of the newest snapshot that is whole, or the empty book where
+// there is no snapshot at all.
+func (c *Core) load() (*book.Book, error) {
+	names, err := snapshotNames(c.options.Folder)
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return book.New(), nil
+	}
+	var bad []error
+	for _, name := range names {
+		b, err := loadFile(c.options.Folder, name)
+		if err == nil {
+			return b, nil
+		}
+		c.log.Warn("a snapshot is damaged", "file", name, "error", err.Error())
+		bad = append(bad, err)
+	}
+	return nil, fmt.Errorf("%w: %w", errSnapshot, errors.Join(bad...))
+}
+
+func loadFile(folder, name string) (*book.Book, error) {
+	image, err := os.ReadFile(filepath.Join(folder, name))
+	if err != nil {
+		return nil, err
+	}
+	b, err := book.Read(image)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
+	case snapshotName(b.Seq()) != name:
+		return nil, fmt.Errorf("%s: it is of line %d", name, b.Seq())
+	}
+	return b, nil
+}
+
+// forgetAfter is how much longer than the horizon a key is kept, as a share of it:
+// forgetting goes by a clock, and clocks are set.
+const forgetAfter = 24
+
+// maybeSnapshot begins a snapshot when it is time, and lets the book forget what
+// is beyond the horizon.
+func (c *Core) maybeSnapshot() {
+	if c.writing || c.Halted() != nil || c.book.Seq() < c.snapshot+uint64(c.options.SnapshotEvery) {
+		return
+	}
+	now := c.options.Now()
+	floor := book.MicrosOf(now.Add(-c.options.Horizon - c.options.Horizon/forgetAfter))
+	if c.book.Outdated(floor) {
+		c.lines.reset()
+		c.apply(c.book.FloorEntry(floor, book.MicrosOf(now)))
+		if c.commit(); c.Halted() != nil {
+			return
+		}
+	}
+	image := c.book.Image()
+	c.snapshot, c.writing = image.Seq(), true
+	go func() {
+		if err := writeSnapshot(c.options.Folder, image); err != nil {
+			c.log.Error("no snapshot was written: the next start takes longer", "error", err.Error())
+		}
+		c.snapshots <- struct{}{}
+	}()
+}
+
+// writeSnapshot writes the image under its name, all or nothing, and removes the
+// older ones that nobody falls back to.
+func writeSnapshot(folder string, image *book.Image) error {
+	temporary := filepath.Join(folder, unfinished)
+	f, err := os.Create(temporary)
+	if err != nil {
+		return err
+	}
+	err = image.Write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, filepath.Join(folder, snapshotName(image.Seq()))); err != nil {
+		return err
+	}
+	if err := wal.SyncFolder(folder); err != nil {
+		return err
+	}
+	names, err := snapshotNames(folder)
+	for _, name := range names[min(keptSnapshots, len(names)):] {
+		if e := os.Remove(filepath.Join(folder, name)); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}

@@ -1,0 +1,136 @@
+package ubscore_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/emulator/ubscore"
+	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
+)
+
+// example is one block of docs/ubscore.md.
+type example struct {
+	method, path, token, body string
+	status                    int
+	answer                    string
+}
+
+func examples(t *testing.T) (all []example) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/ubscore.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```http\n")
+	for _, block := range blocks[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		asked, answered, found := strings.Cut(block, "\n\n")
+		if !found {
+			t.Fatalf("no empty line in %q", block)
+		}
+		e := example{token: "Bearer " + secret}
+		line, rest, _ := strings.Cut(asked, "\n")
+		e.method, e.path, _ = strings.Cut(line, " ")
+		if token, given := strings.CutPrefix(rest, "Authorization: "); given {
+			e.token = token
+		} else {
+			e.body = rest
+		}
+		number, answer, _ := strings.Cut(answered, "\n")
+		if e.status, err = strconv.Atoi(number); err != nil {
+			t.Fatalf("status of %q: %v", block, err)
+		}
+		e.answer = answer
+		all = append(all, e)
+	}
+	return all
+}
+
+// Every example of the protocol's page is what a real core answers, and every
+// path and every code of the protocol is on the page.
+func TestTheProtocolsExamples(t *testing.T) {
+	t.Parallel()
+	r := setup(t, ubscore.Options{Horizon: 50 * 365 * 24 * time.Hour})
+	damaged := stockedFolder(t)
+	if err := edit(filepath.Join(damaged, firstSegment), func(b []byte) []byte { return b[:len(b)/2] }); err != nil {
+		t.Fatal(err)
+	}
+	halted := startUnready(t, ubscore.Options{Folder: damaged})
+	all := examples(t)
+	for _, e := range all {
+		url := "http://" + r.process.Addr()
+		if strings.Contains(e.answer, `"HALTED"`) {
+			url = halted
+		}
+		status, got := e.ask(r.ctx, t, url)
+		if d := cmp.Diff(plain(t, e.answer), plain(t, got)); status != e.status || d != "" {
+			t.Errorf("%s %s %s: got %d %s, want %d; (-want +got) %s", e.method, e.path, e.body, status, got, e.status, d)
+		}
+	}
+	for _, path := range []string{wire.OperationsPath, wire.ResolvePath, wire.StatusPath, wire.AssetsPath, wire.JournalPath, wire.BalancesPath, wire.BalancesPath + "/"} {
+		has := false
+		for _, e := range all {
+			has = has || e.path == path || strings.HasPrefix(e.path, path+"?") || path == wire.BalancesPath+"/" && strings.HasPrefix(e.path, path)
+		}
+		if !has {
+			t.Errorf("no example of %s", path)
+		}
+	}
+}
+
+func (e example) ask(ctx context.Context, t *testing.T, url string) (status int, answer string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, e.method, url+e.path, strings.NewReader(e.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", e.token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(content)
+}
+
+// plain is an answer with what differs from run to run made equal.
+func plain(t *testing.T, text string) any {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	even(v)
+	return v
+}
+
+func even(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, x := range v {
+			even(x)
+		}
+	case map[string]any:
+		for name, x := range v {
+			if name == "at" || name == "instance" {
+				v[name] = "…"
+			}
+			even(x)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package ubscore_test
+
+var raceFlags = []string{"-race"}

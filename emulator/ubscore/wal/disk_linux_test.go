@@ -1,0 +1,67 @@
+package wal_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/ubscore/wal"
+)
+
+// replace puts the device in the place of this process' open file: what is
+// written to the one goes to the other from now on.
+func replace(t *testing.T, path, device string) {
+	t.Helper()
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	descriptors, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range descriptors {
+		target, _ := os.Readlink("/proc/self/fd/" + e.Name())
+		var fd int
+		if _, err := fmt.Sscan(e.Name(), &fd); err != nil || target != path {
+			continue
+		}
+		if err := syscall.Dup3(int(d.Fd()), fd, syscall.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("this process has no open file %s", path)
+}
+
+// A failed write or fsync ends the log for good: it never says again that
+// something is durable, and shows nothing that is not.
+func TestAFailedFsyncEndsTheLog(t *testing.T) {
+	t.Parallel()
+	for name, device := range map[string]string{
+		"fsync": "/dev/null", // takes every write, and has no fsync
+		"write": "/dev/full", // takes none
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			l, _ := open(t, wal.Options{Folder: folder})
+			commit(t, l, "durable")
+			replace(t, filepath.Join(folder, first), device)
+			for range 2 {
+				if err := errors.Join(l.Append([][]byte{[]byte("lost")}), l.Sync()); !errors.Is(err, wal.ErrFailed) {
+					t.Errorf("append and sync: got %v, want %v", err, wal.ErrFailed)
+				}
+			}
+			wantLines(t, l, "durable")
+		})
+	}
+}

@@ -1,0 +1,196 @@
+// Package wal is the trading core's log: lines that are written, made durable by
+// fsync, read again, and never removed.
+//
+// The log is a row of segments, a segment a row of records, a record the lines of
+// one commit. A record is written only after the one before it is durable, so
+// what a crash can tear is the last record of the last segment, and nothing of it
+// was ever answered: [Open] cuts it off. Everything else that is not as it was
+// written is [Damage], and then nothing is opened:
+//
+//   - a whole record somewhere after a bad one: the bad one had been durable;
+//   - a log that ends before the mark that is kept beside it;
+//   - a line whose number does not follow the one before;
+//   - a segment that is missing, or shorter than when the next was made.
+//
+// A failed write or fsync ends the log for good: what the disk then holds is
+// unknown, and asking again may say "done" without doing it.
+package wal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+)
+
+// ErrLocked reports that another process has the folder.
+var ErrLocked = errors.New("another process has this folder")
+
+// ErrFailed reports that a write or an fsync has failed, and that the log takes
+// nothing any more.
+var ErrFailed = errors.New("the log cannot be written")
+
+// Damage says what in the folder is not as it was written.
+type Damage struct {
+	File   string // in the folder
+	Offset int64  // in bytes; 0 where the whole file is meant
+	What   string
+}
+
+// Error is all of it.
+func (d *Damage) Error() string {
+	return fmt.Sprintf("damage in %s at byte %d: %s", d.File, d.Offset, d.What)
+}
+
+// Options say where the log is and how it is cut.
+type Options struct {
+	Folder       string // made if there is none
+	SegmentBytes int64  // a segment of this size is followed by the next; 0: 64 MiB
+}
+
+const defaultSegmentBytes = 64 << 20
+
+// Log is an open log. Append and Sync are for one goroutine; Read is for any.
+// Make one with [Open].
+type Log struct {
+	folder       string
+	segmentBytes int64
+	lock, mark   *os.File
+	file         *os.File // the last segment
+	end          int64    // of what is written to it
+	last         uint64   // the last line written
+	failed       error
+	buffer       []byte
+
+	mu       sync.Mutex
+	segments []segment
+	durable  uint64 // the last durable line
+	places   map[uint64]place
+}
+
+// Last is the last line that is durable.
+func (l *Log) Last() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.durable
+}
+
+// Append writes the lines, in their order, after the last. They are neither
+// durable nor read before [Log.Sync], which must come before the next Append. The
+// error wraps [ErrFailed].
+func (l *Log) Append(lines [][]byte) error {
+	if l.failed == nil && l.end >= l.segmentBytes && l.end > int64(segmentHead) {
+		l.failed = l.rotate()
+	}
+	if l.failed != nil {
+		return fmt.Errorf("%w: %w", ErrFailed, l.failed)
+	}
+	l.buffer = appendRecord(l.buffer[:0], l.last+1, lines)
+	if len(l.buffer)-headBytes > maxBody {
+		return fmt.Errorf("%d lines are too long for one record", len(lines)) // nothing is written
+	}
+	if _, err := l.file.WriteAt(l.buffer, l.end); err != nil {
+		l.failed = err
+		return fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	l.end += int64(len(l.buffer))
+	l.last += uint64(len(lines))
+	return nil
+}
+
+// Sync makes durable what is written, and lets it be read. The error wraps
+// [ErrFailed]; whether the lines are durable is unknown then.
+func (l *Log) Sync() error {
+	if l.failed == nil {
+		l.failed = l.sync()
+	}
+	if l.failed != nil {
+		return fmt.Errorf("%w: %w", ErrFailed, l.failed)
+	}
+	return nil
+}
+
+func (l *Log) sync() error {
+	if err := l.file.Sync(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	at := &l.segments[len(l.segments)-1]
+	at.size, l.durable = l.end, l.last
+	m := mark{seq: l.last, base: at.base, offset: l.end}
+	l.mu.Unlock()
+	if _, err := l.mark.WriteAt(m.bytes(), 0); err != nil {
+		return fmt.Errorf("write the mark: %w", err)
+	}
+	return nil
+}
+
+// rotate begins the next segment. Everything before is durable.
+func (l *Log) rotate() error {
+	f, err := create(l.folder, l.last+1, newest(l.segments))
+	if err != nil {
+		return err
+	}
+	err = l.file.Close()
+	l.file, l.end = f, int64(segmentHead)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.segments = append(l.segments, segment{base: l.last + 1, size: l.end})
+	return err
+}
+
+// create makes a segment, durable by its head and its name.
+func create(folder string, base uint64, before segment) (*os.File, error) {
+	path := filepath.Join(folder, segment{base: base}.name())
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(headOf(base, before))
+	if err = errors.Join(err, f.Sync(), SyncFolder(folder)); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// SyncFolder makes the names in a folder durable.
+func SyncFolder(folder string) error {
+	f, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// Close gives the folder free. What was not synced may be gone.
+func (l *Log) Close() error {
+	var errs []error
+	if l.mark != nil {
+		errs = append(errs, l.mark.Sync())
+	}
+	for _, f := range []*os.File{l.file, l.mark, l.lock} { // the lock is the last to go
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+const lockName = "lock"
+
+func lock(folder string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(folder, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%s: %w", folder, ErrLocked)
+		}
+		return nil, fmt.Errorf("lock %s: %w", folder, err)
+	}
+	return f, nil
+}

@@ -1,0 +1,126 @@
+package wal
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// place is where the record begins that has a line.
+type place struct {
+	base   uint64 // of the segment
+	offset int64
+}
+
+// maxPlaces bounds how many readers find at once where they left off.
+const maxPlaces = 64
+
+// Read visits the durable lines after the given one, in their order and without
+// a hole, at most limit of them; 0: all. A line's bytes are the visitor's only
+// while it runs. The error is a [*Damage] where the files are not as they were
+// written, or the visitor's.
+func (l *Log) Read(after uint64, limit int, visit func(seq uint64, line []byte) error) error {
+	l.mu.Lock()
+	segments, durable := slices.Clone(l.segments), l.durable
+	start, known := l.places[after]
+	l.mu.Unlock()
+	r := reading{folder: l.folder, after: after, until: durable, visit: visit}
+	if after >= durable {
+		return nil
+	}
+	if limit > 0 {
+		r.until = min(durable, after+uint64(limit))
+	}
+	i := 0
+	for i+1 < len(segments) && segments[i+1].base <= after+1 {
+		i++
+	}
+	r.last, r.at = segments[i].base-1, place{segments[i].base, int64(segmentHead)}
+	if known && start.base == segments[i].base {
+		r.at, r.last = start, 0 // whatever line the record there begins with
+	}
+	for ; i < len(segments) && r.last < r.until; i++ {
+		if err := r.segment(segments[i]); err != nil {
+			return err
+		}
+	}
+	if r.last < r.until {
+		return &Damage{File: segments[len(segments)-1].name(), What: fmt.Sprintf("it ends with line %d, want %d", r.last, r.until)}
+	}
+	l.remember(r.until, r.at)
+	return nil
+}
+
+func (l *Log) remember(after uint64, at place) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.places) >= maxPlaces {
+		clear(l.places)
+	}
+	l.places[after] = at
+}
+
+// reading is one pass over the files.
+type reading struct {
+	folder       string
+	after, until uint64
+	last         uint64 // the last line seen; 0: any may come
+	at           place  // of the record that has it
+	visit        func(uint64, []byte) error
+}
+
+func (r *reading) segment(s segment) error {
+	offset := int64(segmentHead)
+	switch {
+	case r.at.base == s.base:
+		offset = r.at.offset
+	case s.base != r.last+1:
+		return &Damage{File: s.name(), What: fmt.Sprintf("it follows line %d", r.last)}
+	}
+	f, err := os.Open(filepath.Join(r.folder, s.name()))
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return &Damage{File: s.name(), What: "it is gone"}
+		}
+		return err
+	}
+	defer f.Close()
+	from := bufio.NewReaderSize(io.NewSectionReader(f, offset, s.size-offset), 64<<10)
+	for r.last < r.until {
+		rec, err := readRecord(from)
+		switch {
+		case err == io.EOF && offset == s.size:
+			return nil
+		case errors.Is(err, errBad) || err == io.EOF:
+			return &Damage{File: s.name(), Offset: offset, What: "no whole record, and it had been durable"}
+		case err != nil:
+			return err
+		case r.last != 0 && rec.first != r.last+1 || r.last == 0 && rec.first > r.after+1:
+			return &Damage{File: s.name(), Offset: offset, What: fmt.Sprintf("line %d follows line %d", rec.first, r.last)}
+		}
+		r.at = place{s.base, offset}
+		if err := r.lines(rec); err != nil {
+			return err
+		}
+		offset += rec.size
+	}
+	return nil
+}
+
+func (r *reading) lines(rec record) error {
+	r.last = rec.last()
+	for i, line := range rec.lines {
+		seq := rec.first + uint64(i)
+		if seq <= r.after || seq > r.until {
+			continue
+		}
+		if err := r.visit(seq, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package wal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Recovery says what [Open] found at the end of the log.
+type Recovery struct {
+	Torn int64 // bytes of a torn record that were cut off
+}
+
+// Open opens the folder's log, or begins one, and holds the folder until
+// [Log.Close]. The error is [ErrLocked] if another process has it, and a
+// [*Damage] if the log is not as it was written; then nothing in the folder is
+// changed.
+func Open(o Options) (*Log, Recovery, error) {
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = defaultSegmentBytes
+	}
+	if err := makeFolder(o.Folder); err != nil {
+		return nil, Recovery{}, err
+	}
+	l := &Log{folder: o.Folder, segmentBytes: o.SegmentBytes, places: map[uint64]place{}}
+	recovery, err := l.recover()
+	if err != nil {
+		return nil, Recovery{}, errors.Join(err, l.Close())
+	}
+	return l, recovery, nil
+}
+
+// makeFolder makes the folder, durable by its name, where there is none.
+func makeFolder(path string) error {
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	return SyncFolder(filepath.Dir(path))
+}
+
+func (l *Log) recover() (r Recovery, err error) {
+	if l.lock, err = lock(l.folder); err != nil {
+		return r, err
+	}
+	m, err := readMark(l.folder)
+	if err != nil {
+		return r, err
+	}
+	if l.segments, err = list(l.folder); err != nil {
+		return r, err
+	}
+	if err := checkChain(l.folder, l.segments); err != nil {
+		return r, err
+	}
+	t, err := l.tail()
+	if err != nil {
+		return r, err
+	}
+	if m.seq > t.last {
+		return r, &Damage{
+			File: t.name(), Offset: t.end,
+			What: fmt.Sprintf("the log ends with line %d, but line %d was durable, and may have been answered", t.last, m.seq),
+		}
+	}
+	if l.mark, err = os.OpenFile(filepath.Join(l.folder, markName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return r, err
+	}
+	return Recovery{Torn: int64(len(t.data)) - t.end}, l.resume(t, m)
+}
+
+// tail is the end of the log as it was found.
+type tail struct {
+	segment
+	data []byte // the whole last segment
+	end  int64  // of its last whole record
+	last uint64 // that record's last line
+	made bool   // whether the segment was made whole; false: there is none, or it has not even a head
+}
+
+// tail reads the last segment and decides what of it counts.
+func (l *Log) tail() (tail, error) {
+	if len(l.segments) == 0 {
+		return tail{segment: segment{base: 1}}, nil
+	}
+	before := l.segments[:len(l.segments)-1]
+	t := tail{segment: l.segments[len(before)]}
+	t.last = t.base - 1
+	var err error
+	if t.data, err = os.ReadFile(filepath.Join(l.folder, t.name())); err != nil {
+		return t, err
+	}
+	headErr := t.fits(t.data, before)
+	if _, _, whole := parseHead(t.data); headErr != nil && (whole || findRecord(t.data) >= 0) {
+		return t, headErr
+	}
+	if headErr != nil {
+		return t, nil // it was being made: its head is durable before its first record is written
+	}
+	t.made = true
+	return t, t.scan()
+}
+
+// scan finds the end of the segment's last whole record. What follows is torn,
+// unless a whole record is in it: that was written when everything before it was
+// durable.
+func (t *tail) scan() error {
+	from := bytes.NewReader(t.data[segmentHead:])
+	for t.end = int64(segmentHead); ; {
+		r, err := readRecord(from)
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			rest := t.data[t.end:]
+			if at := findRecord(rest); at >= 0 {
+				return &Damage{File: t.name(), Offset: t.end, What: fmt.Sprintf("no whole record, but one follows %d bytes later", at)}
+			}
+			return nil
+		case r.first != t.last+1:
+			return &Damage{File: t.name(), Offset: t.end, What: fmt.Sprintf("line %d follows line %d", r.first, t.last)}
+		}
+		t.end += r.size
+		t.last = r.last()
+	}
+}
+
+// resume makes the log go on after its tail.
+func (l *Log) resume(t tail, m mark) (err error) {
+	if t.made {
+		err = l.reopen(t, m)
+	} else {
+		err = l.remake(t)
+	}
+	if err != nil {
+		return err
+	}
+	l.last = t.last
+	return l.sync()
+}
+
+// reopen cuts the tail off and writes again what the mark does not cover. Where
+// an fsync has failed, the system may hold pages that it believes to be written
+// and that the disk has not: only a page that is written anew is written out by
+// the next fsync.
+func (l *Log) reopen(t tail, m mark) (err error) {
+	if l.file, err = os.OpenFile(filepath.Join(l.folder, t.name()), os.O_RDWR, 0); err != nil {
+		return err
+	}
+	from := int64(0)
+	if m.base == t.base && m.offset <= t.end {
+		from = m.offset
+	}
+	if err := l.file.Truncate(t.end); err != nil {
+		return err
+	}
+	_, err = l.file.WriteAt(t.data[from:t.end], from)
+	l.end = t.end
+	return errors.Join(err, SyncFolder(l.folder))
+}
+
+// remake makes the segment that the folder lacks, or has only a part of.
+func (l *Log) remake(t tail) (err error) {
+	if len(l.segments) > 0 {
+		if err := os.Remove(filepath.Join(l.folder, t.name())); err != nil {
+			return err
+		}
+		l.segments = l.segments[:len(l.segments)-1]
+	}
+	if l.file, err = create(l.folder, t.base, newest(l.segments)); err != nil {
+		return err
+	}
+	l.end, t.last = int64(segmentHead), t.base-1
+	l.segments = append(l.segments, segment{base: t.base})
+	return nil
+}

@@ -1,0 +1,133 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A segment is one file. It begins with its magic, then, little endian, the
+// number of its first line (u64), those of the segment before it: the number of
+// its first line (u64) and its size (u64; both 0 where there is none), and the
+// CRC-32C of all that (u32). It is made when the one before is durable to its
+// end, and that never changes again.
+const (
+	segmentMagic = "UBSWAL01"
+	segmentHead  = len(segmentMagic) + 3*8 + 4
+	segmentFirst = "wal-"
+	segmentLast  = ".log"
+)
+
+type segment struct {
+	base uint64 // its first line
+	size int64  // of what is durable in it
+}
+
+func (s segment) name() string {
+	return fmt.Sprintf("%s%020d%s", segmentFirst, s.base, segmentLast)
+}
+
+func headOf(base uint64, before segment) []byte {
+	head := binary.LittleEndian.AppendUint64([]byte(segmentMagic), base)
+	head = binary.LittleEndian.AppendUint64(head, before.base)
+	head = binary.LittleEndian.AppendUint64(head, uint64(before.size))
+	return binary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
+}
+
+// parseHead is the inverse of headOf; not ok: the head is not whole.
+func parseHead(head []byte) (base uint64, before segment, ok bool) {
+	if len(head) < segmentHead {
+		return 0, before, false
+	}
+	numbers := head[len(segmentMagic):]
+	base = binary.LittleEndian.Uint64(numbers)
+	before = segment{binary.LittleEndian.Uint64(numbers[8:]), int64(binary.LittleEndian.Uint64(numbers[16:]))}
+	return base, before, slices.Equal(head[:segmentHead], headOf(base, before))
+}
+
+// list is the folder's segments by their names, the oldest first, with the sizes
+// of their files.
+func list(folder string) ([]segment, error) {
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	var all []segment
+	for _, f := range files { // in order of their names, and so of their lines
+		digits, isLog := strings.CutSuffix(strings.TrimPrefix(f.Name(), segmentFirst), segmentLast)
+		if !isLog || !strings.HasPrefix(f.Name(), segmentFirst) {
+			continue
+		}
+		base, err := strconv.ParseUint(digits, 10, 64)
+		if s := (segment{base: base}); err != nil || s.name() != f.Name() {
+			return nil, &Damage{File: f.Name(), What: "no segment has this name"}
+		}
+		info, err := f.Info()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, segment{base: base, size: info.Size()})
+	}
+	return all, nil
+}
+
+// checkChain compares the heads with names and sizes: no segment is missing, and
+// none but the last has another size than it had when the next was made. The
+// last one's head is left to its recovery.
+func checkChain(folder string, all []segment) error {
+	for i, s := range all {
+		switch {
+		case i == 0 && s.base != 1:
+			return &Damage{File: s.name(), What: "the lines before it are missing"}
+		case i == len(all)-1:
+			return nil
+		}
+		if err := s.checkHead(folder, all[:i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s segment) checkHead(folder string, before []segment) error {
+	f, err := os.Open(filepath.Join(folder, s.name()))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	head := make([]byte, segmentHead)
+	if _, err := io.ReadFull(f, head); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	return s.fits(head, before)
+}
+
+// fits says whether the head is the segment's, after the segments before.
+func (s segment) fits(head []byte, before []segment) error {
+	base, want, ok := parseHead(head)
+	switch got := newest(before); {
+	case !ok:
+		return &Damage{File: s.name(), What: "its head is damaged"}
+	case base != s.base:
+		return &Damage{File: s.name(), What: fmt.Sprintf("its head says that it begins with line %d", base)}
+	case got != want:
+		return &Damage{File: s.name(), What: fmt.Sprintf(
+			"before it comes the segment of line %d with %d bytes; when it was made that was line %d with %d bytes", got.base, got.size, want.base, want.size)}
+	}
+	return nil
+}
+
+// newest is the last of the segments; the zero segment where there is none.
+func newest(segments []segment) segment {
+	if len(segments) == 0 {
+		return segment{}
+	}
+	return segments[len(segments)-1]
+}

@@ -1,0 +1,164 @@
+package wal_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/emulator/ubscore/wal"
+)
+
+func open(t testing.TB, o wal.Options) (*wal.Log, wal.Recovery) {
+	t.Helper()
+	l, r, err := wal.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l, r
+}
+
+// commit appends the lines as one record and makes it durable.
+func commit(t testing.TB, l *wal.Log, lines ...string) {
+	t.Helper()
+	appendOnly(t, l, lines...)
+	if err := l.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func appendOnly(t testing.TB, l *wal.Log, lines ...string) {
+	t.Helper()
+	var bytes [][]byte
+	for _, line := range lines {
+		bytes = append(bytes, []byte(line))
+	}
+	if err := l.Append(bytes); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(l *wal.Log, after uint64, limit int) (lines []string, err error) {
+	want := after
+	err = l.Read(after, limit, func(seq uint64, line []byte) error {
+		if want++; seq != want {
+			return fmt.Errorf("got line %d, want %d", seq, want)
+		}
+		lines = append(lines, string(line))
+		return nil
+	})
+	return lines, err
+}
+
+func wantLines(t testing.TB, l *wal.Log, want ...string) {
+	t.Helper()
+	got, err := read(l, 0, 0)
+	if d := cmp.Diff(want, got); err != nil || d != "" {
+		t.Errorf("lines: got error %v and (-want +got) %s", err, d)
+	}
+}
+
+// files are what the folder holds, by name.
+func files(t testing.TB, folder string) map[string][]byte {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]byte{}
+	for _, e := range entries {
+		content, err := os.ReadFile(filepath.Join(folder, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = content
+	}
+	return all
+}
+
+// laid is a folder with exactly these files.
+func laid(t testing.TB, all map[string][]byte) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	for name, content := range all {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+const first = "wal-00000000000000000001.log"
+
+// What was written is read, in pages of any size and after any line, across
+// segments and restarts; and the log goes on where it ended.
+func TestLinesAreReadAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	o := wal.Options{Folder: filepath.Join(t.TempDir(), "new", "folder"), SegmentBytes: 200}
+	l, _ := open(t, o)
+	var want []string
+	for i := range 40 {
+		lines := []string{fmt.Sprintf("line %d", i), "", "beside it"}[:1+i%3]
+		commit(t, l, lines...)
+		want = append(want, lines...)
+		if i%7 == 0 {
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			l, _ = open(t, o)
+		}
+	}
+	wantLines(t, l, want...)
+	if n := len(files(t, o.Folder)); n < 8 {
+		t.Errorf("files: got %d, want several segments", n)
+	}
+	for after := range len(want) + 1 {
+		for _, limit := range []int{1, 2, 5, 1000} {
+			got, err := read(l, uint64(after), limit)
+			if d := cmp.Diff(want[after:min(after+limit, len(want))], got, equateEmpty); err != nil || d != "" {
+				t.Fatalf("%d lines after %d: got error %v and (-want +got) %s", limit, after, err, d)
+			}
+		}
+	}
+}
+
+var equateEmpty = cmp.Transformer("empty", func(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+})
+
+// What is written but not durable is not read.
+func TestOnlyDurableLinesAreRead(t *testing.T) {
+	t.Parallel()
+	l, _ := open(t, wal.Options{Folder: t.TempDir()})
+	commit(t, l, "durable")
+	appendOnly(t, l, "not yet")
+	wantLines(t, l, "durable")
+	if got := l.Last(); got != 1 {
+		t.Errorf("the last durable line: got %d, want 1", got)
+	}
+	if err := l.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, l, "durable", "not yet")
+}
+
+// A second process does not get the folder until the first has let it go.
+func TestOneProcessHasTheFolder(t *testing.T) {
+	t.Parallel()
+	o := wal.Options{Folder: t.TempDir()}
+	l, _ := open(t, o)
+	if _, _, err := wal.Open(o); !errors.Is(err, wal.ErrLocked) {
+		t.Errorf("a second open: got %v, want %v", err, wal.ErrLocked)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, o)
+}

@@ -1,0 +1,164 @@
+package functions
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+func (a *App) routeConservation(mux *web.Mux) {
+	inner := web.NewMux()
+	a.handleTransfer(inner, "conservation", "POST /internal/conservation", a.runConservation)
+	mux.Handle("POST /internal/conservation", a.internalOnly(inner))
+}
+
+// reportResponse is what a check came to.
+type reportResponse struct {
+	Result  string        `json:"result"` // ok; standing: nothing that was not known; violated
+	Full    bool          `json:"full"`
+	Entries int           `json:"entries"` // of the journals, read by it
+	Final   int           `json:"final"`   // transfers that became final, read by it
+	Wrong   int           `json:"wrong"`   // how much is wrong
+	Found   []findingView `json:"found"`   // the first of it
+	Fresh   int           `json:"fresh"`   // how much of it no check had found before
+	Halted  []haltScope   `json:"halted"`  // what it has halted
+}
+
+type findingView struct {
+	Kind     conservation.Kind `json:"kind"`
+	Side     conservation.Side `json:"side,omitempty"`
+	ReqID    string            `json:"req_id,omitempty"`
+	UserID   int64             `json:"user_id"`
+	AssetID  int32             `json:"asset_id"`
+	Expected string            `json:"expected"`
+	Got      string            `json:"got"`
+	At       *time.Time        `json:"at,omitempty"` // when it was found first
+}
+
+type haltScope struct {
+	Scope   string `json:"scope"` // user_asset, asset or all
+	UserID  int64  `json:"user_id,omitempty"`
+	AssetID int32  `json:"asset_id,omitempty"`
+}
+
+// foundMost is how many findings one answer shows; the database has all.
+const foundMost = 100
+
+func reportOf(r conservation.Report) reportResponse {
+	out := reportResponse{
+		Result: r.Result(), Full: r.Full, Entries: r.Entries, Final: r.Final, Wrong: len(r.Found), Fresh: len(r.Fresh),
+		Found: []findingView{}, Halted: []haltScope{},
+	}
+	for _, f := range r.Found[:min(len(r.Found), foundMost)] {
+		out.Found = append(out.Found, findingView{f.Kind, f.Side, f.ReqID, f.Account.UserID, f.Account.AssetID, f.Expected, f.Got, nil})
+	}
+	for _, h := range r.Halts {
+		out.Halted = append(out.Halted, haltScope{string(h.Scope), h.Account.UserID, h.Account.AssetID})
+	}
+	return out
+}
+
+// runConservation checks what is new since the last check, and every balance. A
+// violation is on record, logged and halted when it answers 200; an error is no
+// verdict.
+func (a *App) runConservation(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), a.config.Tasks.DispatchDeadline-time.Second)
+	defer cancel()
+	report, err := a.transfers.monitor.Check(ctx, false)
+	if err != nil {
+		return err
+	}
+	web.Reply(w, r, http.StatusOK, reportOf(report))
+	return nil
+}
+
+type checkRequest struct {
+	Full bool `json:"full"` // from the beginning
+}
+
+// checkConservation is runConservation on an operator's demand.
+func (a *App) checkConservation(w http.ResponseWriter, r *http.Request) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[checkRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	a.log.InfoContext(r.Context(), "check of conservation demanded", "operator", operator, "full", body.Full)
+	report, err := a.transfers.monitor.Check(r.Context(), body.Full)
+	if err != nil {
+		return err
+	}
+	web.Reply(w, r, http.StatusOK, reportOf(report))
+	return nil
+}
+
+type haltView struct {
+	ID int64 `json:"id"`
+	haltScope
+	Since    time.Time       `json:"since"`
+	Evidence json.RawMessage `json:"evidence"`
+}
+
+type conservationResponse struct {
+	Last  *lastCheck `json:"last_check"` // null: none has come to its end
+	Halts []haltView `json:"halts"`      // those that are open
+}
+
+// showConservation tells an operator what the last check came to, and what is halted.
+func (a *App) showConservation(w http.ResponseWriter, r *http.Request) error {
+	if _, err := a.operator(r); err != nil {
+		return err
+	}
+	last, err := a.lastCheck(r.Context())
+	if err != nil {
+		return err
+	}
+	halts, err := a.transfers.store.OpenHalts(r.Context())
+	if err != nil {
+		return err
+	}
+	out := conservationResponse{Last: last, Halts: make([]haltView, len(halts))}
+	for i, h := range halts {
+		out.Halts[i] = haltView{h.ID, scopeOf(h), h.Since.UTC(), h.Evidence}
+	}
+	web.Reply(w, r, http.StatusOK, out)
+	return nil
+}
+
+func scopeOf(h transfers.Halt) haltScope { return haltScope{string(h.Scope), h.UserID, h.AssetID} }
+
+// resume ends one halt by an operator's decision, which is kept with its reason.
+// Another that began since the operator looked stays.
+func (a *App) resume(w http.ResponseWriter, r *http.Request) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil {
+		return web.FieldProblem("id", "is no number of a halt: want one that GET /admin/v1/conservation shows")
+	}
+	body, err := web.Decode[reasonRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	reason, err := reasonOf(body.Reason)
+	if err != nil {
+		return err
+	}
+	if err := a.transfers.store.Resume(r.Context(), id, operator, reason); err != nil {
+		return err
+	}
+	a.log.WarnContext(r.Context(), "transfers resumed", "halt", id, "operator", operator, "reason", reason)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,119 @@
+package functions
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/ledger/funding"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/ledger/trading"
+	checks "github.com/fencepost/fencepost/shared/store/conservation"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// transferParts are the parts of transfers between ledgers.
+type transferParts struct {
+	store       *transfers.Store
+	coordinator *transfer.Coordinator
+	rules       transfer.Rules
+	terms       transfer.Terms
+	users       *web.Verifier
+	trading     *trading.Ledger
+	monitor     *conservation.Monitor
+	pays        bool // payouts are offered
+}
+
+// requiredForTransfers are the settings without which no transfer works.
+var requiredForTransfers = []string{"trading.url", "trading.secret", "auth.usersIssuer", "auth.usersJwksUrl", "auth.usersAudience"}
+
+// openTransfers makes the parts where there is a trading core. Without one the
+// deployment offers no transfers, and a process that should serve nothing else does
+// not start.
+func (a *App) openTransfers() (err error) {
+	switch a.config.Platform.FunctionTarget {
+	case "transfer", "conservation":
+	default:
+		if a.config.Trading.URL == "" {
+			return nil
+		}
+	}
+	if err := a.config.Require(requiredForTransfers...); err != nil {
+		return err
+	}
+	p := &transferParts{store: transfers.New(a.store), rules: transferRules(a.config.Transfer), terms: transferTerms(a.config.Transfer)}
+	if p.trading, err = a.tradingLedger(); err != nil {
+		return err
+	}
+	p.users, err = web.NewVerifier(web.VerifierOptions{
+		Issuer: a.config.Auth.UsersIssuer, JWKSURL: a.config.Auth.UsersJWKSURL, Audience: a.config.Auth.UsersAudience,
+	})
+	if err != nil {
+		return fmt.Errorf("users' tokens: %w", err)
+	}
+	money := funding.New(a.store.Pool())
+	ledgers := map[transfer.AccountType]transfer.Ledger{transfer.Funding: money, transfer.Spot: p.trading}
+	if chain := a.payoutLedger(p.store); chain != nil {
+		ledgers[transfer.Chain], p.pays = chain, true
+	}
+	book := counted{p.store}
+	if p.coordinator, err = transfer.New(book, book, ledgers, p.rules, a.log); err != nil {
+		return err
+	}
+	p.coordinator.At = a.points
+	p.monitor = a.monitor(money, p.trading)
+	a.transfers = p
+	return nil
+}
+
+// tradingTimeout is the most that reading the trading core's journal takes; its
+// operations have transfer.callTimeout.
+const tradingTimeout = 10 * time.Second
+
+func (a *App) tradingLedger() (*trading.Ledger, error) {
+	return trading.New(trading.Options{
+		URL: a.config.Trading.URL, Secret: a.config.Trading.Secret.Reveal(), Timeout: max(a.config.Transfer.CallTimeout, tradingTimeout),
+	})
+}
+
+func (a *App) monitor(money *funding.Ledger, core *trading.Ledger) *conservation.Monitor {
+	return &conservation.Monitor{
+		Book: checks.New(a.store.Pool()), Funding: money.Journal(), Mode: conservation.Mode(a.config.Conservation.Halt),
+		Trading: conservation.Numbered{Core: core, Balances: balancesOf(core)},
+		Payouts: payout.NewJournal(a.store),
+		Log:     a.log, Critical: telemetry.LevelCritical,
+		Count: func(ctx context.Context, result string) {
+			telemetry.ConservationCheck.Add(ctx, 1, telemetry.Result(result))
+		},
+	}
+}
+
+// balancesOf are the core's balances as the check of conservation takes them.
+func balancesOf(core *trading.Ledger) func(context.Context) (uint64, map[conservation.Account]conservation.Sum, error) {
+	return func(ctx context.Context) (uint64, map[conservation.Account]conservation.Sum, error) {
+		line, list, err := core.AllBalances(ctx)
+		all := make(map[conservation.Account]conservation.Sum, len(list))
+		for _, b := range list {
+			all[conservation.Account{UserID: b.UserID, AssetID: b.AssetID}] = conservation.Units(b.Units)
+		}
+		return line, all, err
+	}
+}
+
+// transferRules are the settings that govern transfers.
+func transferRules(c config.Transfer) transfer.Rules {
+	r := transfer.DefaultRules()
+	r.InitTimeout, r.CallTimeout, r.RescueAfter = c.InitTimeout, c.CallTimeout, c.RescueAfter
+	r.RetryFirst, r.RetryMost, r.PayoutMost = c.RetryFirst, c.RetryMost, min(r.PayoutMost, c.RetryMost)
+	r.PayoutLimit = 2 * c.PayoutFinality
+	return r
+}
+
+func transferTerms(c config.Transfer) transfer.Terms {
+	return transfer.Terms{SafetyFactor: c.SafetyFactor, Limits: transfer.Limits{PerSecond: c.LimitsPerSecond, PerDay: c.LimitsPerDay}}
+}

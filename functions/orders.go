@@ -1,0 +1,99 @@
+package functions
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// routeTransferAdmin serves what operators do about transfers, as the function
+// admin.
+func (a *App) routeTransferAdmin(mux *web.Mux) {
+	a.handleTransfer(mux, "admin", "GET /admin/v1/transfers/{req_id}/why", a.why)
+	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/cancel", a.cancelTransfer)
+	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/resolve", a.resolveTransfer)
+	a.handleTransfer(mux, "admin", "GET /admin/v1/conservation", a.showConservation)
+	a.handleTransfer(mux, "admin", "POST /admin/v1/conservation/check", a.checkConservation)
+	a.handleTransfer(mux, "admin", "POST /admin/v1/halts/{id}/resume", a.resume)
+}
+
+type reasonRequest struct {
+	Reason string `json:"reason"`
+}
+
+// cancelTransfer ends a transfer that has not begun.
+func (a *App) cancelTransfer(w http.ResponseWriter, r *http.Request) error {
+	order, err := a.transferOrder(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[reasonRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	if order.Reason, err = reasonOf(body.Reason); err != nil {
+		return err
+	}
+	t, err := a.transfers.coordinator.Cancel(r.Context(), order)
+	if err != nil {
+		return err
+	}
+	a.log.WarnContext(r.Context(), "transfer cancelled by an operator", "reqId", t.ReqID, "by", order.By, "reason", order.Reason)
+	web.Reply(w, r, http.StatusOK, viewOf(t))
+	return nil
+}
+
+type resolveRequest struct {
+	Op     transfer.Op `json:"op"`
+	Reason string      `json:"reason"`
+}
+
+// resolveTransfer has the ledger that a transfer waits for say what it has stored, or
+// refuse it for ever; the transfer goes on by what it said.
+func (a *App) resolveTransfer(w http.ResponseWriter, r *http.Request) error {
+	order, err := a.transferOrder(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[resolveRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	switch body.Op {
+	case transfer.Withdraw, transfer.Deposit, transfer.Refund:
+	default:
+		return web.FieldProblem("op", "is %.40q: want withdraw, deposit or refund", body.Op)
+	}
+	if order.Reason, err = reasonOf(body.Reason); err != nil {
+		return err
+	}
+	t, err := a.transfers.coordinator.Resolve(r.Context(), order, body.Op)
+	if err != nil {
+		return err
+	}
+	if err := a.leaveStep(r.Context(), t); err != nil {
+		a.log.WarnContext(r.Context(), "no step task: the sweep will find the transfer", "reqId", t.ReqID, "error", err.Error())
+	}
+	web.Reply(w, r, http.StatusOK, viewOf(t))
+	return nil
+}
+
+// transferOrder is an order by the operator who calls, about the transfer in the path.
+func (a *App) transferOrder(r *http.Request) (o transfer.Order, err error) {
+	if o.By, err = a.operator(r); err != nil {
+		return o, err
+	}
+	o.ReqID, err = pathReqID(r)
+	return o, err
+}
+
+// reasonOf checks why an operator does something.
+func reasonOf(text string) (string, error) {
+	reason := strings.TrimSpace(text)
+	if reason == "" || len(reason) > maxReason {
+		return "", web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
+	}
+	return reason, nil
+}

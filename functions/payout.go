@@ -1,0 +1,89 @@
+package functions
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// payoutLedger is the chain as a ledger; nil where this deployment's finality is none
+// to give money back by, so that it offers no payouts.
+func (a *App) payoutLedger(transfers payout.Transfers) transfer.Ledger {
+	l, err := payout.New(payout.Options{
+		Transfers: transfers, Manager: a.store, Wake: a.tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
+		Finality: nonce.Finality(a.config.Finality.Mode), Confirmations: uint64(a.config.Confirmations.Required),
+		Log: a.log, At: a.points,
+	})
+	if err != nil {
+		a.log.Warn("no payouts are offered", "error", err.Error())
+		return nil
+	}
+	return l
+}
+
+type payoutRequest struct {
+	Asset   string  `json:"asset"`
+	Amount  string  `json:"amount"` // decimal
+	Address string  `json:"address"`
+	CID     *string `json:"cid"`
+	UserID  *int64  `json:"user_id"`
+}
+
+// postPayout is postTransfer from Funding to an address outside.
+func (a *App) postPayout(w http.ResponseWriter, r *http.Request) error {
+	user, err := a.user(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[payoutRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	req, err := newRequest(user, body.UserID, body.CID, body.Asset, body.Amount)
+	if err != nil {
+		return err
+	}
+	to, err := evm.ParseAddress(body.Address)
+	if err != nil {
+		return addressProblem("is no address: want 0x and 40 hex digits, with the checksum of EIP-55 if their case is mixed")
+	}
+	req.From, req.To = transfer.Funding, transfer.Chain
+	var hindrance error
+	if req.Payout, hindrance, err = a.preparePayout(r.Context(), req, to); err != nil {
+		return err
+	}
+	return a.submit(w, r, req, hindrance)
+}
+
+func addressProblem(say string) *web.Problem {
+	p := refusedProblem(transfer.InvalidAddress)
+	p.Detail = say
+	return p
+}
+
+// preparePayout fixes what the payout does, for ever. Where that cannot be done, what
+// it returns is never stored, but finds what is stored under the cid; and hindrance
+// says why, unless asset or amount are wrong, which is judged where it is stored.
+func (a *App) preparePayout(ctx context.Context, req transfer.Request, to nonce.Address) (p *transfer.Payout, hindrance, err error) {
+	none := &transfer.Payout{Address: to.String(), BaseUnits: "1", Payload: []byte("{}")}
+	asset, err := a.transfers.store.Asset(ctx, req.Asset)
+	if err != nil {
+		return nil, nil, err
+	}
+	if transfer.CheckAsset(asset, transfer.FundingToChain) != "" {
+		return none, nil, nil
+	}
+	units, reason := transfer.CheckAmount(req.Amount, *asset, a.transfers.terms.SafetyFactor)
+	if reason != "" {
+		return none, nil, nil
+	}
+	if p, hindrance = payout.Prepare(*asset, units, to.String()); hindrance != nil {
+		return none, hindrance, nil
+	}
+	return p, nil, nil
+}

@@ -1,0 +1,245 @@
+package functions
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+func (a *App) routeTransfer(mux *web.Mux) {
+	a.handleTransfer(mux, "transfer", "POST /api/v1/internal_transfer", a.postTransfer)
+	a.handleTransfer(mux, "transfer", "GET /api/v1/internal_transfer/{req_id}", a.getTransfer)
+	if a.transfers.pays {
+		a.handleTransfer(mux, "transfer", "POST /api/v1/payout", a.postPayout)
+	}
+	inner := web.NewMux()
+	a.handleTransfer(inner, "transfer", "POST /internal/transfer", a.stepTransfer)
+	mux.Handle("POST /internal/transfer", a.internalOnly(inner))
+}
+
+// handleTransfer is handle for functions whose errors are those of transfers.
+func (a *App) handleTransfer(mux *web.Mux, name, pattern string, h func(http.ResponseWriter, *http.Request) error) {
+	a.handle(mux, name, pattern, func(w http.ResponseWriter, r *http.Request) error {
+		if err := h(w, r); err != nil {
+			web.Fail(w, r, transferProblem(err))
+		}
+		return nil
+	})
+}
+
+type transferRequest struct {
+	From   transfer.AccountType `json:"from"`
+	To     transfer.AccountType `json:"to"`
+	Asset  string               `json:"asset"`
+	Amount string               `json:"amount"` // decimal
+	CID    *string              `json:"cid"`
+	UserID *int64               `json:"user_id"`
+}
+
+// postTransfer stores a transfer, once for each cid, and carries it as far as it gets
+// within the request: 200 COMMITTED, 422 where it failed, 202 PENDING. It goes on
+// when the caller has left.
+func (a *App) postTransfer(w http.ResponseWriter, r *http.Request) error {
+	user, err := a.user(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[transferRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	req, err := newRequest(user, body.UserID, body.CID, body.Asset, body.Amount)
+	if err != nil {
+		return err
+	}
+	req.From, req.To = body.From, body.To
+	return a.submit(w, r, req, nil)
+}
+
+// newRequest is a request of the user's under a new req_id. What is wrong with asset
+// and amount is judged later: under a known cid, what is stored answers first.
+func newRequest(user int64, named *int64, cid *string, asset, amount string) (transfer.Request, error) {
+	if named != nil && *named != user {
+		p := web.NewProblem(web.Forbidden, "is not the user that the token is for")
+		p.Field = "user_id"
+		return transfer.Request{}, p
+	}
+	req := transfer.Request{UserID: user, Asset: asset}
+	req.Amount, _ = transfer.ParseAmount(amount)
+	if cid != nil {
+		if err := checkCID(*cid); err != nil {
+			return req, err
+		}
+		req.CID = *cid
+	}
+	id, err := ulid.New(ulid.Timestamp(time.Now()), rand.Reader)
+	if err != nil {
+		return req, fmt.Errorf("make a req_id: %w", err)
+	}
+	req.ReqID = id.String()
+	return req, nil
+}
+
+// checkCID checks a client's own key: 1 to 64 characters, compared one by one.
+func checkCID(cid string) error {
+	const most = 64
+	switch n := utf8.RuneCountInString(cid); {
+	case n == 0:
+		return web.FieldProblem("cid", "is empty: leave it out, or give 1 to %d characters", most)
+	case n > most:
+		return web.FieldProblem("cid", "has %d characters: at most %d", n, most)
+	}
+	for _, c := range cid {
+		if unicode.IsControl(c) {
+			return web.FieldProblem("cid", "has the control character %U: use printable text", c)
+		}
+	}
+	return nil
+}
+
+// user is whose token it is: the subject, which is a positive whole number in its one
+// decimal form.
+func (a *App) user(r *http.Request) (int64, error) {
+	id, err := a.transfers.users.Authenticate(r)
+	if err != nil {
+		return 0, err
+	}
+	user, err := strconv.ParseInt(id.Subject, 10, 64)
+	if err != nil || user <= 0 || strconv.FormatInt(user, 10) != id.Subject {
+		const reason = "the token's subject is no user id"
+		return 0, &web.Problem{Code: web.Unauthorized, Detail: reason, Cause: fmt.Errorf("subject %.40q", id.Subject),
+			Header: http.Header{"Www-Authenticate": {`Bearer error="invalid_token", error_description="` + reason + `"`}}}
+	}
+	return user, nil
+}
+
+// driveWithin is how long a request drives its transfer; by then it answers PENDING,
+// and the transfer's next step is a task's.
+const driveWithin = 20 * time.Second
+
+// submit stores and drives the request, and answers. hindrance is why it is one that
+// cannot be stored, where only the caller knows.
+func (a *App) submit(w http.ResponseWriter, r *http.Request, req transfer.Request, hindrance error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), driveWithin)
+	defer cancel()
+	a.points.At("transfer.received")
+	created, err := a.transfers.coordinator.Submit(ctx, req, a.transfers.terms)
+	if hindrance != nil && errors.Is(err, transfer.ErrMoved) {
+		return hindrance
+	}
+	if err != nil {
+		return notCreated(req.ReqID, err)
+	}
+	a.points.At("transfer.driven")
+	if err := a.leaveStep(r.Context(), created.Transfer); err != nil {
+		a.log.WarnContext(ctx, "no step task: the sweep will find the transfer", "reqId", created.ReqID, "error", err.Error())
+	}
+	a.points.At("transfer.enqueued")
+	return answerTransfer(w, r, created)
+}
+
+type transferResponse struct {
+	TransferID int64                `json:"transfer_id"`
+	ReqID      string               `json:"req_id"`
+	From       transfer.AccountType `json:"from"`
+	To         transfer.AccountType `json:"to"`
+	State      string               `json:"state"`
+	Message    string               `json:"message"`
+	Code       transfer.Reason      `json:"code,omitempty"`   // DUPLICATE_REQUEST
+	Reason     transfer.Reason      `json:"reason,omitempty"` // why the one it duplicates failed
+}
+
+// pending is the state of what has no end yet, in the answer to a post; a query tells
+// the machine's.
+const pending = "PENDING"
+
+// answerTransfer tells what a post came to. What it found under its cid is answered
+// with 200, however that ended.
+func answerTransfer(w http.ResponseWriter, r *http.Request, c transfer.Created) error {
+	out := transferResponse{
+		TransferID: c.ID, ReqID: c.ReqID, From: c.Type.Source(), To: c.Type.Target(), State: pending,
+		Message: "accepted, and on its way: it comes to an end by itself, and GET /api/v1/internal_transfer/{req_id} tells how far it is",
+	}
+	status := http.StatusAccepted
+	if c.State.Terminal() {
+		status, out.State, out.Message = http.StatusOK, c.State.String(), "the money has arrived"
+	}
+	failed := c.State == transfer.Failed || c.State == transfer.RolledBack
+	if failed {
+		out.Message = sayFailed(c.Transfer)
+	}
+	switch {
+	case !c.New:
+		status, out.Code, out.Message = http.StatusOK, transfer.DuplicateRequest, "this cid was used before, and this is what came of it: "+out.Message
+		if failed {
+			out.Reason = c.Reason
+		}
+	case failed:
+		return failedProblem(c.Transfer, out)
+	}
+	web.Reply(w, r, status, out)
+	return nil
+}
+
+type transferView struct {
+	TransferID int64                `json:"transfer_id"`
+	ReqID      string               `json:"req_id"`
+	From       transfer.AccountType `json:"from"`
+	To         transfer.AccountType `json:"to"`
+	Address    string               `json:"address,omitempty"` // of a payout
+	Asset      string               `json:"asset"`
+	Amount     string               `json:"amount"`
+	State      string               `json:"state"`
+	Reason     transfer.Reason      `json:"reason,omitempty"` // why it failed, or is given back
+	CreatedAt  time.Time            `json:"created_at"`
+	UpdatedAt  time.Time            `json:"updated_at"`
+}
+
+func viewOf(t transfer.Transfer) transferView {
+	v := transferView{
+		TransferID: t.ID, ReqID: t.ReqID, From: t.Type.Source(), To: t.Type.Target(), Asset: t.Asset, Amount: t.Amount(),
+		State: t.State.String(), Reason: t.Reason, CreatedAt: t.CreatedAt.UTC(), UpdatedAt: t.UpdatedAt.UTC(),
+	}
+	if t.Payout != nil {
+		v.Address = t.Payout.Address
+	}
+	return v
+}
+
+// getTransfer shows a transfer to its owner.
+func (a *App) getTransfer(w http.ResponseWriter, r *http.Request) error {
+	user, err := a.user(r)
+	if err != nil {
+		return err
+	}
+	reqID, err := pathReqID(r)
+	if err != nil {
+		return err
+	}
+	t, err := a.transfers.store.Find(r.Context(), reqID, user)
+	if err != nil {
+		return err
+	}
+	web.Reply(w, r, http.StatusOK, viewOf(t))
+	return nil
+}
+
+// pathReqID is the req_id in the path. What has not its form is nobody's.
+func pathReqID(r *http.Request) (string, error) {
+	id, err := ulid.ParseStrict(r.PathValue("req_id"))
+	if err != nil || id.String() != r.PathValue("req_id") {
+		return "", transfer.ErrNotFound
+	}
+	return id.String(), nil
+}

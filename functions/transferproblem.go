@@ -1,0 +1,167 @@
+package functions
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// The codes of transfers, beside those of every edge and the reasons of package
+// transfer.
+var (
+	systemError      = web.Code{Name: string(transfer.SystemError), Status: http.StatusServiceUnavailable}
+	cidConflict      = web.Code{Name: string(transfer.CIDConflict), Status: http.StatusConflict}
+	nothingToResolve = web.Code{Name: "NOTHING_TO_RESOLVE", Status: http.StatusConflict}
+)
+
+// refusal is what a caller is told of a reason.
+type refusal struct {
+	field string // of the request; "": none is at fault
+	say   string
+}
+
+// refusals has the reasons, whether nothing was stored or the transfer has failed.
+var refusals = map[transfer.Reason]refusal{
+	transfer.SameAccount:            {"to", "is the same account as from"},
+	transfer.InvalidAccountType:     {"", "from or to is no account type: want FUNDING and SPOT"},
+	transfer.UnsupportedAccountType: {"", "from or to is an account type that is not served yet: want FUNDING and SPOT"},
+	transfer.InvalidAsset:           {"asset", "is not known"},
+	transfer.AssetSuspended:         {"asset", "is suspended at the moment"},
+	transfer.TransferNotAllowed:     {"asset", "cannot be transferred this way"},
+	transfer.InvalidAmount:          {"amount", "is no amount: want a decimal number above 0 as a string, such as \"12.5\""},
+	transfer.PrecisionOverflow:      {"amount", "has more decimals than the asset"},
+	transfer.AmountTooSmall:         {"amount", "is below the least that can be transferred of the asset"},
+	transfer.AmountTooLarge:         {"amount", "is above the most that can be transferred of the asset"},
+	transfer.Overflow:               {"amount", "is more than an account can hold"},
+	transfer.InvalidAddress:         {"address", "is no address that can be paid on the asset's chain"},
+	transfer.RateLimitExceeded:      {"", "too many transfers in a second"},
+	transfer.DailyLimitExceeded:     {"", "too many transfers in 24 hours"},
+	transfer.DailyAmountExceeded:    {"amount", "is more than is left of what can be transferred of the asset in 24 hours"},
+	transfer.SourceAccountNotFound:  {"", "the account that the money should leave does not exist"},
+	transfer.TargetAccountNotFound:  {"", "the account that the money should go to does not exist"},
+	transfer.AccountFrozen:          {"", "the account is frozen"},
+	transfer.AccountDisabled:        {"", "the account is disabled"},
+	transfer.InsufficientBalance:    {"", "the balance is too low"},
+	transfer.Expired:                {"", "it could not be begun in time"},
+	transfer.Cancelled:              {"", "an operator has cancelled it before it began"},
+	transfer.ResolvedByOperator:     {"", "an operator has ended it"},
+	payout.Rejected:                 {"", "the payment was refused before it was sent"},
+	payout.Cancelled:                {"", "the payment was cancelled before it was sent"},
+	payout.Reverted:                 {"", "the chain has refused the payment"},
+	payout.Replaced:                 {"", "the payment was cancelled"},
+	payout.Displaced:                {"", "the payment could not be made"},
+	payout.Failed:                   {"", "the payment could not be made"},
+}
+
+// tooMany is when a caller that met a limit may find room again.
+var tooMany = map[transfer.Reason]time.Duration{
+	transfer.RateLimitExceeded: time.Second, transfer.DailyLimitExceeded: time.Hour, transfer.DailyAmountExceeded: time.Hour,
+}
+
+// transferProblem is what a caller may see of an error of transfers. What it does
+// not know is SYSTEM_ERROR.
+func transferProblem(err error) *web.Problem {
+	if p, ok := errors.AsType[*web.Problem](err); ok {
+		if p.Code == web.Unavailable {
+			p.Code = systemError
+		}
+		return p
+	}
+	if address, ok := errors.AsType[payout.ErrAddress](err); ok {
+		return addressProblem(address.Problem)
+	}
+	if refused, ok := errors.AsType[transfer.ErrRefused](err); ok {
+		return refusedProblem(refused.Reason)
+	}
+	switch {
+	case errors.Is(err, transfer.ErrNotFound):
+		return web.NewProblem(web.NotFound, "no such transfer")
+	case errors.Is(err, transfer.ErrCIDConflict):
+		p := web.NewProblem(cidConflict, "was used for another request of yours: a new request needs a new cid")
+		p.Field = "cid"
+		return p
+	case errors.Is(err, transfer.ErrHalted):
+		return systemBecause(err, time.Minute, "new transfers are halted until an operator has looked; nothing was stored: try again later")
+	case errors.Is(err, transfer.ErrForeign):
+		return systemBecause(err, time.Minute, "the service has been restored, and an operator has not released it yet: what it knows of transfers is in doubt until then")
+	case errors.Is(err, transfer.ErrProtected):
+		return systemBecause(err, time.Minute, "payouts of this asset are halted until an operator has looked; nothing was stored: try again later")
+	case errors.Is(err, transfer.ErrMoved):
+		return systemBecause(err, time.Second, "what was in the way is over; nothing was stored: try again")
+	case errors.Is(err, transfer.ErrTooLate):
+		return web.NewProblem(tooLate, "only a transfer in INIT can be cancelled, and this one has begun; nothing was changed")
+	case errors.Is(err, transfer.ErrNothingToResolve):
+		return web.NewProblem(nothingToResolve, "the transfer does not wait for the answer to that operation; nothing was changed: GET …/why tells what it waits for")
+	case errors.Is(err, transfers.ErrNotHalted):
+		return web.NewProblem(tooLate, "no halt of that number is open; nothing was changed")
+	}
+	return systemBecause(err, time.Second, "the service cannot answer at the moment; try again")
+}
+
+func systemBecause(cause error, retryAfter time.Duration, detail string) *web.Problem {
+	return &web.Problem{Code: systemError, Detail: detail, RetryAfter: retryAfter, Cause: cause}
+}
+
+// refusedProblem is for a request of which nothing was stored.
+func refusedProblem(reason transfer.Reason) *web.Problem {
+	r := refusals[reason]
+	p := &web.Problem{Code: web.Code{Name: string(reason), Status: http.StatusBadRequest}, Field: r.field, Detail: r.say}
+	if after, ok := tooMany[reason]; ok {
+		p.Code.Status, p.RetryAfter = http.StatusTooManyRequests, after
+	}
+	return p
+}
+
+// notCreated is for a post that has no transfer to show. Where nobody knows whether
+// it was stored, it tells the req_id, under which the caller can ask.
+func notCreated(reqID string, err error) error {
+	p := transferProblem(err)
+	if p.Code != systemError || nothingStored(err) {
+		return p
+	}
+	p.Detail = "whether the transfer was stored is not known: post it again with the same cid, or ask for req_id, before you make another"
+	p.Members = map[string]any{"req_id": reqID}
+	return p
+}
+
+// nothingStored says that a create has certainly stored nothing.
+func nothingStored(err error) bool {
+	for _, known := range []error{transfer.ErrHalted, transfer.ErrForeign, transfer.ErrProtected, transfer.ErrMoved} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// sayFailed tells a person why a transfer failed, and where the money is.
+func sayFailed(t transfer.Transfer) string {
+	where := "nothing was moved"
+	if t.State == transfer.RolledBack {
+		where = "the money is back where it came from"
+	}
+	return cmp.Or(refusals[t.Reason].inWords(), string(t.Reason)) + ": " + where
+}
+
+func (r refusal) inWords() string {
+	if r.field == "" {
+		return r.say
+	}
+	return r.field + " " + r.say
+}
+
+// failedProblem is for a transfer that exists and has failed.
+func failedProblem(t transfer.Transfer, out transferResponse) *web.Problem {
+	return &web.Problem{
+		Code: web.Code{Name: string(t.Reason), Status: http.StatusUnprocessableEntity}, Detail: out.Message,
+		Members: map[string]any{
+			"transfer_id": out.TransferID, "req_id": out.ReqID, "from": out.From, "to": out.To, "state": out.State, "message": out.Message,
+		},
+	}
+}

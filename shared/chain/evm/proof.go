@@ -1,0 +1,104 @@
+package evm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// transferCall and transferEvent are ERC-20's, and it demands the event of every
+// transfer.
+//
+// Source: https://eips.ethereum.org/EIPS/eip-20
+const transferCall = "transfer(address,uint256)"
+
+var transferEvent = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
+
+// PaymentPayload is the payload, as [ParsePayload] makes it, that pays amount to an
+// address: in the chain's own coin where token is nil, else by that contract's
+// transfer.
+func PaymentPayload(token *nonce.Address, to nonce.Address, amount *big.Int) ([]byte, error) {
+	fields := map[string]any{"to": to, "value": amount.String()}
+	if token != nil {
+		fields = map[string]any{"to": token, "function": transferCall, "args": []string{to.String(), amount.String()}}
+	}
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return nil, fmt.Errorf("write payload: %w", err)
+	}
+	canonical, _, err := ParsePayload(raw)
+	return canonical, err
+}
+
+// ParseAddress reads 0x and 40 hex digits. In mixed case they must carry the checksum
+// of EIP-55. The error is a [*FieldError].
+func ParseAddress(text string) (nonce.Address, error) {
+	raw, err := json.Marshal(text)
+	if err != nil {
+		return nonce.Address{}, invalid("address", "want a text")
+	}
+	a, err := readAddress(raw, "address")
+	if err != nil {
+		return nonce.Address{}, err
+	}
+	return *a, nil
+}
+
+// Proof is what a receipt says of who called whom, and of what tokens moved.
+type Proof struct {
+	From, To  nonce.Address // To is zero for a deployment
+	Succeeded bool
+	Transfers []TokenTransfer
+}
+
+// TokenTransfer is one Transfer event of ERC-20.
+type TokenTransfer struct {
+	Token, From, To nonce.Address
+	Amount          *big.Int // in the token's smallest unit
+}
+
+// ReadProof reads a node's receipt. Events that are not exactly ERC-20's Transfer are
+// left out. The error says what a receipt must have and this one has not.
+func ReadProof(receipt []byte) (Proof, error) {
+	var r struct {
+		From   *common.Address
+		To     *common.Address
+		Status *hexutil.Uint64
+		Logs   []struct {
+			Address common.Address
+			Topics  []common.Hash
+			Data    hexutil.Bytes
+			Removed bool
+		}
+	}
+	if err := json.Unmarshal(receipt, &r); err != nil {
+		return Proof{}, fmt.Errorf("read receipt: %w", err)
+	}
+	if r.From == nil || r.Status == nil {
+		return Proof{}, errors.New("read receipt: it has no sender or no status")
+	}
+	p := Proof{From: nonce.Address(*r.From), Succeeded: *r.Status == 1}
+	if r.To != nil {
+		p.To = nonce.Address(*r.To)
+	}
+	for _, l := range r.Logs {
+		if l.Removed || len(l.Topics) != 3 || l.Topics[0] != transferEvent || len(l.Data) != 32 || !isAddress(l.Topics[1]) || !isAddress(l.Topics[2]) {
+			continue
+		}
+		p.Transfers = append(p.Transfers, TokenTransfer{
+			Token: nonce.Address(l.Address), From: nonce.Address(l.Topics[1][12:]), To: nonce.Address(l.Topics[2][12:]),
+			Amount: new(big.Int).SetBytes(l.Data),
+		})
+	}
+	return p, nil
+}
+
+// isAddress says that a topic holds an address and nothing more.
+func isAddress(topic common.Hash) bool { return [12]byte(topic[:12]) == [12]byte{} }

@@ -1,0 +1,140 @@
+package config
+
+import (
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Transfer is how internal transfers and payouts are carried to their end.
+type Transfer struct {
+	// InitTimeout is the age at which a transfer that has not begun has failed.
+	InitTimeout time.Duration
+	// CallTimeout is the most that one call to a ledger may take: below
+	// RescueAfter.
+	CallTimeout time.Duration
+	// RetryFirst is the time until the next attempt after an unknown answer; it
+	// doubles with each, up to RetryMost.
+	RetryFirst, RetryMost time.Duration
+	// RescueAfter is how long a transfer without a planned attempt may stand
+	// still before its worker counts as lost.
+	RescueAfter time.Duration
+	// SafetyFactor is how many times over an amount must fit 64 bits.
+	SafetyFactor uint64
+	// LimitsPerSecond and LimitsPerDay are how many transfers one user may ask
+	// for in a second and in 24 hours; 0: no limit.
+	LimitsPerSecond, LimitsPerDay int
+	// UnusualPerMinute is how many transfers of one user in a minute are nothing
+	// unusual; beyond it there is a warning.
+	UnusualPerMinute int
+	// PayoutFinality is how long a payout takes on its chain, as expected. After
+	// twice that a person is told.
+	PayoutFinality time.Duration
+}
+
+func (t *Transfer) settings() []setting {
+	return []setting{
+		{name: "transfer.initTimeout", def: "15m",
+			meaning: "how old a transfer that has not begun may become; older, it is FAILED/EXPIRED",
+			field:   duration(&t.InitTimeout, time.Second, 24*time.Hour)},
+		{name: "transfer.callTimeout", def: "5s",
+			meaning: "how long one call to a ledger may take; below `transfer.rescueAfter`",
+			field:   duration(&t.CallTimeout, 100*time.Millisecond, time.Minute)},
+		{name: "transfer.retryFirst", def: "1s",
+			meaning: "how long after an unknown answer a ledger is asked again; twice that after the next, up to `transfer.retryMost`",
+			field:   duration(&t.RetryFirst, 10*time.Millisecond, 30*time.Second)},
+		{name: "transfer.retryMost", def: "1m",
+			meaning: "the longest time between two attempts; a payout on its chain is asked for every 30s at least",
+			field:   duration(&t.RetryMost, 10*time.Millisecond, time.Hour)},
+		{name: "transfer.rescueAfter", def: "1m",
+			meaning: "how long a transfer without a planned attempt may stand still before the sweep takes it from its worker",
+			field:   duration(&t.RescueAfter, time.Second, time.Hour)},
+		{name: "transfer.safetyFactor", def: "10",
+			meaning: "how many times over an amount, in units of its asset's precision, must fit 64 bits; larger ones are answered OVERFLOW",
+			field:   number(&t.SafetyFactor, "a factor", 1, 1_000_000)},
+		{name: "transfer.limits.perSecond", def: "0",
+			meaning: "how many transfers one user may ask for in a second, such as 10; 0: no limit; beyond it 429 RATE_LIMIT_EXCEEDED",
+			field:   number(&t.LimitsPerSecond, "a number of transfers", 0, 10_000)},
+		{name: "transfer.limits.perDay", def: "0",
+			meaning: "how many transfers one user may ask for in 24 hours, such as 100; 0: no limit; beyond it 429 DAILY_LIMIT_EXCEEDED",
+			field:   number(&t.LimitsPerDay, "a number of transfers", 0, 1_000_000)},
+		{name: "transfer.unusualPerMinute", def: "60",
+			meaning: "how many transfers of one user in a minute are nothing unusual; beyond it the sweep logs a warning",
+			field:   number(&t.UnusualPerMinute, "a number of transfers", 1, 1_000_000)},
+		{name: "transfer.payoutFinality", def: "15m",
+			meaning: "how long a payout is expected to take until it is final on its chain; after twice that a person is told",
+			field:   duration(&t.PayoutFinality, time.Second, 168*time.Hour)},
+	}
+}
+
+// Trading is where the trading core is. Without it no transfers are offered.
+type Trading struct {
+	// URL is the core's, without a path; "": there is none.
+	URL string
+	// Secret is what the core wants of its callers.
+	Secret Secret
+}
+
+func (t *Trading) settings() []setting {
+	return []setting{
+		{name: "trading.url",
+			meaning: "where the trading core is; not set: no transfers are offered, and their paths are answered 404",
+			field:   origin(&t.URL)},
+		{name: "trading.secret",
+			meaning: "what the trading core wants of its callers; a secret",
+			field:   secretText(&t.Secret, "at least 16 bytes without spaces", func(text string) bool { return len(text) >= 16 && word.MatchString(text) })},
+	}
+}
+
+// origin takes a trusted URL without a path: one is appended.
+func origin(p *string) field {
+	f := baseURL(p)
+	f.want = "an https URL without path and query (http only for this machine: localhost, 127.0.0.1, [::1])"
+	set := f.set
+	f.set = func(text string) bool {
+		u, err := url.Parse(text)
+		return err == nil && strings.Trim(u.Path, "/") == "" && set(text)
+	}
+	return f
+}
+
+// HaltMode is how much a violation of conservation stops.
+type HaltMode string
+
+// Everything at once, or only as much as is known to be wrong.
+const (
+	HaltAll    HaltMode = "all"
+	HaltGraded HaltMode = "graded"
+)
+
+// Conservation is what is done where money came from nothing or is gone.
+type Conservation struct {
+	// Halt is one of the two modes.
+	Halt HaltMode
+}
+
+func (c *Conservation) settings() []setting {
+	return []setting{
+		{name: "conservation.halt", def: string(HaltAll),
+			meaning: "what a violation of conservation stops until a person resumes: all new transfers, or, graded, those of the user and asset, then of the asset, then all",
+			field:   choice(&c.Halt, HaltAll, HaltGraded)},
+	}
+}
+
+func (c *Config) transferRules() []rule {
+	auth := c.Auth
+	return []rule{{
+		of:     []string{"transfer.retryMost", "transfer.retryFirst"},
+		broken: c.Transfer.RetryMost < c.Transfer.RetryFirst,
+		say:    "set transfer.retryMost to at least transfer.retryFirst",
+	}, {
+		of:     []string{"transfer.callTimeout", "transfer.rescueAfter"},
+		broken: c.Transfer.CallTimeout >= c.Transfer.RescueAfter,
+		say:    "set transfer.callTimeout below transfer.rescueAfter: a call under way is nobody to rescue",
+	}, {
+		of: []string{"auth.usersAudience", "auth.publicAudience", "auth.internalAudience", "auth.usersIssuer", "oidc.issuer"},
+		broken: auth.UsersIssuer != "" && auth.UsersIssuer == c.OIDC.Issuer && auth.UsersAudience != "" &&
+			(auth.UsersAudience == auth.PublicAudience || auth.UsersAudience == auth.InternalAudience),
+		say: "where auth.usersIssuer is oidc.issuer, set auth.usersAudience to another than auth.publicAudience and auth.internalAudience: a user's token must be nobody else's",
+	}}
+}

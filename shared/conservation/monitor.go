@@ -1,0 +1,290 @@
+package conservation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// Monitor checks that no money comes from nothing and none is lost. It keeps nothing
+// between two calls, and any number may run at once.
+type Monitor struct {
+	Book    Book
+	Funding Journal
+	Trading Journal
+	Payouts Payouts // nil: nobody looks at what a payout's target did
+	Mode    Mode    // conservation.halt
+
+	Page     int // how much of a journal is read and stored at once; 0: 5,000
+	Log      *slog.Logger
+	Critical slog.Level // what a person must look at now
+	Count    func(ctx context.Context, result string)
+	At       func(point string) // passed between the steps by its name; nil but in tests
+}
+
+// The results that are counted.
+const (
+	ResultOK       = "ok"
+	ResultStanding = "standing" // wrong, but nothing that was not known
+	ResultViolated = "violated"
+	ResultError    = "error" // nobody knows
+)
+
+// Report is what a run came to.
+type Report struct {
+	Full    bool
+	Entries int       // read by this run
+	Final   int       // transfers that became final, read by this run
+	Found   []Finding // all that is wrong, as far as this run looked
+	Fresh   []Finding // those of Found that no run had found before
+	Halts   []Halt    // that this run made
+}
+
+// Result is what the run is counted as.
+func (r Report) Result() string {
+	switch {
+	case len(r.Fresh) > 0:
+		return ResultViolated
+	case len(r.Found) > 0:
+		return ResultStanding
+	}
+	return ResultOK
+}
+
+// attempts are how often a run begins anew where others are faster.
+const attempts = 8
+
+// Check looks at all that is new since the last run, at every balance, and at all
+// that was left open; or, full, at everything since the beginning. What is wrong is
+// on record, and new transfers are halted, when Check returns; each new finding is
+// logged as CRITICAL.
+//
+// An error is no verdict: nothing that was read may have been stored, or all. Check
+// again. Work that was stored is not done again.
+func (m *Monitor) Check(ctx context.Context, full bool) (report Report, err error) {
+	report.Full = full
+	defer func() { m.count(ctx, report, err) }()
+	for range attempts {
+		if err = m.run(ctx, full, &report); !errors.Is(err, ErrSuperseded) {
+			break
+		}
+	}
+	if err != nil {
+		return report, fmt.Errorf("check conservation: %w", err)
+	}
+	return report, nil
+}
+
+// run is one attempt: it reads in the order that the judgement needs.
+func (m *Monitor) run(ctx context.Context, full bool, report *Report) error {
+	at, err := m.Book.Begin(ctx, full)
+	if err != nil {
+		return err
+	}
+	w := &walk{Monitor: m, at: at, cursors: at.Cursors, report: report}
+	for _, read := range []struct {
+		point string
+		next  func(context.Context) (Round, bool, error)
+	}{
+		{"transfers", w.claims},
+		{"payouts", w.payouts},
+		{"trading", w.page(transfer.Spot, m.Trading, &w.cursors.Trading)},
+		{"funding", w.page(transfer.Funding, m.Funding, &w.cursors.Funding)},
+	} {
+		if err := w.catchUp(ctx, read.next); err != nil {
+			return fmt.Errorf("read %s: %w", read.point, err)
+		}
+		m.pass("after " + read.point)
+	}
+	return w.end(ctx)
+}
+
+// walk is one attempt on its way.
+type walk struct {
+	*Monitor
+	at      Checkpoint // as it is stored
+	cursors Cursors    // as far as was read
+	round   Round      // what was read and is not stored
+	report  *Report
+}
+
+// catchUp reads pages to the end. All but the last are stored one by one, so that a
+// run that dies goes on from there; the last is left for the verdict.
+func (w *walk) catchUp(ctx context.Context, next func(context.Context) (Round, bool, error)) error {
+	for {
+		read, more, err := next(ctx)
+		if err != nil {
+			return err
+		}
+		w.add(read)
+		if !more {
+			return nil
+		}
+		if err := w.keep(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *walk) add(r Round) {
+	w.round.Claims = append(w.round.Claims, r.Claims...)
+	w.round.Readings = append(w.round.Readings, r.Readings...)
+	w.report.Final += len(r.Claims)
+	for _, reading := range r.Readings {
+		w.report.Entries += len(reading.Entries)
+	}
+}
+
+func (w *walk) claims(ctx context.Context) (Round, bool, error) {
+	page, err := w.Book.Claims(ctx, w.cursors.Transfers, w.limit())
+	if err != nil {
+		return Round{}, false, err
+	}
+	w.cursors.Transfers = page.Next
+	return Round{Claims: page.Claims}, page.More, nil
+}
+
+func (w *walk) payouts(ctx context.Context) (Round, bool, error) {
+	if w.Payouts == nil {
+		return Round{}, false, nil
+	}
+	page, err := w.Payouts.Page(ctx, w.cursors.Payouts, w.limit())
+	if err != nil {
+		return Round{}, false, err
+	}
+	w.cursors.Payouts = page.Next
+	return Round{Readings: []Reading{{Side: transfer.Chain, Entries: page.Entries}}}, page.More, nil
+}
+
+func (w *walk) page(side Side, journal Journal, cursor *Cursor) func(context.Context) (Round, bool, error) {
+	return func(ctx context.Context) (Round, bool, error) {
+		page, err := journal.Page(ctx, *cursor, w.limit())
+		if err != nil {
+			return Round{}, false, err
+		}
+		*cursor = page.Next
+		return Round{Readings: []Reading{{Side: side, Entries: page.Entries}}}, page.More, nil
+	}
+}
+
+// keep stores what was read so far.
+func (w *walk) keep(ctx context.Context) error {
+	known, err := w.Book.Known(ctx, w.at, w.round.Requests(), false)
+	if err != nil {
+		return err
+	}
+	found := known.Merge(w.round)
+	return w.store(ctx, Step{Moved: w.round.Moved(), Evidence: known.Evidence, Found: found})
+}
+
+// end reads both sides up to a point each, Funding first, and gives the verdict.
+func (w *walk) end(ctx context.Context) error {
+	funding, err := w.Funding.Point(ctx, w.cursors.Funding)
+	if err != nil {
+		return fmt.Errorf("read Funding and its balances: %w", err)
+	}
+	w.pass("after funding's point")
+	trading, err := w.Trading.Point(ctx, w.cursors.Trading)
+	if errors.Is(err, ErrWentBack) {
+		return w.wentBack(ctx, err)
+	}
+	if err != nil {
+		return fmt.Errorf("read Trading and its balances: %w", err)
+	}
+	w.cursors.Funding, w.cursors.Trading = funding.Next, trading.Next
+	w.add(Round{Readings: []Reading{
+		{Side: transfer.Funding, Entries: funding.Entries},
+		{Side: transfer.Spot, Entries: trading.Entries, Last: true},
+	}})
+	known, err := w.Book.Known(ctx, w.at, w.round.Requests(), true)
+	if err != nil {
+		return err
+	}
+	found := known.Merge(w.round)
+	found = append(found, known.Missing(w.round, w.Payouts != nil)...)
+	moved := w.round.Moved()
+	for side, balances := range map[Side]map[Account]Sum{transfer.Funding: funding.Balances, transfer.Spot: trading.Balances} {
+		sums, err := w.Book.Sums(ctx, w.at, side)
+		if err != nil {
+			return err
+		}
+		found = append(found, Balances(side, plus(sums, moved[side]), balances)...)
+	}
+	if err := w.store(ctx, Step{Moved: moved, Evidence: known.Evidence, Found: found, Verdict: true}); err != nil {
+		return err
+	}
+	if w.at.Full {
+		return w.Book.Finish(ctx, w.at)
+	}
+	return nil
+}
+
+// wentBack is the only finding of a run whose journal has lost what was read of it:
+// nothing else can be judged. What was read since the last step is read again.
+func (w *walk) wentBack(ctx context.Context, cause error) error {
+	w.cursors = w.at.Cursors
+	return w.store(ctx, Step{Found: []Finding{{Kind: JournalWentBack, Side: transfer.Spot,
+		Expected: "line " + string(w.at.Cursors.Trading), Got: "an earlier end", Evidence: cause.Error()}}})
+}
+
+func plus(sums, moved map[Account]Sum) map[Account]Sum {
+	all := maps.Clone(sums)
+	for at, change := range moved {
+		all[at] = all[at].Plus(change)
+	}
+	return all
+}
+
+// store stores a step, and tells what is new of what it found.
+func (w *walk) store(ctx context.Context, s Step) error {
+	s.From, s.Cursors, s.Mode = w.at, w.cursors, w.Mode
+	w.pass("before a step")
+	stored, err := w.Book.Store(ctx, s)
+	if err != nil {
+		return err
+	}
+	w.pass("after a step")
+	w.at, w.round = stored.Checkpoint, Round{}
+	w.report.Found = append(w.report.Found, s.Found...)
+	w.report.Fresh = append(w.report.Fresh, stored.Fresh...)
+	w.report.Halts = append(w.report.Halts, stored.Halts...)
+	for _, f := range stored.Fresh {
+		w.Log.Log(ctx, w.Critical, "conservation violated", "kind", f.Kind, "side", f.Side, "reqId", f.ReqID,
+			"userId", f.Account.UserID, "assetId", f.Account.AssetID, "expected", f.Expected, "got", f.Got)
+	}
+	for _, h := range stored.Halts {
+		w.Log.Log(ctx, w.Critical, "transfers halted", "scope", h.Scope, "userId", h.Account.UserID, "assetId", h.Account.AssetID)
+	}
+	return nil
+}
+
+func (m *Monitor) limit() int {
+	if m.Page == 0 {
+		return 5000
+	}
+	return m.Page
+}
+
+func (m *Monitor) pass(point string) {
+	if m.At != nil {
+		m.At(point)
+	}
+}
+
+func (m *Monitor) count(ctx context.Context, r Report, err error) {
+	result := r.Result()
+	if err != nil && len(r.Fresh) == 0 {
+		result = ResultError
+		m.Log.ErrorContext(ctx, "conservation not checked", "error", err)
+	}
+	if result == ResultStanding {
+		m.Log.ErrorContext(ctx, "conservation violated as before", "findings", len(r.Found))
+	}
+	if m.Count != nil {
+		m.Count(ctx, result)
+	}
+}

@@ -1,0 +1,107 @@
+package funding_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	newOp      = `insert into transfer_operations (req_id, op_type, result, reason, user_id, asset_id, units, amount) values `
+	newBalance = `insert into balances_tb (user_id, asset_id, precision, available, status, account_type) values `
+)
+
+// nonsense is by the constraint or trigger that must refuse it.
+var nonsense = map[string][]string{
+	"one_balance_per_account": {newBalance + `(7, 1, 8, 5, 'ACTIVE', 'FUNDING')`},
+	"balance_of_an_asset":     {newBalance + `(9, 99, 8, 5, 'ACTIVE', 'FUNDING')`, newBalance + `(9, 1, 7, 5, 'ACTIVE', 'FUNDING')`},
+	"balance_of_a_user":       {newBalance + `(0, 1, 8, 5, 'ACTIVE', 'FUNDING')`},
+	"balance_is_funding":      {newBalance + `(9, 1, 8, 5, 'ACTIVE', 'MARGIN')`},
+	"balance_is_covered":      {`update balances_tb set available = -0.00000001`, `update balances_tb set available = 'NaN'`},
+	"balance_is_whole_units":  {newBalance + `(9, 2, 6, 0.0000001, 'ACTIVE', 'FUNDING')`},
+	"status_is_known":         {`update balances_tb set status = 'GONE'`},
+	"accounts_stay":           {`delete from balances_tb`, `update balances_tb set user_id = 9`, `update balances_tb set asset_id = 2, precision = 6, available = 1`},
+
+	"one_operation_per_request": {newOp + `('o', 'outside_deposit', 'SUCCESS', null, 7, 1, 5, 0.00000005)`},
+	"operation_has_a_request":   {newOp + `('', 'deposit', 'SUCCESS', null, 7, 1, 5, 5)`, newOp + `(repeat('r', 129), 'deposit', 'SUCCESS', null, 7, 1, 5, 5)`},
+	"operation_is_known":        {newOp + `('r', 'burn', 'SUCCESS', null, 7, 1, 5, 5)`},
+	"result_is_known":           {newOp + `('r', 'deposit', 'PENDING', null, 7, 1, 5, 5)`},
+	"refused_for_a_reason": {newOp + `('r', 'deposit', 'REFUSED', null, 7, 1, 5, 5)`, newOp + `('r', 'deposit', 'REFUSED', '', 7, 1, 5, 5)`,
+		newOp + `('r', 'deposit', 'SUCCESS', 'OVERFLOW', 7, 1, 5, 5)`},
+	"refund_is_never_refused": {newOp + `('r', 'refund', 'REFUSED', 'ACCOUNT_FROZEN', 7, 1, 5, 5)`},
+	"units_are_64_bits":       {newOp + `('r', 'deposit', 'REFUSED', 'OVERFLOW', 7, 1, -1, 5)`, newOp + `('r', 'deposit', 'REFUSED', 'OVERFLOW', 7, 1, 18446744073709551616, 5)`},
+	"applied_moves_something": {newOp + `('r', 'deposit', 'SUCCESS', null, 7, 1, 0, 5)`, newOp + `('r', 'deposit', 'SUCCESS', null, 0, 1, 5, 5)`,
+		newOp + `('r', 'deposit', 'SUCCESS', null, 7, 0, 5, 5)`, newOp + `('r', 'deposit', 'SUCCESS', null, 7, 1, 5, 0)`,
+		newOp + `('r', 'deposit', 'SUCCESS', null, 7, 1, 5, null)`, newOp + `('r', 'deposit', 'SUCCESS', null, 7, 1, 5, 'NaN')`},
+	"history_never_changes": {`delete from transfer_operations`, `update transfer_operations set result = 'SUCCESS'`, `truncate transfer_operations`, `truncate balances_tb`},
+}
+
+// Every constraint of the two tables, and every trigger, refuses its nonsense.
+func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	succeeds(t, l.OutsideDeposit(t.Context(), call("o", fine, 5)))
+	want, got := []string{}, map[string]bool{"accounts_stay": true, "history_never_changes": true}
+	for constraint, statements := range nonsense {
+		for _, statement := range statements {
+			if err := l.attempt(statement); violated(err) != constraint {
+				t.Errorf("%s: got refused by %s, want by %s", statement, violated(err), constraint)
+			}
+		}
+		want = append(want, constraint)
+	}
+	rows, err := l.db.DB.Query(t.Context(), `select conname::text from pg_constraint
+		where conrelid in ('balances_tb'::regclass, 'transfer_operations'::regclass) and contype in ('c', 'f', 'p', 'u', 'x')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, constraint := range all {
+		got[constraint] = true
+	}
+	for _, constraint := range want {
+		if !got[constraint] {
+			t.Errorf("%s: not in the schema", constraint)
+		}
+		delete(got, constraint)
+	}
+	if diff := cmp.Diff(map[string]bool{}, got); diff != "" {
+		t.Errorf("constraints without a statement that they refuse:\n%s", diff)
+	}
+}
+
+// attempt runs a statement that is never committed.
+func (l ledger) attempt(statement string) error {
+	l.t.Helper()
+	tx, err := l.db.DB.Begin(l.t.Context())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(l.t.Context(), statement)
+	return err
+}
+
+// The guards are three of each table: without one of them its nonsense passes.
+func TestEveryTriggerDoesItsDuty(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	succeeds(t, l.OutsideDeposit(t.Context(), call("o", fine, 5)))
+	for trigger, statement := range map[string]string{
+		"keep_operations": `delete from transfer_operations`, "keep_all_operations": `truncate transfer_operations`,
+		"keep_balance": `delete from balances_tb`, "keep_balance_key": `update balances_tb set user_id = 9`, "keep_all_balances": `truncate balances_tb`,
+	} {
+		table := map[bool]string{true: "transfer_operations", false: "balances_tb"}[trigger == "keep_operations" || trigger == "keep_all_operations"]
+		if err := l.attempt(statement); err == nil {
+			t.Errorf("%s: got no error", statement)
+		}
+		if err := l.attempt(`alter table ` + table + ` disable trigger ` + trigger + `; ` + statement); err != nil {
+			t.Errorf("%s with %s off: got %v, want it to pass", statement, trigger, err)
+		}
+	}
+}

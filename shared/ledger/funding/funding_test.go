@@ -1,0 +1,227 @@
+package funding_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/ledger/funding"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// Units are exact at every precision, up to the largest number of them.
+func TestUnitsAreExact(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	for _, c := range []struct {
+		asset      int32
+		most, less string
+	}{
+		{fine, "184467440737.09551615", "184467440737.09551614"},
+		{middle, "18446744073709.55161500", "18446744073709.55161400"},
+		{whole, "18446744073709551615.00000000", "18446744073709551614.00000000"},
+	} {
+		l.fund(alice, c.asset, math.MaxUint64)
+		l.has(alice, c.asset, c.most)
+		one := call("one of "+c.most, c.asset, 1)
+		succeeds(t, l.Withdraw(t.Context(), one))
+		l.has(alice, c.asset, c.less)
+		succeeds(t, l.Refund(t.Context(), one))
+		l.has(alice, c.asset, c.most)
+		rest := call("all of "+c.most, c.asset, math.MaxUint64)
+		succeeds(t, l.Withdraw(t.Context(), rest))
+		l.has(alice, c.asset, "0.00000000")
+		succeeds(t, l.Deposit(t.Context(), one))
+	}
+	l.has(alice, fine, "0.00000001")
+	l.has(alice, middle, "0.00000100")
+	l.has(alice, whole, "1.00000000")
+}
+
+// What exceeds the balance is refused and changes nothing.
+func TestBAL001MoreThanAvailable(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 100)
+	refused(t, l.Withdraw(t.Context(), call("r", fine, 101)), transfer.InsufficientBalance)
+	refused(t, l.OutsideWithdrawal(t.Context(), call("o", fine, 101)), transfer.InsufficientBalance)
+	l.has(alice, fine, "0.00000100")
+}
+
+func TestBAL002ExactlyAll(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 100)
+	succeeds(t, l.Withdraw(t.Context(), call("r", fine, 100)))
+	l.has(alice, fine, "0.00000000")
+}
+
+// Of two withdrawals at once beyond the balance one wins; the other is refused,
+// also when there is enough later.
+func TestBAL003TwoAtOnceBeyondTheBalance(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 100)
+	calls := []transfer.Call{call("a", fine, 60), call("b", fine, 60)}
+	got := together(len(calls), func(i int) transfer.Outcome { return l.Withdraw(t.Context(), calls[i]) })
+	lost := 0
+	if got[0].Verdict == transfer.Success {
+		lost = 1
+	}
+	succeeds(t, got[1-lost])
+	refused(t, got[lost], transfer.InsufficientBalance)
+	l.has(alice, fine, "0.00000040")
+	succeeds(t, l.OutsideDeposit(t.Context(), call("more", fine, 1000)))
+	refused(t, l.Withdraw(t.Context(), calls[lost]), transfer.InsufficientBalance)
+	l.has(alice, fine, "0.00001040")
+}
+
+// The second judges what the first has left, not what it saw when it came.
+func TestBAL003TheSecondWaitsForTheFirst(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 100)
+	first := l.rival()
+	do(t, first, `begin`)
+	do(t, first, fmt.Sprintf(`select * from funding_apply('a', 'withdraw', %d, %d, 60)`, alice, fine))
+	second := make(chan transfer.Outcome, 1)
+	go func() { second <- l.Withdraw(t.Context(), call("b", fine, 60)) }()
+	l.awaitLock()
+	do(t, first, `commit`)
+	refused(t, <-second, transfer.InsufficientBalance)
+	l.has(alice, fine, "0.00000040")
+}
+
+// A frozen account takes and does not give; a disabled one does neither.
+func TestBAL004Frozen(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 100)
+	setStatus(l, funding.Frozen)
+	refused(t, l.Withdraw(t.Context(), call("r", fine, 1)), transfer.AccountFrozen)
+	refused(t, l.OutsideWithdrawal(t.Context(), call("o", fine, 1)), transfer.AccountFrozen)
+	succeeds(t, l.Deposit(t.Context(), call("d", fine, 1)))
+	succeeds(t, l.OutsideDeposit(t.Context(), call("o", fine, 1)))
+	l.has(alice, fine, "0.00000102")
+	setStatus(l, funding.Active)
+	succeeds(t, l.Withdraw(t.Context(), call("again", fine, 102)))
+}
+
+func TestBAL005Disabled(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 100)
+	setStatus(l, funding.Disabled)
+	refused(t, l.Withdraw(t.Context(), call("r", fine, 1)), transfer.AccountDisabled)
+	refused(t, l.Deposit(t.Context(), call("r", fine, 1)), transfer.AccountDisabled)
+	refused(t, l.OutsideDeposit(t.Context(), call("o", fine, 1)), transfer.AccountDisabled)
+	refused(t, l.OutsideWithdrawal(t.Context(), call("o", fine, 1)), transfer.AccountDisabled)
+	l.has(alice, fine, "0.00000100")
+}
+
+func setStatus(l ledger, s funding.Status) {
+	l.t.Helper()
+	if err := l.SetStatus(l.t.Context(), alice, fine, s); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// Nothing but a deposit from outside makes an account.
+func TestMissingAccounts(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	refused(t, l.Withdraw(t.Context(), call("r", fine, 1)), transfer.SourceAccountNotFound)
+	refused(t, l.OutsideWithdrawal(t.Context(), call("r", fine, 1)), transfer.SourceAccountNotFound)
+	refused(t, l.Deposit(t.Context(), call("r", fine, 1)), transfer.TargetAccountNotFound)
+	if _, err := l.Account(t.Context(), alice, fine); !errors.Is(err, funding.ErrNoAccount) {
+		t.Errorf("account: got %v, want ErrNoAccount", err)
+	}
+	if err := l.SetStatus(t.Context(), alice, fine, funding.Frozen); !errors.Is(err, funding.ErrNoAccount) {
+		t.Errorf("set status: got %v, want ErrNoAccount", err)
+	}
+	l.fund(alice, fine, 5)
+	l.has(alice, fine, "0.00000005")
+}
+
+// A credit that would exceed 2^64 - 1 units is refused, but not a refund.
+func TestOverflow(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, middle, math.MaxUint64)
+	refused(t, l.Deposit(t.Context(), call("d", middle, 1)), transfer.Overflow)
+	refused(t, l.OutsideDeposit(t.Context(), call("d", middle, 1)), transfer.Overflow)
+	succeeds(t, l.Withdraw(t.Context(), call("r", middle, math.MaxUint64)))
+	succeeds(t, l.Deposit(t.Context(), call("full again", middle, math.MaxUint64)))
+	succeeds(t, l.Refund(t.Context(), call("r", middle, math.MaxUint64)))
+	l.has(alice, middle, "36893488147419.10323000")
+	refused(t, l.Deposit(t.Context(), call("beyond", middle, 1)), transfer.Overflow)
+}
+
+// A key that is used again with other fields is nobody's answer, and changes
+// nothing; neither does a refund of what was not withdrawn.
+func TestOtherFieldsAreUnknown(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 100)
+	l.fund(bob, fine, 100)
+	c := call("r", fine, 10)
+	succeeds(t, l.Withdraw(t.Context(), c))
+	before := l.rows()
+	others := map[string]transfer.Call{
+		"units": {ReqID: "r", UserID: alice, AssetID: fine, Units: 11},
+		"user":  {ReqID: "r", UserID: bob, AssetID: fine, Units: 10},
+		"asset": {ReqID: "r", UserID: alice, AssetID: middle, Units: 10},
+	}
+	for _, other := range others {
+		unknown(t, l.Withdraw(t.Context(), other), funding.ErrOtherFields)
+		unknown(t, l.Refund(t.Context(), other), funding.ErrOtherFields)
+		unknown(t, l.Resolve(t.Context(), transfer.Withdraw, other), funding.ErrOtherFields)
+	}
+	refused(t, l.Withdraw(t.Context(), call("short", fine, 1000)), transfer.InsufficientBalance)
+	unknown(t, l.Refund(t.Context(), call("never", fine, 10)), funding.ErrNoWithdrawal)
+	unknown(t, l.Refund(t.Context(), call("short", fine, 1000)), funding.ErrNoWithdrawal)
+	unknown(t, l.Withdraw(t.Context(), call("", fine, 1)), nil)
+	if diff := cmp.Diff(len(before)+1, len(l.rows())); diff != "" {
+		t.Errorf("rows: only the refusal was to be added (-want +got):\n%s", diff)
+	}
+	l.has(alice, fine, "0.00000090")
+	l.has(bob, fine, "0.00000100")
+}
+
+// What could not be asked is unknown, with its cause.
+func TestErrorsAreUnknown(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	unknown(t, l.Withdraw(ctx, call("r", fine, 1)), context.Canceled)
+	unknown(t, l.Resolve(ctx, transfer.Withdraw, call("r", fine, 1)), context.Canceled)
+	l.has(alice, fine, "0.00000100")
+}
+
+// A resolved operation never applies; one that was answered keeps its answer; a
+// refund cannot be refused.
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 100)
+	c := call("r", fine, 10)
+	refused(t, l.Resolve(t.Context(), transfer.Withdraw, c), transfer.ResolvedByOperator)
+	refused(t, l.Withdraw(t.Context(), c), transfer.ResolvedByOperator)
+	refused(t, l.Resolve(t.Context(), transfer.Withdraw, c), transfer.ResolvedByOperator)
+	unknown(t, l.Resolve(t.Context(), transfer.Refund, c), funding.ErrNoRefusal)
+	unknown(t, l.Refund(t.Context(), c), funding.ErrNoWithdrawal)
+
+	done := call("done", fine, 10)
+	succeeds(t, l.Withdraw(t.Context(), done))
+	succeeds(t, l.Resolve(t.Context(), transfer.Withdraw, done))
+	unknown(t, l.Resolve(t.Context(), transfer.Refund, done), funding.ErrNoRefusal)
+	succeeds(t, l.Refund(t.Context(), done))
+	succeeds(t, l.Resolve(t.Context(), transfer.Refund, done))
+	l.has(alice, fine, "0.00000100")
+}

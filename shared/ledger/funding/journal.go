@@ -1,0 +1,151 @@
+package funding
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/conservation/snapshot"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// Journal reads what a Funding ledger has done. Its cursor is the snapshot of what
+// was read, as Postgres writes it; see [conservation.Journal].
+type Journal struct{ db *pgxpool.Pool }
+
+var _ conservation.Journal = (*Journal)(nil)
+
+// Journal is the journal of l.
+func (l *Ledger) Journal() *Journal { return &Journal{db: l.db} }
+
+const unread = `
+select id, req_id, op_type, user_id, asset_id, units::text, coalesce(reason, ''), at, tx::text as written_by -- tx would be what order by takes
+  from transfer_operations
+ where ` + snapshot.Unseen
+
+// entry is one row, with its transaction.
+type entry struct {
+	transfer.Entry
+	tx uint64
+}
+
+func scan(row pgx.CollectableRow) (e entry, err error) {
+	var seq int64
+	var units, tx string
+	var at time.Time
+	err = row.Scan(&seq, &e.ReqID, &e.Op, &e.UserID, &e.AssetID, &units, &e.Refused, &at, &tx)
+	if err != nil {
+		return e, err
+	}
+	e.Seq, e.At = uint64(seq), at.UTC()
+	if e.Units, err = strconv.ParseUint(units, 10, 64); err != nil {
+		return e, err
+	}
+	e.tx, err = strconv.ParseUint(tx, 10, 64)
+	return e, err
+}
+
+// beginRead is a transaction in which every statement sees the same.
+const beginRead = `begin isolation level repeatable read read only`
+
+// Page reads in the order of the transactions' numbers, one round trip. The entries
+// of one transaction are never parted, so there may be a few more than limit.
+func (j *Journal) Page(ctx context.Context, after conservation.Cursor, limit int) (conservation.Page, error) {
+	seen, err := snapshot.Parse(string(after))
+	if err != nil {
+		return conservation.Page{}, fmt.Errorf("read the journal of Funding: %w", err)
+	}
+	var text string
+	var read []entry
+	b := new(pgx.Batch)
+	b.Queue(beginRead)
+	b.Queue(`select pg_current_snapshot()::text`).QueryRow(func(row pgx.Row) error { return row.Scan(&text) })
+	b.Queue(unread+` order by tx fetch first $2 rows with ties`, seen.String(), limit).Query(func(rows pgx.Rows) (err error) {
+		read, err = pgx.CollectRows(rows, scan)
+		return err
+	})
+	b.Queue("commit")
+	if err := j.db.SendBatch(ctx, b).Close(); err != nil {
+		return conservation.Page{}, fmt.Errorf("read the journal of Funding: %w", err)
+	}
+	slices.SortFunc(read, func(a, b entry) int { return cmp.Or(cmp.Compare(a.tx, b.tx), cmp.Compare(a.Seq, b.Seq)) })
+	now, err := snapshot.Parse(text)
+	if len(read) < limit {
+		return conservation.Page{Entries: entries(read), Next: conservation.Cursor(now.String())}, err
+	}
+	next := seen.Upto(read[len(read)-1].tx, now)
+	return conservation.Page{Entries: entries(read), Next: conservation.Cursor(next.String()), More: true}, err
+}
+
+func entries(read []entry) []transfer.Entry {
+	all := make([]transfer.Entry, len(read))
+	for i, e := range read {
+		all[i] = e.Entry
+	}
+	return all
+}
+
+// balancesAtOnce is how many rows one statement reads: few enough for its time-out.
+const balancesAtOnce = 20_000
+
+// Point reads the rest of the journal and all balances by one snapshot.
+func (j *Journal) Point(ctx context.Context, after conservation.Cursor) (p conservation.Point, err error) {
+	seen, err := snapshot.Parse(string(after))
+	if err != nil {
+		return p, fmt.Errorf("read the journal of Funding: %w", err)
+	}
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err = pgx.BeginTxFunc(ctx, j.db, options, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, `select pg_current_snapshot()::text`).Scan(&p.Next); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, unread+` order by tx, id`, seen.String())
+		if err != nil {
+			return err
+		}
+		read, err := pgx.CollectRows(rows, scan)
+		if err != nil {
+			return err
+		}
+		p.Entries = entries(read)
+		p.Balances, err = balances(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return conservation.Point{}, fmt.Errorf("read the journal and the balances of Funding: %w", err)
+	}
+	return p, nil
+}
+
+// balances reads every balance in units.
+func balances(ctx context.Context, tx pgx.Tx) (map[conservation.Account]conservation.Sum, error) {
+	all := map[conservation.Account]conservation.Sum{}
+	var last conservation.Account
+	for {
+		rows, err := tx.Query(ctx, `
+select user_id, asset_id, floor(available * 10::numeric ^ precision)::text
+  from balances_tb
+ where (user_id, asset_id) > ($1, $2) and account_type = 'FUNDING'
+ order by user_id, asset_id
+ limit $3`, last.UserID, last.AssetID, balancesAtOnce)
+		if err != nil {
+			return nil, err
+		}
+		before := len(all)
+		var units string
+		_, err = pgx.ForEachRow(rows, []any{&last.UserID, &last.AssetID, &units}, func() (err error) {
+			all[last], err = conservation.ParseSum(units)
+			return err
+		})
+		if err != nil || len(all)-before < balancesAtOnce {
+			return all, err
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package funding_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/shared/ledger/funding"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// together makes n calls at once.
+func together(n int, one func(i int) transfer.Outcome) []transfer.Outcome {
+	all := make([]transfer.Outcome, n)
+	begin := make(chan struct{})
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() {
+			<-begin
+			all[i] = one(i)
+		})
+	}
+	close(begin)
+	group.Wait()
+	return all
+}
+
+// A hundred calls of one key have the effect of one, and one answer.
+func TestAHundredOfOneKeyAreOne(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 1000)
+	one := call("r", fine, 1)
+	hundred := func(do func(transfer.Call) transfer.Outcome) {
+		t.Helper()
+		for _, o := range together(100, func(int) transfer.Outcome { return do(one) }) {
+			succeeds(t, o)
+		}
+	}
+	hundred(func(c transfer.Call) transfer.Outcome { return l.Withdraw(t.Context(), c) })
+	l.has(alice, fine, "0.00000999")
+	hundred(func(c transfer.Call) transfer.Outcome { return l.Refund(t.Context(), c) })
+	l.has(alice, fine, "0.00001000")
+	hundred(func(c transfer.Call) transfer.Outcome { return l.Deposit(t.Context(), c) })
+	l.has(alice, fine, "0.00001001")
+	hundred(func(c transfer.Call) transfer.Outcome { return l.OutsideDeposit(t.Context(), c) })
+	l.has(alice, fine, "0.00001002")
+	hundred(func(c transfer.Call) transfer.Outcome { return l.OutsideWithdrawal(t.Context(), c) })
+	l.has(alice, fine, "0.00001001")
+}
+
+// One key with two users at once: one of them has it, the other learns nothing and
+// keeps what it has.
+func TestOneKeyForTwoUsersAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	for round := range 20 {
+		req := fmt.Sprintf("r%d", round)
+		got := together(2, func(i int) transfer.Outcome {
+			c := call(req, whole, 1)
+			c.UserID = 100*int64(round+1) + int64(i)
+			return l.OutsideDeposit(t.Context(), c)
+		})
+		won := 0
+		if got[1].Verdict == transfer.Success {
+			won = 1
+		}
+		succeeds(t, got[won])
+		unknown(t, got[1-won], funding.ErrOtherFields)
+	}
+	var accounts int
+	if err := l.db.DB.QueryRow(t.Context(), `select count(*) from balances_tb`).Scan(&accounts); err != nil || accounts != 20 {
+		t.Errorf("accounts: got %d, error %v; want 20, none of whoever lost", accounts, err)
+	}
+}
+
+// First deposits at once make one account, with all of them.
+func TestFirstDepositsAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	for _, o := range together(30, func(i int) transfer.Outcome {
+		return l.OutsideDeposit(t.Context(), call(fmt.Sprintf("o%d", i), whole, 1))
+	}) {
+		succeeds(t, o)
+	}
+	l.has(alice, whole, "30.00000000")
+}
+
+// A duplicate that comes long after is answered by what is stored.
+func TestALateDuplicateIsAnsweredByWhatIsStored(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 100)
+	old := call("r", fine, 10)
+	old.CreatedAt = time.Now().AddDate(-30, 0, 0)
+	succeeds(t, l.Withdraw(t.Context(), old))
+	l.exec(`alter table transfer_operations disable trigger keep_operations`)
+	l.exec(`update transfer_operations set at = at - interval '30 years', tx = '3' where req_id = 'r'`)
+	l.exec(`alter table transfer_operations enable trigger keep_operations`)
+	before := l.rows()
+	succeeds(t, l.Withdraw(t.Context(), old))
+	if diff := cmp.Diff(before, l.rows()); diff != "" {
+		t.Errorf("rows changed by the duplicate (-before +after):\n%s", diff)
+	}
+}
+
+// While one user's account is locked, and another call of the same asset is not yet
+// committed, everybody else's calls go on.
+func TestOnlyTheBalanceRowIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 100)
+	l.fund(bob, fine, 100)
+	holder := l.rival()
+	do(t, holder, `begin`)
+	do(t, holder, fmt.Sprintf(`select * from funding_apply('held', 'withdraw', %d, %d, 1)`, alice, fine))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	theirs := call("r", fine, 1)
+	theirs.UserID = bob
+	succeeds(t, l.Withdraw(ctx, theirs))
+	succeeds(t, l.Refund(ctx, theirs))
+	first := call("first", fine, 1)
+	first.UserID = 9
+	succeeds(t, l.OutsideDeposit(ctx, first))
+
+	waits := make(chan transfer.Outcome, 1)
+	go func() { waits <- l.Withdraw(t.Context(), call("behind", fine, 99)) }()
+	l.awaitLock()
+	do(t, holder, `commit`)
+	succeeds(t, <-waits)
+	l.has(alice, fine, "0.00000000")
+}
+
+// Each call is one round trip and one commit.
+func TestACallIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 100)
+	cfg, err := pgxpool.ParseConfig(l.db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConnConfig.Tracer = store.Costs{}
+	db, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	counted := funding.New(db)
+	ctx := telemetry.WithMeter(t.Context())
+	succeeds(t, counted.Withdraw(ctx, call("r", fine, 1)))
+	succeeds(t, counted.Refund(ctx, call("r", fine, 1)))
+	succeeds(t, counted.Refund(ctx, call("r", fine, 1)))
+	refused(t, counted.Resolve(ctx, transfer.Deposit, call("r", fine, 1)), transfer.ResolvedByOperator)
+	want := telemetry.Cost{SQLRoundTrips: 4, SQLStatements: 4, Commits: 4}
+	if diff := cmp.Diff(want, telemetry.MeterFrom(ctx).Cost()); diff != "" {
+		t.Errorf("cost of four calls (-want +got):\n%s", diff)
+	}
+}

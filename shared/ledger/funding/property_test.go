@@ -1,0 +1,184 @@
+package funding_test
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/fencepost/fencepost/shared/ledger/funding"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// of is the method that does op.
+func (l ledger) of(op transfer.Op) func(context.Context, transfer.Call) transfer.Outcome {
+	return map[transfer.Op]func(context.Context, transfer.Call) transfer.Outcome{
+		transfer.Withdraw: l.Withdraw, transfer.Deposit: l.Deposit, transfer.Refund: l.Refund,
+		transfer.OutsideDeposit: l.OutsideDeposit, transfer.OutsideWithdrawal: l.OutsideWithdrawal,
+	}[op]
+}
+
+// key is what an answer is stored under.
+type key struct {
+	req string
+	op  transfer.Op
+}
+
+type stored struct {
+	call    transfer.Call
+	outcome transfer.Outcome
+}
+
+type place struct {
+	user  int64
+	asset int32
+}
+
+type balance struct {
+	units  *big.Int
+	status funding.Status
+}
+
+// model is what a Funding ledger is, in the fewest words.
+type model struct {
+	answers  map[key]stored
+	balances map[place]*balance
+}
+
+func (m *model) do(op transfer.Op, c transfer.Call) transfer.Outcome {
+	k := key{c.ReqID, op}
+	if s, ok := m.answers[k]; ok {
+		if s.call != c {
+			return transfer.Outcome{}
+		}
+		return s.outcome
+	}
+	if op == transfer.Refund {
+		s, ok := m.answers[key{c.ReqID, transfer.Withdraw}]
+		if !ok || s.outcome.Verdict != transfer.Success || s.call != c {
+			return transfer.Outcome{}
+		}
+	}
+	o := transfer.Outcome{Verdict: transfer.Success}
+	if why := m.refuses(op, c); op != transfer.Refund && why != "" {
+		o = transfer.Outcome{Verdict: transfer.Refused, Reason: why}
+	}
+	m.answers[k] = stored{c, o}
+	if o.Verdict == transfer.Success {
+		m.move(op, c)
+	}
+	return o
+}
+
+func (m *model) refuses(op transfer.Op, c transfer.Call) transfer.Reason {
+	b, units := m.balances[place{c.UserID, c.AssetID}], new(big.Int).SetUint64(c.Units)
+	switch {
+	case c.Units == 0:
+		return transfer.InvalidAmount
+	case c.UserID <= 0:
+		return transfer.InvalidUser
+	case c.AssetID < fine || c.AssetID > whole:
+		return transfer.InvalidAsset
+	case !op.Credits():
+		switch {
+		case b == nil:
+			return transfer.SourceAccountNotFound
+		case b.status == funding.Frozen:
+			return transfer.AccountFrozen
+		case b.status == funding.Disabled:
+			return transfer.AccountDisabled
+		case b.units.Cmp(units) < 0:
+			return transfer.InsufficientBalance
+		}
+	case b == nil && op == transfer.Deposit:
+		return transfer.TargetAccountNotFound
+	case b != nil && b.status == funding.Disabled:
+		return transfer.AccountDisabled
+	case b != nil && new(big.Int).Add(b.units, units).BitLen() > 64:
+		return transfer.Overflow
+	}
+	return ""
+}
+
+func (m *model) move(op transfer.Op, c transfer.Call) {
+	at := place{c.UserID, c.AssetID}
+	if m.balances[at] == nil {
+		m.balances[at] = &balance{new(big.Int), funding.Active}
+	}
+	change := new(big.Int).SetUint64(c.Units)
+	if !op.Credits() {
+		change.Neg(change)
+	}
+	m.balances[at].units.Add(m.balances[at].units, change)
+}
+
+// Whatever is asked, in whatever order and however often, the ledger answers and
+// holds what the model does.
+func TestLedgerIsItsModel(t *testing.T) {
+	t.Parallel()
+	l, run := newLedger(t), 0
+	rapid.Check(t, func(rt *rapid.T) {
+		run++
+		m := model{map[key]stored{}, map[place]*balance{}}
+		user := rapid.Int64Range(1, 2)
+		draw := rapid.Custom(func(rt *rapid.T) transfer.Call {
+			return transfer.Call{
+				ReqID:   fmt.Sprintf("run %d, %d", run, rapid.IntRange(0, 7).Draw(rt, "req")),
+				UserID:  user.Draw(rt, "user") + 10*int64(run),
+				AssetID: rapid.SampledFrom([]int32{fine, fine, whole, 50}).Draw(rt, "asset"),
+				Units:   rapid.OneOf(rapid.Uint64Range(0, 5), rapid.Uint64()).Draw(rt, "units"),
+			}
+		})
+		ops := []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit, transfer.OutsideWithdrawal}
+		last := map[string]transfer.Call{}
+		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			if rapid.IntRange(0, 9).Draw(rt, "freeze") == 0 {
+				m.set(rt, l, user.Draw(rt, "of")+10*int64(run))
+				continue
+			}
+			c, op := draw.Draw(rt, "call"), rapid.SampledFrom(ops).Draw(rt, "op")
+			if old, ok := last[c.ReqID]; ok && rapid.IntRange(0, 4).Draw(rt, "other fields") > 0 {
+				c = old
+			}
+			last[c.ReqID] = c
+			want, got := m.do(op, c), l.of(op)(t.Context(), c)
+			if got.Verdict != want.Verdict || got.Reason != want.Reason {
+				rt.Fatalf("%s of %+v: got %+v, want %+v", op, c, got, want)
+			}
+		}
+		m.compare(rt, l)
+	})
+}
+
+// set changes the status of a user's account in the model and in the ledger.
+func (m *model) set(rt *rapid.T, l ledger, user int64) {
+	s := rapid.SampledFrom([]funding.Status{funding.Active, funding.Frozen, funding.Disabled}).Draw(rt, "status")
+	b := m.balances[place{user, fine}]
+	if err := l.SetStatus(l.t.Context(), user, fine, s); (err == nil) != (b != nil) {
+		rt.Fatalf("set status of %d: got %v, want an error only without an account", user, err)
+	}
+	if b != nil {
+		b.status = s
+	}
+}
+
+func (m *model) compare(rt *rapid.T, l ledger) {
+	for at, b := range m.balances {
+		a, err := l.Account(l.t.Context(), at.user, at.asset)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		have, ok := new(big.Rat).SetString(a.Available)
+		if want := new(big.Rat).SetInt(b.units); at.asset == fine {
+			want.Quo(want, big.NewRat(100_000_000, 1))
+			ok = ok && have.Cmp(want) == 0
+		} else {
+			ok = ok && have.Cmp(want) == 0
+		}
+		if !ok || a.Status != b.status {
+			rt.Fatalf("account %+v: got %+v, want %v units, %s", at, a, b.units, b.status)
+		}
+	}
+}

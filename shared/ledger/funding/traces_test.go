@@ -1,0 +1,132 @@
+package funding_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/ledger/funding"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// H2: a withdrawal is refused and the answer is lost. The repeat must hear the
+// refusal, not that it was seen before; and a refund must not be taken for its
+// withdrawal, though they share the req_id.
+func TestH02ARepeatHearsItsOwnAnswer(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 100)
+	short := call("short", fine, 101)
+	refused(t, l.Withdraw(t.Context(), short), transfer.InsufficientBalance)
+	refused(t, l.Withdraw(t.Context(), short), transfer.InsufficientBalance)
+	unknown(t, l.Refund(t.Context(), short), funding.ErrNoWithdrawal)
+	l.has(alice, fine, "0.00000100")
+
+	r := call("r", fine, 40)
+	succeeds(t, l.Withdraw(t.Context(), r))
+	l.has(alice, fine, "0.00000060")
+	succeeds(t, l.Refund(t.Context(), r))
+	l.has(alice, fine, "0.00000100")
+	succeeds(t, l.Refund(t.Context(), r))
+	succeeds(t, l.Withdraw(t.Context(), r))
+	l.has(alice, fine, "0.00000100")
+}
+
+// H3 (a): the refund meets an account that was just frozen, or disabled. It is
+// paid back all the same; were it refused, it would be refused for ever.
+func TestH03RefundsAreNeverRefused(t *testing.T) {
+	t.Parallel()
+	for _, status := range []funding.Status{funding.Frozen, funding.Disabled} {
+		t.Run(string(status), func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			l.fund(alice, fine, 100)
+			r := call("r", fine, 40)
+			unknown(t, l.Refund(t.Context(), r), funding.ErrNoWithdrawal)
+			succeeds(t, l.Withdraw(t.Context(), r))
+			setStatus(l, status)
+			succeeds(t, l.Refund(t.Context(), r))
+			succeeds(t, l.Refund(t.Context(), r))
+			l.has(alice, fine, "0.00000100")
+		})
+	}
+}
+
+// H3 (b): whatever refused, of the call itself, of the account or of its balance,
+// is stored: a late duplicate does not apply where it could by now.
+func TestH03RefusalsAreForEver(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	const later = int32(99) // an asset that is not there yet
+	nobody := transfer.Call{ReqID: "nobody", UserID: 0, AssetID: fine, Units: 1}
+	noAsset := transfer.Call{ReqID: "no asset", UserID: alice, AssetID: -1, Units: 1}
+	type refusal struct {
+		op  transfer.Op
+		c   transfer.Call
+		why transfer.Reason
+	}
+	l.fund(alice, fine, 100)
+	l.fund(bob, fine, 100)
+	refusals := []refusal{
+		{transfer.Withdraw, call("none", fine, 0), transfer.InvalidAmount},
+		{transfer.Deposit, call("none", fine, 0), transfer.InvalidAmount},
+		{transfer.Withdraw, nobody, transfer.InvalidUser},
+		{transfer.Deposit, noAsset, transfer.InvalidAsset},
+		{transfer.Withdraw, call("later", later, 1<<63), transfer.InvalidAsset},
+		{transfer.Deposit, call("later", later, 1), transfer.InvalidAsset},
+		{transfer.OutsideDeposit, call("later", later, 1), transfer.InvalidAsset},
+		{transfer.Deposit, call("missing", middle, 1), transfer.TargetAccountNotFound},
+		{transfer.Withdraw, call("missing", middle, 1), transfer.SourceAccountNotFound},
+		{transfer.Withdraw, call("short", fine, 200), transfer.InsufficientBalance},
+		{transfer.OutsideWithdrawal, call("short", fine, 200), transfer.InsufficientBalance},
+	}
+	for _, r := range refusals {
+		refused(t, l.of(r.op)(t.Context(), r.c), r.why)
+	}
+	setStatus(l, funding.Frozen)
+	refusals = append(refusals, refusal{transfer.Withdraw, call("frozen", fine, 1), transfer.AccountFrozen})
+	refused(t, l.Withdraw(t.Context(), call("frozen", fine, 1)), transfer.AccountFrozen)
+	setStatus(l, funding.Disabled)
+	refusals = append(refusals, refusal{transfer.Deposit, call("disabled", fine, 1), transfer.AccountDisabled})
+	refused(t, l.Deposit(t.Context(), call("disabled", fine, 1)), transfer.AccountDisabled)
+
+	setStatus(l, funding.Active)
+	l.asset(later, "LATER", 8)
+	l.fund(alice, middle, 1)
+	l.fund(alice, later, 1<<40)
+	succeeds(t, l.OutsideDeposit(t.Context(), call("enough", fine, 10000)))
+	before := l.rows()
+	for _, r := range slices.Backward(refusals) {
+		refused(t, l.of(r.op)(t.Context(), r.c), r.why)
+	}
+	if diff := cmp.Diff(before, l.rows()); diff != "" {
+		t.Errorf("rows changed by late duplicates (-before +after):\n%s", diff)
+	}
+}
+
+// H7: the keys that say "once" hold over all rows, for ever.
+func TestH07KeysOfFundingLiveForEver(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	for table, columns := range map[string][]string{
+		"transfer_operations": {"op_type", "req_id"},
+		"balances_tb":         {"account_type", "asset_id", "user_id"},
+	} {
+		var n int
+		err := l.db.DB.QueryRow(t.Context(), `
+select count(*)
+  from pg_constraint k
+  join pg_class c on c.oid = k.conrelid
+  join pg_index i on i.indexrelid = k.conindid
+ where c.oid = $1::regclass and k.contype in ('p', 'u') and not k.condeferrable
+   and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null
+   and c.relkind = 'r' and c.relpersistence = 'p' and not c.relispartition
+   and not exists (select from pg_inherits h where c.oid in (h.inhrelid, h.inhparent))
+   and array(select a.attname::text from pg_attribute a
+              where a.attrelid = c.oid and a.attnum = any (k.conkey) order by 1) = $2`, table, columns).Scan(&n)
+		if err != nil || n != 1 {
+			t.Errorf("%s %v: got %d unique constraints over all rows of one ordinary table, error %v; want 1", table, columns, n, err)
+		}
+	}
+}

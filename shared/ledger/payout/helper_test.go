@@ -1,0 +1,519 @@
+package payout_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/google/uuid"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/ledger/funding"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+const (
+	user          = int64(7)
+	address       = "0x00000000000000000000000000000000000000c3"
+	confirmations = 3
+)
+
+// coin is the chain's own; token is filled in with a contract.
+var (
+	coin  = transfer.Asset{ID: 1, Name: "ETH", Precision: 8, MinUnits: 1, MaxUnits: 1e15, Active: true}
+	token = transfer.Asset{ID: 2, Name: "USDT", Precision: 6, MinUnits: 1, MaxUnits: 1e15, Active: true}
+)
+
+// house is a real Postgres, a real chain, a worker of the transaction manager, and a
+// coordinator with the ledger under test.
+type house struct {
+	t  testing.TB
+	db storetest.Bundle
+	*transfers.Store
+	funding     *funding.Ledger
+	chain       *devchain.Chain
+	client      *ethclient.Client
+	payer       nonce.Submitter
+	worker      *nonce.Worker
+	manager     *manager
+	ledger      *payout.Ledger
+	coordinator *transfer.Coordinator
+	log         *lines
+	woken       *waker
+}
+
+// accounts: the first pays, the second is a second payer, the third deploys.
+var accounts = devchain.DevAccounts(4)
+
+func newHouse(t testing.TB) *house {
+	t.Helper()
+	chain, err := devchain.Start(t.Context(), devchain.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = chain.Close() })
+	client, err := ethclient.Dial(chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	h := &house{t: t, db: storetest.New(t), chain: chain, client: client, log: &lines{}, woken: &waker{}}
+	h.Store, h.funding = transfers.New(h.db.Store), funding.New(h.db.DB)
+	h.payer = h.pays(accounts[0], store.PayoutCaller)
+	h.manager = &manager{Store: h.db.Store}
+	h.openWorker()
+	h.ledger = h.newLedger(100)
+	h.openCoordinator()
+	h.asset(coin, "", h.payer)
+	return h
+}
+
+// pays registers an account for the callers given.
+func (h *house) pays(a devchain.Account, callers ...string) nonce.Submitter {
+	h.t.Helper()
+	s := nonce.NewSubmitter(h.chain.ChainID(), a.Address)
+	_, err := h.db.Store.Register(h.t.Context(), store.Registration{Submitter: s, Signer: "local", MaxInFlight: 4, Callers: callers, CreatedBy: "test"})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return s
+}
+
+func (h *house) openWorker() {
+	h.t.Helper()
+	connector, err := evm.New(evm.Options{URL: h.chain.URL(), ChainID: h.chain.ChainID()})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(connector.Close)
+	keys := map[nonce.Submitter]*ecdsa.PrivateKey{}
+	for _, a := range accounts[:2] {
+		keys[nonce.NewSubmitter(h.chain.ChainID(), a.Address)] = a.Key
+	}
+	local, err := signer.NewLocal(keys)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.worker = &nonce.Worker{
+		Book: h.db.Store, Chain: func(nonce.Submitter) (nonce.ChainConnector, error) { return connector, nil }, Signer: local, Wake: h.woken,
+		Rules: nonce.Rules{
+			Lease: storetest.Rules, Finality: nonce.ByConfirmations, Confirmations: confirmations, BlockTime: time.Millisecond, WatchEvery: time.Minute,
+			WatchDepth: 10, FeeCapWei: big.NewInt(1e12), PlaceholderFeeCapWei: big.NewInt(1e12), Resubmit: true, ResubmitEvery: time.Hour,
+			ResubmitMost: 10, StuckAfter: time.Hour, CallTimeout: 5 * time.Second, RoundsEndAfter: 30 * time.Second,
+		},
+		Node: "test", Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+func (h *house) newLedger(bound int) *payout.Ledger {
+	h.t.Helper()
+	l, err := payout.New(payout.Options{
+		Transfers: h.Store, Manager: h.manager, Wake: h.woken, QueueBound: bound,
+		Finality: nonce.ByConfirmations, Confirmations: confirmations, Log: telemetry.NewLogger(h.log, slog.LevelDebug, ""),
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return l
+}
+
+// openCoordinator is between Funding and the chain; nothing goes to Spot.
+func (h *house) openCoordinator() {
+	h.t.Helper()
+	all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: h.funding, transfer.Spot: h.funding, transfer.Chain: h.ledger}
+	c, err := transfer.New(h.Store, h.Store, all, transfer.DefaultRules(), telemetry.NewLogger(h.log, slog.LevelDebug, ""))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.coordinator = c
+}
+
+// asset stores a with the contract, paid by s.
+func (h *house) asset(a transfer.Asset, contract string, s nonce.Submitter) {
+	h.t.Helper()
+	a.Payout = &transfer.PayoutTerms{Submitter: string(s), ChainID: h.chain.ChainID(), Token: contract, Decimals: 18}
+	if err := h.PutAsset(h.t.Context(), a); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// fund makes the user's account, with 10 of the asset.
+func (h *house) fund(a transfer.Asset) {
+	h.t.Helper()
+	o := h.funding.OutsideDeposit(h.t.Context(), transfer.Call{ReqID: "in of " + a.Name, UserID: user, AssetID: a.ID, Units: ten(a)})
+	if o.Verdict != transfer.Success {
+		h.t.Fatalf("fund: %+v", o)
+	}
+}
+
+func ten(a transfer.Asset) uint64 {
+	units := uint64(10)
+	for range a.Precision {
+		units *= 10
+	}
+	return units
+}
+
+// has checks the user's balance in Funding, without needless zeros after the point.
+func (h *house) has(a transfer.Asset, want string) {
+	h.t.Helper()
+	got, err := h.funding.Account(h.t.Context(), user, a.ID)
+	if available := strings.TrimSuffix(strings.TrimRight(got.Available, "0"), "."); err != nil || available != want {
+		h.t.Errorf("Funding: got %s, %v; want %s", available, err, want)
+	}
+}
+
+// request is of a payout of 1.5 to the address, as the API would make it.
+func (h *house) request(a transfer.Asset) transfer.Request {
+	h.t.Helper()
+	known, err := h.Asset(h.t.Context(), a.Name)
+	if err != nil || known == nil {
+		h.t.Fatalf("asset %s: %v, %v", a.Name, known, err)
+	}
+	amount, _ := transfer.ParseAmount("1.5")
+	units, _ := amount.Units(a.Precision)
+	p, err := payout.Prepare(*known, units, address)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return transfer.Request{ReqID: ulid.Make().String(), UserID: user, From: transfer.Funding, To: transfer.Chain, Asset: a.Name, Amount: amount, Payout: p}
+}
+
+var terms = transfer.Terms{SafetyFactor: 10}
+
+// stored is a payout in INIT.
+func (h *house) stored(a transfer.Asset) transfer.Transfer {
+	h.t.Helper()
+	c, err := h.Create(h.t.Context(), h.request(a), terms)
+	if err != nil || !c.New {
+		h.t.Fatalf("create: got %+v, %v; want it new", c, err)
+	}
+	return c.Transfer
+}
+
+// due is a payout in TARGET_PENDING that was withdrawn and never posted.
+func (h *house) due(a transfer.Asset) transfer.Transfer {
+	h.t.Helper()
+	x := h.stored(a)
+	if o := h.funding.Withdraw(h.t.Context(), x.Call()); o.Verdict != transfer.Success {
+		h.t.Fatalf("withdraw: %+v", o)
+	}
+	m, err := h.Move(h.t.Context(), transfer.Move{ReqID: x.ReqID, Path: []transfer.State{transfer.Init, transfer.SourcePending, transfer.SourceDone, transfer.TargetPending}})
+	if err != nil || !m.Done {
+		h.t.Fatalf("move: %+v, %v", m, err)
+	}
+	return m.Now
+}
+
+// drive drives the transfer and fails where it ends otherwise than wanted.
+func (h *house) drive(reqID string, want transfer.State) transfer.Transfer {
+	h.t.Helper()
+	got, err := h.coordinator.Drive(h.t.Context(), reqID)
+	if err != nil || got.State != want {
+		h.t.Fatalf("drive: got %s (%s, %s), %v; want %s", got.State, got.Reason, got.LastUnknown, err, want)
+	}
+	return got
+}
+
+// giveUp is an operator who gives the payout up.
+func (h *house) giveUp(reqID string) transfer.Transfer {
+	h.t.Helper()
+	got, err := h.coordinator.Resolve(h.t.Context(), transfer.Order{ReqID: reqID, By: "ann", Reason: "asked"}, transfer.Deposit)
+	if err != nil {
+		h.t.Fatalf("resolve: %v", err)
+	}
+	return got
+}
+
+// serve looks once at what the payer has due.
+func (h *house) serve() {
+	h.t.Helper()
+	if err := h.worker.Serve(h.t.Context(), h.payer, nonce.KindAdvance); err != nil {
+		h.t.Fatalf("serve: %v", err)
+	}
+}
+
+// serveUntil looks at what the payer has due until the payout's transaction is there.
+func (h *house) serveUntil(reqID, want string) {
+	h.t.Helper()
+	h.await(reqID+" is "+want, func() bool {
+		h.serve()
+		return h.managed(reqID) == want
+	})
+}
+
+// mineUntil makes blocks too.
+func (h *house) mineUntil(reqID, want string) {
+	h.t.Helper()
+	h.await(reqID+" is "+want, func() bool {
+		h.mine(1)
+		h.serve()
+		return h.managed(reqID) == want
+	})
+}
+
+func (h *house) mine(n int) {
+	h.t.Helper()
+	if err := h.chain.Mine(n); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// managed is the state of the payout's transaction, as "FAILED/CANCELLED"; "" where
+// there is none; and both where there are two.
+func (h *house) managed(reqID string) string {
+	h.t.Helper()
+	return value[string](h, `select coalesce(string_agg(state || coalesce('/' || sub_state, ''), ' and '), '') from managed_tx where request_id = $1`, reqID)
+}
+
+// raw is the version last signed of the payout's transaction.
+func (h *house) raw(reqID string) []byte {
+	h.t.Helper()
+	return value[[]byte](h, `select bytes from managed_tx m join tx_document d using (tx_id)
+		where request_id = $1 and name like 'version:%' order by name desc limit 1`, reqID)
+}
+
+func value[T any](h *house, query string, args ...any) (v T) {
+	h.t.Helper()
+	if err := h.db.DB.QueryRow(h.t.Context(), query, args...).Scan(&v); err != nil {
+		h.t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// run changes rows behind everybody's back.
+func (h *house) run(statement string, args ...any) {
+	h.t.Helper()
+	tag, err := h.db.DB.Exec(h.t.Context(), statement, args...)
+	if err != nil || tag.RowsAffected() == 0 {
+		h.t.Fatalf("%s: got %v, %v; want rows changed", statement, tag, err)
+	}
+}
+
+func (h *house) protect() {
+	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, h.payer)
+}
+
+func (h *house) release() {
+	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'a false alarm' where submitter = $1`, h.payer)
+}
+
+// paid is what the address holds of the chain's coin, in wei.
+func (h *house) paid() string {
+	h.t.Helper()
+	wei, err := h.client.BalanceAt(h.t.Context(), common.HexToAddress(address), nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return wei.String()
+}
+
+// held is what a contract of these tests has noted for the address.
+func (h *house) held(contract string) string {
+	h.t.Helper()
+	word, err := h.client.StorageAt(h.t.Context(), common.HexToAddress(contract), common.HexToHash(address), nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return new(big.Int).SetBytes(word).String()
+}
+
+// onePayment is 1.5 in the smallest unit of 18 decimals.
+const onePayment = "1500000000000000000"
+
+func (h *house) await(what string, holds func() bool) {
+	h.t.Helper()
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			h.t.Fatalf("still not so: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// signedBy is a transaction of an account, outside of the house.
+func (h *house) signedBy(a devchain.Account, n uint64, to *common.Address, data []byte) []byte {
+	h.t.Helper()
+	id := new(big.Int).SetUint64(h.chain.ChainID())
+	tx, err := types.SignNewTx(a.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: to, Gas: 200_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9), Data: data,
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	raw, err := tx.MarshalBinary()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return raw
+}
+
+// deploy puts the code on the chain, funds the user with the token, and makes it the
+// token that is paid out.
+func (h *house) deploy(code []byte) (contract string) {
+	h.t.Helper()
+	if err := h.chain.MineExactly(h.signedBy(accounts[2], 0, nil, deploying(code))); err != nil {
+		h.t.Fatal(err)
+	}
+	contract = strings.ToLower(crypto.CreateAddress(common.Address(accounts[2].Address), 0).Hex())
+	on, err := h.client.CodeAt(h.t.Context(), common.HexToAddress(contract), nil)
+	if err != nil || !bytes.Equal(on, code) {
+		h.t.Fatalf("deployed: got %x, %v; want %x", on, err, code)
+	}
+	h.asset(token, contract, h.payer)
+	h.fund(token)
+	return contract
+}
+
+// manager is the real one; a test may come between its acts, and sees what was posted.
+type manager struct {
+	*store.Store
+	mu           sync.Mutex
+	beforeCreate func()
+	posted       [][]byte
+	fail         error // is what creates answer, after they were made
+}
+
+func (m *manager) Create(ctx context.Context, in store.Intent, bound int) (store.Accepted, error) {
+	m.mu.Lock()
+	before, fail := m.beforeCreate, m.fail
+	m.posted = append(m.posted, in.Payload)
+	m.mu.Unlock()
+	if before != nil {
+		before()
+	}
+	accepted, err := m.Store.Create(ctx, in, bound)
+	if fail != nil {
+		return store.Accepted{}, errors.Join(fail, err)
+	}
+	return accepted, err
+}
+
+func (m *manager) set(change func(*manager)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change(m)
+}
+
+// waker counts what was asked for; the tests look by themselves.
+type waker struct {
+	mu    sync.Mutex
+	times int
+}
+
+func (w *waker) count() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.times++
+	return nil
+}
+
+func (w *waker) woken() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.times
+}
+
+func (w *waker) Advance(context.Context, nonce.Submitter, int64) error { return w.count() }
+func (w *waker) AdvanceAt(context.Context, nonce.Submitter, int64, time.Time) error {
+	return nil
+}
+func (w *waker) Rescue(context.Context, nonce.Submitter, nonce.Taken) error { return nil }
+func (w *waker) Poll(context.Context, nonce.Submitter, nonce.Kind, time.Time) error {
+	return nil
+}
+
+// lines is a log that can be read.
+type lines struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+// severe counts the lines of a severity with this message.
+func (l *lines) severe(severity, message string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.SplitSeq(strings.TrimSpace(l.all.String()), "\n") {
+		var record struct{ Severity, Message string }
+		if json.Unmarshal([]byte(line), &record) == nil && record.Severity == severity && strings.HasPrefix(record.Message, message) {
+			n++
+		}
+	}
+	return n
+}
+
+func refused(t testing.TB, o transfer.Outcome, want transfer.Reason) {
+	t.Helper()
+	if o != (transfer.Outcome{Verdict: transfer.Refused, Reason: want}) {
+		t.Errorf("got %s %s, %v; want REFUSED with %s", o.Verdict, o.Reason, o.Err, want)
+	}
+}
+
+func unknown(t testing.TB, o transfer.Outcome, cause error) {
+	t.Helper()
+	if o.Verdict != transfer.Unknown || !errors.Is(o.Err, cause) {
+		t.Errorf("got %s %s, %v; want UNKNOWN because of %v", o.Verdict, o.Reason, o.Err, cause)
+	}
+}
+
+func succeeds(t testing.TB, o transfer.Outcome) {
+	t.Helper()
+	if o != (transfer.Outcome{Verdict: transfer.Success}) {
+		t.Errorf("got %s %s, %v; want SUCCESS", o.Verdict, o.Reason, o.Err)
+	}
+}
+
+// intentOf is what the ledger posts for x.
+func (h *house) intentOf(x transfer.Transfer) store.Intent {
+	return store.Intent{
+		TxID: uuid.NewString(), Submitter: nonce.Submitter(x.Payout.Submitter), RequestID: x.ReqID, Caller: store.PayoutCaller,
+		Payload: x.Payout.Payload, Fingerprint: sha256.Sum256(x.Payout.Payload),
+	}
+}
+
+// states is the history of a transfer, as ids.
+func (h *house) states(reqID string) string {
+	h.t.Helper()
+	story, err := h.Why(h.t.Context(), reqID)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var all []string
+	for _, s := range story.History {
+		all = append(all, fmt.Sprint(int16(s.State)))
+	}
+	return strings.Join(all, " ")
+}

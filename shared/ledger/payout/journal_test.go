@@ -1,0 +1,85 @@
+package payout_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// journal reads all of it, two entries at a time.
+func (h *house) journal() (all []transfer.Entry) {
+	h.t.Helper()
+	j, cursor := payout.NewJournal(h.db.Store), conservation.Cursor("")
+	for {
+		page, err := j.Page(h.t.Context(), cursor, 2)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		all, cursor = append(all, page.Entries...), page.Next
+		if !page.More {
+			return all
+		}
+	}
+}
+
+// The journal has each payout that was made once, with its transfer's user, asset and
+// units, also after payloads and receipts went to the archive; and nothing of what was
+// not paid, whatever its transfer became.
+func TestJournalHasWhatWasPaid(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	h.deploy(code(pay))
+	want := []transfer.Entry{}
+	for _, a := range []transfer.Asset{coin, token, coin} {
+		x := h.due(a)
+		h.drive(x.ReqID, transfer.TargetPending)
+		h.mineUntil(x.ReqID, "CONFIRMED")
+		want = append(want, transfer.Entry{ReqID: x.ReqID, Op: transfer.Deposit, UserID: user, AssetID: a.ID, Units: x.Units})
+	}
+	given := h.due(coin)
+	h.giveUp(given.ReqID)
+	for range 2 {
+		if diff := cmp.Diff(want, h.journal(), cmpopts.IgnoreFields(transfer.Entry{}, "Seq", "At")); diff != "" {
+			t.Errorf("journal (-want +got):\n%s", diff)
+		}
+		h.archive()
+	}
+	for _, e := range want {
+		h.drive(e.ReqID, transfer.Committed)
+	}
+}
+
+// archive takes every document out of the table.
+func (h *house) archive() {
+	h.t.Helper()
+	for _, statement := range []string{`alter table tx_document disable trigger keep_documents`, `delete from tx_document`} {
+		if _, err := h.db.DB.Exec(h.t.Context(), statement); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// A payment under the coordinator's name that no transfer stands behind is in the
+// journal all the same: it is money that nobody gave.
+func TestJournalHasWhatNobodyAskedFor(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	in := h.intentOf(x)
+	in.RequestID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+	if _, err := h.db.Store.Create(t.Context(), in, 100); err != nil {
+		t.Fatal(err)
+	}
+	h.mineUntil(in.RequestID, "CONFIRMED")
+	want := []transfer.Entry{{ReqID: in.RequestID, Op: transfer.Deposit}}
+	if diff := cmp.Diff(want, h.journal(), cmpopts.IgnoreFields(transfer.Entry{}, "Seq", "At")); diff != "" {
+		t.Errorf("journal (-want +got):\n%s", diff)
+	}
+}

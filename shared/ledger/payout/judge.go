@@ -1,0 +1,110 @@
+package payout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// The reasons of a refusal, by how the managed transaction failed.
+const (
+	Rejected  transfer.Reason = "PAYOUT_REJECTED"  // its call would revert: it was never sent
+	Cancelled transfer.Reason = "PAYOUT_CANCELLED" // before it had a nonce, or before it was made
+	Reverted  transfer.Reason = "PAYOUT_REVERTED"  // mined, and final
+	Replaced  transfer.Reason = "PAYOUT_REPLACED"  // by the placeholder of its cancel
+	Displaced transfer.Reason = "PAYOUT_DISPLACED" // a foreign transaction took its nonce
+	Failed    transfer.Reason = "PAYOUT_FAILED"    // by a sub-state that this build does not know
+)
+
+var reasons = map[nonce.SubState]transfer.Reason{
+	nonce.Rejected: Rejected, nonce.Cancelled: Cancelled, nonce.Reverted: Reverted, nonce.Placeholder: Replaced, nonce.Displaced: Displaced,
+}
+
+// judge is the answer of the managed transaction's row.
+func (l *Ledger) judge(ctx context.Context, op transfer.Op, t transfer.Transfer, found store.Payout) transfer.Outcome {
+	c := t.Call()
+	switch {
+	case found.Foreign:
+		return unknown(op, c, ErrInDoubt)
+	case found.TxID == "": // it was posted, and is not there: a reader that lags
+		return unknown(op, c, ErrPending)
+	case found.Caller != store.PayoutCaller:
+		return l.blocked(ctx, op, c, fmt.Errorf("made by %q: %w", found.Caller, ErrTaken))
+	case found.State == nonce.Failed:
+		if reason, ok := reasons[found.SubState]; ok {
+			return transfer.Outcome{Verdict: transfer.Refused, Reason: reason}
+		}
+		return transfer.Outcome{Verdict: transfer.Refused, Reason: Failed}
+	case found.State == nonce.Confirmed:
+		if err := paid(*t.Payout, found.Payload, found.Receipt); err != nil {
+			return l.blocked(ctx, op, c, fmt.Errorf("transaction %s: %w", found.TxID, err))
+		}
+		return transfer.Outcome{Verdict: transfer.Success}
+	}
+	err := fmt.Errorf("transaction %s is %s: %w", found.TxID, found.State, ErrPending)
+	if found.LastError != "" {
+		err = fmt.Errorf("%w: %s", err, found.LastError)
+	}
+	return unknown(op, c, err)
+}
+
+// blocked is Unknown; and a person is told at once where no further try will help.
+func (l *Ledger) blocked(ctx context.Context, op transfer.Op, c transfer.Call, err error) transfer.Outcome {
+	for _, needsPerson := range []error{ErrNotPaid, ErrTaken, ErrNotPayer} {
+		if errors.Is(err, needsPerson) {
+			l.Log.Log(ctx, telemetry.LevelCritical, "a payout waits for a person: nothing will be paid or given back before",
+				"reqId", c.ReqID, "userId", c.UserID, "assetId", c.AssetID, "units", c.Units, "error", err.Error())
+		}
+	}
+	return unknown(op, c, err)
+}
+
+func unknown(op transfer.Op, c transfer.Call, err error) transfer.Outcome {
+	return transfer.Outcome{Err: fmt.Errorf("%s of %s on the chain: %w", op, c.ReqID, err)}
+}
+
+// paid says whether the payload and the final receipt of a CONFIRMED transaction prove
+// that the payout was paid: nil, or an error that wraps [ErrNotPaid].
+//
+// Of a token its own event is asked for: a contract may return false, which the
+// receipt does not show, or pass on less than it was told to. The chain's own coin
+// moves with the call, which succeeded.
+func paid(p transfer.Payout, payload, receipt []byte) error {
+	if payload == nil || receipt == nil {
+		return fmt.Errorf("its payload or its receipt is missing: %w", ErrNotPaid)
+	}
+	_, want, err := evm.ParsePayload(p.Payload)
+	if err != nil {
+		return fmt.Errorf("%w: the transfer's %w", ErrNotPaid, err)
+	}
+	if _, got, err := evm.ParsePayload(payload); err != nil || got != want {
+		return fmt.Errorf("its payload is not the transfer's: %w", ErrNotPaid)
+	}
+	proof, err := evm.ReadProof(receipt)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotPaid, err)
+	}
+	called := p.Address
+	if p.Token != "" {
+		called = p.Token
+	}
+	from := nonce.Submitter(p.Submitter).Address()
+	if !proof.Succeeded || proof.From != from || proof.To.String() != called {
+		return fmt.Errorf("its receipt is of another call, or of one that failed: %w", ErrNotPaid)
+	}
+	if p.Token == "" {
+		return nil
+	}
+	for _, e := range proof.Transfers {
+		if e.Token.String() == p.Token && e.From == from && e.To.String() == p.Address && e.Amount.String() == p.BaseUnits {
+			return nil
+		}
+	}
+	return fmt.Errorf("its receipt has no Transfer of %s from %s to %s by %s: %w", p.BaseUnits, from, p.Address, p.Token, ErrNotPaid)
+}

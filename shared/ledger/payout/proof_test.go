@@ -1,0 +1,90 @@
+package payout_test
+
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+const waits = "a payout waits for a person"
+
+// The chain's own coin: the transfer is COMMITTED at finality and not before, and the
+// address has it once.
+func TestCoinIsPaid(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	created, err := h.coordinator.Submit(t.Context(), h.request(coin), terms)
+	if err != nil || created.State != transfer.TargetPending {
+		t.Fatalf("submit: got %s, %v; want TARGET_PENDING", created.State, err)
+	}
+	if h.woken.woken() != 1 {
+		t.Errorf("advance tasks asked for: got %d, want 1", h.woken.woken())
+	}
+	h.has(coin, "8.5")
+	for _, state := range []string{"TRACKING/PENDING", "TRACKING/INCLUDED"} {
+		if state == "TRACKING/INCLUDED" {
+			h.mine(1)
+		}
+		h.serveUntil(created.ReqID, state)
+		h.drive(created.ReqID, transfer.TargetPending)
+	}
+	h.mineUntil(created.ReqID, "CONFIRMED")
+	h.drive(created.ReqID, transfer.Committed)
+	if got := h.paid(); got != onePayment || h.states(created.ReqID) != "0 10 20 30 40" {
+		t.Errorf("paid %s, states %s; want %s, the ordinary states", got, h.states(created.ReqID), onePayment)
+	}
+	h.has(coin, "8.5")
+	succeeds(t, h.ledger.Deposit(t.Context(), created.Call()))
+	if got := h.log.severe("CRITICAL", ""); got != 0 {
+		t.Errorf("critical lines: got %d, want none", got)
+	}
+}
+
+// A token that tells of its transfer is paid.
+func TestTokenIsPaid(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	contract := h.deploy(code(pay))
+	x := h.due(token)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.mineUntil(x.ReqID, "CONFIRMED")
+	h.drive(x.ReqID, transfer.Committed)
+	if got := h.held(contract); got != onePayment || h.paid() != "0" {
+		t.Errorf("paid %s, and %s of the coin; want %s and none", got, h.paid(), onePayment)
+	}
+	h.has(token, "8.5")
+}
+
+// H14: a token that returns false without reverting, or passes on less, is CONFIRMED
+// with status 1. The transfer stays, a person is told, and giving up changes nothing:
+// nobody can say that it was not paid.
+func TestH14ConfirmedIsNotPaid(t *testing.T) {
+	t.Parallel()
+	for name, contract := range map[string]string{"returns false": liar, "passes on less": skimming} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.deploy(code(contract))
+			x := h.due(token)
+			h.drive(x.ReqID, transfer.TargetPending)
+			h.mineUntil(x.ReqID, "CONFIRMED")
+			if got := value[bool](h, `select (receipt ->> 'succeeded')::boolean from managed_tx where request_id = $1`, x.ReqID); !got {
+				t.Fatal("the call reverted, want it to succeed")
+			}
+			h.drive(x.ReqID, transfer.TargetPending)
+			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotPaid)
+			if got := h.log.severe("CRITICAL", waits); got != 2 {
+				t.Errorf("critical lines: got %d, want one for each of 2 calls", got)
+			}
+			if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending {
+				t.Errorf("after giving up: got %s, want TARGET_PENDING", got.State)
+			}
+			h.has(token, "8.5")
+			if got := h.journal(); len(got) != 0 {
+				t.Errorf("journal: got %v, want nothing", got)
+			}
+		})
+	}
+}

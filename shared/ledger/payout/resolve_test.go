@@ -1,0 +1,341 @@
+package payout_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// A create that comes after the tombstone finds it, and is told its txId and nothing to
+// do: it can never run. One that came before is cancelled in the queue.
+func TestTombstoneAgainstADelayedCreate(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	refused(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.Cancelled)
+	stone := value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
+	late, err := h.db.Store.Create(t.Context(), h.intentOf(x), 100)
+	if err != nil || late.New || late.Queued || late.TxID != stone {
+		t.Errorf("create behind the tombstone: got %+v, %v; want %s, known and not queued", late, err, stone)
+	}
+	refused(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.Cancelled)
+	if got := value[int](h, `select count(*) from tx_decision where tx_id = $1 and action = 'CANCEL' and by = 'transfer'`, stone); got != 1 {
+		t.Errorf("decisions on record: got %d, want 1", got)
+	}
+	h.drive(x.ReqID, transfer.RolledBack)
+	h.neverPaid(x)
+}
+
+// Whichever comes first, of a create and a cancel at once there is one row, and it is
+// FAILED; and both callers are told so.
+func TestTombstoneBesideACreate(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	before := map[string]int{}
+	for range 40 {
+		x := h.due(coin)
+		var both sync.WaitGroup
+		start := make(chan struct{})
+		both.Go(func() {
+			<-start
+			if o := h.ledger.Deposit(t.Context(), x.Call()); o.Verdict == transfer.Success {
+				t.Errorf("deposit beside a cancel: got %+v, want it refused or unknown", o)
+			}
+		})
+		both.Go(func() {
+			<-start
+			refused(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.Cancelled)
+		})
+		close(start)
+		both.Wait()
+		if got := h.managed(x.ReqID); got != "FAILED/CANCELLED" {
+			t.Fatalf("managed: got %q, want FAILED/CANCELLED", got)
+		}
+		before[value[string](h, `select last_error from managed_tx where request_id = $1`, x.ReqID)[:len("cancelled ")]]++
+		h.drive(x.ReqID, transfer.RolledBack)
+	}
+	h.has(coin, "10")
+}
+
+// Giving up at each state of the transaction: before it has a nonce it is over at once;
+// afterwards what is mined decides; what is final stays.
+func TestResolveAtEveryState(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		to   func(h *house, x transfer.Transfer) // from the post on
+		then string                              // after the cancel, before any look
+		ends string
+		want transfer.State
+	}{
+		{"QUEUED", func(*house, transfer.Transfer) {}, "FAILED/CANCELLED", "FAILED/CANCELLED", transfer.RolledBack},
+		{"TRACKING/PENDING", func(h *house, x transfer.Transfer) { h.serveUntil(x.ReqID, "TRACKING/PENDING") },
+			"TRACKING/PENDING", "FAILED/PLACEHOLDER", transfer.RolledBack},
+		{"SUBMITTED", func(h *house, x transfer.Transfer) {
+			h.serveUntil(x.ReqID, "TRACKING/PENDING")
+			h.run(`update managed_tx set state = 'SUBMITTED', sub_state = null, next_resubmit_at = clock_timestamp() + interval '1 hour' where request_id = $1`, x.ReqID)
+		}, "SUBMITTED", "FAILED/PLACEHOLDER", transfer.RolledBack},
+		{"TRACKING/INCLUDED", func(h *house, x transfer.Transfer) {
+			h.serveUntil(x.ReqID, "TRACKING/PENDING")
+			h.mine(1)
+			h.serveUntil(x.ReqID, "TRACKING/INCLUDED")
+		}, "TRACKING/INCLUDED", "CONFIRMED", transfer.Committed},
+		{"STUCK", func(h *house, x transfer.Transfer) {
+			h.serveUntil(x.ReqID, "TRACKING/PENDING")
+			h.run(`update managed_tx set first_submit_at = clock_timestamp() - interval '2 hours', next_check_at = clock_timestamp() where request_id = $1`, x.ReqID)
+			h.serveUntil(x.ReqID, "STUCK")
+		}, "STUCK", "FAILED/PLACEHOLDER", transfer.RolledBack},
+		{"CONFIRMED", func(h *house, x transfer.Transfer) { h.mineUntil(x.ReqID, "CONFIRMED") }, "CONFIRMED", "CONFIRMED", transfer.Committed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.fund(coin)
+			x := h.due(coin)
+			h.drive(x.ReqID, transfer.TargetPending)
+			c.to(h, x)
+			if got := h.managed(x.ReqID); got != c.name {
+				t.Fatalf("before: got %s", got)
+			}
+			h.giveUp(x.ReqID)
+			if got := h.managed(x.ReqID); got != c.then {
+				t.Errorf("after the cancel: got %s, want %s", got, c.then)
+			}
+			if c.then != c.ends {
+				h.mineUntil(x.ReqID, c.ends)
+			}
+			h.drive(x.ReqID, c.want)
+			paid, left := onePayment, "8.5"
+			if c.want == transfer.RolledBack {
+				paid, left = "0", "10"
+			}
+			h.has(coin, left)
+			if got := h.paid(); got != paid {
+				t.Errorf("paid: got %s, want %s", got, paid)
+			}
+		})
+	}
+}
+
+// Only what is FAILED refuses, and every FAILED does.
+func TestEveryFailedIsARefusal(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	for sub, want := range map[string]transfer.Reason{"REJECTED": payout.Rejected, "CANCELLED": payout.Cancelled, "DISPLACED": payout.Displaced} {
+		x := h.due(coin)
+		unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrPending)
+		h.run(`update managed_tx set state = 'FAILED', sub_state = $2 where request_id = $1`, x.ReqID, sub)
+		refused(t, h.ledger.Deposit(t.Context(), x.Call()), want)
+		h.drive(x.ReqID, transfer.RolledBack)
+	}
+}
+
+// A call that is not what the row says, a payout that does not wait, a key that stands
+// for somebody else's transaction, a payer that others may use: nothing is posted.
+func TestNothingIsPostedOnAnyonesWord(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	for _, change := range []func(*transfer.Call){
+		func(c *transfer.Call) { c.UserID++ }, func(c *transfer.Call) { c.AssetID++ }, func(c *transfer.Call) { c.Units++ },
+	} {
+		c := x.Call()
+		change(&c)
+		unknown(t, h.ledger.Deposit(t.Context(), c), payout.ErrOtherFields)
+		unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, c), payout.ErrOtherFields)
+	}
+	unknown(t, h.ledger.Deposit(t.Context(), transfer.Call{ReqID: "01ARZ3NDEKTSV4RRFFQ69G5FAV"}), transfer.ErrNotFound)
+	unknown(t, h.ledger.Withdraw(t.Context(), x.Call()), payout.ErrNoLedger)
+	unknown(t, h.ledger.Refund(t.Context(), x.Call()), payout.ErrNoLedger)
+	unknown(t, h.ledger.Resolve(t.Context(), transfer.Refund, x.Call()), payout.ErrNoLedger)
+
+	early := h.stored(coin) // in INIT: nothing was withdrawn
+	unknown(t, h.ledger.Deposit(t.Context(), early.Call()), payout.ErrNotDue)
+	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, early.Call()), payout.ErrNotDue)
+
+	open := h.pays(accounts[1], "*")
+	h.asset(coin, "", open)
+	shared := h.due(coin)
+	unknown(t, h.ledger.Deposit(t.Context(), shared.Call()), payout.ErrNotPayer)
+	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, shared.Call()), payout.ErrNotPayer)
+	theirs := h.intentOf(shared)
+	theirs.Caller = "mallory"
+	if _, err := h.db.Store.Create(t.Context(), theirs, 100); err != nil {
+		t.Fatal(err)
+	}
+	unknown(t, h.ledger.Deposit(t.Context(), shared.Call()), payout.ErrTaken)
+	if got := value[int](h, `select count(*) from managed_tx where caller <> 'mallory'`); got != 0 {
+		t.Errorf("transactions: got %d, want none", got)
+	}
+	if got := h.log.severe("CRITICAL", waits); got != 3 {
+		t.Errorf("critical lines: got %d, want 3", got)
+	}
+}
+
+// What a release recorded as lost is not made again, nor given back: it was paid by a
+// transaction that this database does not know.
+func TestARecordedLossIsNotPaidAgain(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	h.protect()
+	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resync', reason = 'restored',
+		released = jsonb_build_object('count', 1, 'requests', jsonb_build_object('0', $1::text))`, x.ReqID)
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrTaken)
+	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call()), payout.ErrTaken)
+	if got := h.managed(x.ReqID); got != "" {
+		t.Errorf("managed: got %s, want none", got)
+	}
+	h.drive(h.due(coin).ReqID, transfer.TargetPending)
+	h.drive(x.ReqID, transfer.TargetPending)
+}
+
+// A restored database is not believed: nothing is posted, and no row of it refunds.
+func TestARestoredDatabaseIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x, failed := h.due(coin), h.due(coin)
+	refused(t, h.ledger.Resolve(t.Context(), transfer.Deposit, failed.Call()), payout.Cancelled)
+	h.run(`update authority set timeline_id = timeline_id + 1`)
+	for _, c := range []transfer.Call{x.Call(), failed.Call()} {
+		unknown(t, h.ledger.Deposit(t.Context(), c), payout.ErrInDoubt)
+		unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, c), payout.ErrInDoubt)
+	}
+	if got := h.managed(x.ReqID); got != "" {
+		t.Errorf("managed: got %s, want none", got)
+	}
+}
+
+// Whoever posted it may have died before anybody was woken: asking again wakes.
+func TestAQueuedPayoutIsWokenAgain(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	h.manager.set(func(m *manager) { m.fail = errors.New("the answer was lost") })
+	h.drive(x.ReqID, transfer.TargetPending)
+	if got := h.woken.woken(); got != 0 {
+		t.Fatalf("woken: got %d, want 0: the answer was lost", got)
+	}
+	h.drive(x.ReqID, transfer.TargetPending)
+	if got := h.woken.woken(); got != 1 {
+		t.Errorf("woken: got %d, want 1", got)
+	}
+}
+
+// H31: a payout that waits for its chain is no news before twice the expected finality,
+// and critical after.
+func TestH31PayoutMayWaitForItsChain(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	limit := transfer.DefaultRules().PayoutLimit
+	for _, c := range []struct {
+		ago      time.Duration
+		critical int
+	}{{2 * time.Minute, 0}, {limit - time.Minute, 0}, {limit + time.Minute, 1}} {
+		h.run(`update transfers_tb set state_at = clock_timestamp() - $2::interval where req_id = $1`, x.ReqID, c.ago)
+		h.drive(x.ReqID, transfer.TargetPending)
+		if got := h.log.severe("CRITICAL", "funds in flight"); got != c.critical {
+			t.Errorf("after %s: got %d critical lines, want %d", c.ago, got, c.critical)
+		}
+	}
+	for _, c := range []struct {
+		mode          nonce.Finality
+		confirmations uint64
+		want          time.Duration
+	}{{nonce.ByConfirmations, 20, 528 * time.Second}, {nonce.ByFinalized, 20, 2304 * time.Second}, {nonce.ByConfirmations, 1, time.Minute}} {
+		if got := payout.Limit(c.mode, c.confirmations, 12*time.Second, time.Minute); got < c.want || got > c.want+20*time.Second {
+			t.Errorf("limit by %s, %d: got %s, want %s", c.mode, c.confirmations, got, c.want)
+		}
+	}
+}
+
+// H31: a payout that has not begun within transfer.initTimeout never does.
+func TestH31PayoutInInitExpires(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.stored(coin)
+	h.run(`alter table transfers_tb disable trigger guard_transfer`)
+	h.run(`update transfers_tb set created_at = clock_timestamp() - interval '16 minutes' where req_id = $1`, x.ReqID)
+	if got := h.drive(x.ReqID, transfer.Failed); got.Reason != transfer.Expired || h.managed(x.ReqID) != "" {
+		t.Errorf("got %s, transaction %q; want EXPIRED, none", got.Reason, h.managed(x.ReqID))
+	}
+	h.has(coin, "10")
+}
+
+// Nobody but the coordinator makes, cancels or replaces a payout.
+func TestOnlyTheCoordinatorPays(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	theirs := h.intentOf(x)
+	theirs.Caller = "mallory"
+	if _, err := h.db.Store.Create(t.Context(), theirs, 100); !errors.Is(err, store.ErrUnknownSubmitter) || h.managed(x.ReqID) != "" {
+		t.Errorf("create by another: got %v, %q; want it unknown, nothing stored", err, h.managed(x.ReqID))
+	}
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.serveUntil(x.ReqID, "TRACKING/PENDING")
+	id := value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
+	may := func(want map[nonce.Order]bool) {
+		t.Helper()
+		for action, may := range want {
+			if err := h.db.MayOrder(t.Context(), id, action); (err == nil) != may || err != nil && !errors.Is(err, store.ErrCoordinators) {
+				t.Errorf("%s: got %v, want it allowed: %t", action, err, may)
+			}
+		}
+	}
+	may(map[nonce.Order]bool{nonce.OrderCancel: false, nonce.OrderPlaceholder: false, nonce.OrderReplace: true, nonce.OrderRebroadcast: true, nonce.OrderWait: true})
+	h.giveUp(x.ReqID)
+	may(map[nonce.Order]bool{nonce.OrderCancel: false, nonce.OrderPlaceholder: true})
+	if _, err := h.db.Decide(t.Context(), store.Decision{TxID: id, By: store.Viewer{Caller: "mallory"}, Action: nonce.OrderCancel, Reason: "r"}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("cancel by another: got %v, want it not found", err)
+	}
+}
+
+// A finality that a reorg may undo is refused.
+func TestFinalityOfPayouts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		mode          nonce.Finality
+		confirmations uint64
+		ok            bool
+	}{
+		{nonce.ByConfirmations, 1, true}, {nonce.ByFinalized, 0, true}, {nonce.ByConfirmations, 0, false}, {nonce.BySafe, 20, false}, {"", 20, false},
+	} {
+		if _, err := payout.New(payout.Options{Finality: c.mode, Confirmations: c.confirmations}); (err == nil) != c.ok {
+			t.Errorf("%s, %d: got %v, want it taken: %t", c.mode, c.confirmations, err, c.ok)
+		}
+	}
+}
+
+// Points are passed in their order.
+func TestPointsArePassed(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	var passed []string
+	h.ledger.At = func(point string) { passed = append(passed, point) }
+	x := h.due(coin)
+	h.ledger.Deposit(t.Context(), x.Call())
+	h.ledger.Resolve(t.Context(), transfer.Deposit, x.Call())
+	if got, want := fmt.Sprint(passed), fmt.Sprint(payout.Points()); got != want {
+		t.Errorf("passed: got %s, want %s", got, want)
+	}
+}

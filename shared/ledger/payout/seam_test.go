@@ -1,0 +1,274 @@
+package payout_test
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// stopped is a worker that is paused where it posts: begin calls Deposit, and it posts
+// when goOn is closed.
+func (h *house) stopped(x transfer.Transfer) (goOn chan struct{}, ended <-chan transfer.Outcome) {
+	h.t.Helper()
+	there, goOn, out := make(chan struct{}), make(chan struct{}), make(chan transfer.Outcome, 1)
+	var once sync.Once
+	h.manager.set(func(m *manager) {
+		m.beforeCreate = func() {
+			mine := false
+			once.Do(func() { mine = true })
+			if mine {
+				close(there)
+				<-goOn
+			}
+		}
+	})
+	go func() { out <- h.ledger.Deposit(h.t.Context(), x.Call()) }()
+	<-there
+	return goOn, out
+}
+
+// H1a: a worker's post is paused on the wire, the payer enters PROTECT, another
+// worker's post is refused. That is no refusal: when PROTECT ends the first post runs,
+// and the payout is made, and not given back.
+func TestH01PayoutSeamAProtectIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	goOn, first := h.stopped(x)
+	h.protect()
+	h.drive(x.ReqID, transfer.TargetPending)
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrInDoubt)
+	h.release()
+	close(goOn)
+	unknown(t, <-first, payout.ErrPending)
+	h.mineUntil(x.ReqID, "CONFIRMED")
+	h.drive(x.ReqID, transfer.Committed)
+	if got := h.paid(); got != onePayment {
+		t.Errorf("paid: got %s, want %s", got, onePayment)
+	}
+	h.has(coin, "8.5")
+}
+
+// H1a, given up in between: the paused post finds the tombstone. The user has the money
+// back, and nothing is paid.
+func TestH01PayoutSeamAGivenUpMeanwhile(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	goOn, first := h.stopped(x)
+	h.protect()
+	if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "" {
+		t.Errorf("given up in PROTECT: got %s, transaction %q; want TARGET_PENDING and none, since what is not on record may have run", got.State, h.managed(x.ReqID))
+	}
+	h.release()
+	if got := h.giveUp(x.ReqID); got.State != transfer.RolledBack || got.Reason != payout.Cancelled {
+		t.Errorf("given up: got %s, %s; want ROLLED_BACK by %s", got.State, got.Reason, payout.Cancelled)
+	}
+	close(goOn)
+	refused(t, <-first, payout.Cancelled)
+	h.neverPaid(x)
+}
+
+// neverPaid looks once more, and expects nothing to be paid, and all to be back.
+func (h *house) neverPaid(x transfer.Transfer) {
+	h.t.Helper()
+	h.manager.set(func(m *manager) { m.beforeCreate = nil })
+	h.ledger.Deposit(h.t.Context(), x.Call())
+	h.serve()
+	h.mine(confirmations + 1)
+	h.serve()
+	if got := h.paid(); got != "0" {
+		h.t.Errorf("paid: got %s, want nothing", got)
+	}
+	h.drive(x.ReqID, transfer.RolledBack)
+	h.has(coin, "10")
+}
+
+// H1b: a deploy names another payer between two attempts. Every attempt names the one
+// on the row.
+func TestH01PayoutSeamBPayerIsFixed(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	h.manager.set(func(m *manager) { m.fail = errors.New("the answer was lost") })
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.asset(coin, "", h.pays(accounts[1], store.PayoutCaller))
+	h.manager.set(func(m *manager) { m.fail = nil })
+	h.ledger = h.newLedger(100)
+	h.openCoordinator()
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.mineUntil(x.ReqID, "CONFIRMED") // and no second: managed would show both
+	h.drive(x.ReqID, transfer.Committed)
+	if got := h.paid(); got != onePayment {
+		t.Errorf("paid: got %s, want %s", got, onePayment)
+	}
+	if next := h.request(coin); next.Payout.Submitter == x.Payout.Submitter {
+		t.Error("payer of the next payout: got the old one, want the new: the test changed nothing")
+	}
+}
+
+// H1c: the same bytes are posted at every attempt, whatever has changed in between.
+func TestH01PayoutSeamCPayloadIsFixed(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.deploy(code(pay))
+	x := h.due(token)
+	full := h.newLedger(0) // a queue without a place: nothing is stored
+	for range 3 {
+		unknown(t, full.Deposit(t.Context(), x.Call()), store.ErrQueueFull)
+	}
+	h.drive(x.ReqID, transfer.TargetPending)
+	if got := len(h.manager.posted); got != 4 {
+		t.Fatalf("posts: got %d, want 4", got)
+	}
+	for i, got := range h.manager.posted {
+		if !bytes.Equal(got, h.manager.posted[0]) || !bytes.Equal(got, x.Payout.Payload) {
+			t.Errorf("post %d: got %s, want %s", i, got, x.Payout.Payload)
+		}
+	}
+}
+
+// H1c: another build has posted the same payment in another rendering. What is on
+// record decides: its end is the payout's.
+func TestH01PayoutSeamCAnotherRendering(t *testing.T) {
+	t.Parallel()
+	for _, end := range []transfer.State{transfer.Committed, transfer.RolledBack} {
+		t.Run(end.String(), func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.fund(coin)
+			x := h.due(coin)
+			other := h.intentOf(x)
+			other.Payload = bytes.ReplaceAll(other.Payload, []byte(" "), nil)
+			other.Fingerprint = [32]byte{1}
+			goOn, first := h.stopped(x)
+			if _, err := h.db.Store.Create(t.Context(), other, 100); err != nil {
+				t.Fatal(err)
+			}
+			close(goOn)
+			unknown(t, <-first, store.ErrRequestConflict)
+			h.drive(x.ReqID, transfer.TargetPending)
+			if end == transfer.RolledBack {
+				h.giveUp(x.ReqID)
+				h.neverPaid(x)
+				return
+			}
+			h.mineUntil(x.ReqID, "CONFIRMED")
+			h.drive(x.ReqID, end)
+		})
+	}
+}
+
+// H1d: the payment is mined and reverts; that is not final. A reorg runs it again, and
+// it succeeds: COMMITTED, and nothing was given back.
+func TestH01PayoutSeamDRevertedIsNotFinal(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	contract := h.deploy(code(switched))
+	x := h.due(token)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.serveUntil(x.ReqID, "TRACKING/PENDING")
+	at := common.HexToAddress(contract)
+	if err := h.chain.MineExactly(h.signedBy(accounts[3], 0, &at, nil), h.raw(x.ReqID)); err != nil {
+		t.Fatal(err)
+	}
+	h.serveUntil(x.ReqID, "TRACKING/INCLUDED")
+	if value[bool](h, `select (receipt ->> 'succeeded')::boolean from managed_tx where request_id = $1`, x.ReqID) {
+		t.Fatal("the call succeeded, want it to revert")
+	}
+	h.drive(x.ReqID, transfer.TargetPending)
+	if err := h.chain.Reorg(1, [][]byte{h.raw(x.ReqID)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	h.chain.DropPool()
+	h.mineUntil(x.ReqID, "CONFIRMED")
+	h.drive(x.ReqID, transfer.Committed)
+	if got := h.held(contract); got != onePayment {
+		t.Errorf("paid: got %s, want %s", got, onePayment)
+	}
+	h.has(token, "8.5")
+}
+
+// H1d, without the reorg: once it is final the revert is a refusal.
+func TestH01PayoutSeamDRevertedForGood(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	contract := h.deploy(code(switched))
+	x := h.due(token)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.serveUntil(x.ReqID, "TRACKING/PENDING")
+	at := common.HexToAddress(contract)
+	if err := h.chain.MineExactly(h.signedBy(accounts[3], 0, &at, nil), h.raw(x.ReqID)); err != nil {
+		t.Fatal(err)
+	}
+	h.mineUntil(x.ReqID, "FAILED/REVERTED")
+	if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.Reverted || h.held(contract) != "0" {
+		t.Errorf("got %s, paid %s; want %s, nothing", got.Reason, h.held(contract), payout.Reverted)
+	}
+	h.has(token, "10")
+}
+
+// H1e: a payout that was given up after it had a nonce ends by its placeholder, and is
+// given back once.
+func TestH01PayoutSeamEPlaceholder(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.serveUntil(x.ReqID, "TRACKING/PENDING")
+	if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending {
+		t.Fatalf("given up: got %s, want TARGET_PENDING: either may be mined", got.State)
+	}
+	h.mineUntil(x.ReqID, "FAILED/PLACEHOLDER")
+	if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.Replaced {
+		t.Errorf("reason: got %s, want %s", got.Reason, payout.Replaced)
+	}
+	h.neverPaid(x)
+}
+
+// H1e: a foreign transaction takes the nonce; a person accepts the loss, with proof.
+// The payout ends, and is given back once.
+func TestH01PayoutSeamELostNonce(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.serveUntil(x.ReqID, "TRACKING/PENDING")
+	if err := h.chain.MineExactly(h.signedBy(accounts[0], 0, &common.Address{1}, nil)); err != nil {
+		t.Fatal(err)
+	}
+	h.mineUntil(x.ReqID, "PROTECT")
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.mine(80) // the loss is finalized
+	_, err := h.worker.Release(t.Context(), h.payer, nonce.Leave{Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "a stolen key", Count: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.Displaced {
+		t.Errorf("reason: got %s, want %s", got.Reason, payout.Displaced)
+	}
+	h.neverPaid(x)
+}
+
+// loaded is the transfer as its row has it now.
+func (h *house) loaded(reqID string) transfer.Transfer {
+	h.t.Helper()
+	x, err := h.Load(h.t.Context(), reqID)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return x
+}

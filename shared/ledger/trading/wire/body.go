@@ -1,0 +1,137 @@
+package wire
+
+import (
+	"math"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// NewOperation is the body for a call. It fails with a [*FieldError] where there
+// is none that says the same: an unusable req_id, or no time of creation. What
+// the core would refuse, such as an amount of 0, has a body.
+func NewOperation(op transfer.Op, c transfer.Call) (Operation, error) {
+	o := Operation{
+		Op: op, ReqID: c.ReqID, UserID: &c.UserID, AssetID: &c.AssetID,
+		Units: FormatUnits(c.Units), CreatedAt: FormatTime(c.CreatedAt),
+	}
+	_, err := o.Call()
+	return o, err
+}
+
+// Call is what the body asks for. The error is a [*FieldError] for the first
+// member that is missing or not right.
+func (o Operation) Call() (transfer.Call, error) {
+	if !Moves(o.Op) {
+		return transfer.Call{}, wrong("op", "want withdraw, deposit, refund, outside_deposit or outside_withdrawal")
+	}
+	createdAt, err := keyed(o.ReqID, o.CreatedAt)
+	if err != nil {
+		return transfer.Call{}, err
+	}
+	if err := account(o.UserID, o.AssetID); err != nil {
+		return transfer.Call{}, err
+	}
+	units, err := ParseUnits(o.Units)
+	if err != nil {
+		return transfer.Call{}, err
+	}
+	return transfer.Call{ReqID: o.ReqID, UserID: *o.UserID, AssetID: *o.AssetID, Units: units, CreatedAt: createdAt}, nil
+}
+
+// Check says what is wrong with the body, as a [*FieldError], or when it was
+// created.
+func (s AccountStatus) Check() (createdAt time.Time, err error) {
+	if createdAt, err = keyed(s.ReqID, s.CreatedAt); err != nil {
+		return createdAt, err
+	}
+	if err := account(s.UserID, s.AssetID); err != nil {
+		return createdAt, err
+	}
+	switch s.Status {
+	case Active, Frozen, Disabled:
+		return createdAt, nil
+	}
+	return createdAt, wrong("status", "want ACTIVE, FROZEN or DISABLED")
+}
+
+// MaxPrecision is the most decimals that an asset can have.
+const MaxPrecision = 8
+
+// Check says what is wrong with the body, as a [*FieldError], or when it was
+// created.
+func (a Asset) Check() (createdAt time.Time, err error) {
+	if createdAt, err = keyed(a.ReqID, a.CreatedAt); err != nil {
+		return createdAt, err
+	}
+	if a.AssetID == nil || *a.AssetID <= 0 {
+		return createdAt, wrong("assetId", "want a number from 1 to %d", math.MaxInt32)
+	}
+	if a.Precision == nil || *a.Precision > MaxPrecision {
+		return createdAt, wrong("precision", "want a number from 0 to %d", MaxPrecision)
+	}
+	return createdAt, nil
+}
+
+func keyed(reqID, createdAt string) (time.Time, error) {
+	if err := CheckReqID(reqID); err != nil {
+		return time.Time{}, err
+	}
+	return ParseTime("createdAt", createdAt)
+}
+
+// account wants both numbers; whether there is such an account the core finds
+// out, and refuses for ever where there is none.
+func account(userID *int64, assetID *int32) error {
+	if userID == nil {
+		return wrong("userId", "want a number")
+	}
+	if assetID == nil {
+		return wrong("assetId", "want a number")
+	}
+	return nil
+}
+
+// Transfer is the line as the conservation check reads it. The error says what
+// in it is not right.
+func (e Entry) Transfer() (transfer.Entry, error) {
+	units, err := ParseUnits(e.Units)
+	if err != nil {
+		return transfer.Entry{}, err
+	}
+	at, err := ParseTime("at", e.At)
+	if err != nil {
+		return transfer.Entry{}, err
+	}
+	if err := CheckOutcome(e.Outcome, e.Reason); err != nil {
+		return transfer.Entry{}, err
+	}
+	return transfer.Entry{
+		Seq: e.Seq, ReqID: e.ReqID, Op: e.Op, UserID: e.UserID, AssetID: e.AssetID,
+		Units: units, Refused: e.Reason, At: at,
+	}, nil
+}
+
+// CheckOutcome wants a reason with a refusal, and with nothing else.
+func CheckOutcome(outcome string, reason transfer.Reason) error {
+	switch {
+	case outcome == Applied && reason == "":
+		return nil
+	case outcome == RefusedEver && isCode(string(reason)):
+		return nil
+	case outcome == RefusedEver:
+		return wrong("reason", "want a code in capitals, at most %d bytes", MaxReason)
+	case outcome == Applied:
+		return wrong("reason", "want none with %q", Applied)
+	}
+	return wrong("outcome", "want %q or %q", Applied, RefusedEver)
+}
+
+func isCode(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; (c < 'A' || c > 'Z') && c != '_' {
+			return false
+		}
+	}
+	return text != "" && len(text) <= MaxReason
+}

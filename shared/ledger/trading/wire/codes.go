@@ -1,0 +1,22 @@
+package wire
+
+import (
+	"net/http"
+
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// The codes of the core's problems, beside those of [web]. None of them says that
+// an operation was refused: whoever asked knows no more than before.
+var (
+	Halted          = web.Code{Name: "HALTED", Status: http.StatusServiceUnavailable}  // nothing is answered until an operator has looked
+	Contradiction   = web.Code{Name: "CONTRADICTION", Status: http.StatusConflict}     // other fields are stored under the key
+	BeyondHorizon   = web.Code{Name: "BEYOND_HORIZON", Status: http.StatusConflict}    // too old: the key may have been forgotten
+	CreatedAhead    = web.Code{Name: "CREATED_AHEAD", Status: http.StatusConflict}     // created after now, by the core's clock
+	NoWithdrawal    = web.Code{Name: "NO_WITHDRAWAL", Status: http.StatusConflict}     // there is nothing to refund
+	RefundOverflow  = web.Code{Name: "REFUND_OVERFLOW", Status: http.StatusConflict}   // the account cannot hold the refund yet
+	NothingStored   = web.Code{Name: "NOTHING_STORED", Status: http.StatusConflict}    // of a refund, which cannot be resolved
+	ViewGone        = web.Code{Name: "VIEW_GONE", Status: http.StatusGone}             // begin again with the first page
+	AccountNotFound = web.Code{Name: "ACCOUNT_NOT_FOUND", Status: http.StatusNotFound} // no deposit has made it
+	Busy            = web.Code{Name: "BUSY", Status: http.StatusServiceUnavailable}    // too many wait already; nothing was done
+)

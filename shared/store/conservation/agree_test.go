@@ -1,0 +1,89 @@
+package conservation_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// repeatable are the wrongs that can be done to one world any number of times, each
+// for good.
+var repeatable = []string{
+	"a unit is stolen from Funding", "a unit is stolen from Trading", "a unit is made up in Trading", "a unit goes from user to user",
+	"a new line of the journal is deleted", "a new line of the journal is altered",
+	"credited in Trading and not withdrawn", "credited in Funding and not withdrawn", "credited where it was refused",
+	"credited and refunded", "refunded after it was committed", "refunded on the other side", "deposited where it was withdrawn",
+	"withdrawn on both sides", "deposited for another user", "deposited more than was withdrawn", "withdrawn for no transfer",
+	"COMMITTED without a credit", "COMMITTED with nothing", "ROLLED_BACK without a refund", "ROLLED_BACK with a credit", "FAILED with a debit",
+}
+
+// name is a finding without how it was first seen.
+func name(f conservation.Finding) string {
+	if f.Kind == conservation.BalanceDiffers {
+		return f.Key()
+	}
+	return string(f.Kind) + " " + f.ReqID
+}
+
+// Whatever was done, right and wrong, and whenever runs came between, in pages of
+// whatever size: what they have found together is what a full run finds.
+func TestIncrementalAndFullAgree(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.history()
+	told := map[string]bool{} // of requests, by all incremental runs
+	wrongNow := []string{}    // of balances, by the last
+	check := func() {
+		r := w.check(false)
+		wrongNow = wrongNow[:0]
+		for _, f := range r.Found {
+			if f.Kind == conservation.BalanceDiffers {
+				wrongNow = append(wrongNow, name(f))
+			} else {
+				told[name(f)] = true
+			}
+		}
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		for range rapid.IntRange(1, 4).Draw(rt, "steps") {
+			w.Page = rapid.IntRange(1, 9).Draw(rt, "page")
+			way := rapid.SampledFrom([]transfer.Type{transfer.FundingToSpot, transfer.SpotToFunding}).Draw(rt, "way")
+			switch rapid.IntRange(0, 5).Draw(rt, "what") {
+			case 0:
+				w.committed(way, bob, gold, 2)
+			case 1:
+				w.rolledBack(way, alice, iron, 2)
+			case 2:
+				w.withdrawn(way, alice, gold, 1)
+			case 3:
+				check()
+			default:
+				wrongs[rapid.SampledFrom(repeatable).Draw(rt, "wrong")].do(w)
+			}
+		}
+		if !rapid.Bool().Draw(rt, "compare") {
+			return
+		}
+		check()
+		got := append(slices.Collect(maps.Keys(told)), wrongNow...)
+		want := []string{}
+		for _, f := range w.check(true).Found {
+			want = append(want, name(f))
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(slices.Compact(want), slices.Compact(got), cmpopts.EquateEmpty()); diff != "" {
+			rt.Fatalf("findings (-full +incremental):\n%s", diff)
+		}
+	})
+	if len(told) < 20 {
+		t.Errorf("got %d findings, too few to prove anything", len(told))
+	}
+}

@@ -1,0 +1,95 @@
+package conservation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	newSum     = `insert into conservation_sum (generation, side, user_id, asset_id, units) select generation`
+	newRequest = `insert into conservation_request (generation, req_id, user_id, asset_id, units, debit, type, final, open) select generation`
+	newFinding = `insert into conservation_finding (generation, kind, user_id, asset_id, expected, got, evidence) values `
+	fromHere   = ` from conservation_checkpoint where is_current`
+)
+
+// nonsense is by the constraint, index or trigger that must refuse it.
+var nonsense = map[string][]string{
+	"one_checkpoint_per_generation": {`insert into conservation_checkpoint (generation, epoch) overriding system value select generation, epoch` + fromHere},
+	"version_counts_up":             {`update conservation_checkpoint set version = -1`},
+	"one_current_checkpoint":        {`insert into conservation_checkpoint (epoch, is_current) values ('another', true)`},
+	"one_sum_per_account":           {newSum + `, 'FUNDING', 7, 1, 5` + fromHere},
+	"sum_of_a_generation":           {`insert into conservation_sum (generation, side, user_id, asset_id, units) values (99, 'SPOT', 7, 1, 5)`},
+	"sum_of_a_side":                 {newSum + `, 'MARGIN', 7, 1, 5` + fromHere},
+	"one_evidence_per_request":      {newRequest + `, lpad('1', 26, '0'), 7, 1, 5, null, 0, 0, false` + fromHere},
+	"evidence_of_a_generation":      {`insert into conservation_request (generation, req_id, user_id, asset_id, units, type, final, open) values (99, 'r', 7, 1, 5, 0, 0, false)`},
+	"evidence_of_sides":             {newRequest + `, 'r', 7, 1, 5, 'MARGIN', 0, 0, false` + fromHere},
+	"evidence_is_final_or_not":      {newRequest + `, 'r', 7, 1, 5, null, 0, 10, false` + fromHere},
+	"one_number_per_finding": {`insert into conservation_finding (finding_id, generation, kind, user_id, asset_id, expected, got, evidence) overriding system value
+		select finding_id, generation, kind, user_id, asset_id, expected, got, evidence from conservation_finding`},
+	"finding_is_named":      {newFinding + `(1, '', 7, 1, '', '', '{}')`},
+	"stands_once":           {`insert into conservation_standing (key, finding_id) select key, finding_id from conservation_standing`},
+	"what_stands_was_found": {`insert into conservation_standing (key, finding_id) values ('another', 99)`},
+	"history_never_changes": {`delete from conservation_finding`, `update conservation_finding set got = 'as it should be'`,
+		`truncate conservation_finding cascade`},
+}
+
+// Every constraint of the check's tables refuses its nonsense.
+func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.history()
+	w.clean()
+	w.steal(alice, gold, 1)
+	w.check(false)
+	shown := map[string]bool{}
+	for constraint, statements := range nonsense {
+		shown[constraint] = true
+		for _, statement := range statements {
+			if got := w.attempt(statement); got != constraint {
+				t.Errorf("%s: got refused by %s, want by %s", statement, got, constraint)
+			}
+		}
+	}
+	delete(shown, "history_never_changes")
+	rows, err := w.main.DB.Query(t.Context(), `
+select conname::text from pg_constraint
+ where conrelid::regclass::text like 'conservation\_%' and contype in ('c', 'f', 'p', 'u', 'x')
+ union
+select i.indexrelid::regclass::text from pg_index i
+ where i.indrelid::regclass::text like 'conservation\_%' and i.indisunique and not exists (select from pg_constraint k where k.conindid = i.indexrelid)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{}
+	for _, constraint := range all {
+		want[constraint] = true
+	}
+	if diff := cmp.Diff(want, shown); diff != "" {
+		t.Errorf("constraints with a proof (-in the schema +proven):\n%s", diff)
+	}
+}
+
+// attempt runs a statement that is never committed, and says what refused it.
+func (w *world) attempt(statement string) string {
+	w.t.Helper()
+	tx, err := w.main.DB.Begin(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	_, err = tx.Exec(w.t.Context(), statement)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.ConstraintName
+	}
+	return fmt.Sprint(err)
+}

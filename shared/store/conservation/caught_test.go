@@ -1,0 +1,190 @@
+package conservation_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// wrong is something that must never be, and what it is called.
+type wrong struct {
+	do       func(w *world)
+	want     []conservation.Kind
+	fullOnly bool // it changes what was read before
+}
+
+var kind = struct{ balance, twice, fields, side, none, nothing, both, incomplete, unpaid, contradicts conservation.Kind }{
+	conservation.BalanceDiffers, conservation.AppliedTwice, conservation.FieldsDiffer, conservation.WrongSide, conservation.NoTransfer,
+	conservation.CreditWithoutDebit, conservation.CreditAndRefund, conservation.CommittedIncomplete, conservation.RolledBackUnpaid, conservation.ContradictsState,
+}
+
+// balance changes a balance, and nothing else, by so many whole units of iron.
+func balance(db func(*world) storetest.Bundle, by int) func(*world) {
+	return func(w *world) {
+		exec(w.t, db(w), `update balances_tb set available = available + $1 where user_id = $2 and asset_id = $3`, by, alice, iron)
+	}
+}
+
+func main(w *world) storetest.Bundle  { return w.main }
+func other(w *world) storetest.Bundle { return w.other }
+
+// journal changes a journal, with the guards off.
+func journal(db func(*world) storetest.Bundle, statement string) func(*world) {
+	return func(w *world) { asOwner(w.t, db(w), "transfer_operations", statement) }
+}
+
+var wrongs = map[string]wrong{
+	"a unit is stolen from Funding": {do: balance(main, -1), want: []conservation.Kind{kind.balance}},
+	"a unit is stolen from Trading": {do: balance(other, -1), want: []conservation.Kind{kind.balance}},
+	"a unit is made up in Funding":  {do: balance(main, 1), want: []conservation.Kind{kind.balance}},
+	"a unit is made up in Trading":  {do: balance(other, 1), want: []conservation.Kind{kind.balance}},
+	"a unit goes from user to user": {do: func(w *world) {
+		balance(main, 1)(w)
+		exec(w.t, w.main, `update balances_tb set available = available - 1 where user_id = $1 and asset_id = $2`, bob, iron)
+	}, want: []conservation.Kind{kind.balance}},
+	"an account from nowhere": {do: func(w *world) {
+		exec(w.t, w.main, `insert into balances_tb (user_id, asset_id, precision, available) values (99, $1, 0, 5)`, iron)
+	}, want: []conservation.Kind{kind.balance}},
+	"an account is deleted": {do: func(w *world) {
+		asOwner(w.t, w.other, "balances_tb", `delete from balances_tb where user_id = $1 and asset_id = $2`, bob, iron)
+	}, want: []conservation.Kind{kind.balance}},
+
+	"a new line of the journal is deleted": {do: func(w *world) {
+		m := w.withdrawn(transfer.FundingToSpot, alice, iron, 5)
+		asOwner(w.t, w.main, "transfer_operations", `delete from transfer_operations where req_id = $1`, m.call.ReqID)
+	}, want: []conservation.Kind{kind.balance}},
+	"a new line of the journal is altered": {do: func(w *world) {
+		m := w.withdrawn(transfer.FundingToSpot, alice, iron, 5)
+		asOwner(w.t, w.main, "transfer_operations", `update transfer_operations set units = 4, amount = 4 where req_id = $1`, m.call.ReqID)
+	}, want: []conservation.Kind{kind.balance, kind.fields}},
+	"an old line of the journal is deleted": {fullOnly: true,
+		do:   journal(main, `delete from transfer_operations where op_type = 'withdraw' and user_id = 7 and asset_id = 1 and result = 'SUCCESS'`),
+		want: []conservation.Kind{kind.balance, kind.incomplete, kind.nothing}},
+	"an old line of the journal is altered": {fullOnly: true,
+		do:   journal(other, `update transfer_operations set units = units + 1 where op_type = 'outside_deposit' and user_id = 7 and asset_id = 2`),
+		want: []conservation.Kind{kind.balance}},
+
+	"credited in Trading and not withdrawn": {do: func(w *world) {
+		m := w.insert(transfer.FundingToSpot, alice, gold, 7)
+		m.must(m.deposit())
+	}, want: []conservation.Kind{kind.nothing}},
+	"credited in Funding and not withdrawn": {do: func(w *world) {
+		m := w.insert(transfer.SpotToFunding, alice, gold, 7)
+		m.must(m.deposit())
+	}, want: []conservation.Kind{kind.nothing}},
+	"credited where it was refused": {do: func(w *world) {
+		m := w.insert(transfer.FundingToSpot, alice, gold, 1_000_000_000)
+		_ = m.withdraw()
+		m.must(m.deposit())
+	}, want: []conservation.Kind{kind.nothing}},
+	"credited and refunded": {do: func(w *world) {
+		m := w.withdrawn(transfer.FundingToSpot, alice, gold, 7)
+		m.must(m.deposit())
+		m.must(m.refund())
+	}, want: []conservation.Kind{kind.both}},
+	"refunded after it was committed": {do: func(w *world) {
+		m := w.committed(transfer.SpotToFunding, alice, gold, 7)
+		m.must(m.refund())
+	}, want: []conservation.Kind{kind.contradicts, kind.both}},
+	"refunded on the other side": {do: func(w *world) {
+		m := w.withdrawn(transfer.FundingToSpot, alice, gold, 7)
+		exec(w.t, w.other, `insert into transfer_operations (req_id, op_type, result, user_id, asset_id, units, amount) values ($1, 'refund', 'SUCCESS', 7, 1, 7, 0.07)`, m.call.ReqID)
+		exec(w.t, w.other, `update balances_tb set available = available + 0.07 where user_id = 7 and asset_id = 1`)
+	}, want: []conservation.Kind{kind.side}},
+	"deposited where it was withdrawn": {do: func(w *world) {
+		m := w.withdrawn(transfer.FundingToSpot, alice, gold, 7)
+		m.must(w.funding.Deposit(w.t.Context(), m.call))
+	}, want: []conservation.Kind{kind.side}},
+	"withdrawn on both sides": {do: func(w *world) {
+		m := w.withdrawn(transfer.FundingToSpot, alice, gold, 7)
+		m.must(w.spot.Withdraw(w.t.Context(), m.call))
+	}, want: []conservation.Kind{kind.twice, kind.side}},
+	"deposited for another user": {do: func(w *world) {
+		m := w.withdrawn(transfer.FundingToSpot, alice, gold, 7)
+		m.call.UserID = bob
+		m.must(m.deposit())
+	}, want: []conservation.Kind{kind.fields}},
+	"deposited more than was withdrawn": {do: func(w *world) {
+		m := w.withdrawn(transfer.FundingToSpot, alice, gold, 7)
+		m.call.Units++
+		m.must(m.deposit())
+	}, want: []conservation.Kind{kind.fields}},
+	"withdrawn for no transfer": {do: func(w *world) {
+		m := moving{w: w, source: w.funding, call: transfer.Call{ReqID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", UserID: alice, AssetID: gold, Units: 7}}
+		m.must(m.withdraw())
+	}, want: []conservation.Kind{kind.none}},
+
+	"COMMITTED without a credit": {do: func(w *world) {
+		w.withdrawn(transfer.FundingToSpot, alice, gold, 7).to(transfer.Committed)
+	}, want: []conservation.Kind{kind.incomplete}},
+	"COMMITTED with nothing": {do: func(w *world) {
+		w.insert(transfer.SpotToFunding, alice, gold, 7).to(transfer.SourcePending, transfer.SourceDone, transfer.TargetPending, transfer.Committed)
+	}, want: []conservation.Kind{kind.incomplete}},
+	"ROLLED_BACK without a refund": {do: func(w *world) {
+		w.withdrawn(transfer.FundingToSpot, alice, gold, 7).to(transfer.Compensating, transfer.RolledBack)
+	}, want: []conservation.Kind{kind.unpaid}},
+	"ROLLED_BACK with a credit": {do: func(w *world) {
+		m := w.rolledBack(transfer.FundingToSpot, alice, gold, 7)
+		m.must(m.deposit())
+	}, want: []conservation.Kind{kind.contradicts, kind.both}},
+	"FAILED with a debit": {do: func(w *world) {
+		m := w.insert(transfer.FundingToSpot, alice, gold, 7)
+		m.to(transfer.SourcePending)
+		m.must(m.withdraw())
+		m.to(transfer.Failed)
+	}, want: []conservation.Kind{kind.contradicts}},
+	"debited long after it FAILED": {do: func(w *world) {
+		m := w.insert(transfer.FundingToSpot, alice, gold, 7)
+		m.to(transfer.SourcePending, transfer.Failed)
+		w.clean()
+		m.must(m.withdraw())
+	}, want: []conservation.Kind{kind.contradicts}},
+	"credited long after it was refunded": {do: func(w *world) {
+		m := w.rolledBack(transfer.FundingToSpot, alice, gold, 7)
+		w.clean()
+		m.must(m.deposit())
+	}, want: []conservation.Kind{kind.contradicts, kind.both}},
+}
+
+// Whatever is wrong is caught by the next run, full or not, and by no run is it
+// found anew after that.
+func TestWrongsAreCaughtByTheNextRun(t *testing.T) {
+	t.Parallel()
+	for name, wrong := range wrongs {
+		for _, full := range []bool{false, true} {
+			if wrong.fullOnly && !full {
+				continue
+			}
+			t.Run(name+map[bool]string{true: "/full", false: "/incremental"}[full], func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.history()
+				w.clean()
+				wrong.do(w)
+				want := append([]conservation.Kind{}, wrong.want...)
+				r := w.check(full)
+				if diff := cmp.Diff(sorted(want), kinds(r.Fresh)); diff != "" {
+					t.Errorf("found at the next run (-want +got):\n%s\n%v", diff, r.Found)
+				}
+				if w.halts() != 1 || len(r.Halts) != 1 || w.log.lines(`"CRITICAL"`, "conservation violated") != len(r.Fresh) || w.log.lines(`"CRITICAL"`, "halted") != 1 {
+					t.Errorf("got %d halts open, %d made; want one, and it in the log as CRITICAL, with each finding", w.halts(), len(r.Halts))
+				}
+				for _, again := range []bool{false, true} {
+					if r := w.check(again); len(r.Fresh) > 0 && !wrong.fullOnly {
+						t.Errorf("run again (full: %t): got %v found anew, want nothing", again, r.Fresh)
+					}
+				}
+			})
+		}
+	}
+}
+
+func sorted(all []conservation.Kind) []conservation.Kind {
+	slices.Sort(all)
+	return all
+}

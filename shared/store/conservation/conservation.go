@@ -1,0 +1,197 @@
+// Package conservation keeps what the check of [conservation.Monitor] has come to, in
+// Postgres: how far it has read, sums, evidence, findings and halts.
+package conservation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+)
+
+// Book is a [conservation.Book].
+type Book struct{ db *pgxpool.Pool }
+
+var _ conservation.Book = (*Book)(nil)
+
+// New is the book in the database that db leads to, which is that of the transfers.
+// It closes nothing.
+func New(db *pgxpool.Pool) *Book { return &Book{db: db} }
+
+// superseded is what the database's function conservation_advance raises.
+const supersededCode = "FP008"
+
+func superseded(err error) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == supersededCode {
+		return fmt.Errorf("%s: %w", pg.Message, conservation.ErrSuperseded)
+	}
+	return err
+}
+
+// resumable is how old a full run may be for another to go on with it.
+const resumable = `interval '1 hour'`
+
+// current finds where runs go on. A database that was restored, or made anew, is not
+// the one that its cursors are of.
+const current = `
+select generation, version, cursors, not is_current
+  from conservation_checkpoint
+ where epoch = (select epoch from authority)
+   and case when $1 then begun_at > clock_timestamp() - ` + resumable + `
+                      and generation > coalesce((select generation from conservation_checkpoint where is_current), 0)
+            else is_current end
+ order by generation desc
+ limit 1`
+
+const begin = `
+insert into conservation_checkpoint (epoch)
+select epoch from authority
+returning generation, version, cursors, true`
+
+// Begin is where a run goes on. Without a current checkpoint an incremental run is a
+// full one.
+func (b *Book) Begin(ctx context.Context, full bool) (c conservation.Checkpoint, err error) {
+	for _, try := range []struct {
+		statement string
+		args      []any
+	}{{current, []any{full}}, {current, []any{true}}, {begin, nil}} {
+		var cursors []byte
+		err = b.db.QueryRow(ctx, try.statement, try.args...).Scan(&c.Generation, &c.Version, &cursors, &c.Full)
+		if errors.Is(err, pgx.ErrNoRows) {
+			continue
+		}
+		if err == nil {
+			err = json.Unmarshal(cursors, &c.Cursors)
+		}
+		break
+	}
+	if err != nil {
+		return c, fmt.Errorf("find the checkpoint: %w", err)
+	}
+	return c, nil
+}
+
+// at reads by one snapshot, in which the checkpoint has not moved.
+func (b *Book) at(ctx context.Context, c conservation.Checkpoint, read func(pgx.Tx) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, b.db, options, func(tx pgx.Tx) error {
+		var version int64
+		err := tx.QueryRow(ctx, `select version from conservation_checkpoint where generation = $1`, c.Generation).Scan(&version)
+		if errors.Is(err, pgx.ErrNoRows) || err == nil && version != c.Version {
+			return conservation.ErrSuperseded
+		}
+		if err != nil {
+			return err
+		}
+		return read(tx)
+	})
+}
+
+// atOnce is how many rows one statement reads: few enough for its time-out.
+const atOnce = 20_000
+
+// Sums reads a side's sums.
+func (b *Book) Sums(ctx context.Context, c conservation.Checkpoint, side conservation.Side) (map[conservation.Account]conservation.Sum, error) {
+	all := map[conservation.Account]conservation.Sum{}
+	err := b.at(ctx, c, func(tx pgx.Tx) error {
+		var last conservation.Account
+		for {
+			rows, err := tx.Query(ctx, `
+select user_id, asset_id, units::text
+  from conservation_sum
+ where generation = $1 and side = $2 and (user_id, asset_id) > ($3, $4)
+ order by user_id, asset_id
+ limit $5`, c.Generation, side, last.UserID, last.AssetID, atOnce)
+			if err != nil {
+				return err
+			}
+			before := len(all)
+			var units string
+			_, err = pgx.ForEachRow(rows, []any{&last.UserID, &last.AssetID, &units}, func() (err error) {
+				all[last], err = conservation.ParseSum(units)
+				return err
+			})
+			if err != nil || len(all)-before < atOnce {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the sums of %s: %w", side, err)
+	}
+	return all, nil
+}
+
+// retire also supersedes whoever is still at work on what is going to be forgotten.
+const retire = `
+update conservation_checkpoint
+   set is_current = false, version = version + 1
+ where generation < $1`
+
+// Finish makes c the checkpoint that runs go on from. What a run that began later has
+// put there stays. Then it throws away some of what belongs to no run any more.
+func (b *Book) Finish(ctx context.Context, c conservation.Checkpoint) error {
+	err := pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
+		var newest int64
+		err := tx.QueryRow(ctx, `select generation from conservation_checkpoint where is_current for update`).Scan(&newest)
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) || newest > c.Generation {
+			return ignoreNoRows(err)
+		}
+		if _, err := tx.Exec(ctx, retire, c.Generation); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `update conservation_checkpoint set is_current = true where generation = $1`, c.Generation)
+		return err
+	})
+	if err == nil {
+		err = b.forget(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("finish the full check %d: %w", c.Generation, err)
+	}
+	return nil
+}
+
+func ignoreNoRows(err error) error {
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
+// forgetAtOnce is how many rows of old generations one statement deletes.
+const forgetAtOnce = 10_000
+
+// forget deletes generations before the current one, some rows at a time.
+func (b *Book) forget(ctx context.Context) error {
+	for _, statement := range []string{`
+delete from conservation_request
+ where ctid = any (array(select ctid from conservation_request
+        where generation < (select generation from conservation_checkpoint where is_current) limit $1))`, `
+delete from conservation_sum
+ where ctid = any (array(select ctid from conservation_sum
+        where generation < (select generation from conservation_checkpoint where is_current) limit $1))`,
+	} {
+		for {
+			tag, err := b.db.Exec(ctx, statement, forgetAtOnce)
+			if err != nil {
+				return fmt.Errorf("forget what is over: %w", err)
+			}
+			if tag.RowsAffected() < forgetAtOnce {
+				break
+			}
+		}
+	}
+	_, err := b.db.Exec(ctx, `
+delete from conservation_checkpoint c
+ where generation < (select generation from conservation_checkpoint where is_current)
+   and not exists (select from conservation_request r where r.generation = c.generation)
+   and not exists (select from conservation_sum s where s.generation = c.generation)`)
+	return err
+}

@@ -1,0 +1,291 @@
+package conservation_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// traffic is transfers both ways that are left at any point, refused, refunded and
+// come to their end, and deposits and withdrawals from outside among them.
+type traffic struct {
+	*world
+	done, pending atomic.Int64
+}
+
+// one makes a transfer of a user, and goes on with it as far as dice say.
+func (tr *traffic) one(dice *rand.Rand, user int64) {
+	kind := transfer.Type(1 + dice.IntN(2))
+	m := tr.insert(kind, user, 1+int32(dice.IntN(2)), 1+uint64(dice.IntN(300)))
+	if dice.IntN(10) == 0 {
+		outside := m.call
+		outside.ReqID = "outside " + outside.ReqID
+		_ = m.target.OutsideDeposit(tr.t.Context(), outside)
+		_ = m.source.OutsideWithdrawal(tr.t.Context(), outside)
+	}
+	m.to(transfer.SourcePending)
+	switch o := m.withdraw(); {
+	case o.Verdict == transfer.Refused:
+		m.to(transfer.Failed)
+		return
+	case dice.IntN(8) == 0: // nobody has heard the answer
+		tr.pending.Add(1)
+		return
+	}
+	m.to(transfer.SourceDone, transfer.TargetPending)
+	if dice.IntN(4) == 0 {
+		_ = m.target.Resolve(tr.t.Context(), transfer.Deposit, m.call)
+		m.to(transfer.Compensating)
+		m.must(m.refund())
+		if dice.IntN(3) > 0 {
+			m.to(transfer.RolledBack)
+		}
+		tr.done.Add(1)
+		return
+	}
+	m.must(m.deposit())
+	if dice.IntN(6) == 0 {
+		tr.pending.Add(1)
+		return
+	}
+	m.to(transfer.Committed)
+	tr.done.Add(1)
+}
+
+// run makes transfers by several workers until the context is over.
+func (tr *traffic) run(ctx context.Context, workers int) (wait func()) {
+	var group sync.WaitGroup
+	for n := range workers {
+		dice := rand.New(rand.NewPCG(uint64(n), 5))
+		group.Go(func() {
+			for ctx.Err() == nil {
+				tr.one(dice, int64(n%3)+1)
+			}
+		})
+	}
+	return group.Wait
+}
+
+// A healthy system is never called anything else: under load, with calls pending,
+// checked by several runs at once, full ones among them.
+func TestHealthyUnderLoadNeverAlarms(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fund(1, 2, 3)
+	w.Page = 200
+	tr := &traffic{world: w}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	wait := tr.run(ctx, 6)
+	var checks sync.WaitGroup
+	var runs, unclear atomic.Int64
+	for n := range 3 {
+		checks.Go(func() {
+			for i := 0; i < 12 || tr.done.Load() < 300; i++ {
+				r, err := w.Check(t.Context(), n == 2)
+				if err != nil { // the others were faster, all of the time
+					unclear.Add(1)
+					continue
+				}
+				runs.Add(1)
+				if len(r.Found) > 0 {
+					t.Errorf("check %d, full %t: got %d findings, want none; the first: %v", i, n == 2, len(r.Found), r.Found[0])
+					return
+				}
+			}
+		})
+	}
+	checks.Wait()
+	stop()
+	wait()
+	t.Logf("%d checks, %d superseded; %d transfers ended, %d left pending", runs.Load(), unclear.Load(), tr.done.Load(), tr.pending.Load())
+	w.clean()
+	if tr.pending.Load() < 10 || runs.Load() < 20 {
+		t.Errorf("got %d transfers pending and %d checks, too few to prove anything", tr.pending.Load(), runs.Load())
+	}
+	if n := value[int](t, w.main, `select count(*) from conservation_finding`); n != 0 || w.halts() != 0 || w.log.lines(`"CRITICAL"`) != 0 {
+		t.Errorf("got %d findings on record, %d halts, want none", n, w.halts())
+	}
+}
+
+// A journal whose commits come in another order than its numbers is read whole, and
+// each line once.
+func TestLinesThatCommitOutOfOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fund(alice, bob)
+	slow, err := w.main.DB.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Release()
+	m := w.insert(transfer.FundingToSpot, alice, gold, 7)
+	for _, statement := range []string{`begin`,
+		fmt.Sprintf(`select funding_apply('%s', 'withdraw', %d, %d, 7)`, m.call.ReqID, alice, gold)} {
+		if _, err := slow.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		w.committed(transfer.FundingToSpot, bob, gold, 1)
+		w.Page = 2
+		if r := w.check(false); len(r.Found) > 0 {
+			t.Fatalf("beside a transaction in progress: got %v, want nothing", r.Found)
+		}
+	}
+	if _, err := slow.Exec(t.Context(), `commit`); err != nil {
+		t.Fatal(err)
+	}
+	m.must(m.deposit())
+	w.clean()
+	exec(t, w.main, `update balances_tb set available = available - 0.01 where user_id = $1 and asset_id = $2`, alice, gold)
+	if r := w.check(false); len(r.Fresh) != 1 {
+		t.Errorf("a unit is stolen: got %v, want it found", r.Found)
+	}
+}
+
+// gate holds a run at a point until something else is done.
+func gate(w *world, at string, do func()) {
+	var once sync.Once
+	w.At = func(point string) {
+		if point == at {
+			once.Do(do)
+		}
+	}
+}
+
+// Whatever happens between two of a run's readings, the run is not misled.
+func TestTransfersBetweenTheReadings(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"after transfers", "after payouts", "after trading", "after funding", "after funding's point", "before a step"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.history()
+			gate(w, point, func() {
+				w.committed(transfer.FundingToSpot, alice, gold, 3)
+				w.committed(transfer.SpotToFunding, bob, iron, 4)
+				w.rolledBack(transfer.SpotToFunding, bob, gold, 5)
+				w.rolledBack(transfer.FundingToSpot, alice, iron, 6)
+			})
+			if r := w.check(false); len(r.Found) > 0 {
+				t.Errorf("the run: got %v, want nothing", r.Found)
+			}
+			w.clean()
+		})
+	}
+}
+
+// A credit that only the last reading saw is judged by the next run.
+func TestACreditSeenLastIsJudgedNext(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.history()
+	w.clean()
+	gate(w, "after funding's point", func() {
+		m := w.insert(transfer.FundingToSpot, alice, gold, 3)
+		m.must(m.deposit())
+	})
+	if r := w.check(false); len(r.Found) > 0 {
+		t.Errorf("the run that sees it last: got %v, want nothing yet", r.Found)
+	}
+	if r := w.check(false); len(r.Fresh) != 1 || r.Fresh[0].Kind != conservation.CreditWithoutDebit {
+		t.Errorf("the next run: got %v, want the credit without its debit", r.Found)
+	}
+}
+
+// A run that dies between two steps leaves what it stored to the next; one that was
+// overtaken stores nothing twice.
+func TestRunsThatDieAndRunsThatAreOvertaken(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"before a step", "after a step"} {
+		t.Run("dies "+point, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.history()
+			w.Page = 2
+			for n := range 8 {
+				ctx, die := context.WithCancel(t.Context())
+				left := n
+				w.At = func(at string) {
+					if at == point {
+						if left--; left < 0 {
+							die()
+						}
+					}
+				}
+				if _, err := w.Check(ctx, n%2 == 1); err == nil && n == 0 && point == "before a step" {
+					t.Errorf("the first run: got no error, want it dead")
+				}
+				die()
+			}
+			w.At = nil
+			w.clean()
+			balance(other, -1)(w)
+			if r := w.check(false); len(r.Fresh) != 1 {
+				t.Errorf("a unit is stolen: got %v, want it found", r.Found)
+			}
+		})
+	}
+	t.Run("overtaken", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.history()
+		w.clean()
+		w.committed(transfer.FundingToSpot, alice, gold, 3)
+		rival := w.Monitor
+		gate(w, "before a step", func() {
+			if _, err := rival.Check(t.Context(), false); err != nil {
+				t.Error(err)
+			}
+			balance(main, -1)(w)
+		})
+		if r := w.check(false); len(r.Fresh) != 1 {
+			t.Errorf("the run that was overtaken: got %v, want what was stolen since", r.Found)
+		}
+		if n := value[int](t, w.main, `select count(*) from conservation_finding`); n != 1 {
+			t.Errorf("findings: got %d, want 1", n)
+		}
+	})
+}
+
+// A core that has lost the end of its journal stops everything.
+func TestAJournalThatWentBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	core := &lines{at: 5, all: []transfer.Entry{{Seq: 3, ReqID: "o", Op: transfer.OutsideDeposit, UserID: alice, AssetID: gold, Units: 9}}}
+	w.Trading = conservation.Numbered{Core: core, Balances: core.balances}
+	if r := w.check(false); len(r.Found) > 0 {
+		t.Fatalf("got %v, want nothing", r.Found)
+	}
+	core.at = 4
+	r := w.check(false)
+	if len(r.Fresh) != 1 || r.Fresh[0].Kind != conservation.JournalWentBack || w.halts() != 1 {
+		t.Errorf("got %v and %d halts, want JOURNAL_WENT_BACK and all halted", r.Found, w.halts())
+	}
+}
+
+// lines is a core's journal, of which lines that move no money are left out.
+type lines struct {
+	at  uint64
+	all []transfer.Entry
+}
+
+func (l *lines) Journal(_ context.Context, after uint64, limit int) (some []transfer.Entry, err error) {
+	for _, e := range l.all {
+		if e.Seq > after && len(some) < limit {
+			some = append(some, e)
+		}
+	}
+	return some, nil
+}
+
+func (l *lines) balances(context.Context) (uint64, map[conservation.Account]conservation.Sum, error) {
+	return l.at, map[conservation.Account]conservation.Sum{{UserID: alice, AssetID: gold}: conservation.Units(9)}, nil
+}

@@ -1,0 +1,126 @@
+package conservation
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/conservation/snapshot"
+)
+
+const evidence = `
+select req_id, user_id, asset_id, units::text, coalesce(debit, ''), coalesce(deposit, ''), coalesce(refund, ''), type, final
+  from conservation_request
+ where generation = $1 and `
+
+const terms = `
+select req_id, user_id, asset_id, units::text, transfer_type
+  from transfers_tb
+ where req_id = any ($1)`
+
+// Known reads evidence, and the rows of the transfers.
+func (b *Book) Known(ctx context.Context, c conservation.Checkpoint, requests []string, open bool) (conservation.Known, error) {
+	known := conservation.Known{Evidence: map[string]*conservation.Evidence{}, Terms: map[string]conservation.Terms{}}
+	err := b.at(ctx, c, func(tx pgx.Tx) error {
+		if err := readEvidence(ctx, tx, known, evidence+`req_id = any ($2)`, c.Generation, requests); err != nil {
+			return err
+		}
+		if open {
+			if err := readEvidence(ctx, tx, known, evidence+`open`, c.Generation); err != nil {
+				return err
+			}
+		}
+		return readTerms(ctx, tx, known, requests)
+	})
+	if err != nil {
+		return conservation.Known{}, fmt.Errorf("read evidence: %w", err)
+	}
+	return known, nil
+}
+
+func readEvidence(ctx context.Context, tx pgx.Tx, known conservation.Known, statement string, args ...any) error {
+	rows, err := tx.Query(ctx, statement, args...)
+	if err != nil {
+		return err
+	}
+	var e conservation.Evidence
+	var units string
+	into := []any{&e.ReqID, &e.Account.UserID, &e.Account.AssetID, &units, &e.Debit, &e.Deposit, &e.Refund, &e.Type, &e.Final}
+	_, err = pgx.ForEachRow(rows, into, func() (err error) {
+		one := e
+		known.Evidence[e.ReqID] = &one
+		one.Units, err = strconv.ParseUint(units, 10, 64)
+		return err
+	})
+	return err
+}
+
+func readTerms(ctx context.Context, tx pgx.Tx, known conservation.Known, requests []string) error {
+	rows, err := tx.Query(ctx, terms, requests)
+	if err != nil {
+		return err
+	}
+	var req, units string
+	var t conservation.Terms
+	_, err = pgx.ForEachRow(rows, []any{&req, &t.Account.UserID, &t.Account.AssetID, &units, &t.Type}, func() (err error) {
+		t.Units, err = strconv.ParseUint(units, 10, 64)
+		known.Terms[req] = t
+		return err
+	})
+	return err
+}
+
+const final = `
+select h.tx::text, t.req_id, t.user_id, t.asset_id, t.units::text, t.transfer_type, h.state
+  from (select tx, transfer_id, state
+          from transfer_history
+         where ` + snapshot.Unseen + ` and state in (40, -10, -30)
+         order by tx
+         fetch first $2 rows with ties) as h
+  join transfers_tb t using (transfer_id)
+ order by h.tx`
+
+// Claims reads transfers that became final, those of one transaction all at once.
+func (b *Book) Claims(ctx context.Context, after conservation.Cursor, limit int) (out conservation.Claims, err error) {
+	seen, err := snapshot.Parse(string(after))
+	if err != nil {
+		return out, fmt.Errorf("read transfers that are final: %w", err)
+	}
+	var text string
+	var last uint64
+	batch := new(pgx.Batch)
+	batch.Queue(`begin isolation level repeatable read read only`)
+	batch.Queue(`select pg_current_snapshot()::text`).QueryRow(func(row pgx.Row) error { return row.Scan(&text) })
+	batch.Queue(final, seen.String(), limit).Query(func(rows pgx.Rows) (err error) {
+		out.Claims, last, err = scanClaims(rows)
+		return err
+	})
+	batch.Queue(`commit`)
+	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
+		return conservation.Claims{}, fmt.Errorf("read transfers that are final: %w", err)
+	}
+	now, err := snapshot.Parse(text)
+	if out.More = len(out.Claims) >= limit; out.More {
+		now = seen.Upto(last, now)
+	}
+	out.Next = conservation.Cursor(now.String())
+	return out, err
+}
+
+// scanClaims also tells the last one's transaction.
+func scanClaims(rows pgx.Rows) (all []conservation.Claim, last uint64, err error) {
+	var c conservation.Claim
+	var tx, units string
+	into := []any{&tx, &c.ReqID, &c.Terms.Account.UserID, &c.Terms.Account.AssetID, &units, &c.Terms.Type, &c.State}
+	_, err = pgx.ForEachRow(rows, into, func() (err error) {
+		if last, err = strconv.ParseUint(tx, 10, 64); err == nil {
+			c.Terms.Units, err = strconv.ParseUint(units, 10, 64)
+		}
+		all = append(all, c)
+		return err
+	})
+	return all, last, err
+}

@@ -1,0 +1,211 @@
+package conservation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+const addSums = `
+insert into conservation_sum (generation, side, user_id, asset_id, units)
+select $1, $2, user_id, asset_id, units::numeric
+  from unnest($3::bigint[], $4::integer[], $5::text[]) as moved (user_id, asset_id, units)
+    on conflict on constraint one_sum_per_account do update set units = conservation_sum.units + excluded.units`
+
+const putEvidence = `
+insert into conservation_request (generation, req_id, user_id, asset_id, units, debit, deposit, refund, type, final, open)
+select $1, req_id, user_id, asset_id, units::numeric, nullif(debit, ''), nullif(deposit, ''), nullif(refund, ''), type, final, open
+  from unnest($2::text[], $3::bigint[], $4::integer[], $5::text[], $6::text[], $7::text[], $8::text[], $9::smallint[], $10::smallint[], $11::boolean[])
+    as known (req_id, user_id, asset_id, units, debit, deposit, refund, type, final, open)
+    on conflict on constraint one_evidence_per_request do update
+       set debit = excluded.debit, deposit = excluded.deposit, refund = excluded.refund,
+           type = excluded.type, final = excluded.final, open = excluded.open`
+
+// putFinding keeps a finding, unless it stands already.
+const putFinding = `
+with found as (
+  insert into conservation_finding (generation, kind, side, req_id, user_id, asset_id, expected, got, evidence)
+  select $1, $3, nullif($4, ''), nullif($5, ''), $6, $7, $8, $9, $10::jsonb
+   where not exists (select from conservation_standing where key = $2)
+  returning finding_id
+)
+insert into conservation_standing (key, finding_id)
+select $2, finding_id from found
+    on conflict on constraint stands_once do nothing
+returning finding_id`
+
+// recovered are balances that stood and were not found again.
+const recovered = `
+delete from conservation_standing
+ where key like 'BALANCE\_DIFFERS|%' and not key = any ($1)`
+
+const openHalts = `
+select scope, coalesce(user_id, 0), coalesce(asset_id, 0) from transfer_halt where resumed_at is null`
+
+// halt stops all where it is about an asset that nobody knows.
+const halt = `
+insert into transfer_halt (scope, user_id, asset_id, evidence)
+select case when a.known then h.scope else 'all' end,
+       case when a.known and h.scope = 'user_asset' then h.user_id end,
+       case when a.known and h.scope <> 'all' then h.asset_id end, $4::jsonb
+  from (select $1::text, $2::bigint, $3::integer) as h (scope, user_id, asset_id),
+       lateral (select exists (select from assets_tb where asset_id = h.asset_id)) as a (known)
+    on conflict do nothing
+returning scope, coalesce(user_id, 0), coalesce(asset_id, 0)`
+
+// Store stores a step. Where it found nothing it is one round trip; else the halts
+// follow in another, and one commit has both.
+func (b *Book) Store(ctx context.Context, s conservation.Step) (out conservation.Stored, err error) {
+	out.Checkpoint = s.From
+	out.Checkpoint.Version++
+	out.Checkpoint.Cursors = s.Cursors
+	batch, err := written(s, &out)
+	if err != nil {
+		return out, err
+	}
+	if len(s.Found) == 0 {
+		whole := &pgx.Batch{QueuedQueries: slices.Concat(single("begin"), batch.QueuedQueries, single("commit"))}
+		err = b.db.SendBatch(ctx, whole).Close()
+	} else {
+		err = pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
+			if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+				return err
+			}
+			return putHalts(ctx, tx, s.Mode, &out)
+		})
+	}
+	if err != nil {
+		return conservation.Stored{}, fmt.Errorf("store a step of the check: %w", superseded(err))
+	}
+	return out, nil
+}
+
+func single(statement string) []*pgx.QueuedQuery {
+	b := new(pgx.Batch)
+	b.Queue(statement)
+	return b.QueuedQueries
+}
+
+// written is all that a step writes but the halts.
+func written(s conservation.Step, out *conservation.Stored) (*pgx.Batch, error) {
+	cursors, err := json.Marshal(s.Cursors)
+	if err != nil {
+		return nil, err
+	}
+	b := new(pgx.Batch)
+	b.Queue(`select conservation_advance($1, $2, $3)`, s.From.Generation, s.From.Version, cursors)
+	for _, side := range slices.Sorted(maps.Keys(s.Moved)) {
+		queueSums(b, s.From.Generation, side, s.Moved[side])
+	}
+	queueEvidence(b, s.From.Generation, s.Evidence)
+	keys := []string{}
+	for _, f := range s.Found {
+		if err := queueFinding(b, s.From.Generation, f, out); err != nil {
+			return nil, err
+		}
+		keys = append(keys, f.Key())
+	}
+	if s.Verdict {
+		b.Queue(recovered, keys)
+	}
+	return b, nil
+}
+
+func queueSums(b *pgx.Batch, generation int64, side conservation.Side, moved map[conservation.Account]conservation.Sum) {
+	var users []int64
+	var assets []int32
+	var units []string
+	for at, change := range moved {
+		users, assets, units = append(users, at.UserID), append(assets, at.AssetID), append(units, change.String())
+	}
+	if len(users) > 0 {
+		b.Queue(addSums, generation, side, users, assets, units)
+	}
+}
+
+func queueEvidence(b *pgx.Batch, generation int64, all map[string]*conservation.Evidence) {
+	var reqs, units, debits, deposits, refunds []string
+	var users []int64
+	var assets []int32
+	var types []transfer.Type
+	var finals []transfer.State
+	var opens []bool
+	for _, e := range all {
+		reqs, users, assets = append(reqs, e.ReqID), append(users, e.Account.UserID), append(assets, e.Account.AssetID)
+		units = append(units, strconv.FormatUint(e.Units, 10))
+		debits, deposits, refunds = append(debits, string(e.Debit)), append(deposits, string(e.Deposit)), append(refunds, string(e.Refund))
+		types, finals, opens = append(types, e.Type), append(finals, e.Final), append(opens, e.Open())
+	}
+	if len(reqs) > 0 {
+		b.Queue(putEvidence, generation, reqs, users, assets, units, debits, deposits, refunds, types, finals, opens)
+	}
+}
+
+func queueFinding(b *pgx.Batch, generation int64, f conservation.Finding, out *conservation.Stored) error {
+	text, err := json.Marshal(f.Evidence)
+	if err != nil {
+		return fmt.Errorf("keep the evidence of %s: %w", f, err)
+	}
+	args := []any{generation, f.Key(), f.Kind, f.Side, f.ReqID, f.Account.UserID, f.Account.AssetID, f.Expected, f.Got, text}
+	b.Queue(putFinding, args...).QueryRow(func(row pgx.Row) error {
+		var id int64
+		err := row.Scan(&id)
+		if err == nil {
+			out.Fresh = append(out.Fresh, f)
+		}
+		return ignoreNoRows(err)
+	})
+	return nil
+}
+
+// putHalts stops what the fresh findings ask for.
+func putHalts(ctx context.Context, tx pgx.Tx, mode conservation.Mode, out *conservation.Stored) error {
+	rows, err := tx.Query(ctx, openHalts)
+	if err != nil {
+		return err
+	}
+	open, err := pgx.CollectRows(rows, scanHalt)
+	if err != nil {
+		return err
+	}
+	for _, h := range conservation.Halts(mode, open, out.Fresh) {
+		text, err := json.Marshal(whyHalted(out.Fresh))
+		if err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, halt, h.Scope, h.Account.UserID, h.Account.AssetID, text)
+		if err != nil {
+			return err
+		}
+		made, err := pgx.CollectRows(rows, scanHalt)
+		if err != nil {
+			return err
+		}
+		out.Halts = append(out.Halts, made...)
+	}
+	return nil
+}
+
+// shown is how many findings a halt's evidence repeats; all are in their own table.
+const shown = 20
+
+func whyHalted(fresh []conservation.Finding) any {
+	lines := []string{}
+	for _, f := range fresh[:min(len(fresh), shown)] {
+		lines = append(lines, f.String())
+	}
+	return map[string]any{"what": "conservation is violated", "findings": len(fresh), "first": lines}
+}
+
+func scanHalt(row pgx.CollectableRow) (h conservation.Halt, err error) {
+	err = row.Scan(&h.Scope, &h.Account.UserID, &h.Account.AssetID)
+	return h, err
+}

@@ -1,0 +1,214 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/conservation/snapshot"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// PayoutCaller is the name under which the transfer coordinator makes and cancels
+// payouts. No token may stand for a caller of that name. A submitter pays out if its
+// callers are this one alone: see [Registration].
+const PayoutCaller = "transfer"
+
+// Payout is what is on record of a payer's request.
+type Payout struct {
+	TxID      string // "": there is none
+	Caller    string // who made it
+	State     nonce.State
+	SubState  nonce.SubState
+	LastError string
+	Payload   []byte // of what is CONFIRMED: what was to be done, for ever …
+	Receipt   []byte // … and the final receipt as the node gave it; nil: it came with none
+	Token     int64  // in force; 0 before the first tenure
+
+	Pays      bool // the submitter is registered, for [PayoutCaller] alone
+	Foreign   bool // the database is not the one written last: nothing in it is believed
+	Protected bool // an episode of PROTECT is open: "there is none" proves nothing
+	Taken     bool // a release recorded that a transaction which is not on record was this request
+}
+
+// What makes it prove nothing that request $2 of submitter $1 is not on record.
+const (
+	isProtected = `exists (select from protect_episode e where e.submitter = $1 and e.closed_at is null)`
+	isTaken     = `exists (select from protect_episode e
+         where e.submitter = $1 and jsonb_path_exists(e.released, '$.requests.* ? (@ == $of)', jsonb_build_object('of', $2::text)))`
+)
+
+// findPayout always returns one row. See findIntents on how it finds the request.
+const findPayout = `
+select coalesce(m.tx_id::text, ''), coalesce(m.caller, ''), coalesce(m.state, ''), coalesce(m.sub_state, ''), coalesce(m.last_error, ''),
+       c.payload, c.receipt, coalesce(l.fencing_token, 0),
+       coalesce(s.callers = array[$3::text], false), not (select is_authority()), ` + isProtected + `, ` + isTaken + `
+  from (select $1::submitter_id as submitter) as i
+  left join submitter s on s.submitter = i.submitter
+  left join submitter_lease l on l.submitter = i.submitter
+  left join lateral (
+       select submitter, tx_id, caller, state, sub_state, last_error
+         from managed_tx
+        where request_id = $2 and submitter >= i.submitter
+        order by submitter
+        limit 1) as m on m.submitter = i.submitter
+  left join payout_confirmed c on c.tx_id = m.tx_id`
+
+// Payout reads what is on record of the submitter's request, in one round trip.
+// That there is none, and that nobody knows the submitter, is no error.
+func (s *Store) Payout(ctx context.Context, sub nonce.Submitter, requestID string) (Payout, error) {
+	p, err := scanPayout(s.db.QueryRow(ctx, findPayout, sub, requestID, PayoutCaller))
+	if err != nil {
+		return Payout{}, fmt.Errorf("find payout %s of %s: %w", requestID, sub, err)
+	}
+	return p, nil
+}
+
+func scanPayout(row pgx.Row) (p Payout, err error) {
+	err = row.Scan(&p.TxID, &p.Caller, &p.State, &p.SubState, &p.LastError, &p.Payload, &p.Receipt, &p.Token,
+		&p.Pays, &p.Foreign, &p.Protected, &p.Taken)
+	return p, err
+}
+
+// insertTombstone takes the request's only place where nothing is on record, and
+// that can be believed. A create on its way meets it: the key is taken, and it is
+// final. Of the two the later one waits for the other's commit.
+const insertTombstone = `
+with stone as (
+  insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state, sub_state, last_error)
+  select $4::uuid, s.submitter, $2::text, $3::text, $5::bytea, 'FAILED', 'CANCELLED', 'cancelled before it was made: ' || $6::text
+    from submitter s
+   where s.submitter = $1 and s.callers = array[$3::text] and (select is_authority())
+     and not ` + isProtected + ` and not ` + isTaken + `
+      on conflict (submitter, request_id) do nothing
+  returning tx_id
+), document as (
+  insert into tx_document (tx_id, name, body)
+  select tx_id, 'payload', $7::text::json from stone
+)
+insert into tx_decision (tx_id, action, by, reason)
+select tx_id, 'CANCEL', $3, $6::text from stone`
+
+// CancelPayout has the request never be carried out, if that is still possible. One
+// that is not on record is put on record as FAILED/CANCELLED, with the TxID of in: a
+// create on its way finds it and cannot run. One in the queue becomes that at once.
+// One with a nonce gets an order to compete with it, for whoever holds the lease.
+// Asking again is harmless.
+//
+// It returns what was found before that order. Nothing is put on record where
+// [Payout] says that this would prove nothing.
+func (s *Store) CancelPayout(ctx context.Context, in Intent, reason string) (p Payout, err error) {
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(insertTombstone, in.Submitter, in.RequestID, PayoutCaller, in.TxID, in.Fingerprint[:], reason, string(in.Payload))
+	b.Queue("commit")
+	b.Queue(findPayout, in.Submitter, in.RequestID, PayoutCaller).QueryRow(func(row pgx.Row) error {
+		p, err = scanPayout(row)
+		return err
+	})
+	if err := s.send(ctx, b); err != nil {
+		return Payout{}, fmt.Errorf("cancel payout %s of %s: %w", in.RequestID, in.Submitter, err)
+	}
+	if p.TxID == "" || p.Caller != PayoutCaller || p.State.Final() {
+		return p, nil
+	}
+	_, err = s.Decide(ctx, Decision{TxID: p.TxID, By: Viewer{Caller: PayoutCaller}, Action: nonce.OrderCancel, Reason: reason})
+	return p, err
+}
+
+// ErrCoordinators reports an order that only the transfer coordinator may give.
+// Nothing was changed.
+var ErrCoordinators = errors.New("only the transfer coordinator may cancel a payout")
+
+const payoutOfOrder = `
+select m.caller = $2, exists (select from tx_decision d where d.tx_id = m.tx_id and d.by = $2 and d.action = 'CANCEL')
+  from managed_tx m
+ where m.tx_id = $1`
+
+// MayOrder says whether somebody else than the coordinator may give the order, before
+// [Store.Decide] is asked: nil, or an error that wraps [ErrCoordinators]. Nobody may
+// cancel a payout, nor put a placeholder in its place before the coordinator has
+// ordered the cancel. Neither answer ever changes from yes to no.
+func (s *Store) MayOrder(ctx context.Context, txID string, action nonce.Order) error {
+	if action != nonce.OrderCancel && action != nonce.OrderPlaceholder {
+		return nil
+	}
+	var payout, cancelled bool
+	err := s.db.QueryRow(ctx, payoutOfOrder, txID, PayoutCaller).Scan(&payout, &cancelled)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil // Decide says so
+	case err != nil:
+		return fmt.Errorf("find out who may cancel %s: %w", txID, err)
+	case payout && (action == nonce.OrderCancel || !cancelled):
+		return fmt.Errorf("%s of %s: %w", action, txID, ErrCoordinators)
+	}
+	return nil
+}
+
+// ConfirmedPayout is a payout whose transaction is CONFIRMED, and what its transfer's
+// row says of it.
+type ConfirmedPayout struct {
+	Number  int64 // in the order of the journal, but not of commits
+	ReqID   string
+	Payload []byte // as in [Payout]
+	Receipt []byte
+	At      time.Time
+	Written uint64 // the database's transaction
+
+	UserID  int64 // 0: no transfer of that req_id is on record
+	AssetID int32
+	Units   uint64
+	Terms   transfer.Payout
+}
+
+const confirmedPayouts = `
+select c.number, c.request_id, c.payload, c.receipt, c.at, c.written_by, coalesce(t.user_id, 0), coalesce(t.asset_id, 0), coalesce(t.units, 0)::text,
+       coalesce(t.payout_submitter, ''), coalesce(t.payout_chain_id, 0), coalesce(t.payout_token, ''),
+       coalesce(t.payout_address, ''), coalesce(t.payout_base_units, 0)::text, coalesce(t.payout_payload::text, '')
+  from (select number, request_id, payload, receipt, at, tx::text as written_by, tx, submitter
+          from payout_confirmed
+         where ` + snapshot.Unseen + `
+         order by tx
+         fetch first $2 rows with ties) as c
+  left join transfers_tb t on t.req_id = c.request_id and t.payout_submitter = c.submitter
+ order by c.tx, c.number`
+
+// ConfirmedPayouts reads about limit of what a snapshot of Postgres has not seen, in
+// the order of the transactions that wrote them, those of one never parted; and the
+// snapshot that it was read by.
+func (s *Store) ConfirmedPayouts(ctx context.Context, seen string, limit int) (all []ConfirmedPayout, now string, err error) {
+	b := new(pgx.Batch)
+	b.Queue(`begin isolation level repeatable read read only`)
+	b.Queue(`select pg_current_snapshot()::text`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	b.Queue(confirmedPayouts, seen, limit).Query(func(rows pgx.Rows) (err error) {
+		all, err = pgx.CollectRows(rows, scanConfirmedPayout)
+		return err
+	})
+	b.Queue("commit")
+	if err := s.send(ctx, b); err != nil {
+		return nil, "", fmt.Errorf("read confirmed payouts: %w", err)
+	}
+	return all, now, nil
+}
+
+func scanConfirmedPayout(row pgx.CollectableRow) (c ConfirmedPayout, err error) {
+	var written, units, payload string
+	t := &c.Terms
+	err = row.Scan(&c.Number, &c.ReqID, &c.Payload, &c.Receipt, &c.At, &written, &c.UserID, &c.AssetID, &units,
+		&t.Submitter, &t.ChainID, &t.Token, &t.Address, &t.BaseUnits, &payload)
+	if err != nil {
+		return c, err
+	}
+	c.Terms.Payload = []byte(payload)
+	if c.Units, err = strconv.ParseUint(units, 10, 64); err != nil {
+		return c, err
+	}
+	c.Written, err = strconv.ParseUint(written, 10, 64)
+	return c, err
+}

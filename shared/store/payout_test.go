@@ -1,0 +1,255 @@
+package store_test
+
+import (
+	"regexp"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+const (
+	isPayer  = `update submitter set callers = '{transfer}' where submitter = $alice`
+	isPaid   = isPayer + `; insert into payout_confirmed (tx_id, submitter, request_id) values ($sent, $alice, 'sent')`
+	newProof = `insert into payout_confirmed (tx_id, submitter, request_id) values `
+)
+
+// What refuses nonsense about payouts joins what the whole schema is held to.
+func init() {
+	furtherNonsense["payers_are_the_coordinators"] = []refusal{
+		{then: `update submitter set callers = '{transfer,shop}' where submitter = $alice`},
+		{then: `update submitter set callers = '{*,transfer}' where submitter = $alice`},
+	}
+	furtherNonsense["one_proof_per_payout"] = []refusal{{isPaid, newProof + `($sent, $alice, 'sent')`}}
+	furtherNonsense["proof_of_a_transaction"] = []refusal{{then: newProof + `(gen_random_uuid(), $alice, 'sent')`}}
+	furtherNonsense["submitter_id_check"] = append(furtherNonsense["submitter_id_check"], refusal{then: newProof + `($sent, upper($alice), 'sent')`})
+	guarded["keep_proofs"] = []duty{
+		{"payout_confirmed", isPaid, `delete from payout_confirmed`, byGuard},
+		{"payout_confirmed", isPaid, `update payout_confirmed set receipt = '{}'`, byGuard},
+	}
+	guarded["keep_all_proofs"] = []duty{{"payout_confirmed", "", `truncate payout_confirmed`, byGuard}}
+	// It refuses nothing: TestProofsAreKept shows what it records. Here a record that is
+	// there already is met by it, and by nothing else.
+	guarded["keep_proof"] = []duty{{"managed_tx",
+		isPaid + `; alter table managed_tx disable trigger guard_tx; update managed_tx set caller = 'transfer' where tx_id = $sent;
+		set constraints all immediate`,
+		`update managed_tx set state = 'CONFIRMED', receipt = '{}', confirmations = '[]', confirmed_at = now() where tx_id = $sent`, "one_proof_per_payout"}}
+}
+
+// payerOf registers sub for the coordinator alone.
+func payerOf(t *testing.T, db storetest.Bundle, sub nonce.Submitter) {
+	t.Helper()
+	_, err := db.Store.Register(t.Context(), store.Registration{
+		Submitter: sub, Signer: "local", MaxInFlight: 1, Callers: []string{store.PayoutCaller}, CreatedBy: "test",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func payoutIntent(sub nonce.Submitter, requestID string) store.Intent {
+	in := intent(sub, requestID)
+	in.Caller = store.PayoutCaller
+	return in
+}
+
+// The proof of each payout is kept as it was, in the commit that confirms it; of what
+// is no payout nothing is.
+func TestProofsAreKept(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	payerOf(t, db, alice)
+	db.Register(t, bob, 1)
+	if _, err := db.Create(t.Context(), payoutIntent(alice, "pay"), 100); err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []store.Intent{intent(bob, "shop's"), payoutIntent(bob, "not a payer's")} {
+		if _, err := db.Create(t.Context(), in, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, db, `update submitter set max_in_flight = 2 where submitter = $1`, bob)
+	end := func(sub nonce.Submitter) {
+		endAll(t, db, sub, nonce.Receipt{BlockNumber: 7, BlockHash: nonce.Hash{7}, Succeeded: true, Document: []byte(`{"z": 1,  "a":"\u0000"}`)})
+	}
+	end(alice)
+	end(bob)
+	got := value[[]string](t, db, `select array(select request_id || ': ' || payload::text || ' ' || receipt::text from payout_confirmed)`)
+	want := []string{`pay: {"to":"0x00000000000000000000000000000000000000b0","value":"1"} {"z": 1,  "a":"\u0000"}`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("proofs (-want +got):\n%s", diff)
+	}
+	found, err := db.Payout(t.Context(), alice, "pay")
+	if err != nil || found.State != nonce.Confirmed || string(found.Receipt) != `{"z": 1,  "a":"\u0000"}` || !found.Pays {
+		t.Errorf("payout: got %+v, %v; want it CONFIRMED with its receipt", found, err)
+	}
+}
+
+// endAll gives everything that waits for sub a nonce and ends it by the receipt.
+func endAll(t *testing.T, db storetest.Bundle, sub nonce.Submitter, by nonce.Receipt) {
+	t.Helper()
+	w := take(t, db, sub, "a/1")
+	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)})
+	w, err := db.Again(t.Context(), w.Lease, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var moves []nonce.Move
+	for _, tx := range w.Unsettled {
+		from, of := tx.State, by
+		of.TxHash = tx.Hash()
+		tx.State, tx.Sub, tx.Receipt, tx.Confirmations = nonce.Confirmed, "", &of, []nonce.Header{{Number: by.BlockNumber}}
+		moves = append(moves, nonce.Move{From: from, To: tx})
+	}
+	write(t, db, nonce.Write{Lease: w.Lease, Moves: moves, Release: nonce.GiveBack})
+}
+
+// What is on record of a request, and what makes "nothing" prove nothing.
+func TestPayoutOnRecord(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	payerOf(t, db, alice)
+	db.Register(t, bob, 1)
+	check := func(sub nonce.Submitter, want store.Payout) {
+		t.Helper()
+		got, err := db.Payout(t.Context(), sub, "pay")
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("payout of %s: %v (-want +got):\n%s", sub, err, diff)
+		}
+	}
+	check(numbered(1), store.Payout{})
+	check(bob, store.Payout{})
+	check(alice, store.Payout{Pays: true})
+	// the same request of the next submitter is another
+	other := intent(bob, "pay")
+	if _, err := db.Create(t.Context(), other, 100); err != nil {
+		t.Fatal(err)
+	}
+	check(alice, store.Payout{Pays: true})
+	check(bob, store.Payout{TxID: other.TxID, Caller: "shop", State: nonce.Queued})
+	run(t, db, openEpisode, alice)
+	check(alice, store.Payout{Pays: true, Protected: true})
+	run(t, db, `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay", "1": "pa"}}'`)
+	check(alice, store.Payout{Pays: true, Taken: true})
+	run(t, db, `update authority set timeline_id = timeline_id + 1`)
+	check(alice, store.Payout{Pays: true, Taken: true, Foreign: true})
+}
+
+// A tombstone is one row, FAILED from its first moment, with its decision and payload.
+// None is made where nothing on record proves nothing.
+func TestCancelPayout(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	payerOf(t, db, alice)
+	db.Register(t, bob, 1)
+	for range 2 {
+		got, err := db.CancelPayout(t.Context(), payoutIntent(alice, "never"), "because")
+		if err != nil || got.State != nonce.Failed || got.SubState != nonce.Cancelled {
+			t.Errorf("cancel of nothing: got %+v, %v; want FAILED/CANCELLED", got, err)
+		}
+	}
+	for query, want := range map[string]string{
+		`select string_agg(coalesce(from_state, 'new') || ' ' || state || '/' || sub_state, ', ') from tx_history`: "new FAILED/CANCELLED",
+		`select string_agg(action || ' by ' || by || ': ' || reason, ', ') from tx_decision`:                       "CANCEL by transfer: because",
+		`select string_agg(body::text, ', ') from tx_document`:                                                     `{"to":"0x00000000000000000000000000000000000000b0","value":"1"}`,
+		`select string_agg(coalesce(nonce::text, 'none') || queued || unsettled, ', ') from managed_tx`:            "nonefalsefalse",
+	} {
+		if got := value[string](t, db, query); got != want {
+			t.Errorf("%s: got %s, want %s", query, got, want)
+		}
+	}
+	none := func(sub nonce.Submitter, why string) {
+		t.Helper()
+		got, err := db.CancelPayout(t.Context(), payoutIntent(sub, "pay"), "because")
+		if err != nil || got.TxID != "" {
+			t.Errorf("cancel, %s: got %+v, %v; want nothing on record", why, got, err)
+		}
+	}
+	none(numbered(1), "an unknown submitter")
+	none(bob, "a submitter that others use")
+	run(t, db, openEpisode, alice)
+	none(alice, "in PROTECT")
+	run(t, db, `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay"}}'`)
+	none(alice, "recorded as lost")
+	if got, err := db.CancelPayout(t.Context(), payoutIntent(alice, "other"), "because"); err != nil || got.State != nonce.Failed {
+		t.Errorf("cancel of another: got %+v, %v; want it FAILED", got, err)
+	}
+	run(t, db, `update authority set timeline_id = timeline_id + 1`)
+	got, err := db.CancelPayout(t.Context(), payoutIntent(alice, "restored"), "because")
+	if err != nil || got.TxID != "" || !got.Foreign {
+		t.Errorf("cancel in a restored database: got %+v, %v; want nothing on record", got, err)
+	}
+}
+
+// A create that has not committed is waited for, and then cancelled in the queue; and
+// the other way round it finds the tombstone.
+func TestTombstoneWaitsForACreate(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"commit", "rollback"} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			payerOf(t, db, alice)
+			other := connect(t, db)
+			other.do("begin")
+			other.do(newTx+`($1, $2, 'pay', 'transfer', `+emptyPrint+`)`, payoutIntent(alice, "pay").TxID, alice)
+			cancelling := start(func() (store.Payout, error) {
+				return db.CancelPayout(t.Context(), payoutIntent(alice, "pay"), "because")
+			})
+			awaitBlocked(t, db, "stone")
+			other.do(end)
+			if out := <-cancelling; out.err != nil {
+				t.Fatal(out.err)
+			}
+			want := map[string]string{"commit": "cancelled: because", "rollback": "cancelled before it was made: because"}[end]
+			if got := value[string](t, db, `select state || '/' || sub_state || ' ' || last_error from managed_tx`); got != "FAILED/CANCELLED "+want {
+				t.Errorf("got %s, want FAILED/CANCELLED %s", got, want)
+			}
+		})
+	}
+}
+
+// Confirmed payouts come in the order of the transactions that wrote them, each once,
+// however many readers and writers there are; those of one transaction together.
+func TestConfirmedPayoutsInPages(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	payerOf(t, db, alice)
+	run(t, db, `update submitter set max_in_flight = 3 where submitter = $1`, alice)
+	for _, batch := range [][]string{{"a", "b", "c"}, {"d"}} {
+		for _, r := range batch {
+			if _, err := db.Create(t.Context(), payoutIntent(alice, r), 100); err != nil {
+				t.Fatal(err)
+			}
+		}
+		endAll(t, db, alice, nonce.Receipt{BlockHash: nonce.Hash{7}, Document: []byte(`{}`)})
+	}
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			all, _, err := db.ConfirmedPayouts(t.Context(), "1:1:", 1)
+			if got := requests(all); err != nil || got != "a b c " {
+				t.Errorf("first page: got %s, %v; want what one transaction wrote: a b c", got, err)
+			}
+		})
+	}
+	both.Wait()
+	all, now, err := db.ConfirmedPayouts(t.Context(), "1:1:", 10)
+	if got := requests(all); err != nil || got != "a b c d " || !regexp.MustCompile(`^\d+:\d+:`).MatchString(now) {
+		t.Errorf("all: got %s, %s, %v; want a b c d", got, now, err)
+	}
+	if rest, _, err := db.ConfirmedPayouts(t.Context(), now, 10); err != nil || len(rest) != 0 {
+		t.Errorf("what a reader of all has not seen: got %v, %v; want nothing", rest, err)
+	}
+}
+
+func requests(all []store.ConfirmedPayout) (text string) {
+	for _, c := range all {
+		text += c.ReqID + " "
+	}
+	return text
+}

@@ -1,0 +1,307 @@
+package transfers_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// ours are the tables that this package's schema is made of.
+const ours = `('assets_tb'::regclass, 'transfers_tb'::regclass, 'transfer_history'::regclass, 'transfer_resolution'::regclass, 'transfer_halt'::regclass)`
+
+// refused are statements that a constraint or a trigger must refuse, by its name.
+// first prepares. $init, $source, $target, $comp and $done are transfers.
+type refused struct{ first, then string }
+
+const (
+	newAsset    = `insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount, daily_transfer_amount, chain_id, payout_submitter, token_contract, chain_decimals) values `
+	newTransfer = `insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type) values `
+	newPayout   = `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, payout_submitter, payout_chain_id, payout_token, payout_address, payout_base_units, payout_payload) values `
+	newHalt     = `insert into transfer_halt (scope, user_id, asset_id, evidence) values `
+	newOrder    = `insert into transfer_resolution (transfer_id, op, by, reason, verdict, answered_at) select transfer_id, `
+	ofInit      = ` from transfers_tb where req_id = $init`
+	req         = `'01ARZ3NDEKTSV4RRFFQ69G5FAV'`
+	addr        = `'0x00000000000000000000000000000000000000c3'`
+	sub         = `'eip155:1337:0x00000000000000000000000000000000000000a1'`
+)
+
+var nonsense = map[string][]refused{
+	"assets_tb_pkey":                 {{then: newAsset + `(1, 'X', 2, 1, 9, null, null, null, null, null)`}},
+	"one_asset_per_name":             {{then: newAsset + `(9, 'USDT', 2, 1, 9, null, null, null, null, null)`}},
+	"scale_to_refer_to":              {{first: `alter table assets_tb drop constraint assets_tb_pkey cascade; alter table assets_tb drop constraint one_asset_per_name`, then: newAsset + `(1, 'USDT', 6, 1, 9, null, null, null, null, null)`}},
+	"assets_tb_asset_id_check":       {{then: newAsset + `(0, 'X', 2, 1, 9, null, null, null, null, null)`}},
+	"assets_tb_asset_check":          {{then: newAsset + `(9, 'usdt', 2, 1, 9, null, null, null, null, null)`}, {then: newAsset + `(9, '', 2, 1, 9, null, null, null, null, null)`}},
+	"assets_tb_precision_check":      {{then: newAsset + `(9, 'X', 9, 1, 9, null, null, null, null, null)`}},
+	"assets_tb_status_check":         {{then: `update assets_tb set status = 'GONE'`}},
+	"assets_tb_chain_id_check":       {{then: newAsset + `(9, 'X', 2, 1, 9, null, -1, null, null, null)`}},
+	"assets_tb_token_contract_check": {{then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, '0xAB', 18)`}},
+	"amounts_are_ordered": {
+		{then: newAsset + `(9, 'X', 2, 0, 9, null, null, null, null, null)`}, {then: newAsset + `(9, 'X', 2, 5, 4, null, null, null, null, null)`},
+		{then: newAsset + `(9, 'X', 2, 5, 9, 4, null, null, null, null)`},
+	},
+	"amounts_fit_precision": {
+		{then: newAsset + `(9, 'X', 2, 0.001, 9, null, null, null, null, null)`}, {then: newAsset + `(9, 'X', 2, 1, 9.001, null, null, null, null, null)`},
+		{then: newAsset + `(9, 'X', 2, 1, 9, 9.001, null, null, null, null)`},
+	},
+	"amounts_fit_64_bits": {
+		{then: newAsset + `(9, 'X', 8, 1, 184467440737.09551616, null, null, null, null, null)`},
+		{then: newAsset + `(9, 'X', 8, 1, 2, 184467440737.09551616, null, null, null, null)`},
+	},
+	"payout_terms_are_one": {
+		{then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, null, null, 18)`}, {then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, null)`},
+		{then: newAsset + `(9, 'X', 2, 1, 9, null, null, null, ` + addr + `, null)`},
+	},
+	"payer_is_on_the_chain": {{then: newAsset + `(9, 'X', 2, 1, 9, null, 1, ` + sub + `, null, 18)`}},
+	"chain_is_no_coarser":   {{then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, 1)`}, {then: newAsset + `(9, 'X', 2, 1, 9, null, 1337, ` + sub + `, null, 37)`}},
+
+	"transfers_tb_pkey":                {{then: `insert into transfers_tb (transfer_id, req_id, user_id, asset_id, amount, precision, transfer_type, source_type) select transfer_id, ` + req + `, 7, 1, 1, 6, 1, 1` + ofInit}},
+	"one_transfer_per_req":             {{then: newTransfer + `($init, 'x', 7, 1, 1, 6, 1, 1)`}},
+	"one_transfer_per_cid":             {{then: newTransfer + `(` + req + `, 'c-1', 7, 1, 1, 6, 1, 1)`}},
+	"transfers_tb_req_id_check":        {{then: newTransfer + `('01arz3ndektsv4rrffq69g5fav', null, 7, 1, 1, 6, 1, 1)`}, {then: newTransfer + `('81ARZ3NDEKTSV4RRFFQ69G5FAV', null, 7, 1, 1, 6, 1, 1)`}, {then: newTransfer + `('', null, 7, 1, 1, 6, 1, 1)`}},
+	"transfers_tb_cid_check":           {{then: newTransfer + `(` + req + `, '', 7, 1, 1, 6, 1, 1)`}},
+	"transfers_tb_user_id_check":       {{then: newTransfer + `(` + req + `, null, 0, 1, 1, 6, 1, 1)`}},
+	"transfers_tb_amount_check":        {{then: newTransfer + `(` + req + `, null, 7, 1, 0, 6, 1, 1)`}, {then: newTransfer + `(` + req + `, null, 7, 1, -1, 6, 1, 1)`}},
+	"transfers_tb_transfer_type_check": {{then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 4, 1)`}},
+	"scale_is_the_assets":              {{then: newTransfer + `(` + req + `, null, 7, 1, 1, 7, 1, 1)`}, {then: newTransfer + `(` + req + `, null, 7, 99, 1, 6, 1, 1)`}},
+	"amount_fits_precision":            {{then: newTransfer + `(` + req + `, null, 7, 1, 1.0000001, 6, 1, 1)`}},
+	"units_fit_64_bits":                {{then: newTransfer + `(` + req + `, null, 7, 1, 18446744073709.551616, 6, 1, 1)`}},
+	"source_fits_type":                 {{then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 1, 2)`}, {then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 2, 1)`}},
+	"transfer_state_is_known":          {{then: `update transfers_tb set state = 11 where req_id = $init`}},
+	"reason_fits_state": {
+		{then: `update transfers_tb set state = -10 where req_id = $source`}, {then: `update transfers_tb set state = 10, error_message = 'X' where req_id = $init`},
+		{then: `update transfers_tb set state = -30, error_message = null where req_id = $comp`},
+	},
+	"transfers_tb_error_message_check": {{then: `update transfers_tb set state = -10, error_message = 'it failed' where req_id = $source`}},
+	"failures_are_retries":             {{then: `update transfers_tb set failures = 1 where req_id = $source`}, {then: `update transfers_tb set failures = -1 where req_id = $source`}},
+	"unknown_fits_state":               {{then: `update transfers_tb set failures = 1, retry_count = 1 where req_id = $init`}},
+	"due_fits_state":                   {{then: `update transfers_tb set next_attempt_at = now() where req_id = $init`}, {then: `update transfers_tb set state = -10, error_message = 'X', next_attempt_at = now() where req_id = $source`}},
+	"payout_is_whole": {
+		{then: newTransfer + `(` + req + `, null, 7, 1, 1, 6, 3, 1)`},
+		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 1, 1, ` + sub + `, 1337, null, ` + addr + `, 1, '{}')`},
+		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, null, 1, '{}')`},
+		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, ` + addr + `, null, '{}')`},
+		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, ` + addr + `, 1, null)`},
+		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, null, 1337, null, ` + addr + `, 1, '{}')`},
+		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, null, null, ` + addr + `, 1, '{}')`},
+		{then: newPayout + `(` + req + `, 7, 1, 1, 6, 1, 1, null, null, ` + addr + `, null, null, null)`},
+	},
+	"payout_is_on_its_chain":               {{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1, null, ` + addr + `, 1, '{}')`}},
+	"transfers_tb_payout_token_check":      {{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, '0xAB', ` + addr + `, 1, '{}')`}},
+	"transfers_tb_payout_address_check":    {{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, '0xAB', 1, '{}')`}},
+	"transfers_tb_payout_base_units_check": {{then: newPayout + `(` + req + `, 7, 1, 1, 6, 3, 1, ` + sub + `, 1337, null, ` + addr + `, 0, '{}')`}},
+
+	"transfer_history_pkey":                {{then: `insert into transfer_history (id, transfer_id, state, retry_count) overriding system value select id, transfer_id, 0, 0 from transfer_history`}},
+	"transfer_resolution_pkey":             {{newOrder + `'refund', 'o', 'r', null, null` + ofInit, `insert into transfer_resolution (id, transfer_id, op, by, reason) overriding system value select id, transfer_id, op, by, reason from transfer_resolution`}},
+	"transfer_resolution_transfer_id_fkey": {{then: `insert into transfer_resolution (transfer_id, op, by, reason) values (-1, 'refund', 'o', 'r')`}},
+	"transfer_resolution_op_check":         {{then: newOrder + `'commit', 'o', 'r', null, null` + ofInit}},
+	"transfer_resolution_by_check":         {{then: newOrder + `'refund', '', 'r', null, null` + ofInit}},
+	"transfer_resolution_reason_check":     {{then: newOrder + `'refund', 'o', '', null, null` + ofInit}},
+	"transfer_resolution_verdict_check":    {{then: newOrder + `'refund', 'o', 'r', 'MAYBE', now()` + ofInit}},
+	"answered_as_one":                      {{then: newOrder + `'refund', 'o', 'r', 'SUCCESS', null` + ofInit}, {then: newOrder + `'refund', 'o', 'r', null, now()` + ofInit}},
+	"cancel_asks_nobody":                   {{then: newOrder + `'cancel', 'o', 'r', 'SUCCESS', now()` + ofInit}},
+
+	"transfer_halt_pkey":          {{newHalt + `('all', null, null, '{}'); drop index one_open_halt`, `insert into transfer_halt (halt_id, scope, evidence) overriding system value select halt_id, scope, evidence from transfer_halt`}},
+	"transfer_halt_asset_id_fkey": {{then: newHalt + `('asset', null, 99, '{}')`}},
+	"transfer_halt_scope_check":   {{then: newHalt + `('user', null, 1, '{}')`}},
+	"halt_fits_scope":             {{then: newHalt + `('all', null, 1, '{}')`}, {then: newHalt + `('asset', 7, 1, '{}')`}, {then: newHalt + `('user_asset', null, 1, '{}')`}, {then: newHalt + `('asset', null, null, '{}')`}},
+	"resumed_by_a_human":          {{newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resumed_by = 'o'`}, {newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resume_reason = 'r'`}},
+	"one_open_halt":               {{newHalt + `('all', null, null, '{}')`, newHalt + `('all', null, null, '{}')`}, {newHalt + `('user_asset', 7, 1, '{}')`, newHalt + `('user_asset', 7, 1, '{}')`}},
+}
+
+// guarded are statements that one trigger must refuse, with the name that it gives.
+var guarded = map[string][]struct{ table, first, then, by string }{
+	"begin_transfer": {
+		{"transfers_tb", "", `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, state) values (` + req + `, 7, 1, 1, 6, 1, 1, 40)`, "transfers_begin_in_init"},
+		{"transfers_tb", "", `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, retry_count) values (` + req + `, 7, 1, 1, 6, 1, 1, 4)`, "transfers_begin_in_init"},
+	},
+	"guard_transfer": {
+		{"transfers_tb", "", `update transfers_tb set updated_at = now() where req_id = $done`, "final_never_changes"},
+		{"transfers_tb", "", `update transfers_tb set state = -10, error_message = 'ACCOUNT_FROZEN' where req_id = $init`, "transitions_only"},
+		{"transfers_tb", "", `update transfers_tb set state = -10, error_message = 'CANCELLED' where req_id = $source`, "transitions_only"},
+		{"transfers_tb", "", `update transfers_tb set state = -30, error_message = 'OTHER' where req_id = $comp`, "transitions_only"},
+		{"transfers_tb", "", `update transfers_tb set error_message = 'OTHER' where req_id = $comp`, "binding_never_changes"},
+		{"transfers_tb", `update transfers_tb set retry_count = 2 where req_id = $source`, `update transfers_tb set retry_count = 1 where req_id = $source`, "binding_never_changes"},
+		{"transfers_tb", "", `update transfers_tb set req_id = ` + req + ` where req_id = $init`, "binding_never_changes"},
+		{"transfers_tb", "", `update transfers_tb set cid = 'other' where req_id = $init`, "binding_never_changes"},
+		{"transfers_tb", "", `update transfers_tb set user_id = 8 where req_id = $init`, "binding_never_changes"},
+		{"transfers_tb", "", `update transfers_tb set amount = 2 where req_id = $init`, "binding_never_changes"},
+		{"transfers_tb", "", `update transfers_tb set transfer_type = 2, source_type = 2 where req_id = $init`, "binding_never_changes"},
+		{"transfers_tb", "", `update transfers_tb set created_at = now() where req_id = $init`, "binding_never_changes"},
+		{"transfers_tb", "", `update transfers_tb set payout_address = '0x00000000000000000000000000000000000000c4' where req_id = $pay`, "binding_never_changes"},
+		{"transfers_tb", "", `update transfers_tb set payout_submitter = 'eip155:1337:0x00000000000000000000000000000000000000a2' where req_id = $pay`, "binding_never_changes"},
+		{"transfers_tb", "", `update transfers_tb set payout_token = null where req_id = $pay`, "binding_never_changes"},
+		{"transfers_tb", "", `update transfers_tb set payout_base_units = 1 where req_id = $pay`, "binding_never_changes"},
+		{"transfers_tb", "", `update transfers_tb set payout_payload = '[]' where req_id = $pay`, "binding_never_changes"},
+	},
+	"guard_asset": {
+		{"assets_tb", "", `update assets_tb set asset = 'X'`, "scale_never_changes"},
+		{"assets_tb", `alter table transfers_tb drop constraint scale_is_the_assets`, `update assets_tb set precision = 7`, "scale_never_changes"},
+	},
+	"keep_transfer":         {{"transfers_tb", "", `delete from transfers_tb where req_id = $init`, byGuard}},
+	"keep_asset":            {{"assets_tb", "", `delete from assets_tb`, byGuard}},
+	"keep_transfer_history": {{"transfer_history", "", `delete from transfer_history`, byGuard}, {"transfer_history", "", `update transfer_history set state = 0`, byGuard}},
+	"keep_resolution": {
+		{"transfer_resolution", newOrder + `'refund', 'o', 'r', null, null` + ofInit, `delete from transfer_resolution`, byGuard},
+		{"transfer_resolution", newOrder + `'refund', 'o', 'r', null, null` + ofInit, `update transfer_resolution set by = 'other'`, byGuard},
+		{"transfer_resolution", newOrder + `'refund', 'o', 'r', 'UNKNOWN', now()` + ofInit, `update transfer_resolution set verdict = 'SUCCESS'`, byGuard},
+	},
+	"keep_halt": {
+		{"transfer_halt", newHalt + `('all', null, null, '{}')`, `delete from transfer_halt`, byGuard},
+		{"transfer_halt", newHalt + `('all', null, null, '{}')`, `update transfer_halt set evidence = '[]'`, byGuard},
+		{"transfer_halt", newHalt + `('all', null, null, '{}'); update transfer_halt set resumed_at = now(), resumed_by = 'o', resume_reason = 'r'`, `update transfer_halt set resumed_at = null, resumed_by = null, resume_reason = null`, byGuard},
+	},
+	"keep_all_transfers":        {{"transfers_tb", unguarded("transfers_tb"), `truncate transfers_tb cascade`, byGuard}},
+	"keep_all_assets":           {{"assets_tb", unguarded("assets_tb"), `truncate assets_tb cascade`, byGuard}},
+	"keep_all_transfer_history": {{"transfer_history", "", `truncate transfer_history`, byGuard}},
+	"keep_all_resolutions":      {{"transfer_resolution", "", `truncate transfer_resolution`, byGuard}},
+	"keep_all_halts":            {{"transfer_halt", "", `truncate transfer_halt`, byGuard}},
+}
+
+// unguarded takes the guards off every table but one, since a truncate takes along
+// what refers to it.
+func unguarded(but string) string {
+	return `do $$ declare t regclass; begin
+		for t in select oid::regclass from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r' and oid <> '` + but + `'::regclass loop
+			execute format('alter table %s disable trigger user', t);
+		end loop; end $$; `
+}
+
+const byGuard = "history_never_changes"
+
+// plant makes rows to be spoilt, and says by which words they are named.
+func plant(t *testing.T, b bench) *strings.Replacer {
+	t.Helper()
+	var words []string
+	name := func(word string, x transfer.Transfer) { words = append(words, "$"+word, "'"+x.ReqID+"'") }
+	name("init", b.created(t, request("c-1")))
+	name("source", b.at(t, transfer.SourcePending))
+	name("target", b.at(t, transfer.TargetPending))
+	name("comp", b.at(t, transfer.Compensating))
+	name("done", b.at(t, transfer.Committed))
+	b.put(t, payable)
+	name("pay", b.created(t, payout()))
+	return strings.NewReplacer(words...)
+}
+
+// try runs first, which must succeed, then the statement, in a transaction that is
+// never committed.
+func try(t *testing.T, b bench, first, then string) error {
+	t.Helper()
+	tx, err := b.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), first); err != nil {
+		t.Fatalf("%s: %v", first, err)
+	}
+	tag, err := tx.Exec(t.Context(), then)
+	if err == nil && tag.RowsAffected() == 0 && tag.String() != "TRUNCATE TABLE" {
+		t.Fatalf("%s: touches no row: a mistake of the test", then)
+	}
+	return err
+}
+
+// No constraint may be in the schema of transfers of which no test shows what it
+// refuses.
+func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	rows := plant(t, b)
+	shown := map[string]bool{}
+	for constraint, statements := range nonsense {
+		shown[constraint] = true
+		for _, s := range statements {
+			if err := try(t, b, rows.Replace(s.first), rows.Replace(s.then)); violated(err) != constraint {
+				t.Errorf("%s: got refused by %s, want by %s", s.then, violated(err), constraint)
+			}
+		}
+	}
+	want := map[string]bool{}
+	for _, constraint := range names(t, b, `
+		select conname::text from pg_constraint where conrelid in `+ours+` and contype in ('c', 'f', 'p', 'u', 'x')
+		 union
+		select i.indexrelid::regclass::text from pg_index i where i.indrelid in `+ours+` and i.indisunique
+		   and not exists (select from pg_constraint k where k.conindid = i.indexrelid)`) {
+		want[constraint] = true
+	}
+	if diff := cmp.Diff(want, shown); diff != "" {
+		t.Errorf("constraints with a proof (-in the schema +proven):\n%s", diff)
+	}
+}
+
+// No trigger may be in the schema of transfers of which no test shows that it, and
+// nothing else, refuses.
+func TestEveryTriggerDoesItsDuty(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	rows := plant(t, b)
+	// These refuse nothing: the happy path's states show what they record, H8's test the halt.
+	shown := map[string]bool{"record_new_transfer": true, "record_transfer": true, "halt_restored": true}
+	for trigger, duties := range guarded {
+		shown[trigger] = true
+		for _, d := range duties {
+			first, then := rows.Replace(d.first), rows.Replace(d.then)
+			if err := try(t, b, first, then); violated(err) != d.by {
+				t.Errorf("%s: got refused by %s, want by %s", then, violated(err), d.by)
+			}
+			off := fmt.Sprintf("alter table %s disable trigger %s; ", d.table, trigger)
+			if err := try(t, b, off+first, then); violated(err) == d.by {
+				t.Errorf("%s, with %s off: got it refused by %s all the same; want another proof of the trigger", then, trigger, d.by)
+			}
+		}
+	}
+	want := map[string]bool{"halt_restored": true}
+	for _, trigger := range names(t, b, `select tgname::text from pg_trigger where tgrelid in `+ours+` and not tgisinternal`) {
+		want[trigger] = true
+	}
+	if diff := cmp.Diff(want, shown); diff != "" {
+		t.Errorf("triggers with a proof (-in the schema +proven):\n%s", diff)
+	}
+}
+
+// names are those that a query of the catalog finds.
+func names(t *testing.T, b bench, query string) []string {
+	t.Helper()
+	found, err := b.DB.Query(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(found, pgx.RowTo[string])
+	if err != nil || len(all) < 10 {
+		t.Fatalf("catalog: got %v, %v; want at least ten names", all, err)
+	}
+	return all
+}
+
+// The database has the same table of transitions as the domain, pair by pair: by
+// its function, and by what an update in any state comes to.
+func TestTheDatabaseHasTheSameTransitions(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, from := range transfer.States() {
+		x := b.at(t, from)
+		for _, to := range transfer.States() {
+			if got := value[bool](t, b, `select transfer_may($1::smallint, $2::smallint)`, from, to); got != from.May(to) {
+				t.Errorf("%s to %s: the database says %t, want %t", from, to, got, from.May(to))
+			}
+			if from == to {
+				continue
+			}
+			reason := "null"
+			if to == transfer.Failed || to == transfer.Compensating || to == transfer.RolledBack {
+				reason = map[bool]string{true: "'CANCELLED'", false: "coalesce(error_message, 'ACCOUNT_FROZEN')"}[from == transfer.Init]
+			}
+			err := try(t, b, "", fmt.Sprintf(`update transfers_tb set error_message = %s, state = %d where req_id = '%s'`, reason, to, x.ReqID))
+			if (err == nil) != from.May(to) {
+				t.Errorf("%s to %s by an update: got %v, want it allowed %t", from, to, err, from.May(to))
+			}
+		}
+	}
+}

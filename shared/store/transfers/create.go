@@ -1,0 +1,175 @@
+package transfers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// lockUser lets the creates of one user go one by one, where a limit is to be kept:
+// what is counted then stays so until the commit.
+const lockUser = `
+select pg_advisory_xact_lock(hashtextextended('limits of user ' || $1::bigint, 0))
+ where $2 or exists (select from assets_tb where asset = $3 and daily_transfer_amount is not null)`
+
+// insertTransfer stores what [transfer.Request.Check] and [transfer.CheckLimits]
+// would let pass, judged by what is true when it is stored.
+const insertTransfer = `
+insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type,
+       payout_submitter, payout_chain_id, payout_token, payout_address, payout_base_units, payout_payload)
+select $1, nullif($2, ''), $3, a.asset_id, r.amount, a.precision, $6, case $6::smallint when 2 then 2 else 1 end,
+       p.submitter, p.chain_id, p.token, p.address, p.base_units, p.payload
+  from (select $5::text::numeric as amount) as r
+  join assets_tb a on a.asset = $4
+  left join (select nullif($9, '') as submitter, $10::bigint as chain_id, nullif($11, '') as token, $12 as address,
+                    $13::text::numeric as base_units, $14::text::jsonb as payload) as p on $6::smallint = 3
+ where a.status = 'ACTIVE'
+   and $7::integer <= a.precision
+   and r.amount between a.min_transfer_amount and a.max_transfer_amount
+   and r.amount * 10::numeric ^ a.precision <= $8::text::numeric
+   and case when $6::smallint <> 3 then a.internal_transfer_enabled
+       else a.payout_submitter = p.submitter and a.chain_id = p.chain_id and a.token_contract is not distinct from p.token
+        and p.base_units = r.amount * 10::numeric ^ a.chain_decimals
+        and not exists (select from protect_episode e where e.submitter = p.submitter and e.closed_at is null) end
+   and (select is_authority())
+   and not exists (select from transfer_halt h
+         where h.resumed_at is null and (h.scope = 'all' or h.asset_id = a.asset_id and coalesce(h.user_id = $3, true)))
+   and ($15::integer = 0 or (` + countSince + `interval '1 second' limit $15) as c) < $15)
+   and ($16::integer = 0 or (` + countSince + `interval '24 hours' limit $16) as c) < $16)
+   and (a.daily_transfer_amount is null or r.amount + (` + sumOfDay + `) <= a.daily_transfer_amount)
+    on conflict do nothing`
+
+const (
+	countSince = `select count(*) from (select from transfers_tb where user_id = $3 and created_at > (select clock_timestamp()) - `
+	sumOfDay   = `
+select coalesce(sum(d.amount), 0) from transfers_tb d
+ where d.user_id = $3 and d.created_at > (select clock_timestamp()) - interval '24 hours'
+   and d.asset_id = a.asset_id and d.state not in (-10, -30)`
+)
+
+// findCreated looks under the cid first. It is a later statement than the insert: in
+// the same one it would miss what a concurrent duplicate has just committed.
+//
+// It asks for the first of the user's rows from the cid on, not for the cid's: no
+// key but the right one can answer that, whatever the planner thinks of a user's
+// number of rows.
+const findCreated = transferColumns + `
+ where t.transfer_id = coalesce(
+       (select f.transfer_id
+          from (select transfer_id, cid from transfers_tb where user_id = $1 and cid >= $2 order by cid limit 1) as f
+         where f.cid = $2),
+       (select transfer_id from transfers_tb where req_id = $3))`
+
+// Create implements [transfer.Book]: begin, insert, commit, look up, in one round
+// trip and one commit. Only a request that nothing is stored for takes another round
+// trip, which finds out why.
+func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.Terms) (transfer.Created, error) {
+	var found transfer.Transfer
+	var err error
+	b := new(pgx.Batch)
+	kind, reason := transfer.CheckAccounts(r.From, r.To, r.Payout != nil)
+	if reason == "" && r.Amount.Decimals() <= transfer.MaxPrecision && r.Amount != (transfer.Amount{}) {
+		b.Queue("begin")
+		b.Queue(lockUser, r.UserID, terms.Limits != (transfer.Limits{}), r.Asset)
+		b.Queue(insertTransfer, insertArgs(r, kind, terms)...)
+		b.Queue("commit")
+	}
+	b.Queue(findCreated, r.UserID, r.CID, r.ReqID).QueryRow(func(row pgx.Row) (err error) {
+		found, err = scanTransfer(row)
+		return err
+	})
+	err = s.send(ctx, b)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return transfer.Created{}, s.why(ctx, r, terms)
+	case err != nil:
+		return transfer.Created{}, fmt.Errorf("store transfer %s: %w", r.ReqID, err)
+	case !r.Same(found):
+		return transfer.Created{}, transfer.ErrCIDConflict
+	}
+	return transfer.Created{Transfer: found, New: found.ReqID == r.ReqID}, nil
+}
+
+func insertArgs(r transfer.Request, kind transfer.Type, terms transfer.Terms) []any {
+	most := strconv.FormatUint(^uint64(0)/max(terms.SafetyFactor, 1), 10)
+	p := transfer.Payout{BaseUnits: "1", Payload: []byte("{}")}
+	if r.Payout != nil {
+		p = *r.Payout
+	}
+	return []any{
+		r.ReqID, r.CID, r.UserID, r.Asset, r.Amount.String(), kind, r.Amount.Decimals(), most,
+		p.Submitter, int64(p.ChainID), p.Token, p.Address, p.BaseUnits, string(p.Payload),
+		terms.Limits.PerSecond, terms.Limits.PerDay,
+	}
+}
+
+// obstacles are what may stand in the way of a request that breaks no rule of its
+// own, of user $1, asset $2 and payer $3.
+const obstacles = `
+select is_authority(),
+       exists (select from transfer_halt h left join assets_tb a using (asset_id)
+                where h.resumed_at is null and (h.scope = 'all' or a.asset = $2 and coalesce(h.user_id = $1, true))),
+       exists (select from protect_episode e where e.submitter = nullif($3, '') and e.closed_at is null),
+       (select count(*) from (select from transfers_tb where user_id = $1
+          and created_at > (select clock_timestamp()) - interval '1 second' limit $4) as c),
+       (select count(*) from (select from transfers_tb where user_id = $1
+          and created_at > (select clock_timestamp()) - interval '24 hours' limit $5) as c),
+       (select coalesce(sum(d.units), 0)::text from transfers_tb d join assets_tb a using (asset_id)
+         where d.user_id = $1 and a.asset = $2 and a.daily_transfer_amount is not null
+           and d.created_at > (select clock_timestamp()) - interval '24 hours' and d.state not in (-10, -30))`
+
+// why says what stands in the way of a request for which nothing was stored.
+func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Terms) error {
+	var ours, halted, protected bool
+	var counts transfer.Counts
+	var dayUnits, payer string
+	if r.Payout != nil {
+		payer = r.Payout.Submitter
+	}
+	var asset *transfer.Asset
+	b := new(pgx.Batch)
+	b.Queue(obstacles, r.UserID, r.Asset, payer, terms.Limits.PerSecond, terms.Limits.PerDay).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&ours, &halted, &protected, &counts.LastSecond, &counts.LastDay, &dayUnits)
+	})
+	b.Queue(assetColumns+` where asset = $1`, r.Asset).QueryRow(func(row pgx.Row) error {
+		a, err := scanAsset(row)
+		if err == nil {
+			asset = &a
+		}
+		return err
+	})
+	if err := s.send(ctx, b); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("find out why transfer %s was not stored: %w", r.ReqID, err)
+	}
+	_, units, reason := r.Check(asset, terms)
+	switch {
+	case !ours:
+		return transfer.ErrForeign
+	case reason != "":
+		return transfer.ErrRefused{Reason: reason}
+	case halted:
+		return transfer.ErrHalted
+	case protected:
+		return transfer.ErrProtected
+	}
+	counts.DayUnits = cappedUnits(dayUnits)
+	if reason := transfer.CheckLimits(units, *asset, terms.Limits, counts); reason != "" {
+		return transfer.ErrRefused{Reason: reason}
+	}
+	return transfer.ErrMoved
+}
+
+// cappedUnits reads a sum of units, which may be beyond 64 bits: then it is more
+// than any limit.
+func cappedUnits(text string) uint64 {
+	units, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return ^uint64(0)
+	}
+	return units
+}

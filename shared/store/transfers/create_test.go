@@ -1,0 +1,233 @@
+package transfers_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+const (
+	payer = "eip155:1337:0x00000000000000000000000000000000000000a1"
+	token = "0x00000000000000000000000000000000000000b2"
+)
+
+// payable is usdt with terms of payout.
+var payable = func() transfer.Asset {
+	a := usdt
+	a.Payout = &transfer.PayoutTerms{Submitter: payer, ChainID: 1337, Token: token, Decimals: 18}
+	return a
+}()
+
+// payout is a request of 1.5 USDT to an address, as [payable] demands it.
+func payout() transfer.Request {
+	r := request("")
+	r.To = transfer.Chain
+	r.Payout = &transfer.Payout{
+		Submitter: payer, ChainID: 1337, Token: token, Address: "0x00000000000000000000000000000000000000c3",
+		BaseUnits: payable.Payout.BaseUnits(1_500_000, 6), Payload: []byte(`{"to": "0x1"}`),
+	}
+	return r
+}
+
+// amount of the text, which must be one.
+func amount(t testing.TB, text string) transfer.Amount {
+	t.Helper()
+	a, ok := transfer.ParseAmount(text)
+	if !ok {
+		t.Fatalf("%q is no amount", text)
+	}
+	return a
+}
+
+// A transfer is stored as it was asked for, and read back the same by every way.
+func TestCreateStoresTheRequest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.put(t, payable)
+	for _, r := range []transfer.Request{request("c-1"), payout()} {
+		got := b.created(t, r)
+		kind, _ := transfer.CheckAccounts(r.From, r.To, r.Payout != nil)
+		want := transfer.Transfer{
+			ReqID: r.ReqID, CID: r.CID, UserID: alice, AssetID: 1, Asset: "USDT", Precision: 6, Units: 1_500_000, Type: kind, Payout: r.Payout,
+			ID: got.ID, StateAt: got.StateAt, CreatedAt: got.CreatedAt, UpdatedAt: got.UpdatedAt, Now: got.Now,
+		}
+		if diff := cmp.Diff(want, got); diff != "" || got.CreatedAt.IsZero() || got.Now.Before(got.CreatedAt) {
+			t.Errorf("created (-want +got):\n%s", diff)
+		}
+		loaded, err := b.Load(t.Context(), r.ReqID)
+		found, errFound := b.Find(t.Context(), r.ReqID, alice)
+		loaded.Now, found.Now = got.Now, got.Now
+		if err != nil || errFound != nil || !cmp.Equal(got, loaded) || !cmp.Equal(got, found) {
+			t.Errorf("read back: got %+v, %v; %+v, %v; want the same", loaded, err, found, errFound)
+		}
+		if _, err := b.Find(t.Context(), r.ReqID, bob); !errors.Is(err, transfer.ErrNotFound) {
+			t.Errorf("another user's look: got %v, want not found", err)
+		}
+	}
+}
+
+// A create is one round trip and one commit, and so is each of the two writes
+// between its calls.
+func TestCostOfATransfer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ctx := telemetry.WithMeter(t.Context())
+	if _, err := r.Create(ctx, request("c"), terms); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := telemetry.MeterFrom(ctx).Cost(), (telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 3, Commits: 1}); got != want {
+		t.Errorf("a create: got %+v, want %+v", got, want)
+	}
+	ctx = telemetry.WithMeter(t.Context())
+	if got, err := r.Submit(ctx, request("d"), terms); err != nil || got.State != transfer.Committed {
+		t.Fatalf("submit: got %s, %v", got.State, err)
+	}
+	if got := telemetry.MeterFrom(ctx).Cost(); got.SQLRoundTrips != 4 || got.Commits != 4 {
+		t.Errorf("a transfer but for its ledgers: got %+v, want 4 round trips and commits", got)
+	}
+}
+
+// H16: what is stored answers first, whatever asset, amount, limit, halt or PROTECT
+// now say; another body is a conflict.
+func TestH16WhatIsStoredAnswersFirst(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	stored := b.created(t, request("c-1"))
+	for name, spoil := range map[string]string{
+		"suspended":     `update assets_tb set status = 'SUSPENDED'`,
+		"switched off":  `update assets_tb set internal_transfer_enabled = false`,
+		"other amounts": `update assets_tb set min_transfer_amount = 100`,
+		"a day's sum":   `update assets_tb set daily_transfer_amount = 100`,
+		"halted":        `insert into transfer_halt (scope, evidence) values ('all', '{}')`,
+		"restored":      `update authority set timeline_id = timeline_id + 1`,
+	} {
+		b.run(t, spoil)
+		again := request("c-1")
+		again.Amount = amount(t, "1.500")
+		got, err := b.Create(t.Context(), again, transfer.Terms{SafetyFactor: ^uint64(0), Limits: transfer.Limits{PerSecond: 1, PerDay: 1}})
+		if err != nil || got.New || got.ReqID != stored.ReqID {
+			t.Errorf("%s: got %+v, %v; want the stored one", name, got, err)
+		}
+		other := request("c-1")
+		other.Amount = amount(t, "1.6")
+		if _, err := b.Create(t.Context(), other, terms); !errors.Is(err, transfer.ErrCIDConflict) {
+			t.Errorf("%s, another amount: got %v, want a conflict", name, err)
+		}
+		other = request("c-1")
+		other.From, other.To = "WALLET", "WALLET"
+		if _, err := b.Create(t.Context(), other, terms); !errors.Is(err, transfer.ErrCIDConflict) {
+			t.Errorf("%s, no account type: got %v, want a conflict", name, err)
+		}
+	}
+	if n := value[int](t, b, `select count(*) from transfers_tb`); n != 1 {
+		t.Errorf("rows: got %d, want the one", n)
+	}
+}
+
+// H16: of many creates at once with one cid each gets the one transfer, also the one
+// that had to wait for the other's commit.
+func TestH16ConcurrentDuplicates(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ids := make([]string, 8)
+	var group sync.WaitGroup
+	for i := range ids {
+		group.Go(func() {
+			got, err := b.Create(t.Context(), request("c-1"), terms)
+			if err != nil {
+				t.Error(err)
+			}
+			ids[i] = got.ReqID
+		})
+	}
+	group.Wait()
+	for _, id := range ids {
+		if id != ids[0] || id == "" {
+			t.Fatalf("got %v, want one req_id", ids)
+		}
+	}
+	t.Run("behind a commit", func(t *testing.T) {
+		tx, err := b.DB.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := request("c-2")
+		if _, err := tx.Exec(t.Context(), `insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type)
+			values ($1, 'c-2', $2, 1, 1.5, 6, 1, 1)`, first.ReqID, alice); err != nil {
+			t.Fatal(err)
+		}
+		answers := make(chan transfer.Created, 1)
+		go func() {
+			got, err := b.Create(t.Context(), request("c-2"), terms)
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- got
+		}()
+		b.awaitBlocked(t, "insert into transfers_tb")
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-answers; got.ReqID != first.ReqID || got.New {
+			t.Errorf("got %+v, want the one that was committed", got)
+		}
+	})
+}
+
+// A create whose answer was lost finds itself, and is new to its caller.
+func TestCreateFindsItself(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, cid := range []string{"", "c-1"} {
+		r := request(cid)
+		b.created(t, r)
+		b.created(t, r)
+	}
+	if n := value[int](t, b, `select count(*) from transfers_tb`); n != 2 {
+		t.Errorf("rows: got %d, want 2", n)
+	}
+}
+
+// The cid is its user's alone.
+func TestCIDsAreTheUsersOwn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	mine, theirs := request("c-1"), request("c-1")
+	theirs.UserID = bob
+	if b.created(t, mine).ID == b.created(t, theirs).ID {
+		t.Error("two users' transfers with one cid: got one, want two")
+	}
+}
+
+// An asset keeps its name and its scale for ever; its terms change, and are read back
+// as they were written.
+func TestAssetsKeepTheirScale(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	got, err := b.Asset(t.Context(), "USDT")
+	if err != nil || !cmp.Equal(&usdt, got) {
+		t.Errorf("got %+v, %v; want %+v", got, err, usdt)
+	}
+	b.put(t, payable)
+	all, err := b.Assets(t.Context())
+	if err != nil || !cmp.Equal([]transfer.Asset{payable}, all) {
+		t.Errorf("changed: got %+v, %v; want %+v", all, err, payable)
+	}
+	finer := usdt
+	finer.Precision = 8
+	if err := b.PutAsset(t.Context(), finer); violated(err) != "scale_never_changes" {
+		t.Errorf("another precision: got %v, want it refused", err)
+	}
+	if none, err := b.Asset(t.Context(), "DOGE"); err != nil || none != nil {
+		t.Errorf("no such asset: got %+v, %v; want none", none, err)
+	}
+	if _, err := b.Load(t.Context(), "none"); !errors.Is(err, transfer.ErrNotFound) || errors.Is(err, pgx.ErrNoRows) {
+		t.Errorf("no such transfer: got %v, want not found", err)
+	}
+}

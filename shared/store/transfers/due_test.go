@@ -1,0 +1,245 @@
+package transfers_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// due is what the sweep takes, by req_id.
+func (b bench) due(t testing.TB, limit int, began time.Time) ([]string, time.Time) {
+	t.Helper()
+	found, now, err := b.Due(t.Context(), time.Minute, limit, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []string{}
+	for _, d := range found {
+		all = append(all, d.ReqID)
+	}
+	slices.Sort(all)
+	return all, now
+}
+
+// old makes everything of the transfer that went by its last change older.
+func (b bench) old(t testing.TB, reqID, by string) {
+	t.Helper()
+	b.run(t, `update transfers_tb set updated_at = updated_at - $2::text::interval where req_id = $1`, reqID, by)
+}
+
+// postponed is one more unknown answer, in any state that asks.
+func (b bench) postponed(t testing.TB, x transfer.Transfer, first time.Duration) transfer.Transfer {
+	t.Helper()
+	m, err := b.Postpone(t.Context(), transfer.Postponement{ReqID: x.ReqID, State: x.State, RetryCount: x.RetryCount, First: first, Most: 24 * time.Hour, Unknown: "?"})
+	if err != nil || !m.Done {
+		t.Fatalf("postpone: got %+v, %v; want it done", m, err)
+	}
+	return m.Now
+}
+
+// The sweep takes what a dead worker left in any state, what is due, and nothing
+// else.
+func TestDueFindsWhatWasLeftBehind(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var want []string
+	for _, s := range transfer.States() {
+		left, fresh := b.at(t, s), b.at(t, s)
+		b.run(t, `alter table transfers_tb disable trigger guard_transfer`)
+		b.old(t, left.ReqID, "61 s")
+		b.old(t, fresh.ReqID, "50 s")
+		b.run(t, `alter table transfers_tb enable trigger guard_transfer`)
+		if !s.Terminal() {
+			want = append(want, left.ReqID)
+		}
+		if s.Asks() == "" {
+			continue
+		}
+		late := b.postponed(t, b.at(t, s), time.Millisecond)
+		b.postponed(t, b.at(t, s), time.Hour)
+		await(t, "the attempt is due", func() bool {
+			now, err := b.Load(t.Context(), late.ReqID)
+			return err == nil && now.NextIn(time.Hour) == 0
+		})
+		want = append(want, late.ReqID)
+	}
+	slices.Sort(want)
+	got, now := b.due(t, 100, time.Time{})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("taken (-want +got):\n%s", diff)
+	}
+	if since := value[time.Time](t, b, `select clock_timestamp()`).Sub(now); since < 0 || since > time.Minute {
+		t.Errorf("time: got %v, want the database's clock", now)
+	}
+}
+
+// A retry does not postpone the rescue of a dead worker's transfer: neither the
+// back-off of an earlier state, nor a frozen worker's late word, nor a client that
+// asks again, nor a sweep that took it and died.
+func TestARetryDoesNotPostponeTheRescue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	taken := func(what, reqID string, want bool) {
+		t.Helper()
+		got, _ := b.due(t, 100, time.Time{})
+		if slices.Contains(got, reqID) != want {
+			t.Errorf("%s: got %v, want it among them %t", what, got, want)
+		}
+	}
+	r := request("c-1")
+	x := b.created(t, r)
+	if m, err := b.Start(t.Context(), x.ReqID, time.Hour); err != nil || !m.Done {
+		t.Fatalf("start: got %+v, %v", m, err)
+	}
+	x.State = transfer.SourcePending
+	x = b.postponed(t, x, time.Hour)
+	b.old(t, x.ReqID, "61 s")
+	taken("in back-off for an hour", x.ReqID, false)
+
+	// It moves on all the same, and the worker that moved it dies before the call.
+	m, err := b.Move(t.Context(), transfer.Move{ReqID: x.ReqID, Path: []transfer.State{10, 20, 30}})
+	if err != nil || !m.Done {
+		t.Fatalf("move: got %+v, %v", m, err)
+	}
+	taken("moved just now", x.ReqID, false)
+	b.old(t, x.ReqID, "61 s")
+	taken("moved a minute ago, the back-off of the earlier state not over", x.ReqID, true)
+
+	// A worker that was frozen since the earlier state speaks.
+	for _, late := range []transfer.Postponement{
+		{ReqID: x.ReqID, State: 10, RetryCount: 1, First: time.Hour, Most: time.Hour, Unknown: "late"},
+		{ReqID: x.ReqID, State: 30, RetryCount: 0, First: time.Hour, Most: time.Hour, Unknown: "late"},
+	} {
+		if m, err := b.Postpone(t.Context(), late); err != nil || m.Done || m.Now.RetryCount != 1 {
+			t.Errorf("a late word %+v: got %+v, %v; want it unheard", late, m, err)
+		}
+	}
+	taken("after a frozen worker's word", x.ReqID, true)
+	if c, err := b.Create(t.Context(), r, terms); err != nil || c.ReqID != x.ReqID {
+		t.Fatal(err)
+	}
+	taken("after the client asked again, and for the second sweep", x.ReqID, true)
+
+	// What two workers find out at once counts once.
+	first := m.Now
+	b.postponed(t, first, time.Millisecond)
+	if again, err := b.Postpone(t.Context(), transfer.Postponement{ReqID: x.ReqID, State: 30, RetryCount: first.RetryCount, First: time.Hour, Most: time.Hour}); err != nil || again.Done || again.Now.Failures != 1 {
+		t.Errorf("the second of two: got %+v, %v; want it unheard", again, err)
+	}
+}
+
+// The back-off doubles in the database's time, to its most.
+func TestBackOffDoublesToItsMost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	x := b.at(t, transfer.TargetPending)
+	for n := range 70 {
+		m, err := b.Postpone(t.Context(), transfer.Postponement{ReqID: x.ReqID, State: 30, RetryCount: n, First: 2 * time.Second, Most: time.Minute, Unknown: "?"})
+		if err != nil || !m.Done {
+			t.Fatalf("postpone %d: got %+v, %v", n, m, err)
+		}
+		want := min(2*time.Second<<min(n, 10), time.Minute)
+		if got := m.Now.NextAttemptAt.Sub(m.Now.UpdatedAt); got > want || got < want-time.Second {
+			t.Errorf("after %d: got %s, want %s", n+1, got, want)
+		}
+	}
+}
+
+// Two sweeps share the work, one takes each once, and neither waits for the other or
+// for a worker.
+func TestSweepsShareTheWork(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for range 5 {
+		b.old(t, b.created(t, request("")).ReqID, "1 hour")
+	}
+	began := time.Time{}
+	var sizes []int
+	for range 4 {
+		got, now := b.due(t, 2, began)
+		if began.IsZero() {
+			began = now
+		}
+		sizes = append(sizes, len(got))
+	}
+	if diff := cmp.Diff([]int{2, 2, 1, 0}, sizes); diff != "" {
+		t.Errorf("taken by the batches of one sweep (-want +got):\n%s", diff)
+	}
+	tx, err := b.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var other []string
+	if err := tx.QueryRow(t.Context(), `select array(select req_id::text from transfers_tb order by transfer_id limit 2 for update)`).Scan(&other); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := b.due(t, 10, time.Time{})
+	if len(got) != 3 || slices.Contains(got, other[0]) || slices.Contains(got, other[1]) {
+		t.Errorf("beside another: got %v, want all but %v", got, other)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if last, _ := b.due(t, 2, time.Time{}); len(last) != 2 || !slices.Contains(other, last[0]) || !slices.Contains(other, last[1]) {
+		t.Errorf("then: got %v, want those that were not taken for longest: %v", last, other)
+	}
+}
+
+// MON-001 and MON-002: money in flight for over a minute, and the third refund that
+// is unknown, are told; nothing else is.
+func TestMON001And002Alarming(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	long := b.at(t, transfer.TargetPending)
+	b.run(t, `update transfers_tb set state_at = state_at - interval '61 s' where req_id = $1`, long.ReqID)
+	for _, s := range []transfer.State{transfer.SourcePending, transfer.SourceDone, transfer.Compensating} {
+		b.run(t, `update transfers_tb set state_at = state_at - interval '1 hour' where req_id = $1`, b.at(t, s).ReqID)
+	}
+	b.postponed(t, b.at(t, transfer.TargetPending), time.Second)
+	refund := b.at(t, transfer.Compensating)
+	alarming := func() []string {
+		all, err := b.Alarming(t.Context(), transfer.DefaultRules(), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := []string{}
+		for _, x := range all {
+			ids = append(ids, x.ReqID)
+		}
+		return ids
+	}
+	for n := range 3 {
+		if diff := cmp.Diff([]string{long.ReqID}, alarming()); diff != "" {
+			t.Errorf("after %d refunds unknown (-want +got):\n%s", n, diff)
+		}
+		refund = b.postponed(t, refund, time.Second)
+	}
+	if diff := cmp.Diff([]string{long.ReqID, refund.ReqID}, alarming()); diff != "" {
+		t.Errorf("after 3 refunds unknown (-want +got):\n%s", diff)
+	}
+}
+
+func TestMON004Busy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for n, user := range []int64{alice, alice, alice, bob, bob} {
+		r := request("")
+		r.UserID = user
+		x := b.created(t, r)
+		if n == 4 {
+			b.run(t, `alter table transfers_tb disable trigger user`)
+			b.run(t, `update transfers_tb set created_at = created_at - interval '1 hour' where req_id = $1`, x.ReqID)
+		}
+	}
+	for most, want := range map[int][]transfers.Busy{0: {{alice, 3}, {bob, 1}}, 2: {{alice, 3}}, 3: {}} {
+		got, err := b.Busy(t.Context(), time.Minute, most, 10)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("more than %d in a minute: %v (-want +got):\n%s", most, err, diff)
+		}
+	}
+}

@@ -1,0 +1,14 @@
+package transfers
+
+// HotStatements are those whose cost must not grow with what is finished.
+var HotStatements = map[string]string{
+	"lockUser": lockUser, "insertTransfer": insertTransfer, "findCreated": findCreated, "obstacles": obstacles,
+	"byReqID": byReqID, "start": start, "postpone": postpone, "cancel": cancel, "due": due, "alarming": alarming, "busy": busy,
+	"record": record, "answer": answer, "history": history, "resolutions": resolutions,
+	"moveTransfer": moveTransfer,
+}
+
+// moveTransfer is what move_transfer runs.
+const moveTransfer = `
+update transfers_tb set state = $2, updated_at = clock_timestamp()
+ where req_id = $1 and state = $3 and ($4 > 2 or (select is_authority()))`

@@ -1,0 +1,311 @@
+package transfers_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// usdt is an asset of id 1; alice and bob are users.
+var usdt = transfer.Asset{ID: 1, Name: "USDT", Precision: 6, MinUnits: 1, MaxUnits: 1_000_000_000_000, Active: true, Enabled: true}
+
+const (
+	alice = 7
+	bob   = 8
+)
+
+var terms = transfer.Terms{SafetyFactor: 10}
+
+// bench is a database of one test with the transfers' tables and one asset.
+type bench struct {
+	storetest.Bundle
+	*transfers.Store
+}
+
+func newBench(t testing.TB) bench { return benchOf(t, storetest.New(t)) }
+
+func benchOf(t testing.TB, db storetest.Bundle) bench {
+	t.Helper()
+	b := bench{db, transfers.New(db.Store)}
+	b.put(t, usdt)
+	return b
+}
+
+func (b bench) put(t testing.TB, a transfer.Asset) {
+	t.Helper()
+	if err := b.PutAsset(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// request is of 1.5 USDT by alice, from Funding to Spot.
+func request(cid string) transfer.Request {
+	amount, _ := transfer.ParseAmount("1.5")
+	return transfer.Request{
+		ReqID: ulid.Make().String(), CID: cid, UserID: alice,
+		From: transfer.Funding, To: transfer.Spot, Asset: "USDT", Amount: amount,
+	}
+}
+
+// created stores a request that must be new.
+func (b bench) created(t testing.TB, r transfer.Request) transfer.Transfer {
+	t.Helper()
+	c, err := b.Create(t.Context(), r, terms)
+	if err != nil || !c.New {
+		t.Fatalf("create: got %+v, %v; want it new", c, err)
+	}
+	return c.Transfer
+}
+
+// at is a new transfer in the state given.
+func (b bench) at(t testing.TB, s transfer.State) transfer.Transfer {
+	t.Helper()
+	x := b.created(t, request(""))
+	for _, step := range map[transfer.State][]transfer.Move{
+		transfer.SourcePending: {{Path: []transfer.State{0, 10}}},
+		transfer.SourceDone:    {{Path: []transfer.State{0, 10, 20}}},
+		transfer.TargetPending: {{Path: []transfer.State{0, 10, 20, 30}}},
+		transfer.Committed:     {{Path: []transfer.State{0, 10, 20, 30, 40}}},
+		transfer.Failed:        {{Path: []transfer.State{0, 10}}, {Path: []transfer.State{10, -10}, Reason: transfer.AccountFrozen}},
+		transfer.Compensating:  {{Path: []transfer.State{0, 10, 20, 30}}, {Path: []transfer.State{30, -20}, Reason: transfer.AccountDisabled}},
+		transfer.RolledBack:    {{Path: []transfer.State{0, 10, 20, 30}}, {Path: []transfer.State{30, -20}, Reason: transfer.AccountDisabled}, {Path: []transfer.State{-20, -30}}},
+	}[s] {
+		step.ReqID = x.ReqID
+		m, err := b.Move(t.Context(), step)
+		if err != nil || !m.Done {
+			t.Fatalf("move along %v: got %+v, %v; want it done", step.Path, m, err)
+		}
+		x = m.Now
+	}
+	return x
+}
+
+// states is the history of a transfer, as ids.
+func (b bench) states(t testing.TB, reqID string) string {
+	t.Helper()
+	story, err := b.Why(t.Context(), reqID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, h := range story.History {
+		all = append(all, fmt.Sprint(int16(h.State)))
+	}
+	return strings.Join(all, " ")
+}
+
+// run changes rows behind the store's back.
+func (b bench) run(t testing.TB, statement string, args ...any) {
+	t.Helper()
+	tag, err := b.DB.Exec(t.Context(), statement, args...)
+	if err != nil || ((tag.Update() || tag.Insert()) && tag.RowsAffected() == 0) {
+		t.Fatalf("%s: got %v, error %v; want rows changed", statement, tag, err)
+	}
+}
+
+// value is the only value of a query.
+func value[T any](t testing.TB, b bench, query string, args ...any) (v T) {
+	t.Helper()
+	if err := b.DB.QueryRow(t.Context(), query, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// await polls until the condition holds.
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("still not so: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// awaitBlocked waits until a statement of the store that contains the fragment waits
+// for a lock.
+func (b bench) awaitBlocked(t testing.TB, fragment string) {
+	t.Helper()
+	await(t, "a statement with "+fragment+" waits for a lock", func() bool {
+		return value[bool](t, b, `select exists (select from pg_stat_activity
+			 where datname = current_database() and application_name = 'fencepost' and wait_event_type = 'Lock' and position($1 in query) > 0)`, fragment)
+	})
+}
+
+// violated is the name of the constraint that refused a statement.
+func violated(err error) string {
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) {
+		return refusal.ConstraintName
+	}
+	return fmt.Sprintf("none (error %v)", err)
+}
+
+// vault is a ledger in memory that keeps the contract: each (req_id, op) once, its
+// answer for ever. Answers can be refused or lost, as told.
+type vault struct {
+	mu     sync.Mutex
+	stored map[string]transfer.Outcome // by op and req_id
+	moved  map[string]int              // effects by op
+	asked  int
+	refuse map[transfer.Op]transfer.Reason
+	lose   map[transfer.Op]int // so many answers are lost, after the effect
+	drop   map[transfer.Op]int // so many calls do not arrive
+	before func(transfer.Op)   // is run before each call, outside the lock
+}
+
+func newVault() *vault {
+	return &vault{
+		stored: map[string]transfer.Outcome{}, moved: map[string]int{},
+		refuse: map[transfer.Op]transfer.Reason{}, lose: map[transfer.Op]int{}, drop: map[transfer.Op]int{},
+	}
+}
+
+func (v *vault) Withdraw(_ context.Context, c transfer.Call) transfer.Outcome {
+	return v.do(transfer.Withdraw, c)
+}
+
+func (v *vault) Deposit(_ context.Context, c transfer.Call) transfer.Outcome {
+	return v.do(transfer.Deposit, c)
+}
+
+func (v *vault) Refund(_ context.Context, c transfer.Call) transfer.Outcome {
+	return v.do(transfer.Refund, c)
+}
+
+var errLost = errors.New("the answer was lost")
+
+func (v *vault) do(op transfer.Op, c transfer.Call) transfer.Outcome {
+	if v.before != nil {
+		v.before(op)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.asked++
+	key := string(op) + " " + c.ReqID
+	if v.drop[op] > 0 {
+		v.drop[op]--
+		return transfer.Outcome{Err: errLost}
+	}
+	o, known := v.stored[key]
+	if !known && op == transfer.Refund && v.stored["withdraw "+c.ReqID].Verdict != transfer.Success {
+		return transfer.Outcome{Err: errors.New("nothing was withdrawn")}
+	}
+	if !known {
+		o = transfer.Outcome{Verdict: transfer.Success}
+		if reason, ok := v.refuse[op]; ok && op != transfer.Refund {
+			o = transfer.Outcome{Verdict: transfer.Refused, Reason: reason}
+		} else {
+			v.moved[string(op)]++
+		}
+		v.stored[key] = o
+	}
+	if v.lose[op] > 0 {
+		v.lose[op]--
+		return transfer.Outcome{Err: errLost}
+	}
+	return o
+}
+
+func (v *vault) Resolve(_ context.Context, op transfer.Op, c transfer.Call) transfer.Outcome {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	key := string(op) + " " + c.ReqID
+	if o, known := v.stored[key]; known {
+		return o
+	}
+	if op == transfer.Refund {
+		return transfer.Outcome{Err: errors.New("a refund has no refusal")}
+	}
+	v.stored[key] = transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.ResolvedByOperator}
+	return v.stored[key]
+}
+
+// effects is what the vault did, as "withdraw 1 deposit 0 refund 0".
+func (v *vault) effects() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return fmt.Sprintf("withdraw %d deposit %d refund %d", v.moved["withdraw"], v.moved["deposit"], v.moved["refund"])
+}
+
+// rig is a coordinator over a bench, with one vault for every account.
+type rig struct {
+	bench
+	*vault
+	*transfer.Coordinator
+	log *lines
+}
+
+func newRig(t testing.TB) rig { return rigOf(t, newBench(t), nil, transfer.DefaultRules()) }
+
+// rigOf has book between the coordinator and the store, where it is not nil.
+func rigOf(t testing.TB, b bench, book transfer.Book, rules transfer.Rules) rig {
+	t.Helper()
+	if book == nil {
+		book = b.Store
+	}
+	r := rig{bench: b, vault: newVault(), log: &lines{}}
+	all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: r.vault, transfer.Spot: r.vault, transfer.Chain: r.vault}
+	c, err := transfer.New(book, b.Store, all, rules, telemetry.NewLogger(r.log, slog.LevelDebug, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Coordinator = c
+	return r
+}
+
+// drive drives the transfer and fails where it ends otherwise than wanted.
+func (r rig) drive(t testing.TB, reqID string, want transfer.State) transfer.Transfer {
+	t.Helper()
+	got, err := r.Drive(t.Context(), reqID)
+	if err != nil || got.State != want {
+		t.Fatalf("drive: got %s (%s), %v; want %s", got.State, got.LastUnknown, err, want)
+	}
+	return got
+}
+
+// lines is a log that can be read.
+type lines struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.Write(p)
+}
+
+// severities lists those of every line that has the field, in order.
+func (l *lines) severities(field string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []string
+	for line := range strings.SplitSeq(strings.TrimSpace(l.String()), "\n") {
+		var record map[string]any
+		if json.Unmarshal([]byte(line), &record) == nil && record[field] != nil {
+			all = append(all, fmt.Sprint(record["severity"]))
+		}
+	}
+	return strings.Join(all, " ")
+}

@@ -1,0 +1,162 @@
+package transfers_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+var update = flag.Bool("update", false, "write the plans of the hot statements to testdata/plans")
+
+// wholeTable is a scan of all rows of a table that grows, by itself or by an index
+// without a condition.
+var wholeTable = regexp.MustCompile(`Seq Scan on (transfers_tb|transfer_history|transfer_resolution)[ \n].*`)
+
+// Beside 50,000 finished transfers every hot statement finds its rows by an index,
+// with the plan that it has once Postgres plans it no more for each call; and so it
+// does with plans that were made while there was nothing. The plans are kept in
+// testdata/plans; -update writes them anew.
+func TestPlansOfHotStatements(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, finished := range []int{0, 50_000} {
+		if finished > 0 {
+			grow(t, b, finished)
+		}
+		conn, err := b.Bundle.Pool().Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, statement := range transfers.HotStatements {
+			plan := explain(t, conn, name, statement)
+			if line := wholeTable.FindString(plan); line != "" {
+				t.Errorf("%s beside %d: got %q, want an index:\n%s", name, finished, strings.TrimSpace(line), plan)
+			}
+			if want := regexp.MustCompile(`using one_transfer_per_cid on transfers_tb[^\n]*\n\s*Index Cond: \(\(user_id = \$1\) AND \(\(cid\)::text >= `); name == "findCreated" && !want.MatchString(plan) {
+				t.Errorf("%s beside %d: got another index than the key's:\n%s", name, finished, plan)
+			}
+			if finished > 0 {
+				compareGolden(t, conn, name, plan)
+			}
+		}
+		conn.Conn().DeallocateAll(t.Context())
+		conn.Release()
+	}
+}
+
+// grow adds finished transfers, half of them of one user.
+func grow(t *testing.T, b bench, n int) {
+	t.Helper()
+	b.run(t, `alter table transfers_tb disable trigger user`)
+	b.run(t, `
+		insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type, state, created_at)
+		select '01' || lpad(n::text, 24, '0'), 'old-' || n, case when n % 2 = 0 then 7 else 100 + n end, 1, 1, 6, 1, 1, 40,
+		       clock_timestamp() - interval '90 days' + n * interval '1 min'
+		  from generate_series(1, $1::integer) as n`, n)
+	b.run(t, `alter table transfers_tb enable trigger user`)
+	b.run(t, `insert into transfer_history (transfer_id, from_state, state, retry_count) select transfer_id, 30, 40, 0 from transfers_tb`)
+	if _, err := b.DB.Exec(t.Context(), `vacuum analyze transfers_tb, transfer_history`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// explain is the generic plan of a statement.
+func explain(t *testing.T, conn *pgxpool.Conn, name, statement string) string {
+	t.Helper()
+	hot := pgx.Identifier{"hot " + name}.Sanitize()
+	if _, err := conn.Exec(t.Context(), `prepare `+hot+` as `+statement); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	defer func() { _, _ = conn.Exec(t.Context(), `deallocate `+hot) }()
+	var parameters int
+	if err := conn.QueryRow(t.Context(), `select cardinality(parameter_types) from pg_prepared_statements where name = $1`, "hot "+name).Scan(&parameters); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	nulls := strings.TrimSuffix(strings.Repeat("null, ", parameters), ", ")
+	rows, err := conn.Query(t.Context(), `explain (costs off) execute `+hot+`(`+nulls+`)`, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// compareGolden compares with the file, if that was made by the same version of
+// Postgres, or writes it.
+func compareGolden(t *testing.T, conn *pgxpool.Conn, name, plan string) {
+	t.Helper()
+	var version string
+	if err := conn.QueryRow(t.Context(), `select split_part(current_setting('server_version'), '.', 1)`).Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	file, got := filepath.Join("testdata", "plans", name+".txt"), "Postgres "+version+"\n\n"+plan
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if of, _, _ := strings.Cut(string(want), "\n"); !strings.HasPrefix(got, of+"\n") {
+		t.Logf("%s is of %s: not compared", file, of)
+		return
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// The life of a transfer reads as little where its user has 25,000 finished ones as
+// where it is the user's first.
+func TestCostIsFlat(t *testing.T) {
+	t.Parallel()
+	const n, most = 50, 40 // index entries read for each transfer, by every statement together
+	b := newBench(t)
+	grow(t, b, 50_000)
+	reads := func() int {
+		return value[int](t, b, `select sum(idx_tup_read)::int from pg_stat_user_indexes where relname = 'transfers_tb'`)
+	}
+	before := reads()
+	r := rigOf(t, benchOf(t, storetest.Bundle{Store: openStore(t, b.URL), URL: b.URL, DB: b.DB}), nil, transfer.DefaultRules())
+	for range n {
+		if got, err := r.Submit(t.Context(), request(request("").ReqID), terms); err != nil || got.State != transfer.Committed {
+			t.Fatalf("submit: got %s, %v", got.State, err)
+		}
+	}
+	r.due(t, 10, time.Time{})
+	r.Bundle.Store.Close() // its sessions report their statistics when they end
+	var got int
+	await(t, "the reads are in the statistics", func() bool { got = reads() - before; return got >= n })
+	if got > n*most {
+		t.Errorf("index entries read for %d transfers: got %d, want %d at most", n, got, n*most)
+	}
+}
+
+// openStore is a store of its own, which its user closes.
+func openStore(t *testing.T, url string) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), storetest.Options(url, storetest.Rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

@@ -1,0 +1,243 @@
+package transfers_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// Each refusal is by its reason, and stores nothing.
+func TestCreateRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	daily := transfer.Asset{ID: 2, Name: "BTC", Precision: 8, MinUnits: 10, MaxUnits: ^uint64(0), DailyUnits: 1_000_000_000, Active: true, Enabled: true}
+	b.put(t, daily)
+	b.put(t, transfer.Asset{ID: 3, Name: "OLD", Precision: 0, MinUnits: 1, MaxUnits: 9, Enabled: true})
+	b.put(t, transfer.Asset{ID: 4, Name: "OFF", Precision: 0, MinUnits: 1, MaxUnits: 9, Active: true})
+	for _, c := range []struct {
+		asset, amount string
+		to            transfer.AccountType
+		want          transfer.Reason
+	}{
+		{"USDT", "1", transfer.Funding, transfer.SameAccount},
+		{"USDT", "1", "WALLET", transfer.InvalidAccountType},
+		{"USDT", "1", transfer.Margin, transfer.UnsupportedAccountType},
+		{"DOGE", "1", transfer.Spot, transfer.InvalidAsset},
+		{"OLD", "1", transfer.Spot, transfer.AssetSuspended},
+		{"OFF", "1", transfer.Spot, transfer.TransferNotAllowed},
+		{"USDT", "1.1234567", transfer.Spot, transfer.PrecisionOverflow},
+		{"BTC", "1.123456789", transfer.Spot, transfer.PrecisionOverflow},
+		{"BTC", "0.00000009", transfer.Spot, transfer.AmountTooSmall},
+		{"USDT", "1000000.000001", transfer.Spot, transfer.AmountTooLarge},
+		{"BTC", "18446744073.70955162", transfer.Spot, transfer.Overflow},
+		{"BTC", "99999999999999999999999999999999999999999999", transfer.Spot, transfer.Overflow},
+		{"BTC", "10.00000001", transfer.Spot, transfer.DailyAmountExceeded},
+	} {
+		r := request("")
+		r.Asset, r.Amount, r.To = c.asset, amount(t, c.amount), c.to
+		_, err := b.Create(t.Context(), r, terms)
+		if got, ok := errors.AsType[transfer.ErrRefused](err); !ok || got.Reason != c.want {
+			t.Errorf("%s %s to %s: got %v, want %s", c.amount, c.asset, c.to, err, c.want)
+		}
+	}
+	var none transfer.ErrRefused
+	if _, err := b.Create(t.Context(), transfer.Request{ReqID: request("").ReqID, UserID: alice, From: transfer.Funding, To: transfer.Spot, Asset: "USDT"}, terms); !errors.As(err, &none) || none.Reason != transfer.InvalidAmount {
+		t.Errorf("no amount: got %v, want INVALID_AMOUNT", err)
+	}
+	if n := value[int](t, b, `select count(*) from transfers_tb`); n != 0 {
+		t.Errorf("rows: got %d, want none", n)
+	}
+}
+
+// A halt stops what it is about and nothing else, until the one that a person saw is
+// resumed; what has begun goes on.
+func TestHaltStopsWhatItIsAbout(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.put(t, transfer.Asset{ID: 2, Name: "BTC", Precision: 8, MinUnits: 1, MaxUnits: 1 << 60, Active: true, Enabled: true})
+	begun := r.created(t, request("before"))
+	ask := func(user int64, asset string) string {
+		q := request("")
+		q.UserID, q.Asset = user, asset
+		_, err := r.Create(t.Context(), q, terms)
+		if err != nil && !errors.Is(err, transfer.ErrHalted) {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%d %s %t", user, asset, err == nil)
+	}
+	for _, c := range []struct {
+		halt transfers.Halt
+		want []string
+	}{
+		{transfers.Halt{Scope: transfers.UserAsset, UserID: alice, AssetID: 1}, []string{"7 USDT false", "7 BTC true", "8 USDT true"}},
+		{transfers.Halt{Scope: transfers.OneAsset, AssetID: 1}, []string{"7 USDT false", "7 BTC true", "8 USDT false"}},
+		{transfers.Halt{Scope: transfers.Everyone}, []string{"7 USDT false", "7 BTC false", "8 USDT false"}},
+	} {
+		c.halt.Evidence = []byte(`{"lost": 1}`)
+		for _, opened := range []bool{true, false} {
+			if got, err := r.OpenHalt(t.Context(), c.halt); err != nil || got != opened {
+				t.Fatalf("halt: got %t, %v; want %t", got, err, opened)
+			}
+		}
+		if diff := cmp.Diff(c.want, []string{ask(alice, "USDT"), ask(alice, "BTC"), ask(bob, "USDT")}); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.halt.Scope, diff)
+		}
+		open, err := r.OpenHalts(t.Context())
+		if err != nil || len(open) != 1 || string(open[0].Evidence) != `{"lost": 1}` || open[0].Scope != c.halt.Scope || open[0].Since.IsZero() {
+			t.Fatalf("open: got %+v, %v; want the one", open, err)
+		}
+		if err := r.Resume(t.Context(), open[0].ID, "carol", ""); violated(err) != "resumed_by_a_human" {
+			t.Errorf("without a reason: got %v, want it refused", err)
+		}
+		for _, want := range []error{nil, transfers.ErrNotHalted} {
+			if err := r.Resume(t.Context(), open[0].ID, "carol", "counted again"); !errors.Is(err, want) {
+				t.Errorf("resume: got %v, want %v", err, want)
+			}
+		}
+	}
+	if got := ask(alice, "USDT"); got != "7 USDT true" {
+		t.Errorf("after the last resume: got %s, want it accepted", got)
+	}
+	if _, err := r.OpenHalt(t.Context(), transfers.Halt{Scope: transfers.Everyone, Evidence: []byte(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	r.drive(t, begun.ReqID, transfer.Committed)
+}
+
+// H8: in a restored database nothing is accepted, called or moved, "not found" proves
+// nothing, and what a person accepts stays halted until a person resumes.
+func TestH08RestoredDatabase(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	x := r.created(t, request("kept"))
+	pending := r.at(t, transfer.SourcePending)
+	r.run(t, `update authority set timeline_id = timeline_id + 1`)
+	if _, err := r.Submit(t.Context(), request("new"), terms); !errors.Is(err, transfer.ErrForeign) {
+		t.Errorf("a new request: got %v, want a foreign database", err)
+	}
+	if got, err := r.Submit(t.Context(), request("kept"), terms); err != nil || got.ReqID != x.ReqID {
+		t.Errorf("what is stored: got %+v, %v; want it", got, err)
+	}
+	for _, y := range []transfer.Transfer{x, pending} {
+		if got, err := r.Drive(t.Context(), y.ReqID); !errors.Is(err, transfer.ErrForeign) || r.asked != 0 {
+			t.Errorf("drive: got %s, %v, %d calls; want a foreign database, none", got.State, err, r.asked)
+		}
+	}
+	order := transfer.Order{ReqID: x.ReqID, By: "carol", Reason: "r"}
+	if _, err := r.Coordinator.Cancel(t.Context(), order); !errors.Is(err, transfer.ErrForeign) {
+		t.Errorf("cancel: got %v, want a foreign database", err)
+	}
+	if m, err := r.Move(t.Context(), transfer.Move{ReqID: pending.ReqID, Path: []transfer.State{10, 20, 30}}); err != nil || m.Done || m.Now.State != transfer.SourcePending {
+		t.Errorf("move: got %+v, %v; want nothing moved", m, err)
+	}
+	if _, err := r.Find(t.Context(), request("").ReqID, alice); !errors.Is(err, transfer.ErrForeign) {
+		t.Errorf("what may be lost: got %v, want a foreign database", err)
+	}
+	if err := r.AcceptAuthority(t.Context(), "carol", "reconciled"); err != nil {
+		t.Fatal(err)
+	}
+	r.drive(t, pending.ReqID, transfer.Committed)
+	if _, err := r.Submit(t.Context(), request("new"), terms); !errors.Is(err, transfer.ErrHalted) {
+		t.Errorf("a new request, the database accepted: got %v, want it halted", err)
+	}
+}
+
+// H8: a database that turns out to be a restored one under a worker's hands moves
+// nothing, and the worker says so.
+func TestH08RestoredUnderAWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	x := r.created(t, request(""))
+	r.before = func(transfer.Op) { r.run(t, `update authority set timeline_id = timeline_id + 1`) }
+	if got, err := r.Drive(t.Context(), x.ReqID); !errors.Is(err, transfer.ErrForeign) || got.State != transfer.SourcePending || r.asked != 1 {
+		t.Errorf("got %s, %v, %d calls; want a foreign database, nothing moved", got.State, err, r.asked)
+	}
+}
+
+// A payout is stored only as its asset's terms are, and not while its payer is in
+// PROTECT; in doubt the caller asks again.
+func TestPayoutsAreAsTheAssetSays(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.put(t, payable)
+	for name, change := range map[string]func(*transfer.Payout){
+		"payer":  func(p *transfer.Payout) { p.Submitter = "eip155:1337:0x00000000000000000000000000000000000000a2" },
+		"chain":  func(p *transfer.Payout) { p.ChainID = 1 },
+		"token":  func(p *transfer.Payout) { p.Token = "" },
+		"amount": func(p *transfer.Payout) { p.BaseUnits = "1500001" },
+	} {
+		r := payout()
+		change(r.Payout)
+		if _, err := b.Create(t.Context(), r, terms); !errors.Is(err, transfer.ErrMoved) {
+			t.Errorf("another %s: got %v, want it to be asked again", name, err)
+		}
+	}
+	b.Register(t, payer, 1)
+	b.run(t, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, payer)
+	if _, err := b.Create(t.Context(), payout(), terms); !errors.Is(err, transfer.ErrProtected) {
+		t.Errorf("the payer in PROTECT: got %v, want it refused for that", err)
+	}
+	b.created(t, request(""))
+	b.run(t, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	b.created(t, payout())
+	b.put(t, usdt)
+	_, err := b.Create(t.Context(), payout(), terms)
+	if got, ok := errors.AsType[transfer.ErrRefused](err); !ok || got.Reason != transfer.TransferNotAllowed {
+		t.Errorf("an asset without terms of payout: got %v, want TRANSFER_NOT_ALLOWED", err)
+	}
+}
+
+// The limits hold to the last one, also for requests that come at once; what failed
+// or was given back does not count against the amount.
+func TestLimitsHoldAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.put(t, transfer.Asset{ID: 2, Name: "BTC", Precision: 8, MinUnits: 1, MaxUnits: 1 << 60, DailyUnits: 450_000_000, Active: true, Enabled: true})
+	for name, c := range map[string]struct {
+		asset  string
+		limits transfer.Limits
+		want   int
+		reason transfer.Reason
+	}{
+		"a second": {"USDT", transfer.Limits{PerSecond: 3}, 3, transfer.RateLimitExceeded},
+		"a day":    {"USDT", transfer.Limits{PerDay: 5}, 5, transfer.DailyLimitExceeded},
+		"amount":   {"BTC", transfer.Limits{}, 3, transfer.DailyAmountExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			user := int64(len(name)) + 100
+			var mu sync.Mutex
+			accepted := 0
+			var group sync.WaitGroup
+			for range 12 {
+				group.Go(func() {
+					r := request("")
+					r.UserID, r.Asset = user, c.asset
+					_, err := b.Create(t.Context(), r, transfer.Terms{SafetyFactor: 10, Limits: c.limits})
+					refused, ok := errors.AsType[transfer.ErrRefused](err)
+					if err != nil && (!ok || refused.Reason != c.reason) {
+						t.Errorf("got %v, want %s", err, c.reason)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if err == nil {
+						accepted++
+					}
+				})
+			}
+			group.Wait()
+			if accepted != c.want {
+				t.Errorf("accepted of 12 at once: got %d, want %d", accepted, c.want)
+			}
+		})
+	}
+	b.run(t, `with one as (select req_id from transfers_tb where asset_id = 2 limit 1) select move_transfer(req_id, '{0,10}', null), move_transfer(req_id, '{10,-10}', 'ACCOUNT_FROZEN') from one`)
+	r := request("")
+	r.UserID, r.Asset = int64(len("amount"))+100, "BTC"
+	b.created(t, r)
+}

@@ -1,0 +1,80 @@
+package transfer
+
+import (
+	"math/big"
+	"strconv"
+	"strings"
+)
+
+// MaxPrecision is the most decimals that an asset may have.
+const MaxPrecision = 8
+
+// amountMost bounds the text of an amount, so that arithmetic on it is cheap.
+const amountMost = 64
+
+// Amount is a decimal number above 0, exact. The zero Amount is none.
+type Amount struct {
+	unscaled string // its digits without the point, no zero in front
+	decimals int    // as written: 1.50 has two
+}
+
+// ParseAmount reads digits with at most one point between them: no sign, no
+// exponent, no spaces, no more than 64 characters. ok is false for anything else,
+// and for 0: INVALID_AMOUNT.
+func ParseAmount(text string) (a Amount, ok bool) {
+	whole, fraction, point := strings.Cut(text, ".")
+	if len(text) > amountMost || whole == "" || point && fraction == "" {
+		return Amount{}, false
+	}
+	digits := whole + fraction
+	for _, c := range []byte(digits) {
+		if c < '0' || c > '9' {
+			return Amount{}, false
+		}
+	}
+	a = Amount{strings.TrimLeft(digits, "0"), len(fraction)}
+	return a, a.unscaled != ""
+}
+
+// Decimals is how many decimals were written, zeros included.
+func (a Amount) Decimals() int { return a.decimals }
+
+// String is the number without needless zeros.
+func (a Amount) String() string { return scaled(a.unscaled, a.decimals) }
+
+// Units is the amount in 10^-precision. The reason is [PrecisionOverflow] where it
+// was written with more decimals, [Overflow] where it is beyond 64 bits.
+func (a Amount) Units(precision int) (uint64, Reason) {
+	if a.decimals > precision {
+		return 0, PrecisionOverflow
+	}
+	units, err := strconv.ParseUint(a.unscaled+strings.Repeat("0", precision-a.decimals), 10, 64)
+	if err != nil {
+		return 0, Overflow
+	}
+	return units, ""
+}
+
+// FormatUnits is the decimal number of so many units of 10^-precision, without
+// needless zeros.
+func FormatUnits(units uint64, precision int) string {
+	return scaled(strconv.FormatUint(units, 10), precision)
+}
+
+// scaled puts the point before the last decimals digits.
+func scaled(digits string, decimals int) string {
+	if missing := decimals + 1 - len(digits); missing > 0 {
+		digits = strings.Repeat("0", missing) + digits
+	}
+	whole, fraction := digits[:len(digits)-decimals], strings.TrimRight(digits[len(digits)-decimals:], "0")
+	if fraction == "" {
+		return whole
+	}
+	return whole + "." + fraction
+}
+
+// timesTenTo is units · 10^n.
+func timesTenTo(units uint64, n int) *big.Int {
+	factor := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
+	return factor.Mul(factor, new(big.Int).SetUint64(units))
+}

@@ -1,0 +1,85 @@
+package model
+
+// arrive is a call that a ledger carries out. Its answer goes to whoever waits for
+// it, or is lost; and the call may be on the wire once more.
+func (p *protocol) arrive(s state, o op, out emit) {
+	for _, again := range []bool{false, true} {
+		to := s
+		if again {
+			if to.left.Duplicates == 0 {
+				continue
+			}
+			to.left.Duplicates--
+		} else {
+			to.wire[o]--
+		}
+		said := p.carryOut(&to, o)
+		step := line("%s is carried out: %s", o, said)
+		if again {
+			step += ", and will arrive again"
+		}
+		heard := false
+		for i := range p.Budget.Workers {
+			if w := to.workers[i]; w.pc == wait && w.op == o {
+				heard = true
+				p.answer(to, i, said, step, out)
+			}
+		}
+		if !heard {
+			out(step+"; nobody waits for it", to)
+		}
+	}
+}
+
+// answer is an answer on its way to worker i.
+func (p *protocol) answer(s state, i uint8, said answer, step string, out emit) {
+	if s.left.Losses > 0 {
+		lost := s
+		lost.left.Losses--
+		p.hearNothing(&lost, i, step+"; the answer is lost: a worker waits no longer", out)
+	}
+	s.workers[i].pc, s.workers[i].said = got, said
+	out(step, s)
+}
+
+// carryOut is what a ledger does with a call.
+func (p *protocol) carryOut(s *state, o op) answer {
+	if !p.Rules.KeyedByOp && p.processed(s, o) {
+		return success
+	}
+	if p.Rules.Once && s.stored[o] == success || s.stored[o] == refused {
+		return s.stored[o]
+	}
+	refuses := o == withdraw && s.short || o == deposit && s.closed || o == refund && s.frozen && !p.Rules.RefundNeverRefused
+	switch {
+	case o == refund && s.stored[withdraw] != success && p.Rules.KeyedByOp:
+		return nothing
+	case refuses && p.Rules.StoreRefusals:
+		s.stored[o] = refused
+		return refused
+	case refuses:
+		return refused
+	}
+	s.stored[o] = success
+	s.effects[o] = min(s.effects[o]+1, 2)
+	return success
+}
+
+// processed says that the op's ledger has seen the req_id, whatever it answered.
+func (p *protocol) processed(s *state, o op) bool {
+	if o == deposit {
+		return s.stored[deposit] != nothing
+	}
+	return s.stored[withdraw] != nothing || s.stored[refund] != nothing
+}
+
+// resolve answers what is stored, or stores that it is refused for ever.
+func (p *protocol) resolve(s *state, o op) answer {
+	if s.stored[o] == nothing && o != refund {
+		if p.Rules.ResolveStores {
+			s.stored[o] = refused
+		}
+		return refused
+	}
+	return s.stored[o]
+}

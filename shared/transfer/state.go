@@ -1,0 +1,98 @@
+package transfer
+
+import (
+	"fmt"
+	"slices"
+)
+
+// State is where a transfer is in its life, as it is stored.
+type State int16
+
+// The states. Committed, Failed and RolledBack are terminal.
+const (
+	Init          State = 0   // accepted; funds at the source
+	SourcePending State = 10  // the source is about to be called
+	SourceDone    State = 20  // the source said yes; funds in flight
+	TargetPending State = 30  // the target is about to be called
+	Committed     State = 40  // the target said yes; funds at the target
+	Failed        State = -10 // the source refused, or was never called; funds untouched
+	Compensating  State = -20 // the target refused; funds are being given back
+	RolledBack    State = -30 // given back
+)
+
+// transitions is the whole of what may happen to a transfer. The database has the
+// same table (transfer_may), and refuses what is not in it.
+var transitions = map[State][]State{
+	Init:          {SourcePending, Failed},
+	SourcePending: {SourceDone, Failed},
+	SourceDone:    {TargetPending},
+	TargetPending: {Committed, Compensating},
+	Compensating:  {RolledBack},
+	Committed:     {},
+	Failed:        {},
+	RolledBack:    {},
+}
+
+var stateNames = map[State]string{
+	Init: "INIT", SourcePending: "SOURCE_PENDING", SourceDone: "SOURCE_DONE", TargetPending: "TARGET_PENDING",
+	Committed: "COMMITTED", Failed: "FAILED", Compensating: "COMPENSATING", RolledBack: "ROLLED_BACK",
+}
+
+// States lists every state in the order of a transfer's life.
+func States() []State {
+	return []State{Init, SourcePending, SourceDone, TargetPending, Committed, Failed, Compensating, RolledBack}
+}
+
+// May says whether a transfer in s may go to t.
+func (s State) May(t State) bool { return slices.Contains(transitions[s], t) }
+
+// Terminal says that nothing changes any more.
+func (s State) Terminal() bool { return s == Committed || s == Failed || s == RolledBack }
+
+// Asks is the operation that a transfer in s waits for an answer to; "" where it
+// waits for none. Only these states have unknown answers, and only they can be
+// resolved.
+func (s State) Asks() Op {
+	switch s {
+	case SourcePending:
+		return Withdraw
+	case TargetPending:
+		return Deposit
+	case Compensating:
+		return Refund
+	}
+	return ""
+}
+
+// String is the state's name, as the API shows it.
+func (s State) String() string {
+	if name, ok := stateNames[s]; ok {
+		return name
+	}
+	return fmt.Sprintf("State(%d)", int16(s))
+}
+
+// ErrIllegalMove reports a path that the table of transitions does not have. It is
+// a defect of the caller; nothing was written.
+type ErrIllegalMove struct {
+	From, To State
+}
+
+// Error names both states.
+func (e ErrIllegalMove) Error() string {
+	return fmt.Sprintf("a transfer in %s never becomes %s", e.From, e.To)
+}
+
+// Legal says whether a transfer may go along the path, from its first state on:
+// nil, or an [ErrIllegalMove] of the first step that it may not.
+func Legal(path []State) error {
+	if len(path) < 2 {
+		return fmt.Errorf("a path of %d states is no move", len(path))
+	}
+	for i, to := range path[1:] {
+		if !path[i].May(to) {
+			return ErrIllegalMove{path[i], to}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// The specification's table, read as edges: a row of reasons for each state, all
+// other pairs are forbidden.
+func TestTransitionsAreTheSpecifications(t *testing.T) {
+	t.Parallel()
+	allowed := map[State]map[State]string{
+		Init:          {SourcePending: "the source is about to be called", Failed: "expired or cancelled"},
+		SourcePending: {SourceDone: "the source said yes", Failed: "the source refused"},
+		SourceDone:    {TargetPending: "the target is about to be called"},
+		TargetPending: {Committed: "the target said yes", Compensating: "the target refused"},
+		Compensating:  {RolledBack: "given back"},
+		Committed:     {}, Failed: {}, RolledBack: {},
+	}
+	if len(States()) != len(allowed) {
+		t.Fatalf("states: got %d, want %d", len(States()), len(allowed))
+	}
+	for _, from := range States() {
+		for _, to := range States() {
+			_, want := allowed[from][to]
+			if got := from.May(to); got != want {
+				t.Errorf("%s to %s: got %v, want %v", from, to, got, want)
+			}
+			var illegal ErrIllegalMove
+			if err := Legal([]State{from, to}); (err == nil) != want || err != nil && (!errors.As(err, &illegal) || illegal != ErrIllegalMove{from, to}) {
+				t.Errorf("path %s, %s: got %v, want legal %v", from, to, err, want)
+			}
+		}
+	}
+}
+
+func TestStatesAreTheSpecifications(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[State]string{
+		0: "INIT", 10: "SOURCE_PENDING", 20: "SOURCE_DONE", 30: "TARGET_PENDING", 40: "COMMITTED terminal",
+		-10: "FAILED terminal", -20: "COMPENSATING", -30: "ROLLED_BACK terminal", 7: "State(7)",
+	} {
+		got := s.String()
+		if s.Terminal() {
+			got += " terminal"
+		}
+		if got != want {
+			t.Errorf("state %d: got %s, want %s", int16(s), got, want)
+		}
+	}
+}
+
+// A state that waits for an answer has an edge for the success, and one more for
+// the refusal, unless it has no refusal. No other state asks anybody.
+func TestWhatAStateAsks(t *testing.T) {
+	t.Parallel()
+	exits := map[Op]int{Withdraw: 2, Deposit: 2, Refund: 1}
+	asked := map[Op]bool{}
+	for _, s := range States() {
+		if op := s.Asks(); op != "" {
+			asked[op] = true
+			if got := len(transitions[s]); got != exits[op] {
+				t.Errorf("%s asks for %s: got %d exits, want %d", s, op, got, exits[op])
+			}
+		}
+		if s.Terminal() != (len(transitions[s]) == 0) {
+			t.Errorf("%s: terminal %v with %d exits", s, s.Terminal(), len(transitions[s]))
+		}
+	}
+	if len(asked) != len(exits) {
+		t.Errorf("operations asked for: got %v, want %v", asked, exits)
+	}
+}
+
+func TestLegalPaths(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		path []State
+		want string
+	}{
+		{[]State{SourcePending, SourceDone, TargetPending}, ""},
+		{[]State{SourcePending, TargetPending}, "a transfer in SOURCE_PENDING never becomes TARGET_PENDING"},
+		{[]State{SourcePending, SourceDone, Committed}, "a transfer in SOURCE_DONE never becomes COMMITTED"},
+		{[]State{Init}, "a path of 1 states is no move"},
+		{nil, "a path of 0 states is no move"},
+	} {
+		got := ""
+		if err := Legal(c.path); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%v: got %q, want %q", c.path, got, c.want)
+		}
+	}
+}
+
+// Every answer that a ledger can give, to every operation: only a success, or a
+// stored refusal, leads anywhere, and only along the table.
+func TestOnlyKnownAnswersLeadAnywhere(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		op     Op
+		v      Verdict
+		reason Reason
+	}
+	leads := map[answer]string{
+		{Withdraw, Success, ""}:            "[SOURCE_PENDING SOURCE_DONE TARGET_PENDING]",
+		{Deposit, Success, ""}:             "[TARGET_PENDING COMMITTED]",
+		{Refund, Success, ""}:              "[COMPENSATING ROLLED_BACK]",
+		{Withdraw, Success, AccountFrozen}: "[SOURCE_PENDING SOURCE_DONE TARGET_PENDING]",
+		{Deposit, Success, AccountFrozen}:  "[TARGET_PENDING COMMITTED]",
+		{Refund, Success, AccountFrozen}:   "[COMPENSATING ROLLED_BACK]",
+		{Withdraw, Refused, AccountFrozen}: "[SOURCE_PENDING FAILED]",
+		{Deposit, Refused, AccountFrozen}:  "[TARGET_PENDING COMPENSATING]",
+		{Deposit, Refused, Cancelled}:      "[TARGET_PENDING COMPENSATING]", // a payout that was given up
+	}
+	for _, op := range []Op{Withdraw, Deposit, Refund, OutsideDeposit, ""} {
+		for v := Verdict(-1); v < 5; v++ {
+			for _, reason := range []Reason{"", AccountFrozen, Expired, Cancelled, "no code", "_X", "9X"} {
+				want := "[]"
+				if path, ok := leads[answer{op, v, reason}]; ok {
+					want = path
+				} else if v == Success && leads[answer{op, v, ""}] != "" {
+					want = leads[answer{op, v, ""}]
+				} else if v == Refused && op == Deposit && reason == Expired {
+					want = "[TARGET_PENDING COMPENSATING]"
+				}
+				path := follows(Transfer{Type: FundingToSpot}, op, Outcome{Verdict: v, Reason: reason})
+				if got := fmt.Sprint(path); got != want {
+					t.Errorf("%s answered %s %q: got %s, want %s", op, v, reason, got, want)
+				}
+				if path != nil && Legal(path) != nil {
+					t.Errorf("%s answered %s: %v", op, v, Legal(path))
+				}
+			}
+		}
+	}
+}
