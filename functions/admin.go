@@ -3,6 +3,7 @@ package functions
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -100,6 +101,8 @@ func (a *App) registration(body registerRequest) (store.Registration, error) {
 		return reg, web.FieldProblem("maxInFlight", "is %d: want 1 to 10000", reg.MaxInFlight)
 	case reg.MaxInFlight > 1 && a.config.Nonce.Strict:
 		return reg, web.FieldProblem("maxInFlight", "is %d: above 1 needs nonce.strict.enabled=false", reg.MaxInFlight)
+	case len(reg.Callers) > 1 && slices.Contains(reg.Callers, store.PayoutCaller):
+		return reg, web.FieldProblem("callers", "names %q, the transfer coordinator, among others: whoever posts beside it could take a payout's place; give it alone", store.PayoutCaller)
 	case len(reg.Callers) == 0:
 		return reg, web.FieldProblem("callers", "is required: the e-mails or subjects that may post intents, or [\"*\"] for any authenticated caller")
 	}

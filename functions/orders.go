@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
@@ -69,7 +70,9 @@ func (a *App) resolveTransfer(w http.ResponseWriter, r *http.Request) error {
 	if order.Reason, err = reasonOf(body.Reason); err != nil {
 		return err
 	}
-	t, err := a.transfers.coordinator.Resolve(r.Context(), order, body.Op)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), driveWithin)
+	defer cancel()
+	t, err := a.transfers.coordinator.Resolve(ctx, order, body.Op)
 	if err != nil {
 		return err
 	}

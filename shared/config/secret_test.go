@@ -49,7 +49,7 @@ func TestRefusedSecretsDoNotShow(t *testing.T) {
 	t.Parallel()
 	for _, given := range []string{
 		"FENCEPOST_DATABASE_URL=mysql://root:hunter2@db", "FENCEPOST_DATABASE_URL=hunter2",
-		"FENCEPOST_RPC_URLS=ws://node/hunter2", "FENCEPOST_RPC_URLS=http://%zzhunter2",
+		"FENCEPOST_TRADING_SECRET=hunter2", "FENCEPOST_RPC_URLS=ws://node/hunter2", "FENCEPOST_RPC_URLS=http://%zzhunter2",
 		"FENCEPOST_RPC_URLS=https://a.example/hunter2,https://b.example/hunter2",
 	} {
 		variable, _, _ := strings.Cut(given, "=")

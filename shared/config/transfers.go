@@ -44,7 +44,7 @@ func (t *Transfer) settings() []setting {
 			meaning: "how long after an unknown answer a ledger is asked again; twice that after the next, up to `transfer.retryMost`",
 			field:   duration(&t.RetryFirst, 10*time.Millisecond, 30*time.Second)},
 		{name: "transfer.retryMost", def: "1m",
-			meaning: "the longest time between two attempts; a payout on its chain is asked for every 30s at least",
+			meaning: "the longest time between two attempts; of a payout that waits for its chain, 30s at most",
 			field:   duration(&t.RetryMost, 10*time.Millisecond, time.Hour)},
 		{name: "transfer.rescueAfter", def: "1m",
 			meaning: "how long a transfer without a planned attempt may stand still before the sweep takes it from its worker",

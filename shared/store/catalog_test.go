@@ -139,17 +139,21 @@ func names(t *testing.T, db storetest.Bundle, query string) []string {
 // What Postgres makes for itself, goose's own table, and what partitions have of
 // the whole are left out.
 const (
+	// The tables of transfers, of their ledgers and of their monitor are shown by the
+	// packages whose they are.
+	ofTransfers = `(select oid from pg_class where relname ~ '^(assets_tb|transfers_tb|transfer_|balances_tb|conservation_)')`
 	constraints = `
 select conname::text from pg_constraint
- where connamespace = 'public'::regnamespace and contype in ('c', 'f', 'p', 'u', 'x')
+ where connamespace = 'public'::regnamespace and contype in ('c', 'f', 'p', 'u', 'x') and conrelid not in ` + ofTransfers + `
    and conrelid <> 'goose_db_version'::regclass and conrelid not in (select inhrelid from pg_inherits)
  union
 select i.indexrelid::regclass::text from pg_index i join pg_class c on c.oid = i.indrelid
- where c.relnamespace = 'public'::regnamespace and i.indisunique
+ where c.relnamespace = 'public'::regnamespace and i.indisunique and c.oid not in ` + ofTransfers + `
    and not c.relispartition and not exists (select from pg_constraint k where k.conindid = i.indexrelid)`
 	triggers = `
 select tgname::text from pg_trigger t join pg_class c on c.oid = t.tgrelid
- where c.relnamespace = 'public'::regnamespace and not tgisinternal`
+ where c.relnamespace = 'public'::regnamespace and not tgisinternal and c.oid not in ` + ofTransfers + `
+   and tgname <> 'halt_restored'`
 )
 
 const (
@@ -293,7 +297,7 @@ var guarded = map[string][]duty{
 		{"tx_document_default", "", `truncate tx_document_default`, byGuard},
 		{"tx_history_default", "", `truncate tx_history_default`, byGuard},
 	},
-	"keep_all_txs":      {{"managed_tx", `alter table tx_version disable trigger keep_all_versions; alter table tx_decision disable trigger keep_all_decisions`, `truncate managed_tx cascade`, byGuard}},
+	"keep_all_txs":      {{"managed_tx", `alter table tx_version disable trigger keep_all_versions; alter table tx_decision disable trigger keep_all_decisions; alter table payout_confirmed disable trigger keep_all_proofs`, `truncate managed_tx cascade`, byGuard}},
 	"keep_all_history":  {{"tx_history", unguarded("tx_history"), `truncate tx_history`, byGuard}},
 	"keep_all_versions": {{"tx_version", "", `truncate tx_version`, byGuard}},
 	"keep_decisions": {

@@ -31,6 +31,7 @@ func init() {
 		{"payout_confirmed", isPaid, `delete from payout_confirmed`, byGuard},
 		{"payout_confirmed", isPaid, `update payout_confirmed set receipt = '{}'`, byGuard},
 	}
+	guarded["keep_all_txs"][0].first += `; alter table payout_confirmed disable trigger keep_all_proofs`
 	guarded["keep_all_proofs"] = []duty{{"payout_confirmed", "", `truncate payout_confirmed`, byGuard}}
 	// It refuses nothing: TestProofsAreKept shows what it records. Here a record that is
 	// there already is met by it, and by nothing else.
@@ -252,4 +253,30 @@ func requests(all []store.ConfirmedPayout) (text string) {
 		text += c.ReqID + " "
 	}
 	return text
+}
+
+// What is asked of a payout is found by its key, among millions as among none, whatever
+// the planner thinks of an empty table.
+func TestPlansOfPayouts(t *testing.T) {
+	t.Parallel()
+	for _, full := range []bool{false, true} {
+		db := storetest.New(t)
+		if full {
+			grow(t, db)
+		}
+		conn, err := db.Raw(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, statement := range store.PayoutStatements {
+			plan := explain(t, conn, name, statement)
+			if whole := regexp.MustCompile(`Seq Scan on (managed_tx|tx_\w+|payout_confirmed|transfers_tb|submitter|protect_episode)[ \n]`).FindString(plan); whole != "" {
+				t.Errorf("%s, full %t: got %q, want an index:\n%s", name, full, whole, plan)
+			}
+		}
+		if plan := explain(t, conn, "find", store.PayoutStatements["findPayout"]); !regexp.MustCompile(`Index Cond: .*request_id`).MatchString(plan) {
+			t.Errorf("findPayout, full %t: got no plan by the request:\n%s", full, plan)
+		}
+		conn.Release()
+	}
 }

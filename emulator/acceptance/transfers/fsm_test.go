@@ -1,6 +1,7 @@
 package transfers
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -77,21 +78,28 @@ func TestFSM004TargetRefuses(t *testing.T) {
 func TestFSM005TargetTimesOut(t *testing.T) {
 	t.Parallel()
 	for kind, heard := range map[ubsproxy.Kind]bool{ubsproxy.Hang: false, ubsproxy.HoldAnswer: true} {
-		u := setup(t).newUser(t, 100, 1)
-		disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: kind, Op: transfer.Deposit, UserID: u.id})
-		a := u.post(funding, spot, "0.00004")
-		u.want("timed out", a, http.StatusAccepted, "PENDING", "")
-		u.stays(a.ReqID, transfer.TargetPending, 2)
-		inTrading := int64(1)
-		if heard {
-			inTrading = 41
-		}
-		u.wantUnits("timed out", 60, inTrading)
-		disarm()
-		u.awaitState(a.ReqID, transfer.Committed)
-		u.wantStates("timed out", a.ReqID, happy...)
-		u.wantUnits("at the end", 60, 41)
+		t.Run(fmt.Sprintf("heard of it %t", heard), func(t *testing.T) {
+			t.Parallel()
+			targetTimesOut(t, kind, heard)
+		})
 	}
+}
+
+func targetTimesOut(t *testing.T, kind ubsproxy.Kind, heard bool) {
+	u := setup(t).newUser(t, 100, 1)
+	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: kind, Op: transfer.Deposit, UserID: u.id})
+	a := u.post(funding, spot, "0.00004")
+	u.want("timed out", a, http.StatusAccepted, "PENDING", "")
+	u.stays(a.ReqID, transfer.TargetPending, 2)
+	inTrading := int64(1)
+	if heard {
+		inTrading = 41
+	}
+	u.wantUnits("timed out", 60, inTrading)
+	disarm()
+	u.awaitState(a.ReqID, transfer.Committed)
+	u.wantStates("timed out", a.ReqID, happy...)
+	u.wantUnits("at the end", 60, 41)
 }
 
 // stays waits until the transfer was tried so often, in vain, in the state.

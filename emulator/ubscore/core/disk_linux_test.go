@@ -13,8 +13,8 @@ import (
 )
 
 // replace puts the device in the place of this process' open file: what is
-// written to the one goes to the other from now on.
-func replace(t *testing.T, path, device string) {
+// written to the one goes to the other, until it is put back.
+func replace(t *testing.T, path, device string) (putBack func()) {
 	t.Helper()
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -35,12 +35,17 @@ func replace(t *testing.T, path, device string) {
 		if _, err := fmt.Sscan(e.Name(), &fd); err != nil || target != path {
 			continue
 		}
-		if err := syscall.Dup3(int(d.Fd()), fd, syscall.O_CLOEXEC); err != nil {
+		own, err := syscall.Dup(fd)
+		if err == nil {
+			err = syscall.Dup3(int(d.Fd()), fd, syscall.O_CLOEXEC)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		return
+		return func() { _ = syscall.Dup3(own, fd, syscall.O_CLOEXEC); _ = syscall.Close(own) }
 	}
 	t.Fatalf("this process has no open file %s", path)
+	return nil
 }
 
 // A withdrawal that could not be made durable is not seen: not in a balance, not
@@ -52,10 +57,11 @@ func TestAFailedFsyncHalts(t *testing.T) {
 			t.Parallel()
 			o := core.Options{Folder: t.TempDir()}
 			c := stocked(t, o)
-			replace(t, filepath.Join(o.Folder, "wal-00000000000000000001.log"), device)
+			putBack := replace(t, filepath.Join(o.Folder, "wal-00000000000000000001.log"), device)
 			if e, err := c.Do(t.Context(), withdrawal("lost", 400)); !errors.Is(err, wal.ErrFailed) {
 				t.Errorf("a withdrawal without a disk: got %+v, %v; want %v", e, err, wal.ErrFailed)
 			}
+			putBack()
 			halted(t, c, wal.ErrFailed, "make room or replace it")
 			if err := c.Close(); err != nil {
 				t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 )
 
 // replace puts the device in the place of this process' open file: what is
-// written to the one goes to the other from now on.
-func replace(t *testing.T, path, device string) {
+// written to the one goes to the other, until it is put back.
+func replace(t *testing.T, path, device string) (putBack func()) {
 	t.Helper()
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -34,12 +34,17 @@ func replace(t *testing.T, path, device string) {
 		if _, err := fmt.Sscan(e.Name(), &fd); err != nil || target != path {
 			continue
 		}
-		if err := syscall.Dup3(int(d.Fd()), fd, syscall.O_CLOEXEC); err != nil {
+		own, err := syscall.Dup(fd)
+		if err == nil {
+			err = syscall.Dup3(int(d.Fd()), fd, syscall.O_CLOEXEC)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		return
+		return func() { _ = syscall.Dup3(own, fd, syscall.O_CLOEXEC); _ = syscall.Close(own) }
 	}
 	t.Fatalf("this process has no open file %s", path)
+	return nil
 }
 
 // A failed write or fsync ends the log for good: it never says again that
@@ -55,11 +60,17 @@ func TestAFailedFsyncEndsTheLog(t *testing.T) {
 			folder := t.TempDir()
 			l, _ := open(t, wal.Options{Folder: folder})
 			commit(t, l, "durable")
-			replace(t, filepath.Join(folder, first), device)
-			for range 2 {
-				if err := errors.Join(l.Append([][]byte{[]byte("lost")}), l.Sync()); !errors.Is(err, wal.ErrFailed) {
+			putBack := replace(t, filepath.Join(folder, first), device)
+			for range 2 { // the second time by a disk that is sound again
+				err := l.Append([][]byte{[]byte("lost")})
+				if err == nil {
+					err = l.Sync()
+				}
+				if !errors.Is(err, wal.ErrFailed) {
 					t.Errorf("append and sync: got %v, want %v", err, wal.ErrFailed)
 				}
+				putBack()
+				putBack = func() {}
 			}
 			wantLines(t, l, "durable")
 		})

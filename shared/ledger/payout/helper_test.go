@@ -265,12 +265,12 @@ func (h *house) serveUntil(reqID, want string) {
 	})
 }
 
-// mineUntil makes blocks too.
+// mineUntil makes a block after each look.
 func (h *house) mineUntil(reqID, want string) {
 	h.t.Helper()
 	h.await(reqID+" is "+want, func() bool {
-		h.mine(1)
 		h.serve()
+		h.mine(1)
 		return h.managed(reqID) == want
 	})
 }

@@ -1,6 +1,7 @@
 package payout_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -40,7 +41,6 @@ func TestTombstoneBesideACreate(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.fund(coin)
-	before := map[string]int{}
 	for range 40 {
 		x := h.due(coin)
 		var both sync.WaitGroup
@@ -60,7 +60,6 @@ func TestTombstoneBesideACreate(t *testing.T) {
 		if got := h.managed(x.ReqID); got != "FAILED/CANCELLED" {
 			t.Fatalf("managed: got %q, want FAILED/CANCELLED", got)
 		}
-		before[value[string](h, `select last_error from managed_tx where request_id = $1`, x.ReqID)[:len("cancelled ")]]++
 		h.drive(x.ReqID, transfer.RolledBack)
 	}
 	h.has(coin, "10")
@@ -78,6 +77,15 @@ func TestResolveAtEveryState(t *testing.T) {
 		want transfer.State
 	}{
 		{"QUEUED", func(*house, transfer.Transfer) {}, "FAILED/CANCELLED", "FAILED/CANCELLED", transfer.RolledBack},
+		{"IN_FLIGHT", func(h *house, x transfer.Transfer) {
+			elsewhere := &elsewhere{SubmitterSignService: h.worker.Signer, silent: true}
+			h.worker.Signer = elsewhere
+			h.await("it has a nonce", func() bool {
+				_ = h.worker.Serve(h.t.Context(), h.payer, nonce.KindAdvance) // no signature: an error
+				return h.managed(x.ReqID) == "IN_FLIGHT"
+			})
+			elsewhere.silent = false
+		}, "IN_FLIGHT", "FAILED/PLACEHOLDER", transfer.RolledBack},
 		{"TRACKING/PENDING", func(h *house, x transfer.Transfer) { h.serveUntil(x.ReqID, "TRACKING/PENDING") },
 			"TRACKING/PENDING", "FAILED/PLACEHOLDER", transfer.RolledBack},
 		{"SUBMITTED", func(h *house, x transfer.Transfer) {
@@ -124,6 +132,21 @@ func TestResolveAtEveryState(t *testing.T) {
 			}
 		})
 	}
+}
+
+// elsewhere is the signer, in another process, which may be silent.
+type elsewhere struct {
+	nonce.SubmitterSignService
+	silent bool
+}
+
+func (*elsewhere) InProcess(nonce.Submitter) bool { return false }
+
+func (s *elsewhere) Sign(ctx context.Context, of nonce.Submitter, tx nonce.Unsigned) (nonce.Signed, error) {
+	if s.silent {
+		return nonce.Signed{}, errors.New("no answer")
+	}
+	return s.SubmitterSignService.Sign(ctx, of, tx)
 }
 
 // Only what is FAILED refuses, and every FAILED does.
@@ -271,7 +294,9 @@ func TestH31PayoutInInitExpires(t *testing.T) {
 	h := newHouse(t)
 	h.fund(coin)
 	x := h.stored(coin)
-	h.run(`alter table transfers_tb disable trigger guard_transfer`)
+	if _, err := h.db.DB.Exec(t.Context(), `alter table transfers_tb disable trigger guard_transfer`); err != nil {
+		t.Fatal(err)
+	}
 	h.run(`update transfers_tb set created_at = clock_timestamp() - interval '16 minutes' where req_id = $1`, x.ReqID)
 	if got := h.drive(x.ReqID, transfer.Failed); got.Reason != transfer.Expired || h.managed(x.ReqID) != "" {
 		t.Errorf("got %s, transaction %q; want EXPIRED, none", got.Reason, h.managed(x.ReqID))

@@ -251,7 +251,9 @@ func TestH01PayoutSeamELostNonce(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.mineUntil(x.ReqID, "PROTECT")
-	h.drive(x.ReqID, transfer.TargetPending)
+	if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending {
+		t.Errorf("given up in PROTECT: got %s, want TARGET_PENDING until a person has proof", got.State)
+	}
 	h.mine(80) // the loss is finalized
 	_, err := h.worker.Release(t.Context(), h.payer, nonce.Leave{Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "a stolen key", Count: 1})
 	if err != nil {

@@ -1,6 +1,7 @@
 package transfers_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -157,6 +158,7 @@ func TestH16ConcurrentDuplicates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer func() { _ = tx.Rollback(context.Background()) }()
 		first := request("c-2")
 		if _, err := tx.Exec(t.Context(), `insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type)
 			values ($1, 'c-2', $2, 1, 1.5, 6, 1, 1)`, first.ReqID, alice); err != nil {

@@ -1,6 +1,7 @@
 package transfers_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -40,6 +41,16 @@ func (b bench) postponed(t testing.TB, x transfer.Transfer, first time.Duration)
 		t.Fatalf("postpone: got %+v, %v; want it done", m, err)
 	}
 	return m.Now
+}
+
+// loaded is the transfer as it is.
+func (b bench) loaded(t testing.TB, reqID string) transfer.Transfer {
+	t.Helper()
+	x, err := b.Load(t.Context(), reqID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
 }
 
 // The sweep takes what a dead worker left in any state, what is due, and nothing
@@ -131,6 +142,15 @@ func TestARetryDoesNotPostponeTheRescue(t *testing.T) {
 	if again, err := b.Postpone(t.Context(), transfer.Postponement{ReqID: x.ReqID, State: 30, RetryCount: first.RetryCount, First: time.Hour, Most: time.Hour}); err != nil || again.Done || again.Now.Failures != 1 {
 		t.Errorf("the second of two: got %+v, %v; want it unheard", again, err)
 	}
+
+	// The target refuses at last; whoever recorded it dies before the refund.
+	b.postponed(t, b.loaded(t, x.ReqID), time.Hour)
+	m, err = b.Move(t.Context(), transfer.Move{ReqID: x.ReqID, Path: []transfer.State{30, -20}, Reason: transfer.AccountDisabled})
+	if err != nil || !m.Done || m.Now.NextAttemptAt != nil || m.Now.Failures != 0 || m.Now.RetryCount != 3 {
+		t.Fatalf("move: got %+v, %v; want nothing planned, three retries", m, err)
+	}
+	b.old(t, x.ReqID, "61 s")
+	taken("refused a minute ago, the back-off of the earlier state not over", x.ReqID, true)
 }
 
 // The back-off doubles in the database's time, to its most.
@@ -174,6 +194,7 @@ func TestSweepsShareTheWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
 	var other []string
 	if err := tx.QueryRow(t.Context(), `select array(select req_id::text from transfers_tb order by transfer_id limit 2 for update)`).Scan(&other); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,223 @@
+package transfers
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// load is transfers of several users, both ways, to all ends, until it is stopped.
+type load struct {
+	users []*user
+	stop  context.CancelFunc
+	done  sync.WaitGroup
+
+	mu    sync.Mutex
+	wrong []string
+}
+
+// newLoad makes users and lets each post without pause, the same request again
+// until it is answered. One in four cannot take money in Funding, one in Trading.
+func (h *house) newLoad(t *testing.T, users int) *load {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	l := &load{stop: stop}
+	t.Cleanup(stop)
+	for i := range users {
+		u := h.newUser(t, 1000, 1000)
+		switch i % 4 {
+		case 1:
+			u.status(funding, "DISABLED")
+		case 2:
+			u.status(spot, "DISABLED")
+		}
+		l.users = append(l.users, u)
+		l.done.Go(func() { l.post(ctx, u) })
+	}
+	return l
+}
+
+// post goes on until ctx ends; the last request is asked for until it is answered.
+func (l *load) post(ctx context.Context, u *user) {
+	source := rand.New(rand.NewPCG(1, uint64(u.id)))
+	for n := 0; ctx.Err() == nil; n++ {
+		from := sides[source.IntN(2)]
+		want := body(from, other(from), transfer.FormatUnits(1+source.Uint64N(300), usdt.Precision), "cid", fmt.Sprint(n))
+		for u.ctx.Err() == nil {
+			a, err := u.try(want)
+			if err == nil && a.Status < 500 {
+				if a.Status == http.StatusConflict || a.ReqID == "" {
+					l.mu.Lock()
+					l.wrong = append(l.wrong, fmt.Sprintf("%v: %+v", want, a))
+					l.mu.Unlock()
+				}
+				break
+			}
+			time.Sleep(20 * time.Millisecond) // not to ask without pause while nobody is there
+		}
+	}
+}
+
+// end stops the load and waits for its last answers.
+func (l *load) end(t *testing.T) {
+	t.Helper()
+	l.stop()
+	l.done.Wait()
+	if len(l.wrong) > 0 {
+		t.Errorf("answers that no caller should get: %v", l.wrong)
+	}
+	n := 0
+	for _, u := range l.users {
+		n += len(u.transfers())
+	}
+	if n < 10*len(l.users) {
+		t.Errorf("transfers: got %d of %d users, too few to prove anything", n, len(l.users))
+	}
+}
+
+// settled waits for the end of everything, and judges the house as a whole.
+func (h *house) settled(t *testing.T) {
+	t.Helper()
+	poll(t, "every transfer has ended", func() bool {
+		var open int
+		err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where open`).Scan(&open)
+		return err == nil && open == 0
+	})
+	if err := h.judge(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// functionPoints are where a function process can die on the way of a transfer.
+func functionPoints() []string {
+	return append(transfer.Points(), "transfer.received", "transfer.driven", "transfer.enqueued", "transfer.swept")
+}
+
+// FND-004: a process dies by SIGKILL at any point, function or core, under load, one
+// after the other: every point is hit, and every transfer ends, once.
+func TestFND004CrashAtAnyPoint(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	h := own(t, stack.Options{
+		Processes: 3, SweepEvery: time.Second, CheckEvery: time.Second,
+		Settings: map[string]string{crash.Variable: folder}, Core: stack.CoreOptions{CrashPoints: folder, SnapshotEvery: 50},
+	})
+	l := h.newLoad(t, 8)
+	for _, point := range functionPoints() {
+		if err := crash.Arm(folder, point, 1, crash.Kill); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(point, "transfer.advanc") {
+			h.leaveInSourceDone(t, point)
+		}
+		poll(t, "a process died at "+point, func() bool { return crash.Hit(folder, point) })
+	}
+	for _, point := range crash.All() {
+		if !strings.HasPrefix(point, "ubscore.") {
+			continue
+		}
+		dead := h.Core.Process()
+		if err := crash.Arm(folder, point, 3, crash.Kill); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-dead.Done():
+		case <-time.After(within):
+			t.Fatalf("the core never passed %s", point)
+		}
+		h.coreAgain(t)
+	}
+	l.end(t)
+	h.settled(t)
+}
+
+// leaveInSourceDone has a transfer of a user of its own stand where the next step
+// passes the point.
+func (h *house) leaveInSourceDone(t *testing.T, _ string) {
+	t.Helper()
+	u := h.newUser(t, 100, 100)
+	reqID := u.accepted(funding, 40)
+	u.move(reqID, transfer.Init, transfer.SourcePending)
+	if got := u.Funding.Withdraw(u.ctx, u.load(reqID).Call()); got != success {
+		t.Fatalf("withdraw: got %+v, want success", got)
+	}
+	u.move(reqID, transfer.SourcePending, transfer.SourceDone)
+	go u.taskAt(strings.TrimPrefix(u.URLMap.InternalURL(), "http://"), reqID)
+}
+
+// coreAgain starts a core that has died.
+func (h *house) coreAgain(t *testing.T) {
+	t.Helper()
+	if err := h.Core.Kill(); err != nil { // for the proxy to know
+		t.Fatal(err)
+	}
+	if err := h.Core.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// INV-004: crash recovery, over all accounts. Function processes and the core are
+// killed and paused under load, and the core's log is torn as by a crash of the
+// machine; the check of conservation runs all the while and stays silent; in the
+// end nothing is missing and nothing is too much.
+func TestINV004CrashRecovery(t *testing.T) {
+	t.Parallel()
+	h := own(t, stack.Options{Processes: 3, SweepEvery: time.Second, CheckEvery: 200 * time.Millisecond})
+	l := h.newLoad(t, 8)
+	for round := range 4 {
+		h.progress(t, 20)
+		if err := h.Processes()[0].Kill(); err != nil {
+			t.Fatal(err)
+		}
+		h.progress(t, 10)
+		if err := h.Core.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Core.Tear(int64(round) * 7); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Core.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.progress(t, 10)
+		if err := h.Core.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		h.unknown(t)
+		if err := h.Core.Continue(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.end(t)
+	h.settled(t)
+}
+
+// progress waits until so many more transfers have ended.
+func (h *house) progress(t *testing.T, n int) {
+	t.Helper()
+	count := func() (ended int) {
+		_ = h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where not open`).Scan(&ended)
+		return ended
+	}
+	began := count()
+	poll(t, "more transfers have ended", func() bool { return count() >= began+n })
+}
+
+// unknown waits until some transfer has had an answer that was unknown.
+func (h *house) unknown(t *testing.T) {
+	t.Helper()
+	poll(t, "a call without an answer", func() bool {
+		var n int
+		err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where failures > 0`).Scan(&n)
+		return err == nil && n > 0
+	})
+}

@@ -1,0 +1,246 @@
+package transfers
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/emulator/issuer"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// refusedBefore wants the post to be refused before anything is stored.
+func (u *user) refusedBefore(what string, body any, status int, codes ...string) {
+	u.t.Helper()
+	before := u.picture()
+	got, err := u.try(body)
+	if err != nil {
+		u.t.Fatalf("%s: %v", what, err)
+	}
+	if got.Status != status || !strings.Contains(strings.Join(codes, " "), got.Code) || got.ReqID != "" {
+		u.t.Errorf("%s: got %+v, want %d, one of %v and no transfer", what, got, status, codes)
+	}
+	if diff := cmp.Diff(before, u.picture()); diff != "" {
+		u.t.Errorf("%s: something was stored or moved (-before +after):\n%s", what, diff)
+	}
+}
+
+// ATK-001: another user's funds can neither be moved nor seen.
+func TestATK001AnotherUsersFunds(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	victim, thief := h.newUser(t, 500, 500), h.newUser(t, 0, 1)
+	own := victim.post(funding, spot, "0.0001", "cid", "rent")
+	for _, from := range []transfer.AccountType{funding, spot} {
+		thief.refusedBefore("from "+string(from), body(from, other(from), "0.0001", "user_id", victim.id), http.StatusForbidden, "FORBIDDEN")
+	}
+	thief.want("its transfer", thief.get(own.ReqID), http.StatusNotFound, "", "NOT_FOUND")
+	mine := thief.post(spot, funding, "0.000001", "cid", "rent") // a cid is its own user's alone
+	if mine.ReqID == own.ReqID || mine.Code == "DUPLICATE_REQUEST" {
+		t.Errorf("the same cid by another user: got %+v, want a transfer of its own", mine)
+	}
+	victim.wantUnits("the victim", 400, 600)
+}
+
+// ATK-002: a user_id that is not the token's.
+func TestATK002TamperedUserID(t *testing.T) {
+	t.Parallel()
+	u := setup(t).newUser(t, 500, 0)
+	for _, id := range []int64{u.id + 1, u.id - 1, 0, -u.id, 1<<63 - 1} {
+		u.refusedBefore(fmt.Sprint("user_id ", id), body(funding, spot, "0.0001", "user_id", id), http.StatusForbidden, "FORBIDDEN")
+	}
+	a := u.post(funding, spot, "0.0001", "user_id", u.id)
+	u.want("its own user_id", a, http.StatusOK, "COMMITTED", "")
+}
+
+// amounts wants every amount to be refused with one of the codes.
+func amounts(t *testing.T, list []string, codes ...string) {
+	t.Helper()
+	u := setup(t).newUser(t, 500, 500)
+	for _, amount := range list {
+		for _, from := range []transfer.AccountType{funding, spot} {
+			u.refusedBefore("amount "+amount, body(from, other(from), amount), http.StatusBadRequest, codes...)
+		}
+	}
+}
+
+// ATK-003: an amount below zero.
+func TestATK003NegativeAmount(t *testing.T) {
+	t.Parallel()
+	amounts(t, []string{"-1", "-0.000001", "-18446744073709551616"}, "INVALID_AMOUNT")
+}
+
+// ATK-004: an amount of zero.
+func TestATK004ZeroAmount(t *testing.T) {
+	t.Parallel()
+	amounts(t, []string{"0", "0.000000", "00", "-0", "000.0"}, "INVALID_AMOUNT")
+}
+
+// ATK-005: more decimals than the asset has.
+func TestATK005PrecisionOverflow(t *testing.T) {
+	t.Parallel()
+	amounts(t, []string{"0.000000001", "1.123456789", "0.0000001", "0.000100000"}, "PRECISION_OVERFLOW")
+	u := setup(t).newUser(t, 500, 0)
+	for asset, amount := range map[string]string{"BTC": "0.123456789", "JPY": "1.5"} {
+		u.refusedBefore(asset, body(funding, spot, amount, "asset", asset), http.StatusBadRequest, "PRECISION_OVERFLOW")
+	}
+}
+
+// ATK-006: what 64 bits do not hold is refused, also where only the sum with what is
+// there is too much.
+func TestATK006BeyondU64(t *testing.T) {
+	t.Parallel()
+	amounts(t, []string{"18446744073709.551616", "18446744073709551615", "18446744073709551616", strings.Repeat("9", 60)}, "OVERFLOW")
+	u := setup(t).newUser(t, 100, ^uint64(0)-5)
+	a := u.post(funding, spot, "0.000006")
+	u.want("the sum is too much", a, http.StatusUnprocessableEntity, "ROLLED_BACK", "OVERFLOW")
+	u.want("the sum just fits", u.post(funding, spot, "0.000005"), http.StatusOK, "COMMITTED", "")
+}
+
+// ATK-007: from an account to itself.
+func TestATK007SameAccount(t *testing.T) {
+	t.Parallel()
+	u := setup(t).newUser(t, 500, 500)
+	for _, side := range []transfer.AccountType{funding, spot} {
+		u.refusedBefore(string(side), body(side, side, "0.0001"), http.StatusBadRequest, "SAME_ACCOUNT")
+	}
+}
+
+// ATK-008: account types that are none, or not launched.
+func TestATK008InvalidType(t *testing.T) {
+	t.Parallel()
+	u := setup(t).newUser(t, 500, 500)
+	for _, kind := range []transfer.AccountType{"", "spot", "WALLET", "CHAIN", "FUNDING "} {
+		u.refusedBefore("from "+string(kind), body(kind, spot, "0.0001"), http.StatusBadRequest, "INVALID_ACCOUNT_TYPE")
+		u.refusedBefore("to "+string(kind), body(spot, kind, "0.0001"), http.StatusBadRequest, "INVALID_ACCOUNT_TYPE")
+	}
+	for _, kind := range []transfer.AccountType{"FUTURE", "MARGIN"} {
+		u.refusedBefore("from "+string(kind), body(kind, spot, "0.0001"), http.StatusBadRequest, "UNSUPPORTED_ACCOUNT_TYPE")
+		u.refusedBefore("to "+string(kind), body(spot, kind, "0.0001"), http.StatusBadRequest, "UNSUPPORTED_ACCOUNT_TYPE")
+	}
+}
+
+// ATK-009: an asset that does not exist.
+func TestATK009NoSuchAsset(t *testing.T) {
+	t.Parallel()
+	u := setup(t).newUser(t, 500, 500)
+	for _, asset := range []string{"NONE", "", "usdt", "USDT ", "1"} {
+		u.refusedBefore("asset "+asset, body(funding, spot, "0.0001", "asset", asset), http.StatusBadRequest, "INVALID_ASSET")
+	}
+}
+
+// ATK-010: the same cid twice is the first's result, whatever it was, and whatever
+// is true by then; another request under it is a conflict.
+func TestATK010SameCIDTwice(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	passing := transfer.Asset{ID: 10, Name: "PASSING", Precision: 6, MinUnits: 1, MaxUnits: 1000, Active: true, Enabled: true}
+	if err := h.AddAsset(t.Context(), passing); err != nil {
+		t.Fatal(err)
+	}
+	u := h.newUser(t, 0, 500)
+	if err := u.Deposit(u.ctx, funding, u.id, passing.ID, 100); err != nil {
+		t.Fatal(err)
+	}
+	first := u.post(funding, spot, "0.00004", "cid", "one", "asset", passing.Name)
+	u.want("first", first, http.StatusOK, "COMMITTED", "")
+	failed := u.post(spot, funding, "1", "cid", "two")
+	u.want("first, failed", failed, http.StatusUnprocessableEntity, "FAILED", "INSUFFICIENT_BALANCE")
+	passing.Active = false
+	if err := h.AddAsset(t.Context(), passing); err != nil {
+		t.Fatal(err)
+	}
+	u.refusedBefore("suspended", body(funding, spot, "0.00004", "cid", "three", "asset", passing.Name), http.StatusBadRequest, "ASSET_SUSPENDED")
+	u.deposit(spot, 1_000_000) // now the failed one could be had
+	before := u.picture()
+	again := u.post(funding, spot, "0.000040", "cid", "one", "asset", passing.Name)
+	u.want("again", again, http.StatusOK, "COMMITTED", "DUPLICATE_REQUEST")
+	failedAgain := u.post(spot, funding, "1", "cid", "two")
+	u.want("again, failed", failedAgain, http.StatusOK, "FAILED", "DUPLICATE_REQUEST")
+	if again.ReqID != first.ReqID || failedAgain.ReqID != failed.ReqID || again.TransferID != first.TransferID {
+		t.Errorf("again: got %s and %s, want %s and %s", again.ReqID, failedAgain.ReqID, first.ReqID, failed.ReqID)
+	}
+	u.want("another amount", u.post(spot, funding, "2", "cid", "two"), http.StatusConflict, "", "CID_CONFLICT")
+	u.want("the other way", u.post(funding, spot, "1", "cid", "two"), http.StatusConflict, "", "CID_CONFLICT")
+	if diff := cmp.Diff(before, u.picture()); diff != "" {
+		t.Errorf("the second time (-before +after):\n%s", diff)
+	}
+}
+
+// unauthorized wants the token to be nobody's, on both paths.
+func (u *user) unauthorized(what, token string) {
+	u.t.Helper()
+	before := u.picture()
+	for method, path := range map[string]string{http.MethodPost: "/api/v1/internal_transfer", http.MethodGet: "/api/v1/internal_transfer/01JGMJ2A9QPVN5C0XK6R3T8WZB"} {
+		var content any
+		if method == http.MethodPost {
+			content = body(funding, spot, "0.0001")
+		}
+		got, err := readAnswer(stack.CallWith(u.ctx, token, method, u.URLMap.PublicURL()+path, content))
+		if err != nil || got.Status != http.StatusUnauthorized || got.Code != "UNAUTHORIZED" {
+			u.t.Errorf("%s %s, %s: got %+v, %v; want 401 UNAUTHORIZED", method, path, what, got, err)
+		}
+	}
+	if diff := cmp.Diff(before, u.picture()); diff != "" {
+		u.t.Errorf("%s: something was stored or moved (-before +after):\n%s", what, diff)
+	}
+}
+
+func (u *user) flawed(flaw issuer.Flaw) string {
+	u.t.Helper()
+	token, err := u.Users.FlawedUserToken(u.id, stack.UsersAudience, flaw)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return token
+}
+
+// ATK-011: no token.
+func TestATK011NoToken(t *testing.T) {
+	t.Parallel()
+	setup(t).newUser(t, 500, 0).unauthorized("no token", "")
+}
+
+// ATK-012: a token whose time is over, or has not come.
+func TestATK012ExpiredToken(t *testing.T) {
+	t.Parallel()
+	u := setup(t).newUser(t, 500, 0)
+	for what, flaw := range map[string]issuer.Flaw{
+		"expired": issuer.Expired, "from the future": issuer.FromTheFuture, "not before later": issuer.NotBeforeLater, "no expiry": issuer.NoExpiry,
+	} {
+		u.unauthorized(what, u.flawed(flaw))
+	}
+}
+
+// ATK-013: a token that the users' issuer never gave, or not for this service, or
+// that names no user.
+func TestATK013ForgedToken(t *testing.T) {
+	t.Parallel()
+	u := setup(t).newUser(t, 500, 0)
+	for what, flaw := range map[string]issuer.Flaw{
+		"another key": issuer.OtherKey, "an unknown key": issuer.UnknownKey, "unsigned": issuer.Unsigned, "HMAC": issuer.HMACWithPublicKey,
+		"tampered": issuer.Tampered, "another issuer": issuer.WrongIssuer, "no audience": issuer.NoAudience, "no subject": issuer.NoSubject,
+	} {
+		u.unauthorized(what, u.flawed(flaw))
+	}
+	elsewhere, err := u.Users.UserToken(u.id, stack.PublicAudience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.unauthorized("another audience", elsewhere)
+	nobody, err := u.Users.UserToken(-u.id, stack.UsersAudience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.unauthorized("no user's id", nobody)
+	operator, err := u.Issuer.Token(t.Context(), stack.OperatorAccount, stack.PublicAudience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.unauthorized("an operator's", operator)
+	u.unauthorized("no token at all", "not.a.token")
+}

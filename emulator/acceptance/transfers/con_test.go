@@ -1,0 +1,131 @@
+package transfers
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// accepted stores a transfer as a process does that dies before it drives it.
+func (u *user) accepted(from transfer.AccountType, units uint64) (reqID string) {
+	u.t.Helper()
+	amount, _ := transfer.ParseAmount(transfer.FormatUnits(units, usdt.Precision))
+	r := transfer.Request{ReqID: ulid.Make().String(), UserID: u.id, From: from, To: other(from), Asset: usdt.Name, Amount: amount}
+	made, err := u.Transfers.Create(u.ctx, r, transfer.Terms{SafetyFactor: 10})
+	if err != nil || !made.New {
+		u.t.Fatalf("create: got %+v, %v; want it new", made, err)
+	}
+	return r.ReqID
+}
+
+// CON-001: many workers at one transfer, in several processes: one compare-and-set
+// wins each step, the rest see it and stop.
+func TestCON001ManyWorkers(t *testing.T) {
+	t.Parallel()
+	for _, from := range sides {
+		u := setup(t).newUser(t, 100, 100)
+		reqID := u.accepted(from, 40)
+		u.wantStates("accepted", reqID, transfer.Init)
+		u.tasksAtOnce(reqID, 24)
+		u.awaitState(reqID, transfer.Committed)
+		u.wantStates("many workers", reqID, happy...)
+		for _, was := range []string{"INIT", "SOURCE_PENDING", "TARGET_PENDING"} {
+			won := u.log.lines(`"message":"transfer moved"`, reqID, `"was":"`+was+`"`)
+			if len(won) != 1 {
+				t.Errorf("workers that moved it out of %s: got %d, want one:\n%s", was, len(won), won)
+			}
+		}
+		if f, s := u.units(funding), u.units(spot); f+s != 200 || min(f, s) != 60 {
+			t.Errorf("many workers: got %d and %d, want 40 moved once", f, s)
+		}
+	}
+}
+
+// tasksAtOnce delivers so many tasks of the transfer at the same time.
+func (u *user) tasksAtOnce(reqID string, n int) {
+	u.t.Helper()
+	got := make([]int, n)
+	var tasks sync.WaitGroup
+	for i := range n {
+		tasks.Go(func() { got[i] = u.task(reqID) })
+	}
+	tasks.Wait()
+	if slices.ContainsFunc(got, func(status int) bool { return status != http.StatusNoContent }) {
+		u.t.Errorf("%d tasks at once: got %v, want 204 for each", n, got)
+	}
+}
+
+// CON-002: two equal transfers are two, and both run.
+func TestCON002TwoEqualTransfers(t *testing.T) {
+	t.Parallel()
+	u := setup(t).newUser(t, 100, 0)
+	got := u.together(2, body(funding, spot, "0.00004"))
+	for _, a := range got {
+		u.want("two equal", a, http.StatusOK, "COMMITTED", "")
+	}
+	if got[0].ReqID == got[1].ReqID {
+		t.Errorf("req_ids: got %s twice, want two", got[0].ReqID)
+	}
+	u.wantUnits("two equal", 20, 80)
+}
+
+// CON-003: a transfer beside a withdrawal to outside: only what the balance covers
+// succeeds.
+func TestCON003BesideAnOutsideWithdrawal(t *testing.T) {
+	t.Parallel()
+	for _, from := range sides {
+		for range 5 {
+			u := setup(t).newUser(t, 100, 100)
+			var left transfer.Outcome
+			var a answer
+			var err error
+			var both sync.WaitGroup
+			both.Go(func() { left = u.Outside(u.ctx, from, transfer.OutsideWithdrawal, u.id, usdt.ID, 60) })
+			both.Go(func() { a, err = u.try(body(from, other(from), "0.00006")) })
+			both.Wait()
+			if err != nil {
+				t.Fatal(err)
+			}
+			short := transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}
+			outside := left.Verdict == transfer.Success && a.State == "FAILED" && a.Code == "INSUFFICIENT_BALANCE"
+			inside := left == short && a.State == "COMMITTED"
+			if !outside && !inside {
+				t.Errorf("both at once from %s: got %+v and %+v, want one of them and the other refused", from, left, a)
+			}
+		}
+	}
+}
+
+// CON-004: however often, and however much at once, one request is asked for: one
+// deduction.
+func TestCON004NoDoubleDeduction(t *testing.T) {
+	t.Parallel()
+	for _, from := range sides {
+		u := setup(t).newUser(t, 100, 100)
+		disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Duplicate, UserID: u.id})
+		got := u.together(12, body(from, other(from), "0.00004", "cid", "once"))
+		first := slices.IndexFunc(got, func(a answer) bool { return a.Code == "" })
+		if first < 0 {
+			t.Fatalf("the same cid at once: got %+v, want one that made it", got)
+		}
+		for i, a := range got {
+			if a.ReqID != got[first].ReqID || i != first && a.Code != "DUPLICATE_REQUEST" {
+				t.Errorf("the same cid at once: got %+v, want the transfer %s", a, got[first].ReqID)
+			}
+		}
+		u.awaitState(u.only(), transfer.Committed)
+		disarm()
+		if f, s := u.units(funding), u.units(spot); f+s != 200 || min(f, s) != 60 {
+			t.Errorf("from %s: got %d and %d, want 40 moved once", from, f, s)
+		}
+		if n := u.Core.Proxy.Struck(ubsproxy.Differed); n != 0 {
+			t.Errorf("calls that were answered differently at once: got %d, want none", n)
+		}
+	}
+}

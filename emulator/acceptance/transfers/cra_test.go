@@ -1,0 +1,227 @@
+package transfers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/processes"
+	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// doomed starts a process that dies by SIGKILL when it passes the point. No route
+// leads to it.
+func (u *user) doomed(point string) (p *processes.Process, hit func() bool) {
+	u.t.Helper()
+	folder := u.t.TempDir()
+	if err := crash.Arm(folder, point, 1, crash.Kill); err != nil {
+		u.t.Fatal(err)
+	}
+	p, err := u.StartAside(u.ctx, map[string]string{crash.Variable: folder})
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	u.t.Cleanup(func() { _ = p.Kill() })
+	return p, func() bool { return crash.Hit(folder, point) }
+}
+
+// died waits for the process' end by its own hand, at the point.
+func (u *user) died(p *processes.Process, hit func() bool, point string) {
+	u.t.Helper()
+	select {
+	case <-p.Done():
+	case <-time.After(within):
+		u.t.Fatalf("nobody passed %s", point)
+	}
+	if !hit() {
+		u.t.Fatalf("the process ended by %v, want by passing %s", p.Err(), point)
+	}
+}
+
+// crashed posts a transfer of 40 units to a process that dies at the point, and
+// returns what it left behind.
+func (u *user) crashed(point string, from transfer.AccountType) transfer.Transfer {
+	u.t.Helper()
+	p, hit := u.doomed(point)
+	if a, err := u.tryAt(p.Addr(), body(from, other(from), "0.00004")); err == nil {
+		u.t.Fatalf("posted to a process that dies at %s: got %+v, want no answer", point, a)
+	}
+	u.died(p, hit, point)
+	return u.load(u.only())
+}
+
+// did is how often the journals say that each operation of the transfer was
+// applied.
+func (u *user) did(reqID string) map[transfer.Op]int {
+	u.t.Helper()
+	n := make(map[transfer.Op]int)
+	for _, e := range u.journal() {
+		if e.ReqID == reqID && e.Refused == "" {
+			n[e.Op]++
+		}
+	}
+	rows, err := u.DB.Query(u.ctx, `select op_type from transfer_operations where req_id = $1 and result = 'SUCCESS'`, reqID)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var op transfer.Op
+		if err := rows.Scan(&op); err != nil {
+			u.t.Fatal(err)
+		}
+		n[op]++
+	}
+	return n
+}
+
+// crashCase is a point, what it leaves behind, and how that ends.
+type crashCase struct {
+	point string
+	left  transfer.State
+	asked bool // the ledger whose answer is waited for has done it
+}
+
+// recovered plays each case both ways: the process dies, the others carry the
+// transfer on, and it ends rightly.
+func recovered(t *testing.T, op transfer.Op, end transfer.State, cases ...crashCase) {
+	t.Helper()
+	type left struct {
+		*user
+		transfer.Transfer
+	}
+	var all []left
+	for _, from := range sides {
+		for _, c := range cases {
+			u := setup(t).newUser(t, 100, 100)
+			if end == transfer.RolledBack {
+				u.status(other(from), "DISABLED")
+			}
+			x := u.crashed(c.point, from)
+			if asked := u.did(x.ReqID)[op] == 1; x.State != c.left || op != "" && asked != c.asked {
+				t.Errorf("%s from %s: left in %s, %s done: %t; want %s and %t", c.point, from, x.State, op, asked, c.left, c.asked)
+			}
+			all = append(all, left{u, x})
+		}
+	}
+	want := map[transfer.State][]transfer.State{transfer.Committed: happy, transfer.RolledBack: rollback}[end]
+	for _, l := range all {
+		l.awaitState(l.ReqID, end)
+		l.wantStates("recovered", l.ReqID, want...)
+		if f, s := l.units(funding), l.units(spot); f+s != 200 || (min(f, s) == 60) != (end == transfer.Committed) {
+			t.Errorf("recovered to %s: got %d and %d", end, f, s)
+		}
+	}
+}
+
+// CRA-001: after INIT was stored. It goes on; or it ends FAILED/EXPIRED, when it
+// was too old by then.
+func TestCRA001AfterInit(t *testing.T) {
+	t.Parallel()
+	u := setup(t).newUser(t, 100, 100)
+	old := u.crashed("transfer.beginning", funding)
+	u.age(old.ReqID, 16*time.Minute)
+	recovered(t, transfer.Withdraw, transfer.Committed, crashCase{"transfer.beginning", transfer.Init, false})
+	u.awaitState(old.ReqID, transfer.Failed)
+	if x := u.load(old.ReqID); x.Reason != transfer.Expired {
+		t.Errorf("too old when it was found: got %s for %s, want FAILED for EXPIRED", x.State, x.Reason)
+	}
+	u.wantStates("too old", old.ReqID, transfer.Init, transfer.Failed)
+	u.wantUnits("too old", 100, 100)
+}
+
+// age makes a transfer older than it is.
+func (u *user) age(reqID string, by time.Duration) {
+	u.t.Helper()
+	tx, err := u.DB.Begin(u.ctx)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(u.ctx) }()
+	for _, statement := range []string{
+		`set local session_replication_role = replica`, // past the trigger that keeps created_at
+		`update transfers_tb set created_at = created_at - '` + by.String() + `'::interval where req_id = '` + reqID + `' and state = 0`,
+		`commit`,
+	} {
+		if tag, err := tx.Exec(u.ctx, statement); err != nil || tag.Update() && tag.RowsAffected() != 1 {
+			u.t.Fatalf("%s: got %v, %v; want one row", statement, tag, err)
+		}
+	}
+}
+
+// CRA-002: in SOURCE_PENDING, before the source was called.
+func TestCRA002BeforeTheSource(t *testing.T) {
+	t.Parallel()
+	recovered(t, transfer.Withdraw, transfer.Committed,
+		crashCase{"transfer.begun", transfer.SourcePending, false}, crashCase{"transfer.withdraw.calling", transfer.SourcePending, false})
+}
+
+// CRA-003: in SOURCE_PENDING, after the source was called.
+func TestCRA003AfterTheSource(t *testing.T) {
+	t.Parallel()
+	recovered(t, transfer.Withdraw, transfer.Committed,
+		crashCase{"transfer.withdraw.called", transfer.SourcePending, true}, crashCase{"transfer.withdraw.recording", transfer.SourcePending, true})
+}
+
+// CRA-004: after SOURCE_DONE, which is stored together with TARGET_PENDING; and in
+// SOURCE_DONE itself, where a row may stand that another build has left.
+func TestCRA004AfterSourceDone(t *testing.T) {
+	t.Parallel()
+	left := make(map[string]*user)
+	for point, want := range map[string]transfer.State{"transfer.advancing": transfer.SourceDone, "transfer.advanced": transfer.TargetPending} {
+		u := setup(t).newUser(t, 100, 0)
+		left[u.inSourceDone(point, want)] = u
+	}
+	recovered(t, transfer.Deposit, transfer.Committed, crashCase{"transfer.withdraw.recorded", transfer.TargetPending, false})
+	for reqID, u := range left {
+		u.awaitState(reqID, transfer.Committed)
+		u.wantStates("from SOURCE_DONE", reqID, happy...)
+		u.wantUnits("from SOURCE_DONE", 60, 40)
+	}
+}
+
+// inSourceDone leaves a transfer in SOURCE_DONE to a process that dies at the point,
+// and wants what that leaves.
+func (u *user) inSourceDone(point string, want transfer.State) (reqID string) {
+	u.t.Helper()
+	p, hit := u.doomed(point)
+	reqID = u.accepted(funding, 40)
+	u.move(reqID, transfer.Init, transfer.SourcePending)
+	if got := u.Funding.Withdraw(u.ctx, u.load(reqID).Call()); got != success {
+		u.t.Fatalf("withdraw: got %+v, want success", got)
+	}
+	u.move(reqID, transfer.SourcePending, transfer.SourceDone)
+	if status := u.taskAt(p.Addr(), reqID); status != 0 {
+		u.t.Errorf("a task at a process that dies at %s: got %d, want no answer", point, status)
+	}
+	u.died(p, hit, point)
+	if x := u.load(reqID); x.State != want {
+		u.t.Errorf("%s: left in %s, want %s", point, x.State, want)
+	}
+	return reqID
+}
+
+// move moves the row as another build would.
+func (u *user) move(reqID string, path ...transfer.State) {
+	u.t.Helper()
+	m, err := u.Transfers.Move(u.ctx, transfer.Move{ReqID: reqID, Path: path})
+	if err != nil || !m.Done {
+		u.t.Fatalf("move %s along %v: got %+v, %v; want it done", reqID, path, m, err)
+	}
+}
+
+// CRA-005: in TARGET_PENDING, before and after the target was called.
+func TestCRA005InTargetPending(t *testing.T) {
+	t.Parallel()
+	recovered(t, transfer.Deposit, transfer.Committed,
+		crashCase{"transfer.deposit.calling", transfer.TargetPending, false},
+		crashCase{"transfer.deposit.called", transfer.TargetPending, true}, crashCase{"transfer.deposit.recording", transfer.TargetPending, true})
+}
+
+// CRA-006: in COMPENSATING, before and after the refund was called.
+func TestCRA006InCompensating(t *testing.T) {
+	t.Parallel()
+	recovered(t, transfer.Refund, transfer.RolledBack,
+		crashCase{"transfer.deposit.recorded", transfer.Compensating, false}, crashCase{"transfer.refund.calling", transfer.Compensating, false},
+		crashCase{"transfer.refund.called", transfer.Compensating, true}, crashCase{"transfer.refund.recording", transfer.Compensating, true})
+}

@@ -1,0 +1,163 @@
+package transfers
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/pgproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// FND-001: the same money is not spent twice, however many ask at once, for inside
+// and for outside.
+func TestFND001DoubleSpend(t *testing.T) {
+	t.Parallel()
+	for _, from := range sides {
+		u := setup(t).newUser(t, 100, 100)
+		left := make(chan transfer.Outcome, 1)
+		go func() { left <- u.Outside(u.ctx, from, transfer.OutsideWithdrawal, u.id, usdt.ID, 100) }()
+		won := 0
+		for _, a := range u.together(12, body(from, other(from), "0.0001")) {
+			switch {
+			case a.State == "COMMITTED":
+				won++
+			case a.State != "FAILED" || a.Code != "INSUFFICIENT_BALANCE":
+				t.Errorf("one of twelve from %s: got %+v, want it COMMITTED or short", from, a)
+			}
+		}
+		if out := <-left; out.Verdict == transfer.Success {
+			won++
+		}
+		if won != 1 {
+			t.Errorf("who spent all of %s: got %d, want one", from, won)
+		}
+	}
+}
+
+// FND-002: what was withdrawn does not vanish: it is given back, or asked for
+// again until it has arrived, and until then somebody can say where it is.
+func TestFND002VanishingFunds(t *testing.T) {
+	t.Parallel()
+	for _, end := range []transfer.State{transfer.Committed, transfer.RolledBack} {
+		u := setup(t).newUser(t, 100, 100)
+		disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Op: transfer.Deposit, UserID: u.id})
+		a := u.post(funding, spot, "0.00004")
+		u.stays(a.ReqID, transfer.TargetPending, 4)
+		u.wantUnits("in flight", 60, 100)
+		status, why := u.operator(t, http.MethodGet, "/admin/v1/transfers/"+a.ReqID+"/why", nil)
+		for _, part := range []string{`"state":"TARGET_PENDING"`, "flight", "next_try_at", "would_unblock"} {
+			if !strings.Contains(string(why), part) {
+				t.Errorf("why: got %d %s, want it to say %s", status, why, part)
+			}
+		}
+		if end == transfer.RolledBack {
+			u.status(spot, "DISABLED")
+		}
+		disarm()
+		u.awaitState(a.ReqID, end)
+		if n := u.did(a.ReqID)[transfer.Deposit] + u.did(a.ReqID)[transfer.Refund]; n != 1 {
+			t.Errorf("%s: got %d credits, want one", end, n)
+		}
+	}
+}
+
+// FND-003: no money from nothing. A refusal whose answer was lost is still a
+// refusal when the money is there, and so is a call that comes after its transfer
+// has ended; and what the source was never heard to take is not paid.
+func TestFND003MoneyFromNothing(t *testing.T) {
+	t.Parallel()
+	u := setup(t).newUser(t, 7, 39)
+	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.LoseAnswer, Op: transfer.Withdraw, UserID: u.id})
+	a := u.post(spot, funding, "0.00004")
+	u.stays(a.ReqID, transfer.SourcePending, 1)
+	u.deposit(spot, 1000)
+	disarm()
+	u.awaitState(a.ReqID, transfer.Failed)
+	u.wantStates("refused, and the answer lost", a.ReqID, refused...)
+	u.wantUnits("refused, and the answer lost", 7, 1039)
+
+	u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Late, UserID: u.id, Times: 1})
+	u.status(funding, "DISABLED")
+	b := u.post(spot, funding, "0.0001") // its first withdrawal is still on its way
+	u.awaitState(b.ReqID, transfer.RolledBack)
+	if n := u.Core.Proxy.Deliver(u.ctx, u.id); n != 1 {
+		t.Errorf("late calls: got %d, want one", n)
+	}
+	u.wantUnits("a withdrawal that came after the refund", 7, 1039)
+}
+
+// FND-005: the source has taken the money, and nobody has recorded that: its worker
+// died, or its answer was lost. It is taken once, and arrives once.
+func TestFND005SourceDoneButNotRecorded(t *testing.T) {
+	t.Parallel()
+	recovered(t, transfer.Withdraw, transfer.Committed, crashCase{"transfer.withdraw.called", transfer.SourcePending, true})
+	u := setup(t).newUser(t, 0, 100)
+	u.deposit(funding, 1)
+	u.lost(transfer.Withdraw, 2)
+	a := u.post(spot, funding, "0.00004")
+	u.want("the answer was lost", a, http.StatusAccepted, "PENDING", "")
+	u.wantUnits("the answer was lost", 1, 60)
+	u.awaitState(a.ReqID, transfer.Committed)
+	u.wantUnits("at the end", 41, 60)
+}
+
+// FND-006: nothing is half committed. A connection to Postgres that dies before,
+// after or in the middle of a COMMIT, at each write of a transfer, leaves it right;
+// and the database itself refuses COMMITTED but from TARGET_PENDING, and anything
+// from COMMITTED.
+func TestFND006PartialCommit(t *testing.T) {
+	t.Parallel()
+	h := own(t, stack.Options{WireProxy: true, SweepEvery: time.Second, Processes: 1})
+	for _, fragment := range []string{"insert into transfers_tb", "case when late", "move_transfer", "funding_apply"} {
+		for _, kind := range []pgproxy.Kind{pgproxy.CutBeforeCommit, pgproxy.CutAfterCommit, pgproxy.CutMidReply} {
+			for _, from := range sides {
+				u := h.newUser(t, 100, 100)
+				hits := h.Proxy.Counts().Hits[kind]
+				h.Proxy.Arm(pgproxy.Fault{Kind: kind, Match: pgproxy.Containing(fragment)})
+				a := u.postUntilAnswered(body(from, other(from), "0.00004", "cid", "once"))
+				u.awaitState(a.ReqID, transfer.Committed)
+				if got := h.Proxy.Counts().Hits[kind] - hits; got != 1 {
+					t.Errorf("%s at %s: got %d hits, want one", kind, fragment, got)
+				}
+				u.wantStates(kind.String()+" at "+fragment, u.only(), happy...)
+			}
+		}
+	}
+	u := h.newUser(t, 100, 0)
+	for _, to := range []transfer.State{transfer.SourceDone, transfer.TargetPending, transfer.Committed, transfer.Compensating, transfer.RolledBack} {
+		u.illegal(u.accepted(funding, 1), to)
+	}
+	a := u.committed(funding, spot, "0.00004")
+	for _, to := range transfer.States()[:4] {
+		u.illegal(a.ReqID, to)
+	}
+	u.illegal(a.ReqID, transfer.Compensating)
+}
+
+// illegal wants the database to refuse the state, whoever writes it.
+func (u *user) illegal(reqID string, to transfer.State) {
+	u.t.Helper()
+	var reason *string
+	if to < 0 {
+		reason = new(string(transfer.AccountDisabled))
+	}
+	if tag, err := u.DB.Exec(u.ctx, `update transfers_tb set state = $2, error_message = $3 where req_id = $1`, reqID, to, reason); err == nil {
+		u.t.Errorf("%s set to %s by hand: got %v, want it refused", reqID, to, tag)
+	}
+}
+
+// postUntilAnswered posts as a caller does that hears nothing: the same request
+// again. It must have a cid.
+func (u *user) postUntilAnswered(body any) (a answer) {
+	u.t.Helper()
+	poll(u.t, "an answer to a post", func() bool {
+		var err error
+		a, err = u.try(body)
+		return err == nil && a.Status < 500
+	})
+	return a
+}

@@ -1,0 +1,144 @@
+package transfers
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// ledger is the one that keeps the side.
+func (u *user) ledger(side transfer.AccountType) transfer.Ledger {
+	if side == spot {
+		return u.Core.Ledger()
+	}
+	return u.Funding
+}
+
+// again asks the ledger for op of the transfer, ten times at once, and wants the
+// answer, and that nothing changes.
+func (u *user) again(side transfer.AccountType, op transfer.Op, reqID string, want transfer.Outcome) {
+	u.t.Helper()
+	before := u.picture()
+	call := u.load(reqID).Call()
+	var asking sync.WaitGroup
+	for range 10 {
+		asking.Go(func() {
+			if got := ask(u, u.ledger(side), op, call); got != want {
+				u.t.Errorf("%s in %s, again: got %+v, want %+v", op, side, got, want)
+			}
+		})
+	}
+	asking.Wait()
+	if diff := cmp.Diff(before, u.picture()); diff != "" {
+		u.t.Errorf("%s in %s, again (-before +after):\n%s", op, side, diff)
+	}
+}
+
+var success = transfer.Outcome{Verdict: transfer.Success}
+
+// lost has the core's answers to op lost, so often.
+func (u *user) lost(op transfer.Op, times int) {
+	u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.LoseAnswer, Op: op, UserID: u.id, Times: times})
+}
+
+// IDP-001: a withdrawal that is asked for twice takes once, and a refused one is
+// refused whatever is there by then.
+func TestIDP001WithdrawTwice(t *testing.T) {
+	t.Parallel()
+	for _, from := range sides {
+		u := setup(t).newUser(t, 100, 100)
+		u.lost(transfer.Withdraw, 3)
+		a := u.post(from, other(from), "0.00004")
+		u.awaitState(a.ReqID, transfer.Committed)
+		u.again(from, transfer.Withdraw, a.ReqID, success)
+		if f, s := u.units(funding), u.units(spot); f+s != 200 || min(f, s) != 60 {
+			t.Errorf("from %s: got %d and %d, want 40 moved once", from, f, s)
+		}
+		short := u.post(from, other(from), "5")
+		u.deposit(from, 5_000_000)
+		u.again(from, transfer.Withdraw, short.ReqID, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance})
+	}
+}
+
+// IDP-002: a deposit that is asked for twice gives once, and a refused one gives
+// nothing once the account would take it.
+func TestIDP002DepositTwice(t *testing.T) {
+	t.Parallel()
+	for _, from := range sides {
+		u := setup(t).newUser(t, 100, 100)
+		u.lost(transfer.Deposit, 3)
+		a := u.post(from, other(from), "0.00004")
+		u.awaitState(a.ReqID, transfer.Committed)
+		u.again(other(from), transfer.Deposit, a.ReqID, success)
+		u.status(other(from), "DISABLED")
+		disabled := u.post(from, other(from), "0.00001")
+		u.want("disabled", disabled, http.StatusUnprocessableEntity, "ROLLED_BACK", "ACCOUNT_DISABLED")
+		u.status(other(from), "ACTIVE")
+		u.again(other(from), transfer.Deposit, disabled.ReqID, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.AccountDisabled})
+		if f, s := u.units(funding), u.units(spot); f+s != 200 || min(f, s) != 60 {
+			t.Errorf("from %s: got %d and %d, want 40 moved once", from, f, s)
+		}
+	}
+}
+
+// IDP-003: a refund that is asked for twice gives back once, also into an account
+// that is frozen or disabled by then.
+func TestIDP003RefundTwice(t *testing.T) {
+	t.Parallel()
+	for _, from := range sides {
+		for _, status := range []string{"FROZEN", "DISABLED"} {
+			u := setup(t).newUser(t, 100, 100)
+			u.status(other(from), "DISABLED")
+			u.lost(transfer.Refund, 3)
+			disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, Op: transfer.Refund, UserID: u.id})
+			a := u.post(from, other(from), "0.00004")
+			u.status(from, status)
+			disarm()
+			u.awaitState(a.ReqID, transfer.RolledBack)
+			u.again(from, transfer.Refund, a.ReqID, success)
+			u.wantUnits("given back to a "+status+" account", 100, 100)
+		}
+	}
+}
+
+// IDP-004: recovery over and over, at once and one after the other, before the end
+// and after it: the same end.
+func TestIDP004RecoveryOverAndOver(t *testing.T) {
+	t.Parallel()
+	for end, prepare := range map[transfer.State]func(u *user) transfer.Op{
+		transfer.Committed:  func(*user) transfer.Op { return transfer.Deposit },
+		transfer.RolledBack: func(u *user) transfer.Op { u.status(funding, "DISABLED"); return transfer.Refund },
+	} {
+		u := setup(t).newUser(t, 7, 100)
+		from := spot
+		if end == transfer.Committed {
+			from = funding
+			u.deposit(funding, 93)
+		}
+		u.lost(prepare(u), 20)
+		a := u.post(from, other(from), "0.000004")
+		u.want("answers lost", a, http.StatusAccepted, "PENDING", "")
+		for range 3 {
+			u.tasksAtOnce(a.ReqID, 8)
+			if err := u.RunSweep(u.ctx); err != nil {
+				t.Errorf("sweep: %v", err)
+			}
+		}
+		u.awaitState(a.ReqID, end)
+		before := u.picture()
+		for range 3 {
+			u.tasksAtOnce(a.ReqID, 8)
+			if err := u.RunSweep(u.ctx); err != nil {
+				t.Errorf("sweep: %v", err)
+			}
+		}
+		if diff := cmp.Diff(before, u.picture()); diff != "" {
+			t.Errorf("recovered after its end (-before +after):\n%s", diff)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package transfers
+
+import (
+	"math/big"
+	"net/http"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// conserved wants the user to have, on both sides together, exactly what came from
+// outside by the two journals, and that to be so many units.
+func (u *user) conserved(want int64) {
+	u.t.Helper()
+	evidence, err := checkers.GatherTransfers(u.ctx, checkers.TransferEpisode{Database: u.Database, Core: u.Core.Ledger()})
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	seen := false
+	for _, h := range evidence.Holdings() {
+		if h.UserID != u.id {
+			continue
+		}
+		seen = true
+		has := new(big.Int).Add(h.Funding, h.Trading)
+		if has.Cmp(h.Outside) != 0 || has.Cmp(big.NewInt(want)) != 0 {
+			u.t.Errorf("asset %d: got %s in Funding and %s in Trading, %s from outside; want %d in all", h.AssetID, h.Funding, h.Trading, h.Outside, want)
+		}
+	}
+	if !seen {
+		u.t.Errorf("user %d is in neither ledger", u.id)
+	}
+}
+
+// INV-001: funds are conserved after a transfer.
+func TestINV001NormalTransfer(t *testing.T) {
+	t.Parallel()
+	u := setup(t).newUser(t, 700, 300)
+	u.conserved(1000)
+	for _, from := range sides {
+		u.committed(from, other(from), "0.000123")
+		u.conserved(1000)
+	}
+}
+
+// INV-002: funds are conserved after a transfer that failed.
+func TestINV002FailedTransfer(t *testing.T) {
+	t.Parallel()
+	u := setup(t).newUser(t, 700, 300)
+	for _, from := range sides {
+		a := u.post(from, other(from), "1")
+		u.want("short", a, http.StatusUnprocessableEntity, "FAILED", "INSUFFICIENT_BALANCE")
+		u.conserved(1000)
+		u.wantUnits("short", 700, 300)
+	}
+}
+
+// INV-003: funds are conserved after a transfer that was rolled back.
+func TestINV003Rollback(t *testing.T) {
+	t.Parallel()
+	for _, from := range sides {
+		u := setup(t).newUser(t, 700, 300)
+		u.status(other(from), "DISABLED")
+		a := u.post(from, other(from), "0.000123")
+		u.want("rolled back", a, http.StatusUnprocessableEntity, transfer.RolledBack.String(), "ACCOUNT_DISABLED")
+		u.conserved(1000)
+		u.wantUnits("rolled back", 700, 300)
+	}
+}

@@ -1,0 +1,195 @@
+package transfers
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// MON-001: over a minute in TARGET_PENDING pages somebody; less does not.
+func TestMON001TooLongInTargetPending(t *testing.T) {
+	t.Parallel()
+	u := setup(t).newUser(t, 100, 0)
+	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, Op: transfer.Deposit, UserID: u.id})
+	a := u.post(funding, spot, "0.00004")
+	b := u.post(funding, spot, "0.00005")
+	u.inState(a.ReqID, "61 seconds")
+	u.inState(b.ReqID, "40 seconds")
+	u.sweep()
+	u.paged("MON-001", a.ReqID, true)
+	u.paged("MON-001", b.ReqID, false)
+	disarm()
+	u.awaitState(a.ReqID, transfer.Committed)
+	u.awaitState(b.ReqID, transfer.Committed)
+}
+
+// inState makes it longer that the transfer is in its state.
+func (u *user) inState(reqID, by string) {
+	u.t.Helper()
+	tag, err := u.DB.Exec(u.ctx, `update transfers_tb set state_at = state_at - $2::text::interval where req_id = $1 and state = 30`, reqID, by)
+	if err != nil || tag.RowsAffected() != 1 {
+		u.t.Fatalf("age %s: got %v, %v; want one row in TARGET_PENDING", reqID, tag, err)
+	}
+}
+
+func (u *user) sweep() {
+	u.t.Helper()
+	poll(u.t, "a sweep", func() bool { return u.RunSweep(u.ctx) == nil })
+}
+
+// paged says whether the alert was raised for the transfer, as CRITICAL.
+func (u *user) paged(alert, reqID string, want bool) {
+	u.t.Helper()
+	found := u.log.lines(`"severity":"CRITICAL"`, `"alert":"`+alert+`"`, reqID)
+	if (len(found) > 0) != want {
+		u.t.Errorf("%s of %s: got %d lines, want any: %t", alert, reqID, len(found), want)
+	}
+}
+
+// MON-002: a refund that fails three times in a row pages somebody; twice does not.
+func TestMON002RefundFailsThreeTimes(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	twice, often := h.newUser(t, 0, 100), h.newUser(t, 0, 100)
+	h.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Op: transfer.Refund, UserID: twice.id, Times: 2})
+	disarm := h.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Op: transfer.Refund, UserID: often.id})
+	a, b := twice.post(spot, funding, "0.00004"), often.post(spot, funding, "0.00004")
+	if unknown := h.log.lines(`"severity":"CRITICAL"`, b.ReqID, `"failures":1`); len(unknown) != 1 {
+		t.Errorf("CRITICAL at the first failure: got %d lines, want one", len(unknown))
+	}
+	often.stays(b.ReqID, transfer.Compensating, 3)
+	often.sweep()
+	often.paged("MON-002", b.ReqID, true)
+	disarm()
+	twice.awaitState(a.ReqID, transfer.RolledBack)
+	twice.paged("MON-002", a.ReqID, false)
+	often.awaitState(b.ReqID, transfer.RolledBack)
+}
+
+// MON-003: a stolen unit is found by the next check: CRITICAL, and no new transfer
+// of anybody, until a person resumes with a reason. What has begun goes on, and a
+// retry of what was accepted is answered.
+func TestMON003ConservationBroken(t *testing.T) {
+	t.Parallel()
+	h := own(t, stack.Options{Processes: 1})
+	victim, bystander := h.newUser(t, 100, 100), h.newUser(t, 100, 100)
+	done := bystander.post(funding, spot, "0.00004", "cid", "done")
+	disarm := h.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, Op: transfer.Deposit})
+	pending := bystander.post(funding, spot, "0.00001")
+	h.healthy(t)
+	h.steal(t, victim, "-0.000001")
+	if err := h.RunConservation(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if found := h.log.lines(`"severity":"CRITICAL"`, `"message":"conservation violated"`, fmt.Sprintf(`"userId":%d`, victim.id), `"expected":"100"`, `"got":"99"`); len(found) != 1 {
+		t.Errorf("alerts of the stolen unit: got %d, want one", len(found))
+	}
+	for _, u := range []*user{victim, bystander} {
+		u.refusedBefore("halted", body(funding, spot, "0.00001"), http.StatusServiceUnavailable, "SYSTEM_ERROR")
+	}
+	bystander.want("a retry", bystander.post(funding, spot, "0.00004", "cid", "done"), http.StatusOK, "COMMITTED", "DUPLICATE_REQUEST")
+	disarm()
+	bystander.awaitState(pending.ReqID, transfer.Committed)
+	bystander.want("what had begun", bystander.get(done.ReqID), http.StatusOK, "COMMITTED", "")
+
+	h.steal(t, victim, "0.000001") // brought back: still nobody but a person resumes
+	h.healthy(t)
+	victim.refusedBefore("still halted", body(funding, spot, "0.00001"), http.StatusServiceUnavailable, "SYSTEM_ERROR")
+	h.resume(t)
+	victim.want("resumed", victim.post(funding, spot, "0.00001"), http.StatusOK, "COMMITTED", "")
+	if err := h.RunConservation(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// steal changes a balance and tells nobody.
+func (h *house) steal(t *testing.T, from *user, by string) {
+	t.Helper()
+	tag, err := h.DB.Exec(t.Context(), `update balances_tb set available = available + $2::text::numeric where user_id = $1`, from.id, by)
+	if err != nil || tag.RowsAffected() != 1 {
+		t.Fatalf("steal: got %v, %v; want one row", tag, err)
+	}
+}
+
+// conservationReport is what a check answers.
+type conservationReport struct {
+	Result string
+	Wrong  int
+}
+
+// healthy wants a full check to find nothing.
+func (h *house) healthy(t *testing.T) {
+	t.Helper()
+	var got conservationReport
+	status, text := h.operator(t, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
+	if err := json.Unmarshal(text, &got); err != nil || status != http.StatusOK || got != (conservationReport{"ok", 0}) {
+		t.Errorf("a full check: got %d %s, want ok", status, text)
+	}
+}
+
+// operator calls an admin function.
+func (h *house) operator(t *testing.T, method, path string, body any) (status int, text []byte) {
+	t.Helper()
+	status, text, err := h.Call(t.Context(), stack.OperatorAccount, method, path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, text
+}
+
+// resume ends the one open halt, which wants an operator and a reason.
+func (h *house) resume(t *testing.T) {
+	t.Helper()
+	var shown struct {
+		Halts []struct {
+			ID    int64
+			Scope string
+		}
+	}
+	_, text := h.operator(t, http.MethodGet, "/admin/v1/conservation", nil)
+	if err := json.Unmarshal(text, &shown); err != nil || len(shown.Halts) != 1 || shown.Halts[0].Scope != "all" {
+		t.Fatalf("halts: got %s, %v; want one of all", text, err)
+	}
+	path := fmt.Sprintf("/admin/v1/halts/%d/resume", shown.Halts[0].ID)
+	if status, text := h.operator(t, http.MethodPost, path, map[string]string{"reason": " "}); status != http.StatusBadRequest {
+		t.Errorf("resume without a reason: got %d %s, want 400", status, text)
+	}
+	reason := map[string]string{"reason": "a test took it and brought it back"}
+	if status, _, err := h.Call(t.Context(), stack.CallerAccount, http.MethodPost, path, reason); err != nil || status != http.StatusForbidden {
+		t.Errorf("resume by somebody else: got %d, %v; want 403", status, err)
+	}
+	if status, text := h.operator(t, http.MethodPost, path, reason); status != http.StatusNoContent {
+		t.Errorf("resume: got %d %s, want 204", status, text)
+	}
+}
+
+// MON-004: more than sixty transfers of one user within a minute are told of, once a
+// sweep; sixty are nothing unusual.
+func TestMON004UnusualFrequency(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	busy, usual := h.newUser(t, 1000, 0), h.newUser(t, 1000, 0)
+	for range 6 {
+		for _, u := range []*user{busy, usual} {
+			got := endings(u.together(10, body(funding, spot, "0.000001")))
+			if slices.ContainsFunc(got, func(s string) bool { return s != "COMMITTED" }) {
+				t.Fatalf("transfers: got %v, want all COMMITTED", got)
+			}
+		}
+	}
+	busy.committed(funding, spot, "0.000001")
+	busy.sweep()
+	for u, want := range map[*user]bool{busy: true, usual: false} {
+		found := h.log.lines(`"severity":"WARNING"`, `"alert":"MON-004"`, fmt.Sprintf(`"userId":%d,`, u.id))
+		if (len(found) > 0) != want {
+			t.Errorf("warnings of user %d: got %v, want any: %t", u.id, strings.Join(found, ""), want)
+		}
+	}
+}

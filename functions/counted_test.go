@@ -1,0 +1,109 @@
+package functions_test
+
+import (
+	"context"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// series is what a provider of metrics has been told, by name and labels.
+type series struct {
+	noop.MeterProvider
+	noop.Meter
+
+	mu     sync.Mutex
+	values map[string]int64
+}
+
+func (s *series) put(name string, labels attribute.Set, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values[name+"{"+labels.Encoded(attribute.DefaultEncoder())+"}"] += n
+}
+
+// take returns what was counted since it was called last.
+func (s *series) take() map[string]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.values
+	s.values = map[string]int64{}
+	return all
+}
+
+type provider struct {
+	noop.MeterProvider
+	*series
+}
+
+func (p provider) Meter(string, ...metric.MeterOption) metric.Meter { return meter{series: p.series} }
+
+type meter struct {
+	noop.Meter
+	*series
+}
+
+func (m meter) Int64Counter(name string, _ ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+	return counter{series: m.series, name: name}, nil
+}
+
+type counter struct {
+	noop.Int64Counter
+	*series
+	name string
+}
+
+func (c counter) Add(_ context.Context, n int64, options ...metric.AddOption) {
+	c.put(c.name, metric.NewAddConfig(options).Attributes(), n)
+}
+
+// Each state that a transfer enters is counted once, by whom it was moved there, and
+// so are refunds whose outcome is unknown and checks of conservation. It runs alone:
+// the metrics are the process'.
+func TestTransfersAreCounted(t *testing.T) {
+	told := &series{values: map[string]int64{}}
+	otel.SetMeterProvider(provider{series: told})
+	h := impatient(t)
+	check := func(what string, want map[string]int64) {
+		t.Helper()
+		if diff := cmp.Diff(want, told.take()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	entered := func(states ...string) map[string]int64 {
+		all := map[string]int64{}
+		for _, s := range states {
+			all["transfer_total{state="+s+"}"]++
+		}
+		return all
+	}
+	h.post(alice, map[string]any{"cid": "c"})
+	h.post(alice, map[string]any{"cid": "c"})
+	check("one that comes through, twice asked for", entered("INIT", "SOURCE_PENDING", "SOURCE_DONE", "TARGET_PENDING", "COMMITTED"))
+	h.post(alice, map[string]any{"amount": "2000"})
+	check("one that fails", entered("INIT", "SOURCE_PENDING", "FAILED"))
+	h.as("ann", "POST", "/admin/v1/transfers/"+h.stored("x")+"/cancel", map[string]any{"reason": "r"})
+	check("one that is cancelled", entered("FAILED"))
+	old := h.stored("xx")
+	h.run(`alter table transfers_tb disable trigger user`)
+	h.run(`update transfers_tb set created_at = clock_timestamp() - interval '1 h' where req_id = $1`, old)
+	h.run(`alter table transfers_tb enable trigger user`)
+	h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": old})
+	check("one that is too old", entered("FAILED"))
+	h.as("tasks", "POST", "/internal/conservation", map[string]any{})
+	check("a check", map[string]int64{"conservation_check_total{result=ok}": 1})
+	refund := h.storedFrom(transfer.Spot, "xxx")
+	h.run(`select move_transfer($1, '{0,10,20,30}', null)`, refund)
+	h.run(`select move_transfer($1, '{30,-20}', 'ACCOUNT_DISABLED')`, refund)
+	h.signal(syscall.SIGSTOP)
+	h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": refund})
+	check("a refund without an answer", map[string]int64{"refund_failures_total{}": 1})
+}

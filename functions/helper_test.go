@@ -1,0 +1,275 @@
+package functions_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"github.com/golang-jwt/jwt/v5"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// ubscore is the trading core's program, built once.
+var ubscore string
+
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "functions")
+	if err == nil {
+		ubscore = filepath.Join(folder, "ubscore")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-o", ubscore, "../emulator/ubscore/server").CombinedOutput(); err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build the trading core:", err)
+		os.Exit(1)
+	}
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // what is refused is what the tests are about
+	code := m.Run()
+	_ = os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+const coreSecret = "secret_of_the_trading_core"
+
+// core is a trading core's process.
+type core struct {
+	url     string
+	process *os.Process
+}
+
+// startCore starts one, which is killed when the test ends.
+func startCore(t *testing.T) core {
+	t.Helper()
+	c := exec.CommandContext(context.WithoutCancel(t.Context()), ubscore)
+	c.Env = []string{"UBSCORE_FOLDER=" + t.TempDir(), "UBSCORE_SECRET=" + coreSecret, "PORT=0"}
+	stderr, err := c.StderrPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		var line struct{ Msg, Address string }
+		told = append(told, lines.Text())
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "listening" {
+			go func() { _, _ = io.Copy(io.Discard, stderr) }() // ends with the process
+			return core{"http://" + line.Address, c.Process}
+		}
+	}
+	t.Fatalf("the trading core did not start: %s", strings.Join(told, "\n"))
+	return core{}
+}
+
+// cloud stands at the other end of the wire: it takes each task's name once, as
+// Cloud Tasks does, and runs nothing.
+type cloud struct {
+	cloudtaskspb.UnimplementedCloudTasksServer
+	address string
+
+	mu    sync.Mutex
+	tasks map[string]*cloudtaskspb.Task
+}
+
+// CreateTask takes a task whose name was never taken before.
+func (c *cloud) CreateTask(_ context.Context, r *cloudtaskspb.CreateTaskRequest) (*cloudtaskspb.Task, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tasks[r.Task.Name] != nil {
+		return nil, status.Error(codes.AlreadyExists, "Requested entity already exists")
+	}
+	c.tasks[r.Task.Name] = r.Task
+	return r.Task, nil
+}
+
+// task is the one whose name ends so; nil: there is none.
+func (c *cloud) task(suffix string) *cloudtaskspb.Task {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, task := range c.tasks {
+		if strings.HasSuffix(name, suffix) {
+			return task
+		}
+	}
+	return nil
+}
+
+// about are the tasks with this in their bodies.
+func (c *cloud) about(reqID string) (names []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, task := range c.tasks {
+		if strings.Contains(string(task.GetHttpRequest().GetBody()), reqID) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func startCloud(t *testing.T) *cloud {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cloud{address: listener.Addr().String(), tasks: map[string]*cloudtaskspb.Task{}}
+	server := grpc.NewServer()
+	cloudtaskspb.RegisterCloudTasksServer(server, c)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		<-served
+	})
+	return c
+}
+
+// issuer makes tokens, and serves the key to verify them by.
+type issuer struct {
+	key *ecdsa.PrivateKey
+	url string
+}
+
+func startIssuer(t *testing.T) issuer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	point, err := key.PublicKey.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	encode := base64.RawURLEncoding.EncodeToString
+	jwks := map[string]any{"keys": []any{map[string]string{
+		"kid": "1", "kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "x": encode(point[1:33]), "y": encode(point[33:]),
+	}}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(jwks)
+	}))
+	t.Cleanup(server.Close)
+	return issuer{key, server.URL}
+}
+
+// token is one for the audience with these claims over the usual ones.
+func (i issuer) token(t *testing.T, audience string, claims jwt.MapClaims) string {
+	t.Helper()
+	all := jwt.MapClaims{"iss": i.url, "aud": audience, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
+	for name, value := range claims {
+		all[name] = value
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodES256, all)
+	token.Header["kid"] = "1"
+	text, err := token.SignedString(i.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// answer is what a function answered.
+type answer struct {
+	status int
+	header http.Header
+	body   map[string]any
+}
+
+// is what matters of an answer: its status, and some members of its body.
+func (a answer) is(members ...string) string {
+	text := fmt.Sprint(a.status)
+	for _, m := range members {
+		text += fmt.Sprintf(" %v", a.body[m])
+	}
+	return text
+}
+
+// call makes one request; a body that is text is sent as it stands.
+func call(t *testing.T, ctx context.Context, token, method, url string, body any) answer {
+	t.Helper()
+	content, ok := body.(string)
+	if !ok && body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content = string(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, url, err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := answer{resp.StatusCode, resp.Header, map[string]any{}}
+	if len(text) > 0 {
+		if err := json.Unmarshal(text, &a.body); err != nil {
+			t.Fatalf("%s %s: got %s, want JSON", method, url, text)
+		}
+	}
+	return a
+}
+
+// lines is a log that can be read.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// find is the first line in which the attribute has the value; nil: there is none.
+func (l *lines) find(attribute, value string) map[string]any {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for text := range strings.Lines(l.b.String()) {
+		var line map[string]any
+		if json.Unmarshal([]byte(text), &line) == nil && fmt.Sprint(line[attribute]) == value {
+			return line
+		}
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package functions_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/ledger/funding"
+	"github.com/fencepost/fencepost/shared/ledger/trading"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// alice and bob are users; USDT is asset 1, HELD is suspended, SHUT may not be
+// transferred.
+const (
+	alice = 7
+	bob   = 8
+)
+
+const payer = "eip155:1337:0x00000000000000000000000000000000000a11ce"
+
+var assets = []transfer.Asset{
+	{ID: 1, Name: "USDT", Precision: 6, MinUnits: 100, MaxUnits: 1_000_000_000_000, Active: true, Enabled: true,
+		Payout: &transfer.PayoutTerms{Submitter: payer, ChainID: 1337, Decimals: 18}},
+	{ID: 2, Name: "HELD", Precision: 6, MinUnits: 1, MaxUnits: 1_000_000_000_000, Enabled: true},
+	{ID: 3, Name: "SHUT", Precision: 6, MinUnits: 1, MaxUnits: 1_000_000_000_000, Active: true},
+	{ID: 4, Name: "HUGE", Precision: 8, MinUnits: 1, MaxUnits: 1<<64 - 1, Active: true, Enabled: true},
+}
+
+// house is one process' functions on a database, a trading core, an issuer and a
+// task service of one test.
+type house struct {
+	storetest.Bundle
+	t       *testing.T
+	core    core
+	cloud   *cloud
+	issuer  issuer
+	funding *funding.Ledger
+	trading *trading.Ledger
+	table   *transfers.Store
+	log     *lines
+	left    *atomic.Bool // a caller was gone before its answer
+	url     string
+}
+
+// build is a house with settings over the usual ones, in which alice and bob have
+// 1,000 USDT in Funding.
+func build(t *testing.T, settings ...string) house {
+	t.Helper()
+	h := house{Bundle: storetest.New(t), t: t, core: startCore(t), cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}, left: new(atomic.Bool)}
+	h.funding, h.table = funding.New(h.DB), transfers.New(h.Store)
+	var err error
+	if h.trading, err = trading.New(trading.Options{URL: h.core.url, Secret: coreSecret}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.trading.Close)
+	h.url = h.serve(append(h.transferSettings(), settings...)...)
+	for _, a := range assets {
+		if err := h.table.PutAsset(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		h.must(h.trading.AddAsset(t.Context(), "asset-"+a.Name, a.ID, uint8(a.Precision), time.Now()))
+	}
+	for _, user := range []int64{alice, bob} {
+		h.must(h.funding.OutsideDeposit(t.Context(), transfer.Call{ReqID: fmt.Sprint("funds-of-", user), UserID: user, AssetID: 1, Units: 1_000_000_000}))
+	}
+	return h
+}
+
+func (h house) must(o transfer.Outcome) {
+	h.t.Helper()
+	if o.Verdict != transfer.Success {
+		h.t.Fatalf("got %+v, want Success", o)
+	}
+}
+
+func (h house) transferSettings() []string {
+	return []string{
+		"FENCEPOST_TRADING_URL=" + h.core.url, "FENCEPOST_TRADING_SECRET=" + coreSecret,
+		"FENCEPOST_AUTH_USERS_ISSUER=" + h.issuer.url, "FENCEPOST_AUTH_USERS_JWKS_URL=" + h.issuer.url, "FENCEPOST_AUTH_USERS_AUDIENCE=users",
+	}
+}
+
+// settings are the environment of a function process; later ones count.
+func (h house) settings(more ...string) []string {
+	all := append([]string{
+		"FENCEPOST_DATABASE_URL=" + h.URL, "FENCEPOST_RPC_URLS=http://127.0.0.1:1", "FENCEPOST_CHAIN_ID=1337", "FENCEPOST_RPC_TIMEOUT=1s",
+		"FENCEPOST_CONFIRMATIONS_REQUIRED=1", "FENCEPOST_DATABASE_MAX_CONNS=8",
+		"FENCEPOST_TASKS_PROJECT=p", "FENCEPOST_TASKS_LOCATION=l", "FENCEPOST_TASKS_ENDPOINT=" + h.cloud.address,
+		"FENCEPOST_TASKS_TARGET_URL=http://127.0.0.1:1", "FENCEPOST_TASKS_SERVICE_ACCOUNT=tasks@fencepost.example",
+		"FENCEPOST_OIDC_ISSUER=" + h.issuer.url, "FENCEPOST_OIDC_JWKS_URL=" + h.issuer.url,
+		"FENCEPOST_AUTH_PUBLIC_AUDIENCE=public", "FENCEPOST_AUTH_INTERNAL_AUDIENCE=internal",
+		"FENCEPOST_AUTH_INTERNAL_ACCOUNTS=tasks@fencepost.example", "FENCEPOST_AUTH_OPERATORS=ann@fencepost.example",
+	}, more...)
+	given := map[string]string{}
+	for _, entry := range all {
+		name, value, _ := strings.Cut(entry, "=")
+		given[name] = value
+	}
+	list := []string{}
+	for name, value := range given {
+		list = append(list, name+"="+value)
+	}
+	return list
+}
+
+// app are the functions with these settings.
+func (h house) app(settings ...string) (*functions.App, error) {
+	h.t.Helper()
+	c, err := config.Load(h.settings(settings...))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return functions.New(h.t.Context(), c, telemetry.NewLogger(h.log, slog.LevelDebug, ""), "node", functions.Extensions{})
+}
+
+// serve serves all functions with these settings until the test ends.
+func (h house) serve(settings ...string) (url string) {
+	h.t.Helper()
+	app, err := h.app(settings...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	handler := app.Handlers(&web.Gate{})[functions.All]
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer context.AfterFunc(r.Context(), func() { h.left.Store(true) })()
+		handler.ServeHTTP(w, r)
+	}))
+	h.t.Cleanup(func() {
+		server.Close()
+		_ = app.Close(h.t.Context())
+	})
+	return server.URL
+}
+
+// userToken is the user's.
+func (h house) userToken(user int64) string {
+	return h.issuer.token(h.t, "users", jwt.MapClaims{"sub": fmt.Sprint(user)})
+}
+
+// as calls an admin or internal function as the account.
+func (h house) as(account, method, path string, body any) answer {
+	h.t.Helper()
+	audience := "public"
+	if strings.HasPrefix(path, "/internal/") {
+		audience = "internal"
+	}
+	token := h.issuer.token(h.t, audience, jwt.MapClaims{"sub": "1", "email": account + "@fencepost.example", "email_verified": true})
+	return call(h.t, h.t.Context(), token, method, h.url+path, body)
+}
+
+// order is a transfer's body: 1.5 USDT from Funding to Spot, and what differs.
+func order(differs map[string]any) map[string]any {
+	body := map[string]any{"from": "FUNDING", "to": "SPOT", "asset": "USDT", "amount": "1.5"}
+	for name, value := range differs {
+		body[name] = value
+	}
+	return body
+}
+
+// post asks for a transfer of the user's.
+func (h house) post(user int64, differs map[string]any) answer {
+	h.t.Helper()
+	return call(h.t, h.t.Context(), h.userToken(user), "POST", h.url+"/api/v1/internal_transfer", order(differs))
+}
+
+// run changes rows behind the functions' back.
+func (h house) run(statement string, args ...any) {
+	h.t.Helper()
+	if tag, err := h.DB.Exec(h.t.Context(), statement, args...); err != nil || tag.RowsAffected() == 0 {
+		h.t.Fatalf("%s: got %v, error %v; want rows changed", statement, tag, err)
+	}
+}
+
+// await polls until the condition holds.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("still not so: %s", what)
+		case <-tick.C:
+		}
+	}
+}

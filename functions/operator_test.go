@@ -1,0 +1,248 @@
+package functions_test
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// pending is a transfer of alice's that waits for a core which does not answer.
+func (h house) pending() (reqID string) {
+	h.t.Helper()
+	h.signal(syscall.SIGSTOP)
+	a := h.post(alice, nil)
+	if a.status != 202 {
+		h.t.Fatalf("got %v, want 202", a)
+	}
+	return fmt.Sprint(a.body["req_id"])
+}
+
+// impatient is a house that gives a core up soon.
+func impatient(t *testing.T) house {
+	t.Helper()
+	h := build(t)
+	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)
+	return h
+}
+
+// stored is a transfer of alice's on which nobody works, of 1 USDT from Funding.
+func (h house) stored(cid string) (reqID string) { return h.storedFrom(transfer.Funding, cid) }
+
+func (h house) storedFrom(from transfer.AccountType, cid string) (reqID string) {
+	h.t.Helper()
+	to := transfer.Spot
+	if from == to {
+		to = transfer.Funding
+	}
+	amount, _ := transfer.ParseAmount("1")
+	req := transfer.Request{ReqID: ulid.Make().String(), CID: cid, UserID: alice, From: from, To: to, Asset: "USDT", Amount: amount}
+	if _, err := h.table.Create(h.t.Context(), req, transfer.Terms{SafetyFactor: 10}); err != nil {
+		h.t.Fatal(err)
+	}
+	return req.ReqID
+}
+
+// An operator is told where the money is, what is known, when the next try is and what
+// would help; and resolves what waits, by a reason that is kept.
+func TestWhyAndResolve(t *testing.T) {
+	t.Parallel()
+	h := impatient(t)
+	reqID := h.pending()
+	path := "/admin/v1/transfers/" + reqID
+	why := h.as("ann", "GET", path+"/why", nil)
+	if got, want := why.is("state", "retry_count", "failures", "user_id"), "200 TARGET_PENDING 1 1 7"; got != want {
+		t.Fatalf("got %s, want %s", got, want)
+	}
+	for member, part := range map[string]string{
+		"where": "withdrawn from FUNDING", "last_evidence": "deposit: trading:", "would_unblock": `{"op": "deposit"}`,
+	} {
+		if got := fmt.Sprint(why.body[member]); !strings.Contains(got, part) {
+			t.Errorf("%s: got %q, want it to say %q", member, got, part)
+		}
+	}
+	loaded, err := h.table.Load(t.Context(), reqID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(why.body["next_try_at"]), loaded.NextAttemptAt.UTC().Format("2006-01-02T15:04:05.999999Z"); got != want {
+		t.Errorf("next_try_at: got %s, want %s", got, want)
+	}
+	states := []string{}
+	for _, h := range why.body["history"].([]any) {
+		states = append(states, fmt.Sprint(h.(map[string]any)["state"]))
+	}
+	if diff := cmp.Diff([]string{"INIT", "SOURCE_PENDING", "SOURCE_DONE", "TARGET_PENDING"}, states); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	for _, c := range []struct {
+		body any
+		want string
+	}{
+		{map[string]any{"op": "steal", "reason": "r"}, "400 INVALID_FIELD op"},
+		{map[string]any{"op": "deposit", "reason": " "}, "400 INVALID_FIELD reason"},
+		{map[string]any{"op": "withdraw", "reason": "r"}, "409 NOTHING_TO_RESOLVE <nil>"},
+	} {
+		if got := h.as("ann", "POST", path+"/resolve", c.body).is("code", "field"); got != c.want {
+			t.Errorf("resolve by %v: got %s, want %s", c.body, got, c.want)
+		}
+	}
+	if got, want := h.as("ann", "POST", path+"/cancel", map[string]any{"reason": "r"}).is("code"), "409 TOO_LATE"; got != want {
+		t.Errorf("cancel: got %s, want %s", got, want)
+	}
+	h.signal(syscall.SIGCONT)
+	resolved := h.as("ann", "POST", path+"/resolve", map[string]any{"op": "deposit", "reason": "the core has lost it"})
+	if got := resolved.is("state"); got != "200 ROLLED_BACK" && got != "200 COMMITTED" { // the first call may have come through
+		t.Errorf("resolve: got %s (%v), want it at its end", got, resolved.body)
+	}
+	why = h.as("ann", "GET", path+"/why", nil)
+	said := fmt.Sprint(why.body["resolutions"])
+	if !strings.Contains(said, "ann@fencepost.example") || !strings.Contains(said, "the core has lost it") || why.body["next_try_at"] != nil || why.body["would_unblock"] != nil {
+		t.Errorf("afterwards: got %v, want who resolved it and why, and nothing owed", why.body)
+	}
+}
+
+// A transfer that has not begun is cancelled by an operator, once.
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	path := "/admin/v1/transfers/" + h.stored("c")
+	if got := fmt.Sprint(h.as("ann", "GET", path+"/why", nil).body["where"]); !strings.Contains(got, "at FUNDING: nobody was asked") {
+		t.Errorf("where: got %q, want it at FUNDING", got)
+	}
+	for range 2 {
+		if got, want := h.as("ann", "POST", path+"/cancel", map[string]any{"reason": "r"}).is("state", "reason"), "200 FAILED CANCELLED"; got != want {
+			t.Errorf("cancel: got %s, want %s", got, want)
+		}
+	}
+	if got, want := h.as("ann", "POST", "/admin/v1/transfers/01ARZ3NDEKTSV4RRFFQ69G5FAV/cancel", map[string]any{"reason": "r"}).is("code"), "404 NOT_FOUND"; got != want {
+		t.Errorf("cancel of nothing: got %s, want %s", got, want)
+	}
+}
+
+// A repeated post wakes what its creator left when it died.
+func TestARepeatWakesWhatItsCreatorLeft(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	reqID := h.stored("c")
+	if got, want := h.post(alice, map[string]any{"cid": "c", "amount": "1"}).is("code", "state", "req_id"), "200 DUPLICATE_REQUEST PENDING "+reqID; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if h.cloud.task("-transfer-"+reqID+"-0") == nil {
+		t.Errorf("tasks: got %q, want its step", h.cloud.about(reqID))
+	}
+}
+
+// The sweep has a task made for each transfer that is due or has lost its worker, by
+// the minute, and tells a person of those that are late and of who is busy.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = chain.Close() })
+	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_RPC_URLS="+chain.URL(), fmt.Sprintf("FENCEPOST_CHAIN_ID=%d", chain.ChainID()),
+		"FENCEPOST_TRANSFER_UNUSUAL_PER_MINUTE=3")...)
+	late, refund, lost, fresh := h.stored("a"), h.stored("bb"), h.stored("ccc"), h.stored("dddd")
+	h.run(`select move_transfer($1, '{0,10,20,30}', null)`, late)
+	h.run(`select move_transfer($1, '{0,10,20,30}', null)`, refund)
+	h.run(`select move_transfer($1, '{30,-20}', 'ACCOUNT_DISABLED')`, refund)
+	h.run(`update transfers_tb set state_at = clock_timestamp() - interval '61 s', next_attempt_at = clock_timestamp() + interval '1 h' where req_id = $1`, late)
+	h.run(`update transfers_tb set retry_count = 3, failures = 3, next_attempt_at = clock_timestamp() - interval '1 s' where req_id = $1`, refund)
+	h.run(`update transfers_tb set updated_at = clock_timestamp() - interval '61 s' where req_id = $1`, lost)
+	swept := h.as("tasks", "POST", "/internal/sweep", map[string]any{})
+	if got, want := swept.is("transfers", "enqueued"), "200 2 2"; got != want {
+		t.Fatalf("got %s (%v), want %s", got, swept.body, want)
+	}
+	for reqID, tasks := range map[string]int{late: 0, refund: 1, lost: 1, fresh: 0} {
+		names := h.cloud.about(reqID)
+		if len(names) != tasks || tasks > 0 && !strings.Contains(names[0], "-s-") {
+			t.Errorf("tasks of %s: got %q, want %d, by the minute", reqID, names, tasks)
+		}
+	}
+	for alert, want := range map[string]string{"MON-001": "CRITICAL " + late, "MON-002": "CRITICAL " + refund, "MON-004": "WARNING <nil>"} {
+		line := h.log.find("alert", alert)
+		if got := fmt.Sprintf("%v %v", line["severity"], line["reqId"]); got != want {
+			t.Errorf("%s: got %s (%v), want %s", alert, got, line, want)
+		}
+	}
+}
+
+// A unit that is gone is found, halts new transfers, and is shown; what is stored is
+// answered all the same; a person resumes.
+func TestConservation(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	if got := h.post(alice, map[string]any{"cid": "before"}); got.status != 200 {
+		t.Fatalf("got %v, want 200", got)
+	}
+	if got, want := h.as("ann", "GET", "/admin/v1/conservation", nil).is("last_check", "halts"), "200 <nil> []"; got != want {
+		t.Errorf("before any check: got %s, want %s", got, want)
+	}
+	if got, want := h.as("tasks", "POST", "/internal/conservation", map[string]any{}).is("result", "wrong"), "200 ok 0"; got != want {
+		t.Fatalf("healthy: got %s, want %s", got, want)
+	}
+	h.run(`update balances_tb set available = available - 0.000001 where user_id = $1`, bob)
+	for _, want := range []string{"200 violated 1 1", "200 standing 1 0"} {
+		a := h.as("ann", "POST", "/admin/v1/conservation/check", map[string]any{"full": true})
+		if got := a.is("result", "wrong", "fresh"); got != want {
+			t.Errorf("a stolen unit: got %s (%v), want %s", got, a.body, want)
+		}
+	}
+	shown := h.as("ann", "GET", "/admin/v1/conservation", nil)
+	last, _ := shown.body["last_check"].(map[string]any)
+	halts, _ := shown.body["halts"].([]any)
+	if last == nil || last["result"] != "standing" || len(last["found"].([]any)) != 1 || len(halts) != 1 {
+		t.Fatalf("shown: got %v, want what stands, and one halt", shown.body)
+	}
+	if got, want := h.post(alice, nil).is("code", "req_id"), "503 SYSTEM_ERROR <nil>"; got != want {
+		t.Errorf("halted: got %s, want %s", got, want)
+	}
+	if got, want := h.post(alice, map[string]any{"cid": "before"}).is("code"), "200 DUPLICATE_REQUEST"; got != want {
+		t.Errorf("what is stored: got %s, want %s", got, want)
+	}
+	path := fmt.Sprintf("/admin/v1/halts/%v/resume", halts[0].(map[string]any)["id"])
+	for _, c := range []struct{ reason, want string }{{"", "400 INVALID_FIELD"}, {"looked", "204 <nil>"}, {"looked", "409 TOO_LATE"}} {
+		if got := h.as("ann", "POST", path, map[string]any{"reason": c.reason}).is("code"); got != c.want {
+			t.Errorf("resume for %q: got %s, want %s", c.reason, got, c.want)
+		}
+	}
+	if got := h.post(alice, nil); got.status != 200 {
+		t.Errorf("resumed: got %v, want 200", got)
+	}
+}
+
+// Without a trading core there are no transfers, and everything else is as it was.
+func TestWithoutATradingCore(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.url = h.serve()
+	for _, path := range []string{
+		"POST /api/v1/internal_transfer", "POST /api/v1/payout", "POST /internal/transfer", "POST /internal/conservation", "GET /admin/v1/conservation",
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		if got, want := h.as("ann", method, path, map[string]any{}).is("code"), "404 NOT_FOUND"; got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+	if got := h.as("ann", "GET", "/admin/v1/submitters", nil); got.status != 200 {
+		t.Errorf("submitters: got %v, want 200", got)
+	}
+	for _, target := range []string{"transfer", "conservation"} {
+		_, err := h.app("FUNCTION_TARGET=" + target)
+		if err == nil || !strings.Contains(err.Error(), "FENCEPOST_TRADING_URL") || !strings.Contains(err.Error(), "FENCEPOST_AUTH_USERS_AUDIENCE") {
+			t.Errorf("a process for %s alone: got %v, want an error that names what is missing", target, err)
+		}
+	}
+	if _, err := h.app("FENCEPOST_TRADING_URL=" + h.core.url); err == nil || strings.Contains(err.Error(), "FENCEPOST_TRADING_URL") || !strings.Contains(err.Error(), "FENCEPOST_TRADING_SECRET") {
+		t.Errorf("a core without its secret: got %v, want an error that names what is missing", err)
+	}
+}

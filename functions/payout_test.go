@@ -1,0 +1,114 @@
+package functions_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+)
+
+const paidTo = "0x52908400098527886e0f7030069857d2e4169ee7"
+
+// pay asks for a payout of 1.5 USDT of the user's, and what differs.
+func (h house) pay(user int64, differs map[string]any) answer {
+	h.t.Helper()
+	body := map[string]any{"asset": "USDT", "amount": "1.5", "address": paidTo}
+	for name, value := range differs {
+		body[name] = value
+	}
+	return call(h.t, h.t.Context(), h.userToken(user), "POST", h.url+"/api/v1/payout", body)
+}
+
+func (h house) registerPayer() {
+	h.t.Helper()
+	_, err := h.Store.Register(h.t.Context(), store.Registration{
+		Submitter: payer, Signer: "local", MaxInFlight: 1, Callers: []string{store.PayoutCaller}, CreatedBy: "test",
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// A payout is stored with all that it will do, posted to the transaction manager
+// under its req_id, and waits for its chain; the same cid again answers the same,
+// whatever the settings and the asset say by then.
+func TestPayout(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.registerPayer()
+	a := h.pay(alice, map[string]any{"cid": "c"})
+	if got, want := a.is("from", "to", "state"), "202 FUNDING CHAIN PENDING"; got != want {
+		t.Fatalf("got %s (%v), want %s", got, a.body, want)
+	}
+	reqID := fmt.Sprint(a.body["req_id"])
+	found, err := h.Payout(t.Context(), payer, reqID)
+	if err != nil || found.State != nonce.Queued {
+		t.Fatalf("managed transaction: got %+v, %v; want it QUEUED", found, err)
+	}
+	seen := call(t, t.Context(), h.userToken(alice), "GET", h.url+"/api/v1/internal_transfer/"+reqID, nil)
+	if got, want := seen.is("to", "address", "state"), "200 CHAIN "+paidTo+" TARGET_PENDING"; got != want {
+		t.Errorf("to its owner: got %s, want %s", got, want)
+	}
+	h.run(`update assets_tb set status = 'SUSPENDED', payout_submitter = null, chain_id = null, chain_decimals = null where asset_id = 1`)
+	again := h.pay(alice, map[string]any{"cid": "c", "address": "0x" + strings.ToUpper(paidTo[2:])})
+	if got, want := again.is("code", "req_id"), "200 DUPLICATE_REQUEST "+reqID; got != want {
+		t.Errorf("the same again: got %s, want %s", got, want)
+	}
+	if got, want := h.pay(alice, map[string]any{"cid": "c", "address": "0x" + strings.Repeat("1", 40)}).is("code"), "409 CID_CONFLICT"; got != want {
+		t.Errorf("to another address: got %s, want %s", got, want)
+	}
+	if got := fmt.Sprint(h.as("ann", "GET", "/admin/v1/transfers/"+reqID+"/why", nil).body["would_unblock"]); !strings.Contains(got, payer+" with requestId "+reqID) {
+		t.Errorf("would_unblock: got %q, want the managed transaction", got)
+	}
+}
+
+// What is wrong with a payout is told in the order of a transfer's checks.
+func TestPayoutRefused(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.registerPayer()
+	if got := h.pay(alice, map[string]any{"cid": "known"}); got.status != 202 {
+		t.Fatalf("got %v, want 202", got)
+	}
+	own := strings.TrimPrefix(payer, "eip155:1337:")
+	for _, c := range []struct {
+		name string
+		body map[string]any
+		want string
+	}{
+		{"user", map[string]any{"user_id": bob, "address": "x"}, "403 FORBIDDEN user_id"},
+		{"an address before the cid", map[string]any{"cid": "known", "address": "x"}, "400 INVALID_ADDRESS address"},
+		{"a wrong checksum", map[string]any{"address": "0x52908400098527886E0F7030069857D2E4169Ee7"}, "400 INVALID_ADDRESS address"},
+		{"the cid before the rest", map[string]any{"cid": "known", "address": own, "asset": "?"}, "409 CID_CONFLICT cid"},
+		{"asset", map[string]any{"asset": "?", "amount": "0"}, "400 INVALID_ASSET asset"},
+		{"no payouts", map[string]any{"asset": "HUGE", "amount": "0"}, "400 TRANSFER_NOT_ALLOWED asset"},
+		{"amount", map[string]any{"amount": "0", "address": own}, "400 INVALID_AMOUNT amount"},
+		{"to the payer", map[string]any{"address": own}, "400 INVALID_ADDRESS address"},
+		{"to nobody", map[string]any{"address": "0x" + strings.Repeat("0", 40)}, "400 INVALID_ADDRESS address"},
+		{"too much", map[string]any{"amount": "2000"}, "422 INSUFFICIENT_BALANCE <nil>"},
+	} {
+		if got := h.pay(alice, c.body).is("code", "field"); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, payer)
+	if got, want := h.pay(alice, nil).is("code"), "503 SYSTEM_ERROR"; got != want {
+		t.Errorf("in PROTECT: got %s, want %s", got, want)
+	}
+}
+
+// A finality that a reorg may undo offers no payouts: what was refunded could be paid
+// after all.
+func TestNoPayoutsByAFinalityThatMayBeUndone(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_CONFIRMATIONS_REQUIRED=0")...)
+	if got, want := h.pay(alice, nil).is("code"), "404 NOT_FOUND"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := h.post(alice, nil); got.status != 200 {
+		t.Errorf("a transfer: got %v, want 200", got)
+	}
+}

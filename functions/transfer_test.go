@@ -1,0 +1,315 @@
+package functions_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// What is wrong first is what is answered, and of what is answered so nothing is
+// stored.
+func TestOrderOfChecks(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	if a := h.post(alice, map[string]any{"cid": "known"}); a.status != 200 {
+		t.Fatalf("got %v, want 200", a)
+	}
+	for _, c := range []struct {
+		name string
+		body map[string]any
+		want string // status, code, field
+	}{
+		{"user before form", map[string]any{"user_id": bob, "cid": strings.Repeat("x", 65), "to": "FUNDING", "asset": "?", "amount": "0"}, "403 FORBIDDEN user_id"},
+		{"form before cid", map[string]any{"cid": "known", "more": 1}, "400 UNSUPPORTED_FIELD more"},
+		{"a number", map[string]any{"amount": 1.5}, "400 INVALID_FIELD amount"},
+		{"a user as text", map[string]any{"user_id": "7"}, "400 INVALID_FIELD user_id"},
+		{"a long cid", map[string]any{"cid": strings.Repeat("é", 65), "to": "FUNDING"}, "400 INVALID_FIELD cid"},
+		{"an empty cid", map[string]any{"cid": ""}, "400 INVALID_FIELD cid"},
+		{"a cid of two lines", map[string]any{"cid": "a\nb"}, "400 INVALID_FIELD cid"},
+		{"cid before type", map[string]any{"cid": "known", "to": "FUNDING", "asset": "?", "amount": "0"}, "409 CID_CONFLICT cid"},
+		{"another amount", map[string]any{"cid": "known", "amount": "1.6"}, "409 CID_CONFLICT cid"},
+		{"type before asset", map[string]any{"to": "MOON", "asset": "?", "amount": "0"}, "400 INVALID_ACCOUNT_TYPE <nil>"},
+		{"the chain", map[string]any{"to": "CHAIN"}, "400 INVALID_ACCOUNT_TYPE <nil>"},
+		{"the same", map[string]any{"to": "FUNDING", "asset": "?", "amount": "0"}, "400 SAME_ACCOUNT to"},
+		{"not served", map[string]any{"to": "MARGIN", "asset": "?", "amount": "0"}, "400 UNSUPPORTED_ACCOUNT_TYPE <nil>"},
+		{"asset before amount", map[string]any{"asset": "?", "amount": "0"}, "400 INVALID_ASSET asset"},
+		{"suspended", map[string]any{"asset": "HELD", "amount": "0"}, "400 ASSET_SUSPENDED asset"},
+		{"shut", map[string]any{"asset": "SHUT", "amount": "0"}, "400 TRANSFER_NOT_ALLOWED asset"},
+		{"zero", map[string]any{"amount": "0"}, "400 INVALID_AMOUNT amount"},
+		{"negative", map[string]any{"amount": "-1"}, "400 INVALID_AMOUNT amount"},
+		{"no number", map[string]any{"amount": "1e3"}, "400 INVALID_AMOUNT amount"},
+		{"none", map[string]any{"amount": ""}, "400 INVALID_AMOUNT amount"},
+		{"precise", map[string]any{"amount": "0.0000001"}, "400 PRECISION_OVERFLOW amount"},
+		{"nine decimals", map[string]any{"amount": "1.000000000"}, "400 PRECISION_OVERFLOW amount"},
+		{"small", map[string]any{"amount": "0.000099"}, "400 AMOUNT_TOO_SMALL amount"},
+		{"large", map[string]any{"amount": "1000000.000001"}, "400 AMOUNT_TOO_LARGE amount"},
+		{"beyond a tenth of 64 bits", map[string]any{"asset": "HUGE", "amount": "18446744073.70955162"}, "400 OVERFLOW amount"},
+		{"beyond 64 bits", map[string]any{"asset": "HUGE", "amount": "184467440737.09551616"}, "400 OVERFLOW amount"},
+	} {
+		if got := h.post(alice, c.body).is("code", "field"); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+	var rows int
+	if err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb`).Scan(&rows); err != nil || rows != 1 {
+		t.Errorf("transfers: got %d, %v; want the first alone", rows, err)
+	}
+}
+
+// Whoever has no right token is told so, whatever else is wrong.
+func TestWhoMayCall(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	old := jwt.MapClaims{"sub": "7", "iat": time.Now().Add(-2 * time.Hour).Unix(), "exp": time.Now().Add(-time.Hour).Unix()}
+	for name, token := range map[string]string{
+		"none":               "",
+		"expired":            h.issuer.token(t, "users", old),
+		"of others":          h.issuer.token(t, "public", jwt.MapClaims{"sub": "7"}),
+		"forged":             startIssuer(t).token(t, "users", jwt.MapClaims{"sub": "7", "iss": h.issuer.url}),
+		"a name":             h.issuer.token(t, "users", jwt.MapClaims{"sub": "ann"}),
+		"zero":               h.issuer.token(t, "users", jwt.MapClaims{"sub": "0"}),
+		"negative":           h.issuer.token(t, "users", jwt.MapClaims{"sub": "-7"}),
+		"another form":       h.issuer.token(t, "users", jwt.MapClaims{"sub": "07"}),
+		"beyond 64 bits":     h.issuer.token(t, "users", jwt.MapClaims{"sub": "9223372036854775808"}),
+		"no token of theirs": "x.y.z",
+	} {
+		for _, path := range []string{"POST /api/v1/internal_transfer", "POST /api/v1/payout", "GET /api/v1/internal_transfer/x"} {
+			method, path, _ := strings.Cut(path, " ")
+			a := call(t, t.Context(), token, method, h.url+path, map[string]any{"user_id": 8, "amount": 1})
+			if got, want := a.is("code"), "401 UNAUTHORIZED"; got != want || a.header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s, %s: got %s with %q, want %s and how to authenticate", name, path, got, a.header.Get("WWW-Authenticate"), want)
+			}
+		}
+	}
+	coordinator := h.issuer.token(t, "public", jwt.MapClaims{"sub": "transfer"})
+	if got, want := call(t, t.Context(), coordinator, "GET", h.url+"/api/v1/tx/by-request", nil).is("code"), "403 FORBIDDEN"; got != want {
+		t.Errorf("a caller of the coordinator's name: got %s, want %s", got, want)
+	}
+	mixed := map[string]any{"submitter": payer, "callers": []string{"transfer", "shop"}}
+	if got, want := h.as("ann", "POST", "/admin/v1/submitters", mixed).is("code", "field"), "400 INVALID_FIELD callers"; got != want {
+		t.Errorf("a payer for others too: got %s, want %s", got, want)
+	}
+	for _, path := range []string{"/internal/transfer", "/internal/conservation"} {
+		if got, want := h.as("ann", "POST", path, map[string]any{}).is("code"), "403 FORBIDDEN"; got != want {
+			t.Errorf("%s by an operator: got %s, want %s", path, got, want)
+		}
+	}
+	for _, path := range []string{
+		"GET /admin/v1/transfers/x/why", "POST /admin/v1/transfers/x/cancel", "POST /admin/v1/transfers/x/resolve",
+		"GET /admin/v1/conservation", "POST /admin/v1/conservation/check", "POST /admin/v1/halts/1/resume",
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		if got, want := h.as("bob", method, path, map[string]any{}).is("code"), "403 FORBIDDEN"; got != want {
+			t.Errorf("%s by somebody: got %s, want %s", path, got, want)
+		}
+	}
+}
+
+// A transfer that comes through is answered as COMMITTED; the same cid again answers
+// the same, whatever has become of the asset, and its owner alone can see it.
+func TestCommitted(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	first := h.post(alice, map[string]any{"cid": "c", "user_id": alice})
+	if got, want := first.is("from", "to", "state", "code"), "200 FUNDING SPOT COMMITTED <nil>"; got != want {
+		t.Fatalf("got %s (%v), want %s", got, first.body, want)
+	}
+	reqID := fmt.Sprint(first.body["req_id"])
+	h.run(`update assets_tb set status = 'SUSPENDED' where asset_id = 1`)
+	h.run(`insert into transfer_halt (scope, evidence) values ('all', '{}')`)
+	again := h.post(alice, map[string]any{"cid": "c", "amount": "1.50"})
+	if got, want := again.is("code", "req_id", "transfer_id", "state"), fmt.Sprintf("200 DUPLICATE_REQUEST %s %v COMMITTED", reqID, first.body["transfer_id"]); got != want {
+		t.Errorf("the same again: got %s, want %s", got, want)
+	}
+	seen := call(t, t.Context(), h.userToken(alice), "GET", h.url+"/api/v1/internal_transfer/"+reqID, nil)
+	if got, want := seen.is("req_id", "transfer_id", "from", "to", "asset", "amount", "state"),
+		fmt.Sprintf("200 %s %v FUNDING SPOT USDT 1.5 COMMITTED", reqID, first.body["transfer_id"]); got != want {
+		t.Errorf("to its owner: got %s, want %s", got, want)
+	}
+	for _, at := range []string{"created_at", "updated_at"} {
+		if _, err := time.Parse(time.RFC3339Nano, fmt.Sprint(seen.body[at])); err != nil {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+	for user, id := range map[int64]string{bob: reqID, alice: strings.ToLower(reqID), alice + 2: "%00"} {
+		a := call(t, t.Context(), h.userToken(user), "GET", h.url+"/api/v1/internal_transfer/"+id, nil)
+		if got, want := a.is("code"), "404 NOT_FOUND"; got != want {
+			t.Errorf("%s to user %d: got %s, want %s", id, user, got, want)
+		}
+	}
+	if names := h.cloud.about(reqID); len(names) != 0 {
+		t.Errorf("tasks of what is final: got %q, want none", names)
+	}
+}
+
+// What fails once it is stored is answered with its reason, its req_id and its state;
+// the same cid again tells the same.
+func TestFailed(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	short := h.post(alice, map[string]any{"cid": "short", "amount": "1000.000001"})
+	if got, want := short.is("code", "state"), "422 INSUFFICIENT_BALANCE FAILED"; got != want || len(fmt.Sprint(short.body["req_id"])) != 26 {
+		t.Errorf("too much: got %s (%v), want %s and a req_id", got, short.body, want)
+	}
+	again := h.post(alice, map[string]any{"cid": "short", "amount": "1000.000001"})
+	if got, want := again.is("code", "state", "reason", "req_id"), fmt.Sprintf("200 DUPLICATE_REQUEST FAILED INSUFFICIENT_BALANCE %v", short.body["req_id"]); got != want {
+		t.Errorf("the same again: got %s, want %s", got, want)
+	}
+	h.must(h.trading.OutsideDeposit(t.Context(), transfer.Call{ReqID: "o", UserID: 9, AssetID: 1, Units: 5_000_000, CreatedAt: time.Now()}))
+	back := h.post(9, map[string]any{"from": "SPOT", "to": "FUNDING"})
+	if got, want := back.is("code", "state"), "422 TARGET_ACCOUNT_NOT_FOUND ROLLED_BACK"; got != want {
+		t.Errorf("to no account: got %s (%v), want %s", got, back.body, want)
+	}
+}
+
+// Limits are told with the time after which to try again.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_LIMITS_PER_DAY=2")...)
+	for i, want := range []string{"200 <nil>", "200 <nil>", "429 DAILY_LIMIT_EXCEEDED"} {
+		a := h.post(alice, map[string]any{"cid": fmt.Sprint(i)})
+		if got := a.is("code"); got != want || (a.status == 429) != (a.header.Get("Retry-After") == "3600") {
+			t.Errorf("transfer %d: got %s with Retry-After %q, want %s", i, got, a.header.Get("Retry-After"), want)
+		}
+	}
+	if got, want := h.post(alice, map[string]any{"cid": "1"}).is("code"), "200 DUPLICATE_REQUEST"; got != want {
+		t.Errorf("the second again: got %s, want %s", got, want)
+	}
+	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=1")...)
+	await(t, "two in one second: the second meets the limit", func() bool {
+		h.post(bob, nil)
+		a := h.post(bob, nil)
+		return a.is("code") == "429 RATE_LIMIT_EXCEEDED" && a.header.Get("Retry-After") == "1"
+	})
+}
+
+// A target that does not answer leaves the transfer on its way, with a step task
+// for when the next attempt is due; the task brings it to its end.
+func TestPendingLeavesAStep(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)
+	h.signal(syscall.SIGSTOP)
+	a := h.post(alice, map[string]any{"cid": "c"})
+	if got, want := a.is("state", "code"), "202 PENDING <nil>"; got != want {
+		t.Fatalf("got %s, want %s", got, want)
+	}
+	reqID := fmt.Sprint(a.body["req_id"])
+	t1, err := h.table.Load(t.Context(), reqID)
+	if err != nil || t1.State != transfer.TargetPending || t1.RetryCount != 1 {
+		t.Fatalf("got %+v, %v; want it in TARGET_PENDING after one attempt", t1, err)
+	}
+	task := h.cloud.task("-transfer-" + reqID + "-1")
+	if task == nil {
+		t.Fatalf("tasks: got %q, want transfer-%s-1", h.cloud.about(reqID), reqID)
+	}
+	if got := task.ScheduleTime.AsTime(); !got.Equal(*t1.NextAttemptAt) || !strings.Contains(task.Name, "/queues/fencepost-transfer-0/tasks/") {
+		t.Errorf("task %s is due at %v: want it in the queue of transfers, at %v", task.Name, got, t1.NextAttemptAt)
+	}
+	step := map[string]any{"req_id": reqID}
+	if a := h.as("tasks", "POST", "/internal/transfer", step); a.status != 204 || h.cloud.task("-transfer-"+reqID+"-2") == nil {
+		t.Errorf("a step without an answer: got %v and tasks %q, want 204 and the next task", a, h.cloud.about(reqID))
+	}
+	h.signal(syscall.SIGCONT)
+	for range 2 { // delivered twice
+		if a := h.as("tasks", "POST", "/internal/transfer", step); a.status != 204 {
+			t.Errorf("a step: got %v, want 204", a)
+		}
+	}
+	if got, want := h.post(alice, map[string]any{"cid": "c"}).is("code", "state"), "200 DUPLICATE_REQUEST COMMITTED"; got != want {
+		t.Errorf("at the end: got %s, want %s", got, want)
+	}
+	if got := len(h.cloud.about(reqID)); got != 2 {
+		t.Errorf("tasks: got %d, want 2", got)
+	}
+	if a := h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}); a.status != 204 {
+		t.Errorf("a step of what is not there: got %v, want 204", a)
+	}
+}
+
+func (h house) signal(s syscall.Signal) {
+	h.t.Helper()
+	if err := h.core.process.Signal(s); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// A task comes again where the database did not answer, and where no next task could
+// be made.
+func TestAStepThatIsOwedComesAgain(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms", "FENCEPOST_TASKS_ENDPOINT=127.0.0.1:1")...)
+	h.signal(syscall.SIGSTOP)
+	a := h.post(alice, nil)
+	if got, want := a.is("state"), "202 PENDING"; got != want {
+		t.Fatalf("without a task service: got %s, want %s: the sweep finds it", got, want)
+	}
+	if got, want := h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "503 SYSTEM_ERROR"; got != want {
+		t.Errorf("no next task: got %s, want %s", got, want)
+	}
+	if _, err := h.DB.Exec(t.Context(), `alter table transfers_tb rename to gone`); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "503 SYSTEM_ERROR"; got != want {
+		t.Errorf("no database: got %s, want %s", got, want)
+	}
+	lost := h.post(alice, nil)
+	if got, want := lost.is("code"), "503 SYSTEM_ERROR"; got != want || len(fmt.Sprint(lost.body["req_id"])) != 26 || lost.header.Get("Retry-After") == "" {
+		t.Errorf("no database: got %s (%v), want %s with the req_id to ask for", got, lost.body, want)
+	}
+}
+
+// A caller that leaves does not keep a stored transfer from its end.
+func TestCallerLeaves(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	locked, err := h.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locked.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := locked.Exec(t.Context(), `select from balances_tb where user_id = $1 for update`, alice); err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		r, _ := http.NewRequestWithContext(ctx, "POST", h.url+"/api/v1/internal_transfer",
+			strings.NewReader(`{"from": "FUNDING", "to": "SPOT", "asset": "USDT", "amount": "1", "cid": "c"}`))
+		r.Header.Set("Authorization", "Bearer "+h.userToken(alice))
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			resp.Body.Close()
+			t.Errorf("got status %d before the account was free", resp.StatusCode)
+		}
+	}()
+	waits := `select exists (select from pg_stat_activity where datname = current_database() and application_name = 'fencepost' and wait_event_type = 'Lock')`
+	await(t, "the withdrawal waits for the account", func() bool {
+		var waiting bool
+		return h.DB.QueryRow(t.Context(), waits).Scan(&waiting) == nil && waiting
+	})
+	leave()
+	<-left
+	await(t, "the server has noticed", h.left.Load)
+	if err := locked.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the transfer is COMMITTED", func() bool {
+		var state, retries int
+		err := h.DB.QueryRow(t.Context(), `select state, retry_count from transfers_tb where cid = 'c'`).Scan(&state, &retries)
+		if retries > 0 {
+			t.Fatal("got an attempt that was given up, want it carried through")
+		}
+		return err == nil && transfer.State(state) == transfer.Committed
+	})
+}

@@ -1,0 +1,126 @@
+package evm_test
+
+import (
+	"errors"
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+const (
+	event = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+	ofA   = "0x000000000000000000000000" + "00000000000000000000000000000000000000aa"
+	ofB   = "0x000000000000000000000000" + "00000000000000000000000000000000000000bb"
+	seven = "0x0000000000000000000000000000000000000000000000000000000000000007"
+)
+
+// receiptWith is a node's receipt with these logs.
+func receiptWith(logs ...string) string {
+	return `{"from": "0x00000000000000000000000000000000000000aa", "to": "0x00000000000000000000000000000000000000cc", "status": "0x1",
+		"gasUsed": "0x5208", "logs": [` + strings.Join(logs, ",") + `]}`
+}
+
+func transferLog(data string, topics ...string) string {
+	return `{"address": "0x00000000000000000000000000000000000000cc", "topics": ["` + strings.Join(topics, `", "`) + `"], "data": "` + data + `", "removed": false}`
+}
+
+// Only what is exactly ERC-20's Transfer is read as one.
+func TestReadProof(t *testing.T) {
+	t.Parallel()
+	one := evm.TokenTransfer{Token: nonce.Address{19: 0xcc}, From: nonce.Address{19: 0xaa}, To: nonce.Address{19: 0xbb}, Amount: big.NewInt(7)}
+	for name, c := range map[string]struct {
+		logs []string
+		want []evm.TokenTransfer
+	}{
+		"none":                   {nil, nil},
+		"one":                    {[]string{transferLog(seven, event, ofA, ofB)}, []evm.TokenTransfer{one}},
+		"two":                    {[]string{transferLog(seven, event, ofA, ofB), transferLog(seven, event, ofA, ofB)}, []evm.TokenTransfer{one, one}},
+		"another event":          {[]string{transferLog(seven, seven, ofA, ofB)}, nil},
+		"ERC-721's":              {[]string{transferLog("0x", event, ofA, ofB, seven)}, nil},
+		"nothing indexed":        {[]string{transferLog("0x"+ofA[2:]+ofB[2:]+seven[2:], event)}, nil},
+		"more data":              {[]string{transferLog(seven+"00", event, ofA, ofB)}, nil},
+		"more than an address":   {[]string{transferLog(seven, event, "0x01"+ofA[4:], ofB)}, nil},
+		"more than an addressee": {[]string{transferLog(seven, event, ofA, "0x01"+ofB[4:])}, nil},
+		"removed by a reorg":     {[]string{strings.Replace(transferLog(seven, event, ofA, ofB), "false", "true", 1)}, nil},
+	} {
+		want := evm.Proof{From: nonce.Address{19: 0xaa}, To: nonce.Address{19: 0xcc}, Succeeded: true, Transfers: c.want}
+		got, err := evm.ReadProof([]byte(receiptWith(c.logs...)))
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+	failed, err := evm.ReadProof([]byte(strings.Replace(receiptWith(), "0x1", "0x0", 1)))
+	if err != nil || failed.Succeeded {
+		t.Errorf("a revert: got %+v, %v; want it not succeeded", failed, err)
+	}
+	for _, text := range []string{"", "null", "[]", `{}`, strings.Replace(receiptWith(), "status", "root", 1), strings.Replace(receiptWith(), "from", "of", 1),
+		receiptWith(`{"topics": ["0x01"]}`), receiptWith(`7`)} {
+		if got, err := evm.ReadProof([]byte(text)); err == nil {
+			t.Errorf("%s: got %+v, want an error", text, got)
+		}
+	}
+}
+
+// Whatever a node says, it is read or refused.
+func FuzzReadProof(f *testing.F) {
+	f.Add([]byte(receiptWith(transferLog(seven, event, ofA, ofB))))
+	f.Add([]byte(`{"from":null,"status":"0x01","logs":[{"topics":[],"data":null}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, err := evm.ReadProof(text)
+		for _, moved := range p.Transfers {
+			if moved.Amount.Sign() < 0 || moved.Amount.BitLen() > 256 {
+				t.Errorf("amount: got %s, want it in 256 bits", moved.Amount)
+			}
+		}
+		if err != nil && len(p.Transfers) > 0 {
+			t.Errorf("got transfers beside %v", err)
+		}
+	})
+}
+
+// A payment is rendered as the canonical payload of the call that it is.
+func TestPaymentPayload(t *testing.T) {
+	t.Parallel()
+	to, token := nonce.Address{19: 0xbb}, nonce.Address{19: 0xcc}
+	most := new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1))
+	for _, c := range []struct {
+		token  *nonce.Address
+		amount *big.Int
+		same   string // to be parsed to the same
+	}{
+		{nil, big.NewInt(7), `{"to": "` + to.String() + `", "value": "7"}`},
+		{&token, big.NewInt(7), `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", 7]}`},
+		{&token, most, `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", "` + most.String() + `"]}`},
+	} {
+		got, err := evm.PaymentPayload(c.token, to, c.amount)
+		want, _, parsed := evm.ParsePayload([]byte(c.same))
+		if err != nil || parsed != nil || string(got) != string(want) {
+			t.Errorf("%s: got %s, %v; want %s, %v", c.amount, got, err, want, parsed)
+		}
+	}
+	if got, err := evm.PaymentPayload(&token, to, most.Add(most, big.NewInt(1))); err == nil {
+		t.Errorf("2^256: got %s, want an error", got)
+	}
+}
+
+// The letter case of an address is its checksum, or none.
+func TestParseAddress(t *testing.T) {
+	t.Parallel()
+	const good = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+	for _, text := range []string{good, strings.ToLower(good), "0x" + strings.ToUpper(good[2:])} {
+		if got, err := evm.ParseAddress(text); err != nil || got.String() != strings.ToLower(good) {
+			t.Errorf("%s: got %s, %v; want it read", text, got, err)
+		}
+	}
+	for _, text := range []string{"", good[2:], good + "0", "0x5aaeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "\"" + good, "0x\xff" + good[3:]} {
+		_, err := evm.ParseAddress(text)
+		if _, ok := errors.AsType[*evm.FieldError](err); !ok {
+			t.Errorf("%q: got %v, want a FieldError", text, err)
+		}
+	}
+}

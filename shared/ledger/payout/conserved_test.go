@@ -1,0 +1,84 @@
+package payout_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/ledger/funding"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	book "github.com/fencepost/fencepost/shared/store/conservation"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// monitor is the check of conservation with the journal of payouts. Nothing goes to
+// Spot, whose journal is that of another database.
+func (h *house) monitor() conservation.Monitor {
+	h.t.Helper()
+	return conservation.Monitor{
+		Book: book.New(h.db.DB), Funding: h.funding.Journal(), Trading: funding.New(storetest.New(h.t).DB).Journal(),
+		Payouts: payout.NewJournal(h.db.Store), Mode: conservation.HaltAll, Page: 2,
+		Log: slog.New(slog.DiscardHandler), Critical: telemetry.LevelCritical,
+	}
+}
+
+// found are the kinds of what a check finds for the first time.
+func found(t testing.TB, m conservation.Monitor, full bool) (kinds []conservation.Kind) {
+	t.Helper()
+	report, err := m.Check(t.Context(), full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range report.Fresh {
+		kinds = append(kinds, f.Kind)
+	}
+	return kinds
+}
+
+// The check is silent at every step of payouts that end in every way, in a full run
+// after everything was archived too; and finds one that was paid and given back at once.
+func TestConservationOfPayouts(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	h.deploy(code(liar))
+	m := h.monitor()
+	silent := func(when string, full bool) {
+		t.Helper()
+		if got := found(t, m, full); len(got) != 0 {
+			t.Fatalf("%s: got %v, want nothing", when, got)
+		}
+	}
+	silent("before", false)
+	for range 2 {
+		made, given, unproven := h.due(coin), h.due(coin), h.due(token)
+		for _, x := range []transfer.Transfer{made, unproven} {
+			h.drive(x.ReqID, transfer.TargetPending)
+		}
+		silent("pending", false)
+		h.mineUntil(made.ReqID, "CONFIRMED")
+		silent("confirmed, and not yet committed", false)
+		h.drive(made.ReqID, transfer.Committed)
+		h.giveUp(given.ReqID)
+		h.mineUntil(unproven.ReqID, "CONFIRMED")
+		h.drive(unproven.ReqID, transfer.TargetPending)
+		silent("ended", false)
+	}
+	h.archive()
+	silent("archived", true)
+
+	x := h.due(coin)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.mineUntil(x.ReqID, "CONFIRMED")
+	if o := h.funding.Refund(t.Context(), x.Call()); o.Verdict != transfer.Success {
+		t.Fatalf("refund: %+v", o)
+	}
+	if got := found(t, m, false); len(got) != 1 || got[0] != conservation.CreditAndRefund {
+		t.Errorf("paid and given back: got %v, want %s", got, conservation.CreditAndRefund)
+	}
+	if _, err := h.Create(t.Context(), h.request(coin), terms); err == nil {
+		t.Error("a new payout: got it accepted, want it halted")
+	}
+}

@@ -1,0 +1,6 @@
+package store
+
+// PayoutStatements are those whose cost must not grow with what is finished.
+var PayoutStatements = map[string]string{
+	"findPayout": findPayout, "insertTombstone": insertTombstone, "payoutOfOrder": payoutOfOrder, "confirmedPayouts": confirmedPayouts,
+}
