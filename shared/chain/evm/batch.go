@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -13,15 +14,16 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// reserved is how many calls a batch may need beside its questions: the chain
-// id, and the two that show that the chain did not change.
-const reserved = 3
+// reserved is how many calls a batch may need beside its questions: the two that
+// verify the node, and the two that show that the chain did not change.
+const reserved = 4
 
 // call is one JSON-RPC call and, after its round trip, the node's answer.
 type call struct {
 	method string
 	args   []any
-	size   int // bytes of the request, roughly
+	size   int  // bytes of the request, roughly
+	header bool // of the block that it asks for only the header is read
 
 	raw json.RawMessage // the result, may be null
 	err error           // why there is no result
@@ -87,14 +89,22 @@ func (c *Connector) roundTrip(ctx context.Context, calls []*call) error {
 	case <-ctx.Done():
 		return fmt.Errorf("wait for one of %d places: %w", cap(c.places), ctx.Err())
 	}
-	var chain *call
-	if !c.verified.Load() {
-		chain = ask("eth_chainId")
-		calls = append([]*call{chain}, calls...)
+	if c.verified.Load() {
+		return c.exchange(ctx, calls)
 	}
+	id, header := ask("eth_chainId"), askHeader()
+	if err := c.exchange(ctx, append([]*call{id, header}, calls...)); err != nil {
+		return err
+	}
+	return c.verify(id, header)
+}
+
+// exchange asks calls as the node offers them, twice where it no longer does.
+func (c *Connector) exchange(ctx context.Context, calls []*call) error {
+	short := c.headers.Load()
 	elems := make([]rpc.BatchElem, len(calls))
 	for i, a := range calls {
-		elems[i] = rpc.BatchElem{Method: a.method, Args: a.args, Result: &a.raw}
+		elems[i] = a.elem(short)
 	}
 	if err := c.client.BatchCallContext(ctx, elems); err != nil {
 		return scrub(err)
@@ -102,13 +112,14 @@ func (c *Connector) roundTrip(ctx context.Context, calls []*call) error {
 	for i, a := range calls {
 		a.err = elems[i].Error
 	}
-	return c.verify(chain)
+	if short && slices.ContainsFunc(calls, (*call).withoutHeader) {
+		c.headers.Store(false)
+		return c.exchange(ctx, calls)
+	}
+	return nil
 }
 
-func (c *Connector) verify(chain *call) error {
-	if chain == nil {
-		return nil
-	}
+func (c *Connector) verify(chain, header *call) error {
 	var id hexutil.Uint64
 	if err := chain.into(&id); err != nil {
 		return err
@@ -116,6 +127,7 @@ func (c *Connector) verify(chain *call) error {
 	if uint64(id) != c.chainID {
 		return fmt.Errorf("the node answers for chain %d, want %d: %w", uint64(id), c.chainID, ErrWrongChain)
 	}
+	c.headers.Store(header.isHeader())
 	c.verified.Store(true)
 	return nil
 }

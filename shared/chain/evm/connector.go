@@ -36,8 +36,8 @@ const (
 	maxAnswerBytes  = 64 << 20
 )
 
-// minBatch leaves room for one question beside those that every batch may need.
-const minBatch = 2 * reserved
+// minBatch leaves room for a few questions beside those that every batch may need.
+const minBatch = reserved + 3
 
 // ErrWrongChain reports a node, or a submitter, of another chain than the
 // connector's.
@@ -65,6 +65,7 @@ type Connector struct {
 	idle     interface{ CloseIdleConnections() }
 	places   chan struct{} // one element for each round trip under way
 	verified atomic.Bool   // the node has answered for chainID once
+	headers  atomic.Bool   // the node gives a block's header alone
 	recent   recent
 	blocks   blockReceipts
 }

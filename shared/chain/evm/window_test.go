@@ -74,7 +74,7 @@ func TestWindowInSmallBatches(t *testing.T) {
 			t.Error(err)
 		}
 	}})
-	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 8})
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 9})
 	for i := range q.Hints {
 		q.Hints[i].Block = 2 + uint64(i/100)
 	}
