@@ -67,8 +67,8 @@ func TestWindowInSmallBatches(t *testing.T) {
 	q.FromBlock, q.ToBlock = 1, 4
 	proxy := chaintest.NewProxy(t, chain.URL())
 	proxy.Set(chaintest.Fault{Batch: func(calls int) {
-		if calls > 8 {
-			t.Errorf("calls in one batch: got %d, want at most 8", calls)
+		if calls > 9 {
+			t.Errorf("calls in one batch: got %d, want at most 9", calls)
 		}
 		if err := chain.Mine(1); err != nil {
 			t.Error(err)
