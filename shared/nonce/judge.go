@@ -109,7 +109,7 @@ func (r Rules) judgeTx(j *judgement, t Tx, v View, now time.Time, mayEnd bool) T
 // next one is planned already for when it would be now.
 func (r Rules) asPlanned(before, t Tx, now time.Time) bool {
 	return t.State == before.State && t.Sub == before.Sub && t.NextResubmitAt == before.NextResubmitAt &&
-		before.NextCheckAt != nil && before.NextCheckAt.After(now) && !t.NextCheckAt.After(before.NextCheckAt.Add(r.slack()))
+		before.NextCheckAt != nil && before.NextCheckAt.After(now) && t.NextCheckAt.Sub(*before.NextCheckAt).Abs() <= r.slack()
 }
 
 // findReceipt looks for the receipt of any version. Not found is the answer only

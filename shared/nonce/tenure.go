@@ -269,9 +269,7 @@ func behind(w Work) bool {
 
 // pace is how much later a submitter is served again that was just served, for what
 // came meanwhile: so that many intents share a look instead of having one each.
-func (r Rules) pace(took time.Duration) time.Duration {
-	return max(min(r.BlockTime/4, 250*time.Millisecond), min(2*took, r.BlockTime/2))
-}
+func (r Rules) pace() time.Duration { return min(r.BlockTime/2, 500*time.Millisecond) }
 
 // wakeNext asks for the next look, after the lease was given back, under the
 // token then in force. An advance looks at everything, so that no poll is needed
@@ -287,7 +285,7 @@ func (t *tenure) wakeNext(ctx context.Context) error {
 	case d.advance, t.stale, soon && t.joined >= Company:
 		err = t.Wake.Advance(ctx, s, t.work.Lease.Token)
 	case soon:
-		err = t.Wake.AdvanceAt(ctx, s, t.work.Lease.Token, t.work.now().Add(t.Rules.pace(time.Since(t.began))))
+		err = t.Wake.AdvanceAt(ctx, s, t.work.Lease.Token, t.work.now().Add(t.Rules.pace()))
 	}
 	if err != nil {
 		return fmt.Errorf("enqueue advance for %s: %w", s, err)
