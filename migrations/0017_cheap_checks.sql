@@ -6,6 +6,9 @@
 set local lock_timeout = '5s';
 set local statement_timeout = '60min';
 
+-- In the order in which the functions take their locks.
+lock table submitter_lease, submitter_nonce_cursor, managed_tx, tx_version, tx_document in access exclusive mode;
+
 alter domain submitter_id drop constraint submitter_id_check;
 alter domain submitter_id add constraint submitter_id_check
   check (octet_length(split_part(value, ':', 3)) = 42 and octet_length(value) <= 70
@@ -28,7 +31,9 @@ alter table tx_document
     check (name = 'payload' or name ~ '^version:[1-9][0-9]*$' or octet_length(name) = 74 and name ~ '^receipt:0x[0-9a-f]+$');
 
 -- +goose Down
+set local lock_timeout = '5s';
 set local statement_timeout = '60min';
+lock table submitter_lease, submitter_nonce_cursor, managed_tx, tx_version, tx_document in access exclusive mode;
 alter table tx_document
   drop constraint document_is_known,
   add constraint document_is_known check (name = 'payload' or name ~ '^(version:[1-9][0-9]*|receipt:0x[0-9a-f]{64})$');

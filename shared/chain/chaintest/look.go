@@ -340,7 +340,6 @@ func testTags(t *testing.T, b *bundle) {
 // which a block came does.
 func testChainChanged(t *testing.T, b *bundle) {
 	b.mine(t, 3)
-	b.look(t, nonce.Look{}) // the first one asks for more heads than its own
 	for name, c := range map[string]struct {
 		spoil func(block map[string]any) // the head at the beginning
 		fails bool

@@ -14,9 +14,9 @@ import (
 	"github.com/ethereum/go-ethereum/rpc"
 )
 
-// reserved is how many calls a batch may need beside its questions: the two that
-// verify the node, and the two that show that the chain did not change.
-const reserved = 4
+// reserved is how many calls a batch may need beside its questions: the chain
+// id, and the two that show that the chain did not change.
+const reserved = 3
 
 // call is one JSON-RPC call and, after its round trip, the node's answer.
 type call struct {
@@ -92,16 +92,29 @@ func (c *Connector) roundTrip(ctx context.Context, calls []*call) error {
 	if c.verified.Load() {
 		return c.exchange(ctx, calls)
 	}
-	id, header := ask("eth_chainId"), askHeader()
-	if err := c.exchange(ctx, append([]*call{id, header}, calls...)); err != nil {
+	id := ask("eth_chainId")
+	if err := c.exchange(ctx, append([]*call{id}, calls...)); err != nil {
 		return err
 	}
-	return c.verify(id, header)
+	return c.verify(id)
 }
 
-// exchange asks calls as the node offers them, twice where it no longer does.
+// exchange asks calls for headers alone, and once more for whole blocks where the
+// node does not give them.
 func (c *Connector) exchange(ctx context.Context, calls []*call) error {
-	short := c.headers.Load()
+	if !c.headers.offered() || !slices.ContainsFunc(calls, (*call).wantsHeader) {
+		return c.post(ctx, calls, false)
+	}
+	err := c.post(ctx, calls, true)
+	if err == nil && !slices.ContainsFunc(calls, (*call).withoutHeader) || err != nil && !refusedWhole(err) {
+		return err
+	}
+	c.headers.refused()
+	return c.post(ctx, calls, false)
+}
+
+// post is one HTTP request; short asks for headers instead of blocks.
+func (c *Connector) post(ctx context.Context, calls []*call, short bool) error {
 	elems := make([]rpc.BatchElem, len(calls))
 	for i, a := range calls {
 		elems[i] = a.elem(short)
@@ -112,14 +125,10 @@ func (c *Connector) exchange(ctx context.Context, calls []*call) error {
 	for i, a := range calls {
 		a.err = elems[i].Error
 	}
-	if short && slices.ContainsFunc(calls, (*call).withoutHeader) {
-		c.headers.Store(false)
-		return c.exchange(ctx, calls)
-	}
 	return nil
 }
 
-func (c *Connector) verify(chain, header *call) error {
+func (c *Connector) verify(chain *call) error {
 	var id hexutil.Uint64
 	if err := chain.into(&id); err != nil {
 		return err
@@ -127,7 +136,6 @@ func (c *Connector) verify(chain, header *call) error {
 	if uint64(id) != c.chainID {
 		return fmt.Errorf("the node answers for chain %d, want %d: %w", uint64(id), c.chainID, ErrWrongChain)
 	}
-	c.headers.Store(header.isHeader())
 	c.verified.Store(true)
 	return nil
 }

@@ -174,7 +174,7 @@ func TestLargeLookIsSplit(t *testing.T) {
 		t.Fatal(err)
 	}
 	var trips atomic.Int64
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 21, OnRoundTrip: func(context.Context) {
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 20, OnRoundTrip: func(context.Context) {
 		trips.Add(1)
 		if err := chain.Mine(3); err != nil {
 			t.Error(err)
@@ -213,7 +213,7 @@ func TestSplitLookAcrossReorg(t *testing.T) {
 		t.Fatal(err)
 	}
 	var trips atomic.Int64
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 21, OnRoundTrip: func(context.Context) {
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 20, OnRoundTrip: func(context.Context) {
 		if trips.Add(1) == 3 {
 			if err := chain.Reorg(3, nil, nil, nil, nil, nil); err != nil {
 				t.Error(err)
@@ -252,7 +252,7 @@ func TestSendOfManyTakesSeveralRequests(t *testing.T) {
 	t.Parallel()
 	chain := startChain(t)
 	var trips atomic.Int64
-	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 7, OnRoundTrip: func(context.Context) { trips.Add(1) }})
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), MaxBatch: 6, OnRoundTrip: func(context.Context) { trips.Add(1) }})
 	id, gwei := new(big.Int).SetUint64(chain.ChainID()), big.NewInt(1_000_000_000)
 	raws := make([][]byte, 9)
 	for i := range raws {
@@ -272,7 +272,7 @@ func TestSendOfManyTakesSeveralRequests(t *testing.T) {
 		}
 	}
 	if got := trips.Load(); got < 2 || got > 5 {
-		t.Errorf("round trips of 9 transactions, at most 7 calls each: got %d, want several", got)
+		t.Errorf("round trips of 9 transactions, at most 6 calls each: got %d, want several", got)
 	}
 }
 
@@ -282,7 +282,7 @@ func TestSendStopsAtSilence(t *testing.T) {
 	chain := startChain(t)
 	proxy := chaintest.NewProxy(t, chain.URL())
 	proxy.Set(chaintest.Fault{Drop: true})
-	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 7})
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 6})
 	for i, r := range c.Send(t.Context(), make([][]byte, 10)) {
 		if r.Class != nonce.SendUnknown || r.Text == "" {
 			t.Errorf("result %d: got %+v, want unknown with a reason", i, r)
@@ -317,13 +317,13 @@ func TestTakenInSmallBatches(t *testing.T) {
 	proxy := chaintest.NewProxy(t, chain.URL())
 	var most atomic.Int64
 	proxy.Set(chaintest.Fault{Batch: func(calls int) { most.Store(max(most.Load(), int64(calls))) }})
-	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 7})
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 6})
 	got, err := c.Taken(t.Context(), nonce.NewSubmitter(chain.ChainID(), account.Address), 0)
 	if err != nil || got.Hash != nonce.Hash(tx.Hash()) {
 		t.Errorf("taker: got %+v, %v, want %s", got, err, tx.Hash())
 	}
-	if got := most.Load(); got > 7 {
-		t.Errorf("calls in one batch: got %d, want at most 7", got)
+	if got := most.Load(); got > 6 {
+		t.Errorf("calls in one batch: got %d, want at most 6", got)
 	}
 }
 

@@ -67,14 +67,14 @@ func TestWindowInSmallBatches(t *testing.T) {
 	q.FromBlock, q.ToBlock = 1, 4
 	proxy := chaintest.NewProxy(t, chain.URL())
 	proxy.Set(chaintest.Fault{Batch: func(calls int) {
-		if calls > 9 {
-			t.Errorf("calls in one batch: got %d, want at most 9", calls)
+		if calls > 8 {
+			t.Errorf("calls in one batch: got %d, want at most 8", calls)
 		}
 		if err := chain.Mine(1); err != nil {
 			t.Error(err)
 		}
 	}})
-	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 9})
+	c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID(), MaxBatch: 8})
 	for i := range q.Hints {
 		q.Hints[i].Block = 2 + uint64(i/100)
 	}
