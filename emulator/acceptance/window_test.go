@@ -15,14 +15,16 @@ import (
 )
 
 // A window above 1 changes no promise: a process dies with many transactions in
-// its hands, and they end in the order of the queue, without a gap.
+// its hands, and they end in the order of the queue, without a gap. The blocks
+// wanted are more than come before the first look, so that there is something
+// left to confirm.
 func TestWindowSurvivesDeaths(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{5, 50} {
 		for _, point := range []string{"advance.signed", "advance.stored", "advance.sent", "confirm.looked"} {
 			t.Run(fmt.Sprintf("window %d, %s", window, point), func(t *testing.T) {
 				t.Parallel()
-				b, folder := setupArmed(t, point, stack.Options{Window: window, Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "3"}})
+				b, folder := setupArmed(t, point, stack.Options{Window: window, Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"}})
 				want := b.postAll(t, window+window/2)
 				b.killed(t, folder, point)
 				b.ends(t, want)

@@ -59,7 +59,7 @@ func params(list ...any) []json.RawMessage {
 
 // blockParameter is where each method takes the block that it answers for.
 var blockParameter = map[string]int{
-	"eth_getBlockByNumber": 0, getBlockReceipts: 0, "eth_getTransactionCount": 1, "eth_getBalance": 1, "eth_getCode": 1, "eth_call": 1, "eth_estimateGas": 1,
+	"eth_getBlockByNumber": 0, "eth_getHeaderByNumber": 0, getBlockReceipts: 0, "eth_getTransactionCount": 1, "eth_getBalance": 1, "eth_getCode": 1, "eth_call": 1, "eth_estimateGas": 1,
 }
 
 // prepare turns a question about a tag into one about the height that the tag
@@ -90,7 +90,7 @@ func (b *behind) prepare(c *call) {
 // a transaction in a block, above its head.
 func (b *behind) hides(c *call, a response) bool {
 	if c.above {
-		return c.Method == "eth_getBlockByNumber" || c.Method == getBlockReceipts
+		return c.Method == "eth_getBlockByNumber" || c.Method == "eth_getHeaderByNumber" || c.Method == getBlockReceipts
 	}
 	var placed struct{ Number, BlockNumber *hexutil.Uint64 }
 	switch c.Method {

@@ -340,3 +340,25 @@ func TestWhatIsHeldBackIsNotOverdue(t *testing.T) {
 		}
 	})
 }
+
+// What came while a submitter was served waits for company half a block, at most
+// half a second; never longer than what is due anyway.
+func TestCompanyIsWaitedForHalfABlock(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	for _, c := range []struct{ block, due, want time.Duration }{
+		{time.Second, 0, 500 * time.Millisecond},
+		{12 * time.Second, 0, 500 * time.Millisecond},
+		{250 * time.Millisecond, 0, 125 * time.Millisecond},
+		{time.Second, 100 * time.Millisecond, 100 * time.Millisecond},
+		{12 * time.Second, 5 * time.Second, 500 * time.Millisecond},
+	} {
+		var d due
+		if c.due > 0 {
+			d.at = now.Add(c.due)
+		}
+		if got := (Rules{BlockTime: c.block}).pace(d, now).Sub(now); got != c.want {
+			t.Errorf("blocks of %s, something due in %s: got %s, want %s", c.block, c.due, got, c.want)
+		}
+	}
+}

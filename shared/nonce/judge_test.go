@@ -63,6 +63,46 @@ func TestNoReceiptIsNoNews(t *testing.T) {
 	})
 }
 
+// A look that is made a little before the next one is planned, and brings no
+// news, writes nothing; once the plan is due, or is another now, it is written.
+func TestEarlyLookWithoutNewsWritesNothing(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		r := rulesOf(20)
+		r.BlockTime = 12 * time.Second
+		for name, c := range map[string]struct {
+			planned time.Duration // from now
+			moves   int
+		}{
+			"planned for when the block comes": {time.Second, 0},
+			"due just now":                     {0, 1},
+			"overdue":                          {-time.Second, 1},
+			"planned for much later":           {time.Minute, 1},
+		} {
+			before := pending(5)
+			before.NextCheckAt = new(dbNow.Add(c.planned))
+			v := viewOf(workOf(1, 6, before), blocks('a', 100, 103)...)
+			v.Head.Time = uint64(dbNow.Add(time.Second - r.BlockTime).Unix()) // the next block is due in a second
+			v.Receipts[before.Hash()] = ReceiptAnswer{Answer: AnswerNotFound}
+			after, j := judgeOne(r, before, v)
+			if len(j.moves) != c.moves {
+				t.Errorf("%s: got %d moves, want %d", name, len(j.moves), c.moves)
+			}
+			if !after.NextCheckAt.After(dbNow) {
+				t.Errorf("%s: next look at %s, want later than now", name, after.NextCheckAt)
+			}
+		}
+		before := pending(5) // a new head has come since the plan was made
+		before.NextCheckAt = new(dbNow.Add(time.Second))
+		v := viewOf(workOf(1, 6, before), blocks('a', 100, 103)...)
+		v.Head.Time = uint64(dbNow.Unix())
+		v.Receipts[before.Hash()] = ReceiptAnswer{Answer: AnswerNotFound}
+		if after, j := judgeOne(r, before, v); len(j.moves) != 1 || !after.NextCheckAt.After(dbNow.Add(2*time.Second)) {
+			t.Errorf("a new head: got %d moves, next look at %s; want one, and a block later", len(j.moves), after.NextCheckAt)
+		}
+	})
+}
+
 // What the look was not about is left alone.
 func TestOnlyWhatWasAskedIsJudged(t *testing.T) {
 	t.Parallel()

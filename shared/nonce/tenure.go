@@ -259,8 +259,8 @@ func (t *tenure) release(after Work) Release {
 }
 
 // behind says that a block has come which nobody has looked at, for something
-// that was sent: a poll would come a second later than need be. A look always
-// plans the next one ahead, so that this ends.
+// that was sent: a poll would come a second later than need be. A look
+// leaves the next one planned ahead, so that this ends.
 func behind(w Work) bool {
 	return !w.Protected && slices.ContainsFunc(w.Unsettled, func(x Tx) bool {
 		return x.Sub == Pending && x.NextCheckAt != nil && !x.NextCheckAt.After(w.now())
@@ -268,8 +268,15 @@ func behind(w Work) bool {
 }
 
 // pace is how much later a submitter is served again that was just served, for what
-// came meanwhile: so that many intents share a look instead of having one each.
-func (r Rules) pace() time.Duration { return min(r.BlockTime/4, 250*time.Millisecond) }
+// came meanwhile: so that many intents share a look instead of having one each. What
+// is due before then does not wait.
+func (r Rules) pace(d due, now time.Time) time.Time {
+	at := now.Add(min(r.BlockTime/2, 500*time.Millisecond))
+	if !d.at.IsZero() && d.at.Before(at) {
+		return d.at
+	}
+	return at
+}
 
 // wakeNext asks for the next look, after the lease was given back, under the
 // token then in force. An advance looks at everything, so that no poll is needed
@@ -285,7 +292,7 @@ func (t *tenure) wakeNext(ctx context.Context) error {
 	case d.advance, t.stale, soon && t.joined >= Company:
 		err = t.Wake.Advance(ctx, s, t.work.Lease.Token)
 	case soon:
-		err = t.Wake.AdvanceAt(ctx, s, t.work.Lease.Token, t.work.now().Add(t.Rules.pace()))
+		err = t.Wake.AdvanceAt(ctx, s, t.work.Lease.Token, t.Rules.pace(d, t.work.now()))
 	}
 	if err != nil {
 		return fmt.Errorf("enqueue advance for %s: %w", s, err)

@@ -139,7 +139,22 @@ var nonsense = map[string][]string{
 		`update managed_tx set state = 'CONFIRMED', receipt = '{}', confirmations = '[]' where tx_id = $sent`,
 		`update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', confirmed_at = now() where tx_id = $queued`,
 	},
-	"managed_tx_tx_hash_check":     {`update managed_tx set tx_hash = upper(tx_hash) where tx_id = $sent`},
+	"managed_tx_tx_hash_check": {
+		`update managed_tx set tx_hash = upper(tx_hash) where tx_id = $sent`,
+		`update managed_tx set tx_hash = left(tx_hash, 65) where tx_id = $sent`,
+		`update managed_tx set tx_hash = tx_hash || '0' where tx_id = $sent`,
+		`update managed_tx set tx_hash = left(tx_hash, 65) || E'\n' where tx_id = $sent`,
+	},
+	"managed_tx_replaced_by_hash_check": {
+		`update managed_tx set replaced_by_hash = left($hash, 65) where tx_id = $sent`,
+		`update managed_tx set replaced_by_hash = $hash || '0' where tx_id = $sent`,
+		`update managed_tx set replaced_by_hash = right($hash, 64) where tx_id = $sent`,
+	},
+	"tx_version_tx_hash_check": {
+		newVersion + `($sent, $alice, 0, 2, left($hash, 65), 'BUMP', 1)`,
+		newVersion + `($sent, $alice, 0, 2, $hash || '0', 'BUMP', 1)`,
+		newVersion + `($sent, $alice, 0, 2, upper($hash), 'BUMP', 1)`,
+	},
 	"managed_tx_request_id_check":  {newTx + `(gen_random_uuid(), $alice, repeat('r', 129), 'shop', ` + emptyPrint + `)`, newTx + `(gen_random_uuid(), $alice, '', 'shop', ` + emptyPrint + `)`},
 	"managed_tx_fingerprint_check": {newTx + `(gen_random_uuid(), $alice, 'r', 'shop', '\x00')`},
 
@@ -176,6 +191,7 @@ var nonsense = map[string][]string{
 		newDocument + `($queued, 'note', '{}', null)`,
 		newDocument + `($queued, 'version:0', '{}', '\x00')`,
 		newDocument + `($queued, 'receipt:0x00', '{}', null)`,
+		newDocument + `($queued, 'receipt:' || $hash || '0', '{}', null)`,
 	},
 	"document_has_a_body": {newDocument + `($sent, 'receipt:' || $hash, null, null)`},
 	"versions_have_bytes": {

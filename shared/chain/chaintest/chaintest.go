@@ -120,16 +120,18 @@ type bundle struct {
 func setup(t *testing.T, f Fixture) *bundle {
 	t.Helper()
 	b := &bundle{Fixture: f, proxy: NewProxy(t, f.URL)}
-	b.connectAnew(t)
 	b.submitter = nonce.NewSubmitter(f.ChainID, nonce.Address(crypto.PubkeyToAddress(f.Key.PublicKey)))
 	b.signer = types.LatestSignerForChainID(new(big.Int).SetUint64(f.ChainID))
+	b.connectAnew(t)
 	return b
 }
 
-// connectAnew forgets what the connector may have kept of earlier answers.
+// connectAnew forgets what the connector may have kept of earlier answers. What the
+// node offers it finds out with its first look, which may take a round trip more.
 func (b *bundle) connectAnew(t *testing.T) {
 	t.Helper()
 	b.connector = b.Connect(t, b.proxy.URL, b.ChainID, patience)
+	b.look(t, nonce.Look{})
 }
 
 // tx is a transfer of 1 wei at 10 gwei; edit changes it before it is signed.

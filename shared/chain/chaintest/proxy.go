@@ -47,8 +47,17 @@ type Call struct {
 
 // asksFor says whether the call is for the block with a tag.
 func (c Call) asksFor(tag string) bool {
-	return c.Method == "eth_getBlockByNumber" && len(c.Params) > 0 && c.Params[0] == tag
+	return c.asksBlock() && len(c.Params) > 0 && c.Params[0] == tag
 }
+
+// asksBlock says whether the call is for a block by its number, or for the header
+// of one.
+func (c Call) asksBlock() bool { return c.Method == getBlock || c.Method == getHeader }
+
+const (
+	getBlock  = "eth_getBlockByNumber"
+	getHeader = "eth_getHeaderByNumber"
+)
 
 // NewProxy starts a proxy in front of the node at target; it ends with t.
 func NewProxy(t *testing.T, target string) *Proxy {
@@ -135,7 +144,7 @@ func NodeError(text string) map[string]any {
 // SpoilMethod is a Fault that answers each call of one method with response.
 func SpoilMethod(method string, response map[string]any) Fault {
 	return Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
-		if call.Method != method {
+		if call.Method != method && (method != getBlock || !call.asksBlock()) {
 			return nil
 		}
 		return response

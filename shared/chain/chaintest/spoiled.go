@@ -19,7 +19,7 @@ func testWindowWithoutBlocks(t *testing.T, b *bundle) {
 		"a refusal":      NodeError("response too large"),
 		"no list":        {"result": "0x"},
 	} {
-		b.connector = b.Connect(t, b.proxy.URL, b.ChainID, patience)
+		b.connectAnew(t)
 		asked := b.watch(SpoilMethod(byBlock, response))
 		b.wantWindow(t, name, q, 3, 120)
 		asked.want(t, name, 120, 1)
@@ -76,7 +76,7 @@ func testWindowSpoiled(t *testing.T, b *bundle) {
 	held := heldAt(q, 120, b.look(t, nonce.Look{}).Head.Number)
 	for _, below := range []int{0, 1, 4} {
 		for name, spoil := range spoilers {
-			b.connector = b.Connect(t, b.proxy.URL, b.ChainID, patience)
+			b.connectAnew(t)
 			b.proxy.Set(Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
 				var answer struct{ Result receiptList }
 				if call.Method != byBlock || json.Unmarshal(own, &answer) != nil || len(answer.Result) == 0 {

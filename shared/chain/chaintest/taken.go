@@ -185,7 +185,7 @@ func moved(block map[string]any, height, head uint64) Fault {
 		case call.Method == "eth_getTransactionCount":
 			return map[string]any{"result": "0x1"}
 		case call.asksFor("latest"):
-			return map[string]any{"result": map[string]any{"number": hexutil.EncodeUint64(head), "hash": nobody, "parentHash": nobody, "timestamp": "0x1"}}
+			return map[string]any{"result": map[string]any{"number": hexutil.EncodeUint64(head), "hash": nobody, "parentHash": nobody, "timestamp": "0x1", "baseFeePerGas": "0x1"}}
 		case call.asksFor(hexutil.EncodeUint64(height)):
 			result := maps.Clone(block["result"].(map[string]any))
 			result["number"] = hexutil.EncodeUint64(height)

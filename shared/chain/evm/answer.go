@@ -22,11 +22,6 @@ type block struct {
 	BaseFee *hexutil.Big   `json:"baseFeePerGas"`
 }
 
-// askBlock asks for a block by its number in hex or by tag, with the hashes of
-// its transactions only: there is no call for the header alone that all nodes
-// know.
-func askBlock(numberOrTag string) *call { return ask("eth_getBlockByNumber", numberOrTag, false) }
-
 func (b block) header() nonce.Header {
 	return nonce.Header{Number: uint64(b.Number), Hash: b.Hash, Parent: b.Parent, Time: uint64(b.Time)}
 }

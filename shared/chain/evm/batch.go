@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -21,7 +22,8 @@ const reserved = 3
 type call struct {
 	method string
 	args   []any
-	size   int // bytes of the request, roughly
+	size   int  // bytes of the request, roughly
+	header bool // of the block that it asks for only the header is read
 
 	raw json.RawMessage // the result, may be null
 	err error           // why there is no result
@@ -87,14 +89,35 @@ func (c *Connector) roundTrip(ctx context.Context, calls []*call) error {
 	case <-ctx.Done():
 		return fmt.Errorf("wait for one of %d places: %w", cap(c.places), ctx.Err())
 	}
-	var chain *call
-	if !c.verified.Load() {
-		chain = ask("eth_chainId")
-		calls = append([]*call{chain}, calls...)
+	if c.verified.Load() {
+		return c.exchange(ctx, calls)
 	}
+	id := ask("eth_chainId")
+	if err := c.exchange(ctx, append([]*call{id}, calls...)); err != nil {
+		return err
+	}
+	return c.verify(id)
+}
+
+// exchange asks calls for headers alone, and once more for whole blocks where the
+// node does not give them.
+func (c *Connector) exchange(ctx context.Context, calls []*call) error {
+	if !c.headers.offered() || !slices.ContainsFunc(calls, (*call).wantsHeader) {
+		return c.post(ctx, calls, false)
+	}
+	err := c.post(ctx, calls, true)
+	if err == nil && !slices.ContainsFunc(calls, (*call).withoutHeader) || err != nil && !refusedWhole(err) {
+		return err
+	}
+	c.headers.refused()
+	return c.post(ctx, calls, false)
+}
+
+// post is one HTTP request; short asks for headers instead of blocks.
+func (c *Connector) post(ctx context.Context, calls []*call, short bool) error {
 	elems := make([]rpc.BatchElem, len(calls))
 	for i, a := range calls {
-		elems[i] = rpc.BatchElem{Method: a.method, Args: a.args, Result: &a.raw}
+		elems[i] = a.elem(short)
 	}
 	if err := c.client.BatchCallContext(ctx, elems); err != nil {
 		return scrub(err)
@@ -102,13 +125,10 @@ func (c *Connector) roundTrip(ctx context.Context, calls []*call) error {
 	for i, a := range calls {
 		a.err = elems[i].Error
 	}
-	return c.verify(chain)
+	return nil
 }
 
 func (c *Connector) verify(chain *call) error {
-	if chain == nil {
-		return nil
-	}
 	var id hexutil.Uint64
 	if err := chain.into(&id); err != nil {
 		return err

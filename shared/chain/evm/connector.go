@@ -66,7 +66,8 @@ type Connector struct {
 	places   chan struct{} // one element for each round trip under way
 	verified atomic.Bool   // the node has answered for chainID once
 	recent   recent
-	blocks   blockReceipts
+	blocks   offer // of all receipts of a block
+	headers  offer // of a header without its block
 }
 
 var _ nonce.ChainConnector = (*Connector)(nil)
@@ -147,10 +148,17 @@ func scrub(err error) error {
 		err = web.Err
 	}
 	if status, ok := errors.AsType[rpc.HTTPError](err); ok {
-		return fmt.Errorf("HTTP status %d %s", status.StatusCode, http.StatusText(status.StatusCode))
+		return httpStatus(status.StatusCode)
 	}
 	if failed, ok := errors.AsType[*net.OpError](err); ok { // without the address: callers may read this
 		return fmt.Errorf("%s: %w", failed.Op, failed.Err)
 	}
 	return err
+}
+
+// httpStatus is the status of an answer that is none.
+type httpStatus int
+
+func (s httpStatus) Error() string {
+	return fmt.Sprintf("HTTP status %d %s", int(s), http.StatusText(int(s)))
 }

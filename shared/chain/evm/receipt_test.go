@@ -128,18 +128,18 @@ func FuzzReceipt(f *testing.F) {
 func TestRefusedBlocksAreAskedForAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var b blockReceipts
+		var b offer
 		if !b.offered() {
 			t.Error("before: got not offered, want offered")
 		}
 		b.refused()
-		time.Sleep(blocksAgain)
+		time.Sleep(askAgain)
 		if b.offered() {
-			t.Errorf("after %s: got offered, want not", blocksAgain)
+			t.Errorf("after %s: got offered, want not", askAgain)
 		}
 		time.Sleep(1)
 		if !b.offered() {
-			t.Errorf("after more than %s: got not offered, want offered", blocksAgain)
+			t.Errorf("after more than %s: got not offered, want offered", askAgain)
 		}
 	})
 }

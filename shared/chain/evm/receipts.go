@@ -3,8 +3,6 @@ package evm
 import (
 	"errors"
 	"slices"
-	"sync/atomic"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
@@ -21,21 +19,6 @@ const (
 	maxBlocks   = 4  // in one round trip: a full block's receipts are megabytes, and go-ethereum stops at 25 MB
 	enoughTried = 3  // blocks that a walk down from the head tries before it may give up
 )
-
-// blocksAgain is how long a node that gave an error for a block's receipts is
-// not asked for any. Asking in vain costs one round trip.
-const blocksAgain = 2 * time.Minute
-
-// blockReceipts is whether the node gives the receipts of a block, as far as it
-// has shown.
-type blockReceipts struct{ refusedAt atomic.Pointer[time.Time] }
-
-func (b *blockReceipts) offered() bool {
-	at := b.refusedAt.Load()
-	return at == nil || time.Since(*at) > blocksAgain
-}
-
-func (b *blockReceipts) refused() { b.refusedAt.Store(new(time.Now())) }
 
 // receipts finds the receipts of one look, in as many rounds as it takes.
 //

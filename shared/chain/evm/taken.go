@@ -150,7 +150,7 @@ func (s *search) probe(ctx context.Context, heights []uint64) error {
 
 // read reads the block where the count passed n.
 func (s *search) read(ctx context.Context) (nonce.Taker, error) {
-	whole := ask("eth_getBlockByNumber", hexutil.EncodeUint64(s.high), true)
+	whole := ask(getBlock, hexutil.EncodeUint64(s.high), true)
 	if err := s.c.roundTrip(ctx, []*call{whole}); err != nil {
 		return nonce.Taker{}, err
 	}

@@ -1,0 +1,123 @@
+package evm_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+const (
+	getBlock  = "eth_getBlockByNumber"
+	getHeader = "eth_getHeaderByNumber"
+)
+
+// Of a node that gives headers no block is asked for.
+func TestHeadersAlone(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
+	for range 3 {
+		if _, err := c.Look(t.Context(), nonce.Look{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := chain.Calls(getBlock); got != 0 {
+		t.Errorf("calls of %s: got %d, want none", getBlock, got)
+	}
+	if got := chain.Calls(getHeader); got != 6 {
+		t.Errorf("calls of %s: got %d, want two for each look", getHeader, got)
+	}
+}
+
+// A node that gives no headers, stops giving them, or gives less than is read of
+// one, is asked for blocks in the same look, and for a while in the next ones.
+func TestHeadersThatAreNone(t *testing.T) {
+	t.Parallel()
+	whole := func(without string) map[string]any {
+		h := map[string]any{"number": "0x1", "hash": nonce.Hash{1}.String(), "parentHash": nonce.Hash{2}.String(), "timestamp": "0x1", "baseFeePerGas": "0x1"}
+		delete(h, without)
+		return map[string]any{"result": h}
+	}
+	responses := map[string]map[string]any{
+		"no such method":   {"error": map[string]any{"code": -32601, "message": "the method does not exist"}},
+		"not whitelisted":  {"error": map[string]any{"code": -32001, "message": "not whitelisted"}},
+		"null":             {"result": nil},
+		"text":             {"result": "0x1"},
+		"no number":        whole("number"),
+		"no hash":          whole("hash"),
+		"no parent":        whole("parentHash"),
+		"no time":          whole("timestamp"),
+		"no fee":           whole("baseFeePerGas"),
+		"a number as text": {"result": map[string]any{"number": 1}},
+	}
+	for name, response := range responses {
+		for _, known := range []bool{false, true} {
+			chain := startChain(t)
+			proxy := chaintest.NewProxy(t, chain.URL())
+			c := connect(t, evm.Options{URL: proxy.URL, ChainID: chain.ChainID()})
+			if known {
+				mustLook(t, c, chain)
+			}
+			proxy.Set(chaintest.SpoilMethod(getHeader, response))
+			before := proxy.RoundTrips()
+			mustLook(t, c, chain)
+			mustLook(t, c, chain)
+			if got := proxy.RoundTrips() - before; got != 3 {
+				t.Errorf("%s: round trips of two looks: got %d, want 3", name, got)
+			}
+		}
+	}
+}
+
+// A gateway that lets no request pass with a call that it does not know is asked
+// without; one that is busy is left alone.
+func TestHeadersBehindAGateway(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	for status, passes := range map[int]bool{http.StatusForbidden: true, http.StatusBadRequest: true, http.StatusTooManyRequests: false, http.StatusBadGateway: false} {
+		requests := 0
+		gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			requests++
+			body, _ := io.ReadAll(r.Body)
+			if bytes.Contains(body, []byte(getHeader)) {
+				w.WriteHeader(status)
+				return
+			}
+			answer, err := http.Post(chain.URL(), "application/json", bytes.NewReader(body))
+			if err != nil {
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			defer answer.Body.Close()
+			_, _ = io.Copy(w, answer.Body)
+		}))
+		t.Cleanup(gateway.Close)
+		c := connect(t, evm.Options{URL: gateway.URL, ChainID: chain.ChainID()})
+		_, err := c.Look(t.Context(), nonce.Look{})
+		if (err == nil) != passes {
+			t.Errorf("status %d for headers: got %v, want a look by blocks: %t", status, err, passes)
+		}
+		if want := map[bool]int{true: 2, false: 1}[passes]; requests != want {
+			t.Errorf("status %d: got %d requests, want %d", status, requests, want)
+		}
+	}
+}
+
+// mustLook sees the chain's head whole.
+func mustLook(t *testing.T, c *evm.Connector, chain *devchain.Chain) {
+	t.Helper()
+	v, err := c.Look(t.Context(), nonce.Look{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Head.Number != chain.Head() || v.Head.Hash == (nonce.Hash{}) || v.Head.Time == 0 {
+		t.Errorf("head: got %+v, want that of block %d", v.Head, chain.Head())
+	}
+}
