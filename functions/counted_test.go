@@ -17,9 +17,6 @@ import (
 
 // series is what a provider of metrics has been told, by name and labels.
 type series struct {
-	noop.MeterProvider
-	noop.Meter
-
 	mu     sync.Mutex
 	values map[string]int64
 }
@@ -65,12 +62,19 @@ func (c counter) Add(_ context.Context, n int64, options ...metric.AddOption) {
 	c.put(c.name, metric.NewAddConfig(options).Attributes(), n)
 }
 
+// told is the process' provider, which can be set once.
+var told = sync.OnceValue(func() *series {
+	s := &series{values: map[string]int64{}}
+	otel.SetMeterProvider(provider{series: s})
+	return s
+})
+
 // Each state that a transfer enters is counted once, by whom it was moved there, and
 // so are refunds whose outcome is unknown and checks of conservation. It runs alone:
 // the metrics are the process'.
 func TestTransfersAreCounted(t *testing.T) {
-	told := &series{values: map[string]int64{}}
-	otel.SetMeterProvider(provider{series: told})
+	told := told()
+	told.take()
 	h := impatient(t)
 	check := func(what string, want map[string]int64) {
 		t.Helper()

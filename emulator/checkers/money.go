@@ -1,9 +1,11 @@
 package checkers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
@@ -12,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// account is one balance on one side.
+// moneyAccount is one balance on one side.
 type moneyAccount struct {
 	side    transfer.AccountType
 	userID  int64
@@ -308,4 +310,66 @@ func (v *TransferEvidence) paidOut() map[[2]int64]*big.Int {
 		all[k].Add(all[k], new(big.Int).SetUint64(t.Units))
 	}
 	return all
+}
+
+// Total is what one side's journal says of an asset, all users together, in units,
+// and what the side's balances add up to.
+type Total struct {
+	Side    transfer.AccountType
+	AssetID int32
+	Lines   int // of the journal, refusals included
+	Applied map[transfer.Op]*big.Int
+	Balance *big.Int
+}
+
+// Expected is what the balances should add up to.
+func (t Total) Expected() *big.Int {
+	sum := new(big.Int)
+	for op, units := range t.Applied {
+		if op.Credits() {
+			sum.Add(sum, units)
+		} else {
+			sum.Sub(sum, units)
+		}
+	}
+	return sum
+}
+
+// Totals are those of both sides, by asset and side.
+func (v *TransferEvidence) Totals() []Total {
+	totals := make(map[moneyAccount]*Total) // the user is 0
+	of := func(side transfer.AccountType, assetID int32) *Total {
+		at := moneyAccount{side: side, assetID: assetID}
+		if totals[at] == nil {
+			totals[at] = &Total{Side: side, AssetID: assetID, Applied: make(map[transfer.Op]*big.Int), Balance: new(big.Int)}
+		}
+		return totals[at]
+	}
+	for _, j := range v.journal {
+		t := of(j.side, j.AssetID)
+		t.Lines++
+		if j.Refused == "" {
+			sum := cmp.Or(t.Applied[j.Op], new(big.Int))
+			t.Applied[j.Op] = sum.Add(sum, new(big.Int).SetUint64(j.Units))
+		}
+	}
+	for at, units := range v.balances {
+		t := of(at.side, at.assetID)
+		t.Balance.Add(t.Balance, units)
+	}
+	list := make([]Total, 0, len(totals))
+	for _, t := range totals {
+		list = append(list, *t)
+	}
+	slices.SortFunc(list, func(a, b Total) int { return cmp.Or(cmp.Compare(a.AssetID, b.AssetID), cmp.Compare(a.Side, b.Side)) })
+	return list
+}
+
+// Ends counts the transfers by where they are.
+func (v *TransferEvidence) Ends() map[transfer.State]int {
+	n := make(map[transfer.State]int)
+	for _, t := range v.rows {
+		n[t.State]++
+	}
+	return n
 }

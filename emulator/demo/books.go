@@ -1,0 +1,113 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/big"
+	"strings"
+
+	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// printBooks prints how the transfers ended and what both journals add up to, and
+// returns the text of the latter. The error is [ErrNotBalanced] where a unit is
+// missing or too much, or a promise is broken.
+func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) (books string, err error) {
+	episode := checkers.TransferEpisode{Database: s.Database, Core: s.Core.Ledger(), Settled: true}
+	evidence, err := checkers.GatherTransfers(ctx, episode)
+	if err != nil {
+		return "", err
+	}
+	ends := evidence.Ends()
+	asked := make(map[string]bool)
+	for _, w := range all {
+		asked[w.reqID] = true
+	}
+	fmt.Fprintf(out, "%d transfers asked for, %d on record: %d COMMITTED, %d FAILED (the source refused), %d ROLLED_BACK (the target refused).\n\n",
+		len(all), len(asked), ends[transfer.Committed], ends[transfer.Failed], ends[transfer.RolledBack])
+	books, balanced := tables(evidence)
+	fmt.Fprint(out, books)
+	var found []checkers.Violation
+	for _, c := range checkers.Transfers() {
+		found = append(found, c.Check(evidence)...)
+	}
+	fmt.Fprintf(out, "\nPromises checked, one transfer and one account at a time: %d. %s", len(checkers.Transfers()), checkers.Report(found))
+	if !balanced || len(found) > 0 || len(asked) != len(all) || ends[transfer.Committed]+ends[transfer.Failed]+ends[transfer.RolledBack] != len(all) {
+		fmt.Fprintln(out, "\nThe books do NOT balance.")
+		return "", ErrNotBalanced
+	}
+	fmt.Fprintln(out, "\nThe books balance to the unit.")
+	return books, nil
+}
+
+// tables is each side's journal in sum, in units, and then both sides together.
+func tables(evidence *checkers.TransferEvidence) (text string, balanced bool) {
+	var b strings.Builder
+	balanced = true
+	totals := evidence.Totals()
+	fmt.Fprintf(&b, "%-6s %-8s %6s %14s %14s %14s %14s %16s %16s\n", "asset", "journal", "lines", "from outside", "withdrawn", "deposited", "refunded", "balance should", "balance is")
+	for _, t := range totals {
+		fmt.Fprintf(&b, "%-6s %-8s %6d %14s %14s %14s %14s %16s %16s\n", assetName(t.AssetID), t.Side, t.Lines,
+			units(t, transfer.OutsideDeposit), units(t, transfer.Withdraw), units(t, transfer.Deposit), units(t, transfer.Refund), t.Expected(), t.Balance)
+		balanced = balanced && t.Expected().Cmp(t.Balance) == 0
+	}
+	fmt.Fprintf(&b, "\n%-6s %20s %20s %20s %12s\n", "asset", "came from outside", "Funding + Trading", "in flight", "difference")
+	for _, asset := range []int32{stack.USDT.ID, stack.BTC.ID, stack.JPY.ID} {
+		outside, is, flight := new(big.Int), new(big.Int), new(big.Int)
+		for _, t := range totals {
+			if t.AssetID != asset {
+				continue
+			}
+			outside.Add(outside, units(t, transfer.OutsideDeposit)).Sub(outside, units(t, transfer.OutsideWithdrawal))
+			is.Add(is, t.Balance)
+			flight.Add(flight, units(t, transfer.Withdraw)).Sub(flight, units(t, transfer.Deposit)).Sub(flight, units(t, transfer.Refund))
+		}
+		difference := new(big.Int).Add(is, flight)
+		difference.Sub(difference, outside)
+		fmt.Fprintf(&b, "%-6s %20s %20s %20s %12s\n", assetName(asset), outside, is, flight, difference)
+		balanced = balanced && difference.Sign() == 0 && flight.Sign() == 0 && outside.Sign() > 0
+	}
+	return b.String(), balanced
+}
+
+// units is what the side's journal says was applied by op.
+func units(t checkers.Total, op transfer.Op) *big.Int {
+	if sum := t.Applied[op]; sum != nil {
+		return sum
+	}
+	return new(big.Int)
+}
+
+func assetName(id int32) string {
+	for _, a := range []transfer.Asset{stack.USDT, stack.BTC, stack.JPY} {
+		if a.ID == id {
+			return a.Name
+		}
+	}
+	return fmt.Sprint(id)
+}
+
+// repeatAll makes every call that the core ever got once more, late, and wants the
+// books as they were.
+func repeatAll(ctx context.Context, s *stack.Stack, before string, out io.Writer) error {
+	calls := s.Core.Proxy.Calls(nil)
+	for _, c := range calls {
+		if _, _, err := s.Core.Proxy.Replay(ctx, c, s.Core.Secret); err != nil {
+			return err
+		}
+	}
+	evidence, err := checkers.GatherTransfers(ctx, checkers.TransferEpisode{Database: s.Database, Core: s.Core.Ledger(), Settled: true})
+	if err != nil {
+		return err
+	}
+	after, _ := tables(evidence)
+	if after != before {
+		fmt.Fprintf(out, "Every one of the core's %d calls came once more, late, and the books changed:\n\n%s", len(calls), after)
+		return ErrNotBalanced
+	}
+	fmt.Fprintf(out, "Every one of the %d calls to the core came once more, late: not a line was added.\n", len(calls))
+	return nil
+}

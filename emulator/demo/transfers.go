@@ -1,0 +1,254 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// ErrNotBalanced reports that the journals do not account for every unit.
+var ErrNotBalanced = errors.New("the books do not balance")
+
+// TransferOptions say what the demo of transfers does.
+type TransferOptions struct {
+	Transfers int
+	Users     int
+	Seed      uint64 // of who moves what
+}
+
+// TransferSettings let the demo find within seconds what a killed process has left;
+// in production that takes a minute.
+var TransferSettings = map[string]string{
+	"FENCEPOST_TRANSFER_CALL_TIMEOUT": "2s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "3s",
+	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "2s", "FENCEPOST_DATABASE_MAX_CONNS": "8",
+}
+
+// opening is what each user has of each asset on each side, in units.
+var opening = map[int32]uint64{stack.USDT.ID: 500_000_000, stack.BTC.ID: 20_000_000, stack.JPY.ID: 100_000}
+
+// RunTransfers moves money between the ledgers of the running stack, which must
+// have been started with transfers, kills a function process and the trading core
+// on the way, waits for every transfer's end, and prints what the two journals say.
+// Its error is nil only if they account for every unit.
+func RunTransfers(ctx context.Context, s *stack.Stack, o TransferOptions, out io.Writer) error {
+	if err := openAccounts(ctx, s, o.Users, out); err != nil {
+		return err
+	}
+	wanted := draw(o)
+	began := time.Now()
+	fmt.Fprintf(out, "Posting %d transfers, Funding to Trading and back, %d at a time.\n\n", len(wanted), atOnce)
+	if err := moveAll(ctx, s, wanted, out); err != nil {
+		return err
+	}
+	if err := awaitEnds(ctx, s, wanted, out); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nAll ended after %s. Reading both journals:\n\n", time.Since(began).Round(100*time.Millisecond))
+	before, err := printBooks(ctx, s, wanted, out)
+	if err != nil {
+		return err
+	}
+	return repeatAll(ctx, s, before, out)
+}
+
+// openAccounts has money come in from outside. The last user's accounts are left to
+// one side each, so that some transfers are refused and some rolled back.
+func openAccounts(ctx context.Context, s *stack.Stack, users int, out io.Writer) error {
+	for user := range int64(users) {
+		for asset, units := range opening {
+			for _, side := range []transfer.AccountType{transfer.Funding, transfer.Spot} {
+				if err := s.Deposit(ctx, side, user+1, asset, units); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for asset := range opening {
+		if err := s.SetStatus(ctx, transfer.Spot, int64(users), asset, "DISABLED"); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, "\n%d users have USDT, BTC and JPY in both ledgers; user %d may not use Trading.\n", users, users)
+	return nil
+}
+
+// wanted is one transfer, and what became of it.
+type wanted struct {
+	user int64
+	body map[string]any
+
+	reqID string // once it was answered
+	ended bool
+}
+
+// draw chooses the transfers: one in eight asks for more than anybody has.
+func draw(o TransferOptions) []*wanted {
+	source := rand.New(rand.NewPCG(o.Seed, 1))
+	assets := []transfer.Asset{stack.USDT, stack.BTC, stack.JPY}
+	all := make([]*wanted, o.Transfers)
+	for i := range all {
+		from, to := transfer.Funding, transfer.Spot
+		if i%2 == 1 {
+			from, to = to, from
+		}
+		asset := assets[source.IntN(len(assets))]
+		units := 1 + source.Uint64N(opening[asset.ID]/10)
+		if source.IntN(8) == 0 {
+			units += 100 * opening[asset.ID]
+		}
+		all[i] = &wanted{user: 1 + source.Int64N(int64(o.Users)), body: map[string]any{
+			"from": from, "to": to, "asset": asset.Name, "amount": transfer.FormatUnits(units, asset.Precision), "cid": fmt.Sprint("demo-", i),
+		}}
+	}
+	return all
+}
+
+// moveAll posts every transfer. One that was not answered is posted again, under the
+// same cid: that is what it is for. After a third a function process is killed, after
+// two thirds the trading core.
+func moveAll(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next, answered atomic.Int64
+	var posting sync.WaitGroup
+	for range atOnce {
+		posting.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(all) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := all[i].post(ctx, s); err != nil {
+					cancel(err)
+					return
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { posting.Wait(); close(done) }()
+	err := watch(ctx, s, len(all), &answered, done, out)
+	if err != nil {
+		cancel(err)
+	}
+	<-done
+	return errors.Join(err, context.Cause(ctx))
+}
+
+// watch shows the progress, and kills.
+func watch(ctx context.Context, s *stack.Stack, n int, answered *atomic.Int64, done <-chan struct{}, out io.Writer) error {
+	shown := newBar(out, n)
+	kills := []struct {
+		at  int
+		act func(context.Context, *stack.Stack, *bar) error
+	}{{n / 3, killFunction}, {2 * n / 3, killCore}}
+	for {
+		so := int(answered.Load())
+		shown.show(min(so, n-1)) // the last is drawn once all have ended
+		if len(kills) > 0 && so >= kills[0].at {
+			if err := kills[0].act(ctx, s, shown); err != nil {
+				return err
+			}
+			kills = kills[1:]
+		}
+		select {
+		case <-done:
+			if len(kills) == 0 || ctx.Err() != nil {
+				return nil
+			}
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func killFunction(_ context.Context, s *stack.Stack, bar *bar) error {
+	victim := s.Processes()[0]
+	if err := victim.Kill(); err != nil {
+		return err
+	}
+	bar.say("Killed function process %d with SIGKILL; the others and its replacement go on.", victim.PID())
+	return nil
+}
+
+// coreIsAway is how long nobody answers after the core was killed.
+const coreIsAway = time.Second
+
+func killCore(ctx context.Context, s *stack.Stack, bar *bar) error {
+	pid := s.Core.Process().PID()
+	if err := s.Core.Kill(); err != nil {
+		return err
+	}
+	bar.say("Killed the trading core, process %d, with SIGKILL; its balances were in memory alone.", pid)
+	if err := pause(ctx, coreIsAway); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := s.Core.Start(ctx); err != nil {
+		return err
+	}
+	bar.say("Started it again as process %d: it has read its log after %s.", s.Core.Process().PID(), time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// post asks until there is an answer that says something about the transfer.
+func (w *wanted) post(ctx context.Context, s *stack.Stack) error {
+	for {
+		status, text, err := s.CallAsUser(ctx, w.user, http.MethodPost, "/api/v1/internal_transfer", w.body)
+		var a struct {
+			ReqID string `json:"req_id"`
+			State string `json:"state"`
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil && status < 500:
+			if err := json.Unmarshal(text, &a); err != nil || a.ReqID == "" {
+				return fmt.Errorf("transfer %v: status %d: %s", w.body["cid"], status, text)
+			}
+			w.reqID, w.ended = a.ReqID, a.State != "PENDING"
+			return nil
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitEnds asks for what is still pending until nothing is.
+func awaitEnds(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) error {
+	for {
+		open := 0
+		for _, w := range all {
+			if !w.ended {
+				w.ask(ctx, s)
+			}
+			if !w.ended {
+				open++
+			}
+		}
+		if open == 0 {
+			newBar(out, len(all)).show(len(all))
+			return nil
+		}
+		fmt.Fprintf(out, "%d transfers are pending: their processes were killed, or the core had not answered.\n", open)
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *wanted) ask(ctx context.Context, s *stack.Stack) {
+	status, text, err := s.CallAsUser(ctx, w.user, http.MethodGet, "/api/v1/internal_transfer/"+w.reqID, nil)
+	var a struct{ State string }
+	if err != nil || status != http.StatusOK || json.Unmarshal(text, &a) != nil {
+		return
+	}
+	w.ended = a.State == transfer.Committed.String() || a.State == transfer.Failed.String() || a.State == transfer.RolledBack.String()
+}

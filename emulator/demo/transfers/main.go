@@ -1,0 +1,124 @@
+// Command transfers shows internal transfers end to end on one machine: money
+// moves between Funding and Trading while processes are killed, and the two
+// journals are asked what came of it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/demo"
+	"github.com/fencepost/fencepost/emulator/stack"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := realMain(ctx, os.Args[1:], os.Stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil && ctx.Err() == nil:
+		fmt.Fprintln(os.Stderr, "demo transfers:", err)
+		os.Exit(1)
+	case err != nil:
+		os.Exit(130) // interrupted
+	}
+}
+
+// flags are what the command line says.
+type flags struct {
+	demo.TransferOptions
+	processes    int
+	server, core string
+	logs         string
+	verbose      bool
+}
+
+const usage = `demo transfers moves money between the Funding accounts in Postgres and the
+Trading accounts in the trading core's memory, both ways, kills a function process
+and the trading core by SIGKILL on the way, and then adds up both journals. Its
+exit status is 1 if a single unit is missing or too much.
+
+`
+
+func parse(args []string) (flags, error) {
+	var f flags
+	set := flag.NewFlagSet("demo transfers", flag.ContinueOnError)
+	set.IntVar(&f.Transfers, "transfers", 1000, "how many transfers are asked for")
+	set.IntVar(&f.Users, "users", 20, "how many users ask for them")
+	set.Uint64Var(&f.Seed, "seed", 1, "chooses who moves what")
+	set.IntVar(&f.processes, "processes", 3, "how many function processes run side by side")
+	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
+	set.StringVar(&f.core, "core", "", "the trading core, a `program` already built; default: it is built now")
+	set.StringVar(&f.logs, "logs", "", "write the processes' log to this `file`")
+	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
+	set.Usage = func() {
+		fmt.Fprint(set.Output(), usage)
+		set.PrintDefaults()
+	}
+	if err := set.Parse(args); err != nil {
+		return f, err
+	}
+	switch {
+	case set.NArg() > 0:
+		return f, fmt.Errorf("unexpected argument %q; see --help", set.Arg(0))
+	case f.processes < 1 || f.processes > 32:
+		return f, fmt.Errorf("--processes %d: want 1 to 32", f.processes)
+	case f.Transfers < 10 || f.Transfers > 1_000_000:
+		return f, fmt.Errorf("--transfers %d: want 10 to 1000000", f.Transfers)
+	case f.Users < 2 || f.Users > 1000:
+		return f, fmt.Errorf("--users %d: want 2 to 1000", f.Users)
+	}
+	return f, nil
+}
+
+func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
+	f, err := parse(args)
+	if err != nil {
+		return err
+	}
+	s, err := start(ctx, f, out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return demo.RunTransfers(ctx, s, f.TransferOptions, out)
+}
+
+// sweepEvery finds within seconds what a killed process has left.
+const sweepEvery = 2 * time.Second
+
+func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
+	level := slog.LevelError + 1 // that a connection broke is what is shown here
+	if f.verbose {
+		level = slog.LevelInfo
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	slog.SetDefault(log)
+	output := io.Discard
+	if f.logs != "" {
+		file, err := os.Create(f.logs)
+		if err != nil {
+			return nil, err
+		}
+		output = file
+	}
+	fmt.Fprintf(out, "Starting Postgres, the trading core, Cloud Tasks, the scheduler, the token issuers and %d function processes ...\n", f.processes)
+	began := time.Now()
+	s, err := stack.Start(ctx, stack.Options{
+		Binary: f.server, Core: stack.CoreOptions{Binary: f.core}, Transfers: true, Processes: f.processes, Submitters: 1,
+		SweepEvery: sweepEvery, CheckEvery: sweepEvery, Settings: demo.TransferSettings, Output: output, Log: log,
+	})
+	if err == nil {
+		fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))
+	}
+	return s, err
+}
