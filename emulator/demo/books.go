@@ -7,7 +7,7 @@ import (
 	"math/big"
 	"strings"
 
-	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -16,8 +16,8 @@ import (
 // returns the text of the latter. The error is [ErrNotBalanced] where a unit is
 // missing or too much, or a promise is broken.
 func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) (books string, err error) {
-	episode := checkers.TransferEpisode{Database: s.Database, Core: s.Core.Ledger(), Settled: true}
-	evidence, err := checkers.GatherTransfers(ctx, episode)
+	episode := money.Episode{Database: s.Database, Core: s.Core.Ledger(), Settled: true}
+	evidence, err := money.Gather(ctx, episode)
 	if err != nil {
 		return "", err
 	}
@@ -30,11 +30,11 @@ func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Write
 		len(all), len(asked), ends[transfer.Committed], ends[transfer.Failed], ends[transfer.RolledBack])
 	books, balanced := tables(evidence)
 	fmt.Fprint(out, books)
-	var found []checkers.Violation
-	for _, c := range checkers.Transfers() {
+	var found []money.Violation
+	for _, c := range money.All() {
 		found = append(found, c.Check(evidence)...)
 	}
-	fmt.Fprintf(out, "\nPromises checked, one transfer and one account at a time: %d. %s", len(checkers.Transfers()), checkers.Report(found))
+	fmt.Fprintf(out, "\nPromises checked, one transfer and one account at a time: %d. %s", len(money.All()), money.Report(found))
 	if !balanced || len(found) > 0 || len(asked) != len(all) || ends[transfer.Committed]+ends[transfer.Failed]+ends[transfer.RolledBack] != len(all) {
 		fmt.Fprintln(out, "\nThe books do NOT balance.")
 		return "", ErrNotBalanced
@@ -44,7 +44,7 @@ func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Write
 }
 
 // tables is each side's journal in sum, in units, and then both sides together.
-func tables(evidence *checkers.TransferEvidence) (text string, balanced bool) {
+func tables(evidence *money.Evidence) (text string, balanced bool) {
 	var b strings.Builder
 	balanced = true
 	totals := evidence.Totals()
@@ -74,7 +74,7 @@ func tables(evidence *checkers.TransferEvidence) (text string, balanced bool) {
 }
 
 // units is what the side's journal says was applied by op.
-func units(t checkers.Total, op transfer.Op) *big.Int {
+func units(t money.Total, op transfer.Op) *big.Int {
 	if sum := t.Applied[op]; sum != nil {
 		return sum
 	}
@@ -99,7 +99,7 @@ func repeatAll(ctx context.Context, s *stack.Stack, before string, out io.Writer
 			return err
 		}
 	}
-	evidence, err := checkers.GatherTransfers(ctx, checkers.TransferEpisode{Database: s.Database, Core: s.Core.Ledger(), Settled: true})
+	evidence, err := money.Gather(ctx, money.Episode{Database: s.Database, Core: s.Core.Ledger(), Settled: true})
 	if err != nil {
 		return err
 	}

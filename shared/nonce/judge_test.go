@@ -74,7 +74,7 @@ func TestEarlyLookWithoutNewsWritesNothing(t *testing.T) {
 			planned time.Duration // from now
 			moves   int
 		}{
-			"planned for when the block comes": {time.Second, 0},
+			"planned for when the block comes": {1500 * time.Millisecond, 0}, // and has arrived
 			"due just now":                     {0, 1},
 			"overdue":                          {-time.Second, 1},
 			"planned for much later":           {time.Minute, 1},

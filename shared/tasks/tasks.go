@@ -17,6 +17,7 @@ import (
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
@@ -204,14 +205,19 @@ func (t *Tasks) connect(ctx context.Context) (*cloudtasks.Client, string, error)
 	return t.client, epoch, nil
 }
 
+// reconnecting bounds how long Cloud Tasks may be there again before it is noticed;
+// gRPC's own bound is two minutes, in which no task could be made.
+var reconnecting = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+	MinConnectTimeout: 5 * time.Second,
+}
+
 // dial outlives the request that happens to be first: hence no context of its.
 func dial(endpoint string) (*cloudtasks.Client, error) {
-	var options []option.ClientOption
+	options := []option.ClientOption{option.WithGRPCDialOption(grpc.WithConnectParams(reconnecting))}
 	if endpoint != "" {
-		options = []option.ClientOption{
-			option.WithEndpoint(endpoint), option.WithoutAuthentication(),
-			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
-		}
+		options = append(options, option.WithEndpoint(endpoint), option.WithoutAuthentication(),
+			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
 	}
 	client, err := cloudtasks.NewClient(context.Background(), options...)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -36,14 +36,14 @@ func (u *user) end() {
 // check holds what happened to the user's money to every promise.
 func (u *user) check() {
 	u.t.Helper()
-	found, err := checkers.CheckTransfers(u.ctx, checkers.TransferEpisode{
+	found, err := money.Check(u.ctx, money.Episode{
 		Database: u.Database, Core: u.Core.Ledger(), Users: []int64{u.id}, Settled: true,
 	})
 	if err != nil {
 		u.t.Fatal(err)
 	}
 	if len(found) > 0 {
-		u.t.Error(checkers.Report(found))
+		u.t.Error(money.Report(found))
 	}
 }
 

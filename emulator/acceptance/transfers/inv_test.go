@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -13,7 +13,7 @@ import (
 // outside by the two journals, and that to be so many units.
 func (u *user) conserved(want int64) {
 	u.t.Helper()
-	evidence, err := checkers.GatherTransfers(u.ctx, checkers.TransferEpisode{Database: u.Database, Core: u.Core.Ledger()})
+	evidence, err := money.Gather(u.ctx, money.Episode{Database: u.Database, Core: u.Core.Ledger()})
 	if err != nil {
 		u.t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/ubscore"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
@@ -134,12 +134,12 @@ func endShared(judge bool) error {
 // judge holds everything that happened in the house to every promise, by the
 // checkers, and asks the house itself.
 func (h *house) judge(ctx context.Context) error {
-	found, err := checkers.CheckTransfers(ctx, checkers.TransferEpisode{Database: h.Database, Core: h.Core.Ledger(), Settled: true})
+	found, err := money.Check(ctx, money.Episode{Database: h.Database, Core: h.Core.Ledger(), Settled: true})
 	if err != nil {
 		return err
 	}
 	if len(found) > 0 {
-		return errors.New(checkers.Report(found))
+		return errors.New(money.Report(found))
 	}
 	status, answer, err := h.Call(ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
 	if err != nil || status != http.StatusOK {

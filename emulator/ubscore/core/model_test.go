@@ -148,6 +148,19 @@ func (m *machine) request(t *rapid.T) book.Request {
 	return r
 }
 
+// contradicting is another request under the same key.
+func contradicting(r book.Request) book.Request {
+	switch r.Kind {
+	case book.AddAsset:
+		r.Precision ^= 1
+	case book.SetStatus:
+		r.Status = r.Status%book.Disabled + 1
+	default:
+		r.Units++
+	}
+	return r
+}
+
 // ask asks for something new, or again, or in another way, and wants what the
 // model says.
 func (m *machine) ask(t *rapid.T) {
@@ -156,7 +169,7 @@ func (m *machine) ask(t *rapid.T) {
 		before := rapid.SampledFrom(m.asked).Draw(t, "before")
 		switch rapid.IntRange(0, 3).Draw(t, "how") {
 		case 0:
-			before.Units++ // a contradiction
+			before = contradicting(before)
 		case 1, 2:
 			if before.Kind == book.Withdraw {
 				before.Kind = book.Refund

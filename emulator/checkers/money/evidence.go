@@ -1,4 +1,4 @@
-package checkers
+package money
 
 import (
 	"cmp"
@@ -14,8 +14,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// moneyAccount is one balance on one side.
-type moneyAccount struct {
+// account is one balance on one side.
+type account struct {
 	side    transfer.AccountType
 	userID  int64
 	assetID int32
@@ -39,32 +39,32 @@ type moved struct {
 	State transfer.State
 }
 
-// TransferEvidence is what both ledgers and the rows say of an episode, read once.
-type TransferEvidence struct {
+// Evidence is what both ledgers and the rows say of an episode, read once.
+type Evidence struct {
 	users    []int64
 	settled  bool
 	rows     map[string]transferRow
 	history  map[string][]moved
 	journal  []journaled // of both sides, each in its order
 	did      map[string]*done
-	balances map[moneyAccount]*big.Int
+	balances map[account]*big.Int
 	point    uint64 // the core's balances are as of this line
 }
 
-// GatherTransfers reads the core's balances and journal at one point, then the
+// Gather reads the core's balances and journal at one point, then the
 // database in one snapshot, and then what the core has done since. So whatever a
 // credit that was read from the core, or a state, implies has been read too.
-func GatherTransfers(ctx context.Context, e TransferEpisode) (*TransferEvidence, error) {
-	v := &TransferEvidence{
+func Gather(ctx context.Context, e Episode) (*Evidence, error) {
+	v := &Evidence{
 		users: e.Users, settled: e.Settled, rows: make(map[string]transferRow), history: make(map[string][]moved),
-		did: make(map[string]*done), balances: make(map[moneyAccount]*big.Int),
+		did: make(map[string]*done), balances: make(map[account]*big.Int),
 	}
 	line, balances, err := e.Core.AllBalances(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, b := range balances {
-		v.balances[moneyAccount{transfer.Spot, b.UserID, b.AssetID}] = new(big.Int).SetUint64(b.Units)
+		v.balances[account{transfer.Spot, b.UserID, b.AssetID}] = new(big.Int).SetUint64(b.Units)
 	}
 	v.point = line
 	if err := v.readCore(ctx, e.Core, 0, line); err != nil {
@@ -89,7 +89,7 @@ func GatherTransfers(ctx context.Context, e TransferEpisode) (*TransferEvidence,
 const linesAtOnce = 5000
 
 // readCore reads the lines after a line, up to another one.
-func (v *TransferEvidence) readCore(ctx context.Context, core *trading.Ledger, after, upTo uint64) error {
+func (v *Evidence) readCore(ctx context.Context, core *trading.Ledger, after, upTo uint64) error {
 	for after < upTo {
 		entries, err := core.Journal(ctx, after, linesAtOnce)
 		if err != nil {
@@ -109,7 +109,7 @@ func (v *TransferEvidence) readCore(ctx context.Context, core *trading.Ledger, a
 	return nil
 }
 
-func (v *TransferEvidence) readDatabase(ctx context.Context, url string) error {
+func (v *Evidence) readDatabase(ctx context.Context, url string) error {
 	db, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (v *TransferEvidence) readDatabase(ctx context.Context, url string) error {
 	})
 }
 
-func (v *TransferEvidence) readRows(ctx context.Context, tx pgx.Tx) error {
+func (v *Evidence) readRows(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, `
 select req_id, user_id, asset_id, units::text, transfer_type, state, coalesce(error_message, '')
   from transfers_tb`)
@@ -143,7 +143,7 @@ select req_id, user_id, asset_id, units::text, transfer_type, state, coalesce(er
 	return err
 }
 
-func (v *TransferEvidence) readHistory(ctx context.Context, tx pgx.Tx) error {
+func (v *Evidence) readHistory(ctx context.Context, tx pgx.Tx) error {
 	rows, _ := tx.Query(ctx, `
 select t.req_id, h.from_state, h.state
   from transfer_history h
@@ -156,7 +156,7 @@ select t.req_id, h.from_state, h.state
 	return err
 }
 
-func (v *TransferEvidence) readFunding(ctx context.Context, tx pgx.Tx) error {
+func (v *Evidence) readFunding(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, `
 select id, req_id, op_type, user_id, asset_id, units::text, coalesce(reason, '')
   from transfer_operations
@@ -177,7 +177,7 @@ select id, req_id, op_type, user_id, asset_id, units::text, coalesce(reason, '')
 	return err
 }
 
-func (v *TransferEvidence) readBalances(ctx context.Context, tx pgx.Tx) error {
+func (v *Evidence) readBalances(ctx context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, `
 select user_id, asset_id, (available * 10::numeric ^ precision)::text
   from balances_tb
@@ -185,7 +185,7 @@ select user_id, asset_id, (available * 10::numeric ^ precision)::text
 	if err != nil {
 		return err
 	}
-	at := moneyAccount{side: transfer.Funding}
+	at := account{side: transfer.Funding}
 	var units string
 	_, err = pgx.ForEachRow(rows, []any{&at.userID, &at.assetID, &units}, func() error {
 		r, ok := new(big.Rat).SetString(units)
@@ -200,13 +200,13 @@ select user_id, asset_id, (available * 10::numeric ^ precision)::text
 
 // sums adds up what the journals say was applied to each account, the core's up to
 // the line of its balances.
-func (v *TransferEvidence) sums() map[moneyAccount]*big.Int {
-	all := make(map[moneyAccount]*big.Int)
+func (v *Evidence) sums() map[account]*big.Int {
+	all := make(map[account]*big.Int)
 	for _, j := range v.journal {
 		if j.Refused != "" || j.late {
 			continue
 		}
-		at := moneyAccount{j.side, j.UserID, j.AssetID}
+		at := account{j.side, j.UserID, j.AssetID}
 		if all[at] == nil {
 			all[at] = new(big.Int)
 		}
@@ -219,7 +219,7 @@ func (v *TransferEvidence) sums() map[moneyAccount]*big.Int {
 	return all
 }
 
-func books(e *TransferEvidence, report moneyReporter) {
+func books(e *Evidence, report reporter) {
 	sums := e.sums()
 	for at, sum := range sums {
 		if got := e.balance(at); got.Cmp(sum) != 0 {
@@ -233,7 +233,7 @@ func books(e *TransferEvidence, report moneyReporter) {
 	}
 }
 
-func (v *TransferEvidence) balance(at moneyAccount) *big.Int {
+func (v *Evidence) balance(at account) *big.Int {
 	if b := v.balances[at]; b != nil {
 		return b
 	}
@@ -249,7 +249,7 @@ type Holding struct {
 
 // Holdings are those of all users, in no order: the balances as each side says, and
 // what the two journals say came from outside.
-func (v *TransferEvidence) Holdings() (all []Holding) {
+func (v *Evidence) Holdings() (all []Holding) {
 	type key struct {
 		userID  int64
 		assetID int32
@@ -273,13 +273,13 @@ func (v *TransferEvidence) Holdings() (all []Holding) {
 		}
 	}
 	for k, sum := range outside {
-		all = append(all, Holding{k.userID, k.assetID, v.balance(moneyAccount{transfer.Funding, k.userID, k.assetID}),
-			v.balance(moneyAccount{transfer.Spot, k.userID, k.assetID}), sum})
+		all = append(all, Holding{k.userID, k.assetID, v.balance(account{transfer.Funding, k.userID, k.assetID}),
+			v.balance(account{transfer.Spot, k.userID, k.assetID}), sum})
 	}
 	return all
 }
 
-func conserved(e *TransferEvidence, report moneyReporter) {
+func conserved(e *Evidence, report reporter) {
 	if !e.settled {
 		return // money in flight is on no side
 	}
@@ -297,7 +297,7 @@ func conserved(e *TransferEvidence, report moneyReporter) {
 }
 
 // paidOut is what went to a chain, by user and asset.
-func (v *TransferEvidence) paidOut() map[[2]int64]*big.Int {
+func (v *Evidence) paidOut() map[[2]int64]*big.Int {
 	all := make(map[[2]int64]*big.Int)
 	for _, t := range v.rows {
 		if t.Type.Target() != transfer.Chain || t.State != transfer.Committed {
@@ -336,10 +336,10 @@ func (t Total) Expected() *big.Int {
 }
 
 // Totals are those of both sides, by asset and side.
-func (v *TransferEvidence) Totals() []Total {
-	totals := make(map[moneyAccount]*Total) // the user is 0
+func (v *Evidence) Totals() []Total {
+	totals := make(map[account]*Total) // the user is 0
 	of := func(side transfer.AccountType, assetID int32) *Total {
-		at := moneyAccount{side: side, assetID: assetID}
+		at := account{side: side, assetID: assetID}
 		if totals[at] == nil {
 			totals[at] = &Total{Side: side, AssetID: assetID, Applied: make(map[transfer.Op]*big.Int), Balance: new(big.Int)}
 		}
@@ -366,7 +366,7 @@ func (v *TransferEvidence) Totals() []Total {
 }
 
 // Ends counts the transfers by where they are.
-func (v *TransferEvidence) Ends() map[transfer.State]int {
+func (v *Evidence) Ends() map[transfer.State]int {
 	n := make(map[transfer.State]int)
 	for _, t := range v.rows {
 		n[t.State]++

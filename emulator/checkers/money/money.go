@@ -1,18 +1,23 @@
-package checkers
+// Package money holds an episode of transfers to the promises about money. It
+// reads the two ledgers' own journals and balances, the rows of transfers and their
+// history, and adds up for itself; it shares with the system the table of states
+// and the form of the journals.
+package money
 
 import (
 	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// TransferEpisode is what happened between the two ledgers since their start, when
+// Episode is what happened between the two ledgers since their start, when
 // both were empty.
-type TransferEpisode struct {
+type Episode struct {
 	Database string          // the database's URL, of a role that may read every table
 	Core     *trading.Ledger // the trading core
 	Users    []int64         // whom it is about; nil: everybody
@@ -22,21 +27,28 @@ type TransferEpisode struct {
 	Settled bool
 }
 
-// TransferChecker holds evidence to one promise of transfers.
-type TransferChecker struct {
+// Violation is one promise broken, seen by one checker.
+type Violation struct {
+	Checker string // its name
+	UserID  int64
+	ReqID   string // "" where it is about an account
+	Detail  string // what was seen, and what should be
+}
+
+// Checker holds evidence to one promise.
+type Checker struct {
 	Name    string
 	Promise string // one sentence
 
-	check func(*TransferEvidence, moneyReporter)
+	check func(*Evidence, reporter)
 }
 
-// moneyReporter takes a violation; reqID may be "".
-type moneyReporter func(userID int64, reqID, format string, args ...any)
+// reporter takes a violation; reqID may be "".
+type reporter func(userID int64, reqID, format string, args ...any)
 
-// Transfers lists every checker of transfers in the order in which they report.
-// They share with the system its table of states, and the form of its journals.
-func Transfers() []TransferChecker {
-	return []TransferChecker{
+// All lists every checker in the order in which they report.
+func All() []Checker {
+	return []Checker{
 		{"conserved", "in the end a user has of each asset, Funding and Trading together, what came from outside less what left", conserved},
 		{"books", "on each side a balance is the sum of what the side's own journal says was applied to it", books},
 		{"once", "each operation of a req_id is answered once in both journals together", once},
@@ -49,33 +61,46 @@ func Transfers() []TransferChecker {
 	}
 }
 
-// CheckTransfers runs every checker of transfers. A violation names the user as its
-// submitter and the req_id as its transaction. The error says that the episode
-// could not be read, which is no verdict.
-func CheckTransfers(ctx context.Context, e TransferEpisode) ([]Violation, error) {
-	evidence, err := GatherTransfers(ctx, e)
+// Check runs every checker. The error says that the episode could not be read,
+// which is no verdict.
+func Check(ctx context.Context, e Episode) ([]Violation, error) {
+	evidence, err := Gather(ctx, e)
 	if err != nil {
 		return nil, err
 	}
 	var all []Violation
-	for _, c := range Transfers() {
+	for _, c := range All() {
 		all = append(all, c.Check(evidence)...)
 	}
 	return all, nil
 }
 
 // Check lists what breaks the checker's promise, by user and req_id.
-func (c TransferChecker) Check(e *TransferEvidence) []Violation {
+func (c Checker) Check(e *Evidence) []Violation {
 	var found []Violation
 	c.check(e, func(userID int64, reqID, format string, args ...any) {
 		if len(e.users) == 0 || slices.Contains(e.users, userID) {
-			found = append(found, Violation{c.Name, fmt.Sprintf("user %d", userID), reqID, fmt.Sprintf(format, args...)})
+			found = append(found, Violation{c.Name, userID, reqID, fmt.Sprintf(format, args...)})
 		}
 	})
 	slices.SortFunc(found, func(a, b Violation) int {
-		return cmp.Or(cmp.Compare(a.Submitter, b.Submitter), cmp.Compare(a.TxID, b.TxID), cmp.Compare(a.Detail, b.Detail))
+		return cmp.Or(cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.ReqID, b.ReqID), cmp.Compare(a.Detail, b.Detail))
 	})
 	return found
+}
+
+// Report is the violations for a reader, one a line below their number.
+func Report(all []Violation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "violations: %d\n", len(all))
+	for _, v := range all {
+		fmt.Fprintf(&b, "  %s: user %d", v.Checker, v.UserID)
+		if v.ReqID != "" {
+			fmt.Fprintf(&b, " transfer %s", v.ReqID)
+		}
+		fmt.Fprintf(&b, ": %s\n", v.Detail)
+	}
+	return b.String()
 }
 
 // done is what the journals say was done for one req_id.
@@ -109,7 +134,7 @@ func moves(op transfer.Op) bool {
 	return op == transfer.Withdraw || op == transfer.Deposit || op == transfer.Refund
 }
 
-func itsTransfer(e *TransferEvidence, report moneyReporter) {
+func itsTransfer(e *Evidence, report reporter) {
 	for _, j := range e.journal {
 		if !moves(j.Op) {
 			continue
@@ -135,7 +160,7 @@ func itsTransfer(e *TransferEvidence, report moneyReporter) {
 	}
 }
 
-func once(e *TransferEvidence, report moneyReporter) {
+func once(e *Evidence, report reporter) {
 	for reqID, d := range e.did {
 		for _, op := range []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit, transfer.OutsideWithdrawal} {
 			if all := slices.Concat(d.applied[op], d.refused[op]); len(all) > 1 {
@@ -145,7 +170,7 @@ func once(e *TransferEvidence, report moneyReporter) {
 	}
 }
 
-func creditImpliesDebit(e *TransferEvidence, report moneyReporter) {
+func creditImpliesDebit(e *Evidence, report reporter) {
 	for reqID, d := range e.did {
 		for _, op := range []transfer.Op{transfer.Deposit, transfer.Refund} {
 			if d.did(op) && !d.did(transfer.Withdraw) && !d.applied[op][0].late {
@@ -166,7 +191,7 @@ var endings = map[transfer.State]map[transfer.Op]bool{
 	transfer.Failed:     {},
 }
 
-func endsAsJournaled(e *TransferEvidence, report moneyReporter) {
+func endsAsJournaled(e *Evidence, report reporter) {
 	for reqID, t := range e.rows {
 		want, final := endings[t.State]
 		if !final {
@@ -183,7 +208,7 @@ func endsAsJournaled(e *TransferEvidence, report moneyReporter) {
 	}
 }
 
-func refusalIsStored(e *TransferEvidence, report moneyReporter) {
+func refusalIsStored(e *Evidence, report reporter) {
 	for reqID, t := range e.rows {
 		op := transfer.Deposit
 		switch t.State {
@@ -213,7 +238,7 @@ func reasons(all []journaled) (list []transfer.Reason) {
 	return list
 }
 
-func legalStates(e *TransferEvidence, report moneyReporter) {
+func legalStates(e *Evidence, report reporter) {
 	for reqID, t := range e.rows {
 		last := transfer.State(-1)
 		for i, h := range e.history[reqID] {
@@ -236,7 +261,7 @@ func legalStates(e *TransferEvidence, report moneyReporter) {
 	}
 }
 
-func ended(e *TransferEvidence, report moneyReporter) {
+func ended(e *Evidence, report reporter) {
 	for reqID, t := range e.rows {
 		if e.settled && !t.State.Terminal() {
 			report(t.UserID, reqID, "it is still %s", t.State)

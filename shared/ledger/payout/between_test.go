@@ -1,0 +1,97 @@
+package payout_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+)
+
+// manager is the real one; a test may come between its acts, and sees what was posted.
+type manager struct {
+	*store.Store
+	mu           sync.Mutex
+	beforeCreate func()
+	posted       [][]byte
+	fail         error // is what creates answer, after they were made
+}
+
+func (m *manager) Create(ctx context.Context, in store.Intent, bound int) (store.Accepted, error) {
+	m.mu.Lock()
+	before, fail := m.beforeCreate, m.fail
+	m.posted = append(m.posted, in.Payload)
+	m.mu.Unlock()
+	if before != nil {
+		before()
+	}
+	accepted, err := m.Store.Create(ctx, in, bound)
+	if fail != nil {
+		return store.Accepted{}, errors.Join(fail, err)
+	}
+	return accepted, err
+}
+
+func (m *manager) set(change func(*manager)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change(m)
+}
+
+// waker counts what was asked for; the tests look by themselves.
+type waker struct {
+	mu    sync.Mutex
+	times int
+}
+
+func (w *waker) count() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.times++
+	return nil
+}
+
+func (w *waker) woken() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.times
+}
+
+func (w *waker) Advance(context.Context, nonce.Submitter, int64) error { return w.count() }
+func (w *waker) AdvanceAt(context.Context, nonce.Submitter, int64, time.Time) error {
+	return nil
+}
+func (w *waker) Rescue(context.Context, nonce.Submitter, nonce.Taken) error { return nil }
+func (w *waker) Poll(context.Context, nonce.Submitter, nonce.Kind, time.Time) error {
+	return nil
+}
+
+// lines is a log that can be read.
+type lines struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(p)
+}
+
+// severe counts the lines of a severity with this message.
+func (l *lines) severe(severity, message string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.SplitSeq(strings.TrimSpace(l.all.String()), "\n") {
+		var record struct{ Severity, Message string }
+		if json.Unmarshal([]byte(line), &record) == nil && record.Severity == severity && strings.HasPrefix(record.Message, message) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,159 @@
+package payout_test
+
+import (
+	"bytes"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// serve looks once at what the payer has due.
+func (h *house) serve() {
+	h.t.Helper()
+	if err := h.worker.Serve(h.t.Context(), h.payer, nonce.KindAdvance); err != nil {
+		h.t.Fatalf("serve: %v", err)
+	}
+}
+
+// serveUntil looks at what the payer has due until the payout's transaction is there.
+func (h *house) serveUntil(reqID, want string) {
+	h.t.Helper()
+	h.await(reqID+" is "+want, func() bool {
+		h.serve()
+		return h.managed(reqID) == want
+	})
+}
+
+// mineUntil makes a block after each look.
+func (h *house) mineUntil(reqID, want string) {
+	h.t.Helper()
+	h.await(reqID+" is "+want, func() bool {
+		h.serve()
+		h.mine(1)
+		return h.managed(reqID) == want
+	})
+}
+
+func (h *house) mine(n int) {
+	h.t.Helper()
+	if err := h.chain.Mine(n); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// managed is the state of the payout's transaction, as "FAILED/CANCELLED"; "" where
+// there is none; and both where there are two.
+func (h *house) managed(reqID string) string {
+	h.t.Helper()
+	return value[string](h, `select coalesce(string_agg(state || coalesce('/' || sub_state, ''), ' and '), '') from managed_tx where request_id = $1`, reqID)
+}
+
+// raw is the version last signed of the payout's transaction.
+func (h *house) raw(reqID string) []byte {
+	h.t.Helper()
+	return value[[]byte](h, `select bytes from managed_tx m join tx_document d using (tx_id)
+		where request_id = $1 and name like 'version:%' order by name desc limit 1`, reqID)
+}
+
+func value[T any](h *house, query string, args ...any) (v T) {
+	h.t.Helper()
+	if err := h.db.DB.QueryRow(h.t.Context(), query, args...).Scan(&v); err != nil {
+		h.t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// run changes rows behind everybody's back.
+func (h *house) run(statement string, args ...any) {
+	h.t.Helper()
+	tag, err := h.db.DB.Exec(h.t.Context(), statement, args...)
+	if err != nil || tag.RowsAffected() == 0 {
+		h.t.Fatalf("%s: got %v, %v; want rows changed", statement, tag, err)
+	}
+}
+
+func (h *house) protect() {
+	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, h.payer)
+}
+
+func (h *house) release() {
+	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'a false alarm' where submitter = $1`, h.payer)
+}
+
+// paid is what the address holds of the chain's coin, in wei.
+func (h *house) paid() string {
+	h.t.Helper()
+	wei, err := h.client.BalanceAt(h.t.Context(), common.HexToAddress(address), nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return wei.String()
+}
+
+// held is what a contract of these tests has noted for the address.
+func (h *house) held(contract string) string {
+	h.t.Helper()
+	word, err := h.client.StorageAt(h.t.Context(), common.HexToAddress(contract), common.HexToHash(address), nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return new(big.Int).SetBytes(word).String()
+}
+
+// onePayment is 1.5 in the smallest unit of 18 decimals.
+const onePayment = "1500000000000000000"
+
+func (h *house) await(what string, holds func() bool) {
+	h.t.Helper()
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			h.t.Fatalf("still not so: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// signedBy is a transaction of an account, outside of the house.
+func (h *house) signedBy(a devchain.Account, n uint64, to *common.Address, data []byte) []byte {
+	h.t.Helper()
+	id := new(big.Int).SetUint64(h.chain.ChainID())
+	tx, err := types.SignNewTx(a.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: to, Gas: 200_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9), Data: data,
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	raw, err := tx.MarshalBinary()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return raw
+}
+
+// deploy puts the code on the chain, funds the user with the token, and makes it the
+// token that is paid out.
+func (h *house) deploy(code []byte) (contract string) {
+	h.t.Helper()
+	if err := h.chain.MineExactly(h.signedBy(accounts[2], 0, nil, deploying(code))); err != nil {
+		h.t.Fatal(err)
+	}
+	contract = strings.ToLower(crypto.CreateAddress(common.Address(accounts[2].Address), 0).Hex())
+	on, err := h.client.CodeAt(h.t.Context(), common.HexToAddress(contract), nil)
+	if err != nil || !bytes.Equal(on, code) {
+		h.t.Fatalf("deployed: got %x, %v; want %x", on, err, code)
+	}
+	h.asset(token, contract, h.payer)
+	h.fund(token)
+	return contract
+}
