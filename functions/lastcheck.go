@@ -2,11 +2,7 @@ package functions
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // lastCheck is what checks of conservation have come to.
@@ -17,39 +13,18 @@ type lastCheck struct {
 	Found    []findingView `json:"found"`    // the first of it
 }
 
-const (
-	checkedAt = `
-select c.stored_at, (select count(*) from conservation_standing)
-  from conservation_checkpoint c
- where c.is_current`
-
-	standing = `
-select f.kind, coalesce(f.side, ''), coalesce(f.req_id, ''), f.user_id, f.asset_id, f.expected, f.got, f.at
-  from conservation_standing s
-  join conservation_finding f using (finding_id)
- order by f.finding_id
- limit $1`
-)
-
 // lastCheck reads what the last check came to; nil where none has come to its end.
 func (a *App) lastCheck(ctx context.Context) (*lastCheck, error) {
-	last := lastCheck{Result: "ok"}
-	b := new(pgx.Batch)
-	b.Queue(standing, foundMost).Query(func(rows pgx.Rows) (err error) {
-		last.Found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[findingView])
-		return err
-	})
-	b.Queue(checkedAt).QueryRow(func(row pgx.Row) error { return row.Scan(&last.At, &last.Standing) })
-	err := a.store.Pool().SendBatch(ctx, b).Close()
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+	last, err := a.transfers.checks.Last(ctx, foundMost)
+	if err != nil || last == nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read the last check of conservation: %w", err)
-	}
-	last.At = last.At.UTC()
+	out := &lastCheck{At: last.At.UTC(), Result: "ok", Standing: last.Standing, Found: []findingView{}}
 	if last.Standing > 0 {
-		last.Result = "standing"
+		out.Result = "standing"
 	}
-	return &last, nil
+	for _, f := range last.Found {
+		out.Found = append(out.Found, findingView{f.Kind, f.Side, f.ReqID, f.Account.UserID, f.Account.AssetID, f.Expected, f.Got, &f.At})
+	}
+	return out, nil
 }

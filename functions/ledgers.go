@@ -25,6 +25,7 @@ type transferParts struct {
 	terms       transfer.Terms
 	users       *web.Verifier
 	trading     *trading.Ledger
+	checks      *checks.Book
 	monitor     *conservation.Monitor
 	pays        bool // payouts are offered
 }
@@ -66,7 +67,8 @@ func (a *App) openTransfers() (err error) {
 		return err
 	}
 	p.coordinator.At = a.points
-	p.monitor = a.monitor(money, p.trading)
+	p.checks = checks.New(a.store.Pool())
+	p.monitor = a.monitor(p.checks, money, p.trading)
 	a.transfers = p
 	return nil
 }
@@ -81,9 +83,9 @@ func (a *App) tradingLedger() (*trading.Ledger, error) {
 	})
 }
 
-func (a *App) monitor(money *funding.Ledger, core *trading.Ledger) *conservation.Monitor {
+func (a *App) monitor(book *checks.Book, money *funding.Ledger, core *trading.Ledger) *conservation.Monitor {
 	return &conservation.Monitor{
-		Book: checks.New(a.store.Pool()), Funding: money.Journal(), Mode: conservation.Mode(a.config.Conservation.Halt),
+		Book: book, Funding: money.Journal(), Mode: conservation.Mode(a.config.Conservation.Halt),
 		Trading: conservation.Numbered{Core: core, Balances: balancesOf(core)},
 		Payouts: payout.NewJournal(a.store),
 		Log:     a.log, Critical: telemetry.LevelCritical,

@@ -1,0 +1,62 @@
+package conservation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+)
+
+// Last is what checks have come to.
+type Last struct {
+	At       time.Time  // when the last one came to its end, by the database's clock
+	Standing int        // how much is wrong and not known to be right again
+	Found    []Standing // the first of it, oldest first
+}
+
+// Standing is a finding that stands, without its evidence.
+type Standing struct {
+	conservation.Finding
+	At time.Time // when it was found first
+}
+
+const (
+	checkedAt = `
+select c.stored_at, (select count(*) from conservation_standing)
+  from conservation_checkpoint c
+ where c.is_current`
+
+	standing = `
+select f.kind, coalesce(f.side, ''), coalesce(f.req_id, ''), f.user_id, f.asset_id, f.expected, f.got, f.at
+  from conservation_standing s
+  join conservation_finding f using (finding_id)
+ order by f.finding_id
+ limit $1`
+)
+
+// Last reads what checks have come to, with at most so many findings; nil where none
+// has come to its end.
+func (b *Book) Last(ctx context.Context, most int) (*Last, error) {
+	var last Last
+	batch := new(pgx.Batch)
+	batch.Queue(standing, most).Query(func(rows pgx.Rows) (err error) {
+		last.Found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Standing, err error) {
+			err = row.Scan(&s.Kind, &s.Side, &s.ReqID, &s.Account.UserID, &s.Account.AssetID, &s.Expected, &s.Got, &s.At)
+			return s, err
+		})
+		return err
+	})
+	batch.Queue(checkedAt).QueryRow(func(row pgx.Row) error { return row.Scan(&last.At, &last.Standing) })
+	err := b.db.SendBatch(ctx, batch).Close()
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what checks of conservation have come to: %w", err)
+	}
+	return &last, nil
+}
