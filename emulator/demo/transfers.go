@@ -61,8 +61,8 @@ func RunTransfers(ctx context.Context, s *stack.Stack, o TransferOptions, out io
 	return repeatAll(ctx, s, before, out)
 }
 
-// openAccounts has money come in from outside. The last user's accounts are left to
-// one side each, so that some transfers are refused and some rolled back.
+// openAccounts has money come in from outside. The last user may not use Trading, so
+// that some transfers are refused by the source and some by the target.
 func openAccounts(ctx context.Context, s *stack.Stack, users int, out io.Writer) error {
 	for user := range int64(users) {
 		for asset, units := range opening {

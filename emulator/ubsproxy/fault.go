@@ -14,7 +14,8 @@ import (
 // Kind is what happens to a call.
 type Kind int
 
-// The kinds of fault.
+// The kinds of fault. A caller whose connection is closed may ask again by itself,
+// as net/http does where it had kept the connection; that is a call of its own.
 const (
 	// Refuse closes the connection; the core is not asked.
 	Refuse Kind = iota + 1
@@ -51,7 +52,7 @@ type Fault struct {
 	Kind   Kind
 	Op     transfer.Op // "": of any operation
 	UserID int64       // 0: of any user
-	Times  int         // 0: until it is disarmed
+	Times  int         // of the calls that it strikes; 0: until it is disarmed
 }
 
 type armed struct {

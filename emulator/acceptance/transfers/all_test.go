@@ -67,20 +67,21 @@ func (l *load) post(ctx context.Context, u *user) {
 	}
 }
 
-// end stops the load and waits for its last answers.
+// end stops the load, once it is enough to prove something, and waits for its last
+// answers.
 func (l *load) end(t *testing.T) {
 	t.Helper()
+	poll(t, fmt.Sprintf("ten transfers for each of %d users", len(l.users)), func() bool {
+		n := 0
+		for _, u := range l.users {
+			n += len(u.transfers())
+		}
+		return n >= 10*len(l.users)
+	})
 	l.stop()
 	l.done.Wait()
 	if len(l.wrong) > 0 {
 		t.Errorf("answers that no caller should get: %v", l.wrong)
-	}
-	n := 0
-	for _, u := range l.users {
-		n += len(u.transfers())
-	}
-	if n < 10*len(l.users) {
-		t.Errorf("transfers: got %d of %d users, too few to prove anything", n, len(l.users))
 	}
 }
 

@@ -97,10 +97,11 @@ func TestFND005SourceDoneButNotRecorded(t *testing.T) {
 	recovered(t, transfer.Withdraw, transfer.Committed, crashCase{"transfer.withdraw.called", transfer.SourcePending, true})
 	u := setup(t).newUser(t, 0, 100)
 	u.deposit(funding, 1)
-	u.lost(transfer.Withdraw, 2)
+	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.LoseAnswer, Op: transfer.Withdraw, UserID: u.id})
 	a := u.post(spot, funding, "0.00004")
 	u.want("the answer was lost", a, http.StatusAccepted, "PENDING", "")
 	u.wantUnits("the answer was lost", 1, 60)
+	disarm()
 	u.awaitState(a.ReqID, transfer.Committed)
 	u.wantUnits("at the end", 41, 60)
 }

@@ -79,10 +79,10 @@ func TestMON002RefundFailsThreeTimes(t *testing.T) {
 func TestMON003ConservationBroken(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{Processes: 1})
-	victim, bystander := h.newUser(t, 100, 100), h.newUser(t, 100, 100)
+	victim, bystander, waiting := h.newUser(t, 100, 100), h.newUser(t, 100, 100), h.newUser(t, 100, 100)
 	done := bystander.post(funding, spot, "0.00004", "cid", "done")
 	disarm := h.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, Op: transfer.Deposit})
-	pending := bystander.post(funding, spot, "0.00001")
+	pending := waiting.post(funding, spot, "0.00001")
 	h.healthy(t)
 	h.steal(t, victim, "-0.000001")
 	if err := h.RunConservation(t.Context()); err != nil {
@@ -96,7 +96,7 @@ func TestMON003ConservationBroken(t *testing.T) {
 	}
 	bystander.want("a retry", bystander.post(funding, spot, "0.00004", "cid", "done"), http.StatusOK, "COMMITTED", "DUPLICATE_REQUEST")
 	disarm()
-	bystander.awaitState(pending.ReqID, transfer.Committed)
+	waiting.awaitState(pending.ReqID, transfer.Committed)
 	bystander.want("what had begun", bystander.get(done.ReqID), http.StatusOK, "COMMITTED", "")
 
 	h.steal(t, victim, "0.000001") // brought back: still nobody but a person resumes

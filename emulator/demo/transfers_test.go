@@ -1,0 +1,41 @@
+package demo
+
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// The same seed asks for the same transfers, both ways, of every asset, each under a
+// cid of its own, and some for more than there is.
+func TestDraw(t *testing.T) {
+	t.Parallel()
+	o := TransferOptions{Transfers: 400, Users: 5, Seed: 3}
+	a, b := draw(o), draw(o)
+	seen, cids := map[any]int{}, map[any]bool{}
+	for i, w := range a {
+		if w.user < 1 || w.user > 5 || w.user != b[i].user || w.body["amount"] != b[i].body["amount"] {
+			t.Fatalf("transfer %d: got user %d, %v and %v; want users 1 to 5, and the same twice", i, w.user, w.body, b[i].body)
+		}
+		seen[w.body["from"]]++
+		seen[w.body["asset"]]++
+		cids[w.body["cid"]] = true
+		amount, ok := transfer.ParseAmount(w.body["amount"].(string))
+		for _, asset := range []transfer.Asset{stack.USDT, stack.BTC, stack.JPY} {
+			if w.body["asset"] != asset.Name {
+				continue
+			}
+			units, reason := amount.Units(asset.Precision)
+			if !ok || reason != "" || units > asset.MaxUnits {
+				t.Errorf("transfer %d: got %v, want an amount of %s that may be asked for", i, w.body, asset.Name)
+			}
+			if units > 2*opening[asset.ID] {
+				seen["too much"]++
+			}
+		}
+	}
+	if len(cids) != len(a) || seen[transfer.Funding] != 200 || seen[transfer.Spot] != 200 || len(seen) != 6 || seen["too much"] == 0 {
+		t.Errorf("drawn: got %v with %d cids, want both ways, three assets, and some too much", seen, len(cids))
+	}
+}
