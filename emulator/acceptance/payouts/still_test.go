@@ -69,18 +69,19 @@ func (h *house) aside(t *testing.T, settings map[string]string) *processes.Proce
 	return p
 }
 
-// armed is a process that does what the action says when it passes the point. It
-// bears to be stopped for long.
+// armed is a process that does what the action says when it passes the point. One that
+// is to be stopped bears that for long.
 func (h *house) armed(t *testing.T, point, action string) (p *processes.Process, hit func() bool) {
 	t.Helper()
 	folder := t.TempDir()
 	if err := crash.Arm(folder, point, 1, action); err != nil {
 		t.Fatal(err)
 	}
-	p = h.aside(t, map[string]string{
-		crash.Variable: folder, "FENCEPOST_TRANSFER_CALL_TIMEOUT": "50s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "1m",
-	})
-	return p, func() bool { return crash.Hit(folder, point) }
+	settings := map[string]string{crash.Variable: folder}
+	if action == crash.Stop {
+		settings["FENCEPOST_TRANSFER_CALL_TIMEOUT"], settings["FENCEPOST_TRANSFER_RESCUE_AFTER"] = "50s", "1m"
+	}
+	return h.aside(t, settings), func() bool { return crash.Hit(folder, point) }
 }
 
 // died waits for the process' end by its own hand, at the point.
