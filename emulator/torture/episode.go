@@ -53,6 +53,7 @@ type episode struct {
 	world    *faults.World
 	load     *load.Load
 	operator *load.Operator
+	bank     *bank // nil: no transfers
 	storm    *storm
 
 	stoppedAt time.Time // by the database's clock: the last fault was undone
@@ -106,12 +107,25 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 	}
 	keys := devchain.DevAccounts(e.submitters)[e.submitters-sharedKeys:]
 	e.world = faults.NewWorld(faults.Options{
-		Stack: e.house, Cluster: cluster, Points: e.kept.points(), Keys: keys, Deepest: confirmations - 1, Source: e.source,
+		Stack: e.house, Cluster: cluster, Points: e.kept.points(), Keys: keys, Deepest: confirmations - 1, Users: e.users(), Source: e.source,
 	})
 	e.storm = newStorm(e.world, all, events, e.kept)
 	e.load = load.New(load.Options{Stack: e.house, Accounts: e.accounts, Rate: e.rate, Source: e.fork()})
 	e.operator = &load.Operator{Stack: e.house, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.kept.event, Source: e.fork()}
+	if e.transfers > 0 {
+		if err := e.openBank(ctx); err != nil {
+			return nil, errors.Join(err, stop())
+		}
+	}
 	return stop, nil
+}
+
+// users is how many people move money.
+func (e *episode) users() int {
+	if e.transfers == 0 {
+		return 0
+	}
+	return users
 }
 
 // fork is a source of its own for somebody who lives beside the others, from the
@@ -124,7 +138,8 @@ func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err er
 	began := time.Now()
 	e.house, err = stack.Start(ctx, stack.Options{
 		Binary: e.server, Cluster: cluster, Processes: 4, BlockTime: blockTime, Submitters: e.submitters, Window: e.window,
-		SweepEvery: -1, WireProxy: true, RPCProxy: true, Seed: e.seed, Settings: e.kept.settings(settings),
+		SweepEvery: -1, WireProxy: true, RPCProxy: true, Seed: e.seed, Settings: e.kept.settings(settings, transferSettings),
+		Payouts: e.transfers > 0, CheckEvery: -1, Core: stack.CoreOptions{Binary: e.core, CrashPoints: e.kept.points(), SnapshotEvery: snapshotEvery},
 		Output: e.kept.functions, Log: log,
 	})
 	if err != nil {
@@ -169,9 +184,13 @@ func (e *episode) play(ctx context.Context) error {
 	living.Go(func() { e.operator.Run(within) })
 	living.Go(func() { e.world.Sweeper.Run(within, sweeps) })
 	living.Go(func() { e.report(within) })
+	e.openFor(posting, within, &living)
 	e.storm.pass(ctx)
 	e.world.Calm()
 	e.operator.Calm()
+	if e.bank != nil {
+		e.bank.clerk.Calm()
+	}
 	e.stoppedAt = e.now(ctx)
 	if ctx.Err() == nil {
 		fmt.Fprintf(e.out, "%s faults have stopped; everything has to end within %s\n", e.clock(), bound)
@@ -182,6 +201,9 @@ func (e *episode) play(ctx context.Context) error {
 	giveUp()
 	living.Wait()
 	e.load.Wait()
+	if e.bank != nil {
+		e.bank.Wait()
+	}
 	return ctx.Err()
 }
 
@@ -190,7 +212,7 @@ func (e *episode) end(ctx context.Context) (ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	for ctx.Err() == nil {
-		if t := e.load.Ledger.Tally(); t.Waiting == 0 && e.left(ctx) == 0 {
+		if t := e.load.Ledger.Tally(); t.Waiting == 0 && !e.waiting() && e.left(ctx) == 0 {
 			return true
 		}
 		pause(ctx, 200*time.Millisecond)
@@ -198,11 +220,12 @@ func (e *episode) end(ctx context.Context) (ended bool) {
 	return false
 }
 
-// left counts what is not at rest: transactions that have not ended, episodes of
-// PROTECT, leases held and wake marks.
+// left counts what is not at rest: transactions and transfers that have not ended,
+// episodes of PROTECT, leases held and wake marks.
 func (e *episode) left(ctx context.Context) (n int) {
 	err := e.db.QueryRow(ctx, `
 		select (select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED'))
+		     + (select count(*) from transfers_tb where open)
 		     + (select count(*) from protect_episode where closed_at is null)
 		     + (select count(*) from submitter_lease where wake or owner_node <> '' and expires_at > clock_timestamp())`).Scan(&n)
 	if err != nil {

@@ -21,7 +21,7 @@ func short(t *testing.T, seed uint64) flags {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.seed, f.server = seed, binary
+	f.seed, f.server, f.core = seed, binary, core
 	return f
 }
 
@@ -135,13 +135,13 @@ func TestMissing(t *testing.T) {
 // What cannot be meant is refused before anything starts.
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--minutes", "0"}, {"--submitters", "2"}, {"-window", "0"}, {"--rate", "0"}, {"--every", "1ms"}, {"more"}, {"--sead", "1"}} {
+	for _, args := range [][]string{{"--minutes", "0"}, {"--submitters", "2"}, {"-window", "0"}, {"--rate", "0"}, {"--transfers", "-1"}, {"--every", "1ms"}, {"more"}, {"--sead", "1"}} {
 		if err := realMain(t.Context(), args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%v: got no error", args)
 		}
 	}
 	f, err := parse([]string{"-seed", "7", "--minutes", "20"})
-	if want := "./scripts/torture --seed 7 --minutes 20 --submitters 8 --window 8 --rate 5 --every 1.5s"; err != nil || f.command() != want {
+	if want := "./scripts/torture --seed 7 --minutes 20 --submitters 8 --window 8 --rate 5 --transfers 4 --every 1.5s"; err != nil || f.command() != want {
 		t.Errorf("command: got %q, %v; want %q", f.command(), err, want)
 	}
 }
