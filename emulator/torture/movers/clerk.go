@@ -126,9 +126,13 @@ func (c *Clerk) call(ctx context.Context, method, path string, body any) (a answ
 	return a
 }
 
-// cancel must end a transfer that is in INIT, and be refused for any other.
 func (c *Clerk) cancel(ctx context.Context, t open) {
-	a := c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+t.ReqID+"/cancel", map[string]any{"reason": "the user has called"})
+	c.cancelled(t, c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+t.ReqID+"/cancel", map[string]any{"reason": "the user has called"}))
+}
+
+// cancelled: a cancel must end a transfer that is in INIT, and be refused for any
+// other.
+func (c *Clerk) cancelled(t open, a answer) {
 	switch {
 	case a.unclear():
 	case a.status == http.StatusOK && a.end() != nil && *a.end() == End{transfer.Failed, transfer.Cancelled}:
@@ -148,6 +152,10 @@ func (c *Clerk) resolve(ctx context.Context, t open) {
 	c.resolvedAt[t.ReqID] = time.Now()
 	a := c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+t.ReqID+"/resolve", map[string]any{"op": op, "reason": "it stays for too long"})
 	c.Note("resolve of %s of %s: %s", op, t.ReqID, a)
+	c.resolved(t, op, a)
+}
+
+func (c *Clerk) resolved(t open, op transfer.Op, a answer) {
 	switch {
 	case a.unclear():
 	case a.status == http.StatusOK:
@@ -159,7 +167,10 @@ func (c *Clerk) resolve(ctx context.Context, t open) {
 }
 
 func (c *Clerk) why(ctx context.Context, t open) {
-	a := c.call(ctx, http.MethodGet, "/admin/v1/transfers/"+t.ReqID+"/why", nil)
+	c.explained(t, c.call(ctx, http.MethodGet, "/admin/v1/transfers/"+t.ReqID+"/why", nil))
+}
+
+func (c *Clerk) explained(t open, a answer) {
 	switch {
 	case a.unclear():
 	case a.status != http.StatusOK || a.ReqID != t.ReqID:
@@ -176,9 +187,15 @@ func (c *Clerk) check(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	status, text, err := c.Stack.Call(ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
+	if err == nil {
+		c.checked(status, text)
+	}
+}
+
+func (c *Clerk) checked(status int, text []byte) {
 	var report struct{ Result string }
 	switch {
-	case err != nil || status >= 500 || json.Unmarshal(text, &report) != nil: // no verdict
+	case status >= 500 || json.Unmarshal(text, &report) != nil: // no verdict
 	case status != http.StatusOK || report.Result != "ok":
 		c.Ledger.lie(0, "", fmt.Sprintf("a full check of conservation: got %d %s, want ok", status, text))
 	default:

@@ -69,8 +69,14 @@ func (t *Teller) move(ctx context.Context, at Account, op transfer.Op, units uin
 	if t.moved%5 != 0 {
 		return
 	}
-	if again := t.insist(ctx, at.Side, op, call); again.Verdict != transfer.Unknown && again != got {
-		t.Ledger.lie(at.UserID, call.ReqID, fmt.Sprintf("%s in %s: answered %s %s, and asked again %s %s", op, at.Side, got.Verdict, got.Reason, again.Verdict, again.Reason))
+	if again := t.insist(ctx, at.Side, op, call); again.Verdict != transfer.Unknown {
+		t.again(at, op, call.ReqID, got, again)
+	}
+}
+
+func (t *Teller) again(at Account, op transfer.Op, reqID string, first, now transfer.Outcome) {
+	if now != first {
+		t.Ledger.lie(at.UserID, reqID, fmt.Sprintf("%s in %s: answered %s %s, and asked again %s %s", op, at.Side, first.Verdict, first.Reason, now.Verdict, now.Reason))
 	}
 }
 
