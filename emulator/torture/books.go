@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -207,7 +208,7 @@ select coalesce(user_id, 0), '', concat_ws(' ', 'halted:', scope, 'asset', asset
 	status, text := e.askAs(ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
 	var report struct{ Result string }
 	if status != http.StatusOK || json.Unmarshal(text, &report) != nil || report.Result != "ok" {
-		c.Violations = append(c.Violations, violation(c.Name, 0, "", "the full check at the end: got %d %s, want ok", status, text))
+		c.Violations = append(c.Violations, violation(c.Name, 0, "", "the full check at the end: got %d %s, want ok", status, bytes.TrimSpace(text)))
 	}
 	return []check{c}, nil
 }

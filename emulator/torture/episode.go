@@ -207,11 +207,12 @@ func (e *episode) play(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// end waits until every caller knows its end and nothing is left to do.
+// end waits until every caller knows its end and nothing is left to do. Where new
+// transfers are halted, which is a violation, that never comes.
 func (e *episode) end(ctx context.Context) (ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !e.halted(ctx) {
 		if t := e.load.Ledger.Tally(); t.Waiting == 0 && !e.waiting() && e.left(ctx) == 0 {
 			return true
 		}
@@ -232,6 +233,11 @@ func (e *episode) left(ctx context.Context) (n int) {
 		return 1
 	}
 	return n
+}
+
+func (e *episode) halted(ctx context.Context) (halted bool) {
+	_ = e.db.QueryRow(ctx, `select exists (select from transfer_halt where resumed_at is null)`).Scan(&halted) // unknown is no halt
+	return halted
 }
 
 // now is the database's time; nothing else tells the time of rows.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/transfer"
 )
 
 // coreFaults are of the trading core's process. Whatever ends it, the keeper starts
@@ -82,11 +83,12 @@ func wireFaults() []Fault {
 	}
 }
 
-// wire spoils some calls to the core, and counts each.
+// wire spoils some calls to the core, of any operation or of one, and counts each.
 func wire(kind ubsproxy.Kind) func(context.Context, *World, *rand.Rand) (int, error) {
+	ops := []transfer.Op{"", "", transfer.Withdraw, transfer.Deposit, transfer.Refund}
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		p := w.Stack.Core.Proxy
-		f, before := ubsproxy.Fault{Kind: kind, Times: 1 + r.IntN(6)}, p.Struck(kind)
+		f, before := ubsproxy.Fault{Kind: kind, Op: ops[r.IntN(len(ops))], Times: 1 + r.IntN(8)}, p.Struck(kind)
 		disarm := p.Arm(f)
 		defer disarm()
 		until(ctx, patience, func() bool { return p.Struck(kind) >= before+f.Times })

@@ -16,7 +16,7 @@ import (
 
 func crashFaults() []Fault {
 	return []Fault{
-		{"SIGKILL at a crash point", 8, killAtPoint},
+		{"SIGKILL at a crash point", 12, killAtPoint},
 		{"SIGSTOP at a crash point", 5, stopAtPoint},
 	}
 }

@@ -1,6 +1,7 @@
 package movers
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -196,8 +197,9 @@ func (c *Clerk) checked(status int, text []byte) {
 	var report struct{ Result string }
 	switch {
 	case status >= 500 || json.Unmarshal(text, &report) != nil: // no verdict
+	case report.Result == "standing": // it was found, and told, before
 	case status != http.StatusOK || report.Result != "ok":
-		c.Ledger.lie(0, "", fmt.Sprintf("a full check of conservation: got %d %s, want ok", status, text))
+		c.Ledger.lie(0, "", fmt.Sprintf("a full check of conservation: got %d %s, want ok", status, bytes.TrimSpace(text)))
 	default:
 		c.Ledger.did(Checks)
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // leave does what another build does that dies: it stores the transfer and carries it,
-// by one write after the other, to where its source has answered. Wherever it stops,
-// the house goes on.
+// by one write after the other, as far as where its source has answered, or less far.
+// Wherever it stops, the house goes on.
 func (u *user) leave(ctx context.Context) {
 	amount, _ := transfer.ParseAmount(u.wish.amount(u.wish.Units))
 	r := transfer.Request{
@@ -25,7 +25,7 @@ func (u *user) leave(ctx context.Context) {
 	u.ledger.did(Left)
 	once, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if !u.move(once, r.ReqID, transfer.Init, transfer.SourcePending) {
+	if u.wish.steps == 0 || !u.move(once, r.ReqID, transfer.Init, transfer.SourcePending) || u.wish.steps == 1 {
 		return
 	}
 	var source transfer.Ledger = u.house.Funding

@@ -1,6 +1,7 @@
 package movers
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -80,7 +81,7 @@ type answer struct {
 // unclear says that the user cannot know what the request did.
 func (a answer) unclear() bool { return a.status == 0 || a.status >= 500 }
 
-func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, a.text) }
+func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, bytes.TrimSpace(a.text)) }
 
 // end is the end that the answer tells; nil: none.
 func (a answer) end() *End {

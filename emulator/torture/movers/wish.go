@@ -33,7 +33,8 @@ type script struct {
 	invalid  bool
 	again    bool // the same request once more at the end
 	peek     bool // somebody else asks for it
-	left     bool // nobody posts it: another build has left it where its source has answered
+	left     bool // nobody posts it: another build has begun it and died
+	steps    int  // how far that came: 0: stored, 1: in SOURCE_PENDING, more: where the source has answered
 	pace     time.Duration
 }
 
@@ -95,7 +96,7 @@ func newWish(n int, o Options, r *rand.Rand) *Wish {
 	w.script = script{
 		copies: 1, conflict: n == 1 || r.IntN(10) == 0, invalid: n == 2 || r.IntN(12) == 0, again: n == 3 || r.IntN(6) == 0,
 		peek: n == 4 || r.IntN(12) == 0, left: n == 5 || r.IntN(12) == 0,
-		pace: 200*time.Millisecond + time.Duration(r.Int64N(int64(1500*time.Millisecond))),
+		steps: r.IntN(5), pace: 200*time.Millisecond + time.Duration(r.Int64N(int64(1500*time.Millisecond))),
 	}
 	if n == 0 || r.IntN(4) == 0 {
 		w.copies = 2 + r.IntN(4)
