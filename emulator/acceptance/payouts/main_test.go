@@ -61,6 +61,8 @@ type house struct {
 	DB     *pgxpool.Pool
 	client *ethclient.Client
 	log    *keptLog
+
+	scanned scanned
 }
 
 // quick are settings under which who is lost is found within seconds, and a payment

@@ -4,13 +4,9 @@ import (
 	"fmt"
 	"math/big"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/ethereum/go-ethereum/rpc"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/checkers/money"
@@ -44,49 +40,6 @@ func (u *user) paid() uint64 {
 
 func tokenOf(a transfer.Asset) nonce.Address {
 	return nonce.Address(common.HexToAddress(a.Payout.Token))
-}
-
-// payments is how many payments to the user's address the chain has, block by block: of
-// a token its events, of the coin the transactions that succeeded.
-func (u *user) payments() (n int) {
-	u.t.Helper()
-	to := common.Address(u.address)
-	for number := range u.Chain.Head() + 1 {
-		block, err := u.client.BlockByNumber(u.ctx, new(big.Int).SetUint64(number))
-		if err != nil {
-			u.t.Fatal(err)
-		}
-		if len(block.Transactions()) == 0 {
-			continue
-		}
-		receipts, err := u.client.BlockReceipts(u.ctx, rpc.BlockNumberOrHashWithHash(block.Hash(), true))
-		if err != nil {
-			u.t.Fatal(err)
-		}
-		for i, tx := range block.Transactions() {
-			switch {
-			case u.asset.Payout.Token != "":
-				n += u.events(receipts[i].Logs)
-			case tx.To() != nil && *tx.To() == to && receipts[i].Status == types.ReceiptStatusSuccessful:
-				n++
-			}
-		}
-	}
-	return n
-}
-
-var transferred = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
-
-// events counts the token's transfers from the payer to the user's address.
-func (u *user) events(logs []*types.Log) (n int) {
-	payer := u.Payer.Address()
-	want := []common.Hash{transferred, common.BytesToHash(payer[:]), common.BytesToHash(u.address[:])}
-	for _, l := range logs {
-		if l.Address == common.Address(tokenOf(u.asset)) && slices.Equal(l.Topics, want) {
-			n++
-		}
-	}
-	return n
 }
 
 // journal is what Funding's journal says was done for the user, by operation: how

@@ -115,12 +115,12 @@ func (u *user) accepted(units uint64) (reqID string) {
 }
 
 // payAt posts to one process, at its address.
-func (u *user) payAt(addr string, units uint64) (answer, error) {
+func (u *user) payAt(addr string, units uint64, more ...any) (answer, error) {
 	token, err := u.Users.UserToken(u.id, stack.UsersAudience)
 	if err != nil {
 		return answer{}, err
 	}
-	return readAnswer(stack.CallWith(u.ctx, token, http.MethodPost, "http://"+addr+"/api/v1/payout", u.body(units)))
+	return readAnswer(stack.CallWith(u.ctx, token, http.MethodPost, "http://"+addr+"/api/v1/payout", u.body(units, more...)))
 }
 
 // get asks for a payout.
