@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -211,19 +210,4 @@ select coalesce(user_id, 0), '', concat_ws(' ', 'halted:', scope, 'asset', asset
 		c.Violations = append(c.Violations, violation(c.Name, 0, "", "the full check at the end: got %d %s, want ok", status, bytes.TrimSpace(text)))
 	}
 	return []check{c}, nil
-}
-
-// askAs asks until the house answers.
-func (e *episode) askAs(ctx context.Context, account, method, path string, body any) (status int, text []byte) {
-	for range 20 {
-		once, cancel := context.WithTimeout(ctx, 20*time.Second)
-		s, t, err := e.house.Call(once, account, method, path, body)
-		cancel()
-		if err == nil && s < 500 {
-			return s, t
-		}
-		status, text = s, t
-		pause(ctx, 200*time.Millisecond)
-	}
-	return status, text
 }
