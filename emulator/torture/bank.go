@@ -71,9 +71,18 @@ func (e *episode) openFor(posting, within context.Context, living *sync.WaitGrou
 	living.Go(func() { e.world.Keeper.Run(within, revivals) })
 }
 
-// waiting says whether anybody waits for money, or the trading core is away.
-func (e *episode) waiting() bool {
-	return e.bank != nil && (e.bank.Ledger.Tally().Waiting > 0 || e.house.Core.Process().Err() != nil)
+// waiting says whether anybody waits for money, or the trading core is away. Where new
+// transfers are halted, which is a violation, nobody waits for what was never accepted.
+func (e *episode) waiting(ctx context.Context) bool {
+	if e.bank == nil {
+		return false
+	}
+	t := e.bank.Ledger.Tally()
+	waiting := t.Waiting > 0
+	if waiting && e.halted(ctx) {
+		waiting = t.Accepted > t.Committed+t.Failed+t.Returned
+	}
+	return waiting || e.house.Core.Process().Err() != nil
 }
 
 // bankFigures are what the second system's part of a run is told by.

@@ -207,13 +207,12 @@ func (e *episode) play(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// end waits until every caller knows its end and nothing is left to do. Where new
-// transfers are halted, which is a violation, that never comes.
+// end waits until every caller knows its end and nothing is left to do.
 func (e *episode) end(ctx context.Context) (ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	for ctx.Err() == nil && !e.halted(ctx) {
-		if t := e.load.Ledger.Tally(); t.Waiting == 0 && !e.waiting() && e.left(ctx) == 0 {
+	for ctx.Err() == nil {
+		if t := e.load.Ledger.Tally(); t.Waiting == 0 && !e.waiting(ctx) && e.left(ctx) == 0 {
 			return true
 		}
 		pause(ctx, 200*time.Millisecond)
