@@ -23,7 +23,7 @@ import (
 const (
 	blockTime     = 250 * time.Millisecond
 	confirmations = 6
-	sharedKeys    = 2               // submitters whose keys somebody else uses too
+	shared        = 2               // submitters whose keys somebody else uses too
 	after         = 6 * time.Second // how long the load goes on once faults have stopped
 	bound         = 4 * time.Minute // within which everything ends after that
 	progressEvery = 10 * time.Second
@@ -105,9 +105,8 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 		e.db.Close()
 		return errors.Join(e.house.Close(), cluster.Stop())
 	}
-	keys := devchain.DevAccounts(e.submitters)[e.submitters-sharedKeys:]
 	e.world = faults.NewWorld(faults.Options{
-		Stack: e.house, Cluster: cluster, Points: e.kept.points(), Keys: keys, Deepest: confirmations - 1, Users: e.users(), Source: e.source,
+		Stack: e.house, Cluster: cluster, Points: e.kept.points(), Keys: e.sharedKeys(), Deepest: confirmations - 1, Users: e.users(), Source: e.source,
 	})
 	e.storm = newStorm(e.world, all, events, e.kept)
 	e.load = load.New(load.Options{Stack: e.house, Accounts: e.accounts, Rate: e.rate, Source: e.fork()})
@@ -118,6 +117,15 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 		}
 	}
 	return stop, nil
+}
+
+// sharedKeys are those that somebody else uses too: some submitters', and the payer's.
+func (e *episode) sharedKeys() []devchain.Account {
+	keys := devchain.DevAccounts(e.submitters)[e.submitters-shared:]
+	if e.transfers > 0 {
+		keys = append(keys, e.house.PayerAccount())
+	}
+	return keys
 }
 
 // users is how many people move money.

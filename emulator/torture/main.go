@@ -61,7 +61,7 @@ func parse(args []string) (flags, error) {
 	set := flag.NewFlagSet("torture", flag.ContinueOnError)
 	set.Uint64Var(&f.seed, "seed", 0, "a `number` that decides which fault comes when, and how; default: drawn anew")
 	set.Float64Var(&f.minutes, "minutes", 5, "how long the faults last, in minutes, a `number`; from 1 on each kind must come")
-	set.IntVar(&f.submitters, "submitters", 8, "how many submitters there are, a `number`; somebody else uses the keys of the last two")
+	set.IntVar(&f.submitters, "submitters", 8, "how many submitters there are, a `number`; somebody else uses the keys of the last two, and the payer's")
 	set.IntVar(&f.window, "window", 8, "the widest window of a submitter, a `number`; every second one has window 1")
 	set.Float64Var(&f.rate, "rate", 5, "how many intents are posted a second, a `number`, as far as the submitters keep up")
 	set.Float64Var(&f.transfers, "transfers", 4, "how many transfers are posted a second, a `number`, one in five a payout; 0: none, and no trading core")

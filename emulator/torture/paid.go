@@ -70,7 +70,8 @@ select req_id, user_id, state, coalesce(payout_token, ''), payout_address, payou
 	return all, err
 }
 
-// payments are those that the payer has made, by the chain alone.
+// payments are those that the payer has made, by the chain alone; what somebody else
+// did with its key is none.
 func (e *episode) payments(ctx context.Context) (all []payment, err error) {
 	client, err := ethclient.DialContext(ctx, e.house.Chain.URL())
 	if err != nil {
@@ -81,6 +82,10 @@ func (e *episode) payments(ctx context.Context) (all []payment, err error) {
 	if err != nil {
 		return nil, err
 	}
+	foreign := make(map[common.Hash]bool)
+	for _, u := range e.world.Foreign.Of(e.house.Payer) {
+		foreign[u.Hash] = true
+	}
 	payer, signer := common.Address(e.house.Payer.Address()), types.LatestSignerForChainID(new(big.Int).SetUint64(e.house.Chain.ChainID()))
 	for n := range head + 1 {
 		block, err := client.BlockByNumber(ctx, new(big.Int).SetUint64(n))
@@ -88,7 +93,7 @@ func (e *episode) payments(ctx context.Context) (all []payment, err error) {
 			return nil, fmt.Errorf("block %d: %w", n, err)
 		}
 		for _, tx := range block.Transactions() {
-			if from, err := types.Sender(signer, tx); err != nil || from != payer {
+			if from, err := types.Sender(signer, tx); err != nil || from != payer || foreign[tx.Hash()] {
 				continue
 			}
 			receipt, err := client.TransactionReceipt(ctx, tx.Hash())

@@ -22,7 +22,7 @@ func (e *episode) announce(events []plan.Event, kinds int) {
 	fmt.Fprintf(e.out, "two of them share their key with a stranger), %v intents a second, %v blocks, confirmations.required=%d.\n",
 		e.rate, blockTime, confirmations)
 	if e.transfers > 0 {
-		fmt.Fprintf(e.out, "%d users move money between two ledgers and out to the chain, %v times a second.\n", users, e.transfers)
+		fmt.Fprintf(e.out, "%d users move money between two ledgers and out to the chain, %v times a second; the payer's key is a stranger's, too.\n", users, e.transfers)
 	}
 	fmt.Fprintf(e.out, "The same again:\n  %s\n", e.command())
 	if e.length() < time.Minute {
