@@ -209,7 +209,7 @@ func TestMissing(t *testing.T) {
 		Operators: map[string]int{load.Decides + "wait": 1, load.Decides + "replace": 0, load.Resyncs: 2},
 	}
 	f.Bank = &bankFigures{Users: map[string]int{"d": 0, "e": 1}, Operators: map[string]int{"f": 0}}
-	for minutes, want := range map[float64]string{0.9: "", 1: "b, c, d", 10: "STUCK decided: replace, b, c, d, f, p"} {
+	for minutes, want := range map[float64]string{0.9: "", 1: "b, c, d", 19: "b, c, d", 20: "STUCK decided: replace, b, c, d, f, p"} {
 		e := &episode{flags: flags{minutes: minutes}}
 		if got := strings.Join(e.missing(f), ", "); got != want {
 			t.Errorf("missing after %v minutes: got %q, want %q", minutes, got, want)

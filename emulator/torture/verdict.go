@@ -135,7 +135,7 @@ func (e *episode) missing(f figures) (names []string) {
 		}
 	}
 	required[load.Resyncs] = f.Operators[load.Resyncs]
-	if e.length() >= 10*time.Minute {
+	if e.length() >= 20*time.Minute { // in less, chance may leave one out
 		maps.Copy(required, f.Operators)
 		maps.Copy(required, f.CrashPoints)
 		if f.Bank != nil {
