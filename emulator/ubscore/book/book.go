@@ -37,6 +37,7 @@ type Book struct {
 	seq      uint64
 	at       Micros // of the last entry
 	floor    Micros // keys created before may have been forgotten
+	newest   Micros // when the youngest of the entries was created
 	assets   map[int32]uint8
 	accounts map[AccountKey]Account
 	answered map[key]*Entry
@@ -50,6 +51,10 @@ func New() *Book {
 
 // Seq is the number of the last entry; 0: there is none.
 func (b *Book) Seq() uint64 { return b.seq }
+
+// Newest is when the youngest request was created that was decided since the book
+// was made; 0: there is none.
+func (b *Book) Newest() Micros { return b.newest }
 
 // Answered is how many keys the book remembers.
 func (b *Book) Answered() int { return len(b.answered) }
@@ -80,9 +85,14 @@ func (b *Book) Apply(e Entry) error {
 			return fmt.Errorf("%s: %w", e, err)
 		}
 	}
-	b.answered[e.key()] = b.past.push(e)
+	b.remember(e)
 	b.seq, b.at = e.Seq, e.At
 	return nil
+}
+
+func (b *Book) remember(e Entry) {
+	b.answered[e.key()] = b.past.push(e)
+	b.newest = max(b.newest, e.CreatedAt)
 }
 
 // effect changes what an applied entry changes, or nothing.
@@ -142,10 +152,22 @@ func (b *Book) Outdated(floor Micros) bool {
 	return e != nil && floor > b.floor && e.CreatedAt < floor
 }
 
-// FloorEntry is the entry that makes the book forget what was created before.
+// FloorEntry is the entry that makes the book forget what was created before the
+// floor. Its own floor is no higher than that needs: what was never there to be
+// forgotten can still be answered.
 func (b *Book) FloorEntry(floor, now Micros) Entry {
-	return b.next(Request{Kind: Floor, CreatedAt: floor}, "", now)
+	needed := b.floor
+	_ = b.past.each(func(e *Entry) error {
+		if e.CreatedAt >= floor {
+			return errReached
+		}
+		needed = max(needed, e.CreatedAt+1)
+		return nil
+	})
+	return b.next(Request{Kind: Floor, CreatedAt: needed}, "", now)
 }
+
+var errReached = errors.New("the floor is reached")
 
 // next is the entry for a request. Its time never runs back, whatever the clock.
 func (b *Book) next(r Request, refused transfer.Reason, now Micros) Entry {

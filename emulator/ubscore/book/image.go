@@ -162,7 +162,7 @@ func (r *imageReader) entry(b *Book, before, seq uint64) {
 		return
 	}
 	r.rest = r.rest[length:]
-	b.answered[e.key()] = b.past.push(e)
+	b.remember(e)
 }
 
 func (r *imageReader) fail(what string) {

@@ -281,14 +281,14 @@ func TestAViewStaysAsItIs(t *testing.T) {
 func TestH17AForgottenKeyNeverAppliesAgain(t *testing.T) {
 	t.Parallel()
 	clock := &clock{now: epoch}
-	o := core.Options{Folder: t.TempDir(), Horizon: time.Hour, SnapshotEvery: 5, Now: clock.Now}
+	o := core.Options{Folder: t.TempDir(), Horizon: time.Hour, SnapshotEvery: 5, Now: clock.Now, Elapsed: clock.Elapsed}
 	c := stocked(t, o)
 	old := withdrawal("old", 100)
 	old.CreatedAt = book.MicrosOf(epoch)
 	do(t, c, old, "")
-	clock.add(61 * time.Minute)
+	clock.pass(61 * time.Minute)
 	do(t, c, old, "") // too old for a new key, but remembered
-	clock.add(time.Hour)
+	clock.pass(time.Hour)
 	for i := range 20 {
 		r := withdrawal(fmt.Sprint("w-", i), 1)
 		r.CreatedAt = book.MicrosOf(clock.Now())
