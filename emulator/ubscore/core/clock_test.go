@@ -91,7 +91,7 @@ func TestARequestOfTheFutureIsNotRemembered(t *testing.T) {
 			}
 		}
 	}
-	if _, last, err := c.Journal(0, 10); err != nil || last != 2 {
+	if _, last, err := journal(c, 0, 10); err != nil || last != 2 {
 		t.Errorf("lines: got %d, %v; want the two that were there", last, err)
 	}
 	do(t, c, deposit("of now", epoch), "")

@@ -134,23 +134,26 @@ func (c *Core) Balance(ctx context.Context, k book.AccountKey) (Holding, error) 
 	})
 }
 
-// Journal are at most limit durable lines after the given one, without a hole,
-// and the number of the last one that is durable.
-func (c *Core) Journal(after uint64, limit int) (entries []book.Entry, last uint64, err error) {
+// Journal hands over the durable lines after the given one, without a hole, at
+// most limit of them, until take does not take one; and says which is the last
+// that is durable.
+func (c *Core) Journal(after uint64, limit int, take func(book.Entry) bool) (last uint64, err error) {
 	if h := c.Halted(); h != nil {
-		return nil, 0, h
+		return 0, h
 	}
 	err = c.wal.Read(after, limit, func(seq uint64, line []byte) error {
 		e, err := book.Parse(seq, line)
-		entries = append(entries, e)
+		if err == nil && !take(e) {
+			return wal.ErrEnough
+		}
 		return unreadable(seq, err)
 	})
 	var damage *wal.Damage
 	if errors.As(err, &damage) {
 		c.halt(err)
-		return nil, 0, c.Halted()
+		return 0, c.Halted()
 	}
-	return entries, c.wal.Last(), err
+	return c.wal.Last(), err
 }
 
 func unreadable(seq uint64, err error) error {

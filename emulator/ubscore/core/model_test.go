@@ -280,7 +280,7 @@ func units(accounts map[book.AccountKey]book.Account) map[book.AccountKey]uint64
 func sum(t testingT, c *core.Core, until uint64) map[book.AccountKey]uint64 {
 	all := map[book.AccountKey]uint64{}
 	for after := uint64(0); after < until; {
-		entries, _, err := c.Journal(after, 7)
+		entries, _, err := journal(c, after, 7)
 		if err != nil || len(entries) == 0 {
 			t.Fatalf("journal after %d: got %d lines, %v", after, len(entries), err)
 		}
