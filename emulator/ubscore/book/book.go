@@ -3,7 +3,6 @@ package book
 import (
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -39,14 +38,14 @@ type Book struct {
 	floor    Micros // keys created before may have been forgotten
 	newest   Micros // when the youngest of the entries was created
 	assets   map[int32]uint8
-	accounts map[AccountKey]Account
+	accounts holdings
 	answered map[key]*Entry
 	past     past // the entries of answered, in their order
 }
 
 // New is the book before its first entry.
 func New() *Book {
-	return &Book{assets: map[int32]uint8{}, accounts: map[AccountKey]Account{}, answered: map[key]*Entry{}}
+	return &Book{assets: map[int32]uint8{}, accounts: newHoldings(), answered: map[key]*Entry{}}
 }
 
 // Seq is the number of the last entry; 0: there is none.
@@ -61,8 +60,7 @@ func (b *Book) Answered() int { return len(b.answered) }
 
 // Account is an account, and whether there is one.
 func (b *Book) Account(k AccountKey) (Account, bool) {
-	a, ok := b.accounts[k]
-	return a, ok
+	return b.accounts.get(k)
 }
 
 // Apply makes the entry the book's last. It follows what the entry says, without
@@ -98,7 +96,7 @@ func (b *Book) remember(e Entry) {
 // effect changes what an applied entry changes, or nothing.
 func (b *Book) effect(e Entry) error {
 	k := AccountKey{e.UserID, e.AssetID}
-	a, exists := b.accounts[k]
+	a, exists := b.accounts.get(k)
 	switch {
 	case e.Kind == AddAsset && b.judgeAsset(e.Request) == "":
 		b.assets[e.AssetID] = e.Precision
@@ -117,7 +115,7 @@ func (b *Book) effect(e Entry) error {
 	default:
 		return fmt.Errorf("it was applied, which an account with %d units does not allow", a.Units)
 	}
-	b.accounts[k] = a
+	b.accounts.put(k, a)
 	return nil
 }
 
@@ -174,5 +172,5 @@ func (b *Book) next(r Request, refused transfer.Reason, now Micros) Entry {
 	return Entry{Request: r, Seq: b.seq + 1, At: max(b.at, now), Refused: refused}
 }
 
-// Accounts are copies of all accounts.
-func (b *Book) Accounts() map[AccountKey]Account { return maps.Clone(b.accounts) }
+// Accounts are all accounts as they are now, whatever becomes of the book.
+func (b *Book) Accounts() Accounts { return b.accounts.share() }

@@ -261,9 +261,9 @@ func TestAViewStaysAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var paged []core.Balance
+	var paged []book.Balance
 	for after, more := (book.AccountKey{}), true; more; {
-		var page []core.Balance
+		var page []book.Balance
 		page, more = view.After(after, 7)
 		paged = append(paged, page...)
 		after = page[len(page)-1].AccountKey

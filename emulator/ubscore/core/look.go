@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -22,23 +21,17 @@ const (
 	viewFor   = 5 * time.Minute
 )
 
-// Balance is one account of a view.
-type Balance struct {
-	book.AccountKey
-	book.Account
-}
-
 // View is all accounts, by user and asset, after exactly the line Seq.
 type View struct {
 	Seq      uint64
-	Balances []Balance
+	Balances []book.Balance
 	made     time.Time
 }
 
 // After are at most limit balances that follow the key, and whether there are
 // more.
-func (v *View) After(k book.AccountKey, limit int) (page []Balance, more bool) {
-	from, found := slices.BinarySearchFunc(v.Balances, k, func(b Balance, k book.AccountKey) int { return compare(b.AccountKey, k) })
+func (v *View) After(k book.AccountKey, limit int) (page []book.Balance, more bool) {
+	from, found := slices.BinarySearchFunc(v.Balances, k, func(b book.Balance, k book.AccountKey) int { return compare(b.AccountKey, k) })
 	if found {
 		from++
 	}
@@ -89,20 +82,21 @@ func look[T any](ctx context.Context, c *Core, look func(*book.Book) T) (seen T,
 func (c *Core) NewView(ctx context.Context) (*View, error) {
 	type copied struct {
 		view     *View
-		accounts map[book.AccountKey]book.Account // where the view is not known yet
+		accounts book.Accounts // where the view is new
+		isNew    bool
 	}
 	got, err := look(ctx, c, func(b *book.Book) copied {
 		if v := c.views.find(b.Seq(), time.Now()); v != nil {
 			return copied{view: v}
 		}
-		return copied{&View{Seq: b.Seq(), made: time.Now()}, b.Accounts()}
+		return copied{&View{Seq: b.Seq(), made: time.Now()}, b.Accounts(), true}
 	})
-	if err != nil || got.accounts == nil {
+	if err != nil || !got.isNew {
 		return got.view, err
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(got.accounts), compare) {
-		got.view.Balances = append(got.view.Balances, Balance{k, got.accounts[k]})
-	}
+	list := slices.AppendSeq(make([]book.Balance, 0, got.accounts.Len()), got.accounts.All())
+	slices.SortFunc(list, func(a, b book.Balance) int { return compare(a.AccountKey, b.AccountKey) })
+	got.view.Balances = list
 	c.views.keep(got.view)
 	return got.view, nil
 }
