@@ -73,6 +73,37 @@ func TestH17AWrongClockForgetsNothing(t *testing.T) {
 	}
 }
 
+// A core that has nothing yet to doubt its clock by goes by its callers' times,
+// and by its clock again once that was put right.
+func TestH17AClockThatIsWrongFromTheFirst(t *testing.T) {
+	t.Parallel()
+	const ahead = 20 * day
+	clock := &clock{now: epoch.Add(ahead)}
+	c := open(t, core.Options{Folder: t.TempDir(), SnapshotEvery: 10, Now: clock.Now, Elapsed: clock.Elapsed})
+	do(t, c, book.Request{Kind: book.AddAsset, ReqID: "asset", AssetID: 1, Precision: 6, CreatedAt: book.MicrosOf(epoch)}, "")
+	do(t, c, deposit("opening", epoch), "")
+	old := withdrawal("R", 1)
+	old.CreatedAt = book.MicrosOf(epoch.Add(-9 * day))
+	do(t, c, old, "")
+	deposits := func(name string, createdAt time.Time) {
+		t.Helper()
+		for i := range 25 {
+			do(t, c, deposit(fmt.Sprint(name, i), createdAt), "")
+		}
+	}
+	clock.pass(3 * day)
+	deposits("the clock alone is wrong ", epoch.Add(3*day))
+	clock.add(-ahead)
+	clock.pass(5 * day)
+	deposits("it is right ", clock.Now())
+	clock.add(ahead)
+	deposits("it and its callers are wrong ", clock.Now())
+	clock.add(-ahead)
+	old.Kind = book.Refund
+	do(t, c, old, "")
+	wantUnits(t, c, 76)
+}
+
 // A caller whose clock is ahead is told nothing, and nothing is stored: once its
 // time has come, the same request is done, once.
 func TestARequestOfTheFutureIsNotRemembered(t *testing.T) {
