@@ -3,7 +3,6 @@ package book
 import (
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -37,27 +36,31 @@ type Book struct {
 	seq      uint64
 	at       Micros // of the last entry
 	floor    Micros // keys created before may have been forgotten
+	newest   Micros // when the youngest of the entries was created
 	assets   map[int32]uint8
-	accounts map[AccountKey]Account
+	accounts holdings
 	answered map[key]*Entry
 	past     past // the entries of answered, in their order
 }
 
 // New is the book before its first entry.
 func New() *Book {
-	return &Book{assets: map[int32]uint8{}, accounts: map[AccountKey]Account{}, answered: map[key]*Entry{}}
+	return &Book{assets: map[int32]uint8{}, accounts: newHoldings(), answered: map[key]*Entry{}}
 }
 
 // Seq is the number of the last entry; 0: there is none.
 func (b *Book) Seq() uint64 { return b.seq }
+
+// Newest is when the youngest request was created that was decided since the book
+// was made; 0: there is none.
+func (b *Book) Newest() Micros { return b.newest }
 
 // Answered is how many keys the book remembers.
 func (b *Book) Answered() int { return len(b.answered) }
 
 // Account is an account, and whether there is one.
 func (b *Book) Account(k AccountKey) (Account, bool) {
-	a, ok := b.accounts[k]
-	return a, ok
+	return b.accounts.get(k)
 }
 
 // Apply makes the entry the book's last. It follows what the entry says, without
@@ -80,15 +83,20 @@ func (b *Book) Apply(e Entry) error {
 			return fmt.Errorf("%s: %w", e, err)
 		}
 	}
-	b.answered[e.key()] = b.past.push(e)
+	b.remember(e)
 	b.seq, b.at = e.Seq, e.At
 	return nil
+}
+
+func (b *Book) remember(e Entry) {
+	b.answered[e.key()] = b.past.push(e)
+	b.newest = max(b.newest, e.CreatedAt)
 }
 
 // effect changes what an applied entry changes, or nothing.
 func (b *Book) effect(e Entry) error {
 	k := AccountKey{e.UserID, e.AssetID}
-	a, exists := b.accounts[k]
+	a, exists := b.accounts.get(k)
 	switch {
 	case e.Kind == AddAsset && b.judgeAsset(e.Request) == "":
 		b.assets[e.AssetID] = e.Precision
@@ -107,7 +115,7 @@ func (b *Book) effect(e Entry) error {
 	default:
 		return fmt.Errorf("it was applied, which an account with %d units does not allow", a.Units)
 	}
-	b.accounts[k] = a
+	b.accounts.put(k, a)
 	return nil
 }
 
@@ -142,15 +150,27 @@ func (b *Book) Outdated(floor Micros) bool {
 	return e != nil && floor > b.floor && e.CreatedAt < floor
 }
 
-// FloorEntry is the entry that makes the book forget what was created before.
+// FloorEntry is the entry that makes the book forget what was created before the
+// floor. Its own floor is no higher than that needs: what was never there to be
+// forgotten can still be answered.
 func (b *Book) FloorEntry(floor, now Micros) Entry {
-	return b.next(Request{Kind: Floor, CreatedAt: floor}, "", now)
+	needed := b.floor
+	_ = b.past.each(func(e *Entry) error {
+		if e.CreatedAt >= floor {
+			return errReached
+		}
+		needed = max(needed, e.CreatedAt+1)
+		return nil
+	})
+	return b.next(Request{Kind: Floor, CreatedAt: needed}, "", now)
 }
+
+var errReached = errors.New("the floor is reached")
 
 // next is the entry for a request. Its time never runs back, whatever the clock.
 func (b *Book) next(r Request, refused transfer.Reason, now Micros) Entry {
 	return Entry{Request: r, Seq: b.seq + 1, At: max(b.at, now), Refused: refused}
 }
 
-// Accounts are copies of all accounts.
-func (b *Book) Accounts() map[AccountKey]Account { return maps.Clone(b.accounts) }
+// Accounts are all accounts as they are now, whatever becomes of the book.
+func (b *Book) Accounts() Accounts { return b.accounts.share() }

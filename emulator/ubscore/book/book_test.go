@@ -171,6 +171,39 @@ func TestAnImageIsOfItsMoment(t *testing.T) {
 	}
 }
 
+// A floor keeps from being answered what was forgotten, to the microsecond, and
+// nothing else, however far it was asked for.
+func TestH17AFloorIsNoHigherThanItNeeds(t *testing.T) {
+	t.Parallel()
+	b := stocked(t)
+	younger := withdrawal("younger", 10)
+	younger.CreatedAt = now + 1
+	for _, r := range []book.Request{withdrawal("R", 10), younger} {
+		decide(t, b, r)
+	}
+	if err := b.Apply(b.FloorEntry(now-1, now)); err != nil || b.Answered() != 4 {
+		t.Fatalf("a floor below all: got %d keys, %v; want 4", b.Answered(), err)
+	}
+	for _, floor := range []book.Micros{now + 1, now + 60*24*60*minute} {
+		if err := b.Apply(b.FloorEntry(floor, now)); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"R", "unknown, as old"} {
+			if e, _, err := b.Decide(withdrawal(id, 10), rules); !errors.Is(err, book.ErrBeyondHorizon) {
+				t.Errorf("floor %d, %s: got %+v, %v; want %v", floor-now, id, e, err, book.ErrBeyondHorizon)
+			}
+		}
+	}
+	if e, _, err := b.Decide(younger, rules); b.Answered() != 0 || !errors.Is(err, book.ErrBeyondHorizon) {
+		t.Errorf("the youngest, forgotten too: got %+v, %v, %d keys; want %v", e, err, b.Answered(), book.ErrBeyondHorizon)
+	}
+	next := withdrawal("next", 1)
+	next.CreatedAt = now + 2
+	if e := decide(t, b, next); e.Refused != "" {
+		t.Errorf("younger than all that was forgotten: got %+v, want it applied", e)
+	}
+}
+
 // Of an image that is not whole nothing is believed.
 func TestADamagedImage(t *testing.T) {
 	t.Parallel()

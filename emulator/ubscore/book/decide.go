@@ -62,7 +62,7 @@ func (b *Book) judge(r Request) (transfer.Reason, error) {
 	case b.unknownAsset(r.AssetID):
 		return transfer.InvalidAsset, nil
 	}
-	a, exists := b.accounts[AccountKey{r.UserID, r.AssetID}]
+	a, exists := b.accounts.get(AccountKey{r.UserID, r.AssetID})
 	switch {
 	case r.Kind == SetStatus && !exists:
 		return transfer.TargetAccountNotFound, nil
@@ -108,7 +108,7 @@ func (b *Book) judgeRefund(r Request) error {
 	if err := b.refundable(r); err != nil {
 		return err
 	}
-	if a := b.accounts[AccountKey{r.UserID, r.AssetID}]; a.Units+r.Units < a.Units {
+	if a, _ := b.accounts.get(AccountKey{r.UserID, r.AssetID}); a.Units+r.Units < a.Units {
 		return ErrRefundOverflow
 	}
 	return nil

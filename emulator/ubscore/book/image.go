@@ -26,16 +26,15 @@ type Image struct {
 	at       Micros
 	floor    Micros
 	assets   map[int32]uint8
-	accounts map[AccountKey]Account
+	accounts Accounts
 	past     past
 }
 
-// Image is the book as it is now. It copies the accounts, and shares what never
-// changes.
+// Image is the book as it is now. It copies little: it shares what does not change.
 func (b *Book) Image() *Image {
 	p := b.past
 	p.chunks = slices.Clone(p.chunks)
-	return &Image{b.seq, b.at, b.floor, maps.Clone(b.assets), maps.Clone(b.accounts), p}
+	return &Image{b.seq, b.at, b.floor, maps.Clone(b.assets), b.accounts.share(), p}
 }
 
 // Seq is the last entry that is in the image.
@@ -51,9 +50,9 @@ func (i *Image) Write(to io.Writer) error {
 	for id, precision := range i.assets {
 		w.numbers(uint64(id), uint64(precision))
 	}
-	w.numbers(uint64(len(i.accounts)))
-	for k, a := range i.accounts {
-		w.numbers(uint64(k.UserID), uint64(k.AssetID), a.Units, uint64(a.Status))
+	w.numbers(uint64(i.accounts.Len()))
+	for a := range i.accounts.All() {
+		w.numbers(uint64(a.UserID), uint64(a.AssetID), a.Units, uint64(a.Status))
 	}
 	_ = i.past.each(func(e *Entry) error {
 		w.numbers(e.Seq)
@@ -137,7 +136,7 @@ func (r *imageReader) book() *Book {
 		if a.Status == 0 || a.Status > Disabled {
 			r.fail("an account has no status")
 		}
-		b.accounts[k] = a
+		b.accounts.put(k, a)
 	}
 	for before := uint64(0); r.err == nil; {
 		seq := r.number()
@@ -162,7 +161,7 @@ func (r *imageReader) entry(b *Book, before, seq uint64) {
 		return
 	}
 	r.rest = r.rest[length:]
-	b.answered[e.key()] = b.past.push(e)
+	b.remember(e)
 }
 
 func (r *imageReader) fail(what string) {

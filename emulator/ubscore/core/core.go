@@ -30,9 +30,10 @@ type Options struct {
 	SnapshotEvery int           // lines between two snapshots; 0: 200,000
 	SegmentBytes  int64         // of the log's files; 0: as [wal.Options] has it
 
-	Now    func() time.Time // 0: time.Now
-	Points crash.Points
-	Log    *slog.Logger // nil: slog.Default
+	Now     func() time.Time     // nil: time.Now
+	Elapsed func() time.Duration // since any moment, by a clock that nobody sets; nil: since Open
+	Points  crash.Points
+	Log     *slog.Logger // nil: slog.Default
 }
 
 // The defaults.
@@ -66,6 +67,7 @@ type Core struct {
 	closing sync.Once
 	halted  atomic.Pointer[Halt]
 	views   views
+	clock   clock // the goroutine's own
 
 	lines      lines
 	snapshot   uint64        // the line of the newest snapshot
@@ -94,6 +96,10 @@ func Open(o Options) (*Core, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Elapsed == nil {
+		opened := time.Now()
+		o.Elapsed = func() time.Duration { return time.Since(opened) }
+	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -106,6 +112,7 @@ func Open(o Options) (*Core, error) {
 	c := &Core{
 		options: o, log: o.Log, jobs: make(chan job, maxWaiting),
 		stop: make(chan struct{}), stopped: make(chan struct{}), snapshots: make(chan struct{}, 1),
+		clock: newClock(o, 0),
 	}
 	if err := c.recover(); errors.Is(err, wal.ErrLocked) {
 		return nil, err
@@ -211,11 +218,12 @@ func (c *Core) serve(batch []job) {
 func (c *Core) decide(batch []job) []result {
 	c.lines.reset()
 	results := c.recordings[:0]
-	rules := book.Rules{Now: book.MicrosOf(c.options.Now()), Horizon: c.options.Horizon}
+	rules := book.Rules{Now: c.clock.read(), Horizon: c.options.Horizon}
 	for _, j := range batch {
 		var r result
 		if j.look == nil && c.Halted() == nil {
 			c.options.Points.At("ubscore.received")
+			c.clock.witness(j.request.CreatedAt, rules.Now)
 			rules.Resolve = j.resolve
 			var fresh bool
 			if r.entry, fresh, r.err = c.book.Decide(j.request, rules); fresh {
@@ -225,6 +233,7 @@ func (c *Core) decide(batch []job) []result {
 		results = append(results, r)
 	}
 	c.recordings = results
+	c.clock.compare(rules.Now)
 	return results
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -22,23 +21,17 @@ const (
 	viewFor   = 5 * time.Minute
 )
 
-// Balance is one account of a view.
-type Balance struct {
-	book.AccountKey
-	book.Account
-}
-
 // View is all accounts, by user and asset, after exactly the line Seq.
 type View struct {
 	Seq      uint64
-	Balances []Balance
+	Balances []book.Balance
 	made     time.Time
 }
 
 // After are at most limit balances that follow the key, and whether there are
 // more.
-func (v *View) After(k book.AccountKey, limit int) (page []Balance, more bool) {
-	from, found := slices.BinarySearchFunc(v.Balances, k, func(b Balance, k book.AccountKey) int { return compare(b.AccountKey, k) })
+func (v *View) After(k book.AccountKey, limit int) (page []book.Balance, more bool) {
+	from, found := slices.BinarySearchFunc(v.Balances, k, func(b book.Balance, k book.AccountKey) int { return compare(b.AccountKey, k) })
 	if found {
 		from++
 	}
@@ -89,20 +82,21 @@ func look[T any](ctx context.Context, c *Core, look func(*book.Book) T) (seen T,
 func (c *Core) NewView(ctx context.Context) (*View, error) {
 	type copied struct {
 		view     *View
-		accounts map[book.AccountKey]book.Account // where the view is not known yet
+		accounts book.Accounts // where the view is new
+		isNew    bool
 	}
 	got, err := look(ctx, c, func(b *book.Book) copied {
 		if v := c.views.find(b.Seq(), time.Now()); v != nil {
 			return copied{view: v}
 		}
-		return copied{&View{Seq: b.Seq(), made: time.Now()}, b.Accounts()}
+		return copied{&View{Seq: b.Seq(), made: time.Now()}, b.Accounts(), true}
 	})
-	if err != nil || got.accounts == nil {
+	if err != nil || !got.isNew {
 		return got.view, err
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(got.accounts), compare) {
-		got.view.Balances = append(got.view.Balances, Balance{k, got.accounts[k]})
-	}
+	list := slices.AppendSeq(make([]book.Balance, 0, got.accounts.Len()), got.accounts.All())
+	slices.SortFunc(list, func(a, b book.Balance) int { return compare(a.AccountKey, b.AccountKey) })
+	got.view.Balances = list
 	c.views.keep(got.view)
 	return got.view, nil
 }
@@ -134,23 +128,26 @@ func (c *Core) Balance(ctx context.Context, k book.AccountKey) (Holding, error) 
 	})
 }
 
-// Journal are at most limit durable lines after the given one, without a hole,
-// and the number of the last one that is durable.
-func (c *Core) Journal(after uint64, limit int) (entries []book.Entry, last uint64, err error) {
+// Journal hands over the durable lines after the given one, without a hole, at
+// most limit of them, until take does not take one; and says which is the last
+// that is durable.
+func (c *Core) Journal(after uint64, limit int, take func(book.Entry) bool) (last uint64, err error) {
 	if h := c.Halted(); h != nil {
-		return nil, 0, h
+		return 0, h
 	}
 	err = c.wal.Read(after, limit, func(seq uint64, line []byte) error {
 		e, err := book.Parse(seq, line)
-		entries = append(entries, e)
+		if err == nil && !take(e) {
+			return wal.ErrEnough
+		}
 		return unreadable(seq, err)
 	})
 	var damage *wal.Damage
 	if errors.As(err, &damage) {
 		c.halt(err)
-		return nil, 0, c.Halted()
+		return 0, c.Halted()
 	}
-	return entries, c.wal.Last(), err
+	return c.wal.Last(), err
 }
 
 func unreadable(seq uint64, err error) error {

@@ -20,8 +20,9 @@ import (
 
 // clock is set by the test.
 type clock struct {
-	mu  sync.Mutex
-	now time.Time
+	mu     sync.Mutex
+	now    time.Time
+	passed time.Duration
 }
 
 func (c *clock) Now() time.Time {
@@ -34,6 +35,20 @@ func (c *clock) add(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
+}
+
+// pass lets time pass, where add only sets the clock.
+func (c *clock) pass(d time.Duration) {
+	c.add(d)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passed += d
+}
+
+func (c *clock) Elapsed() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.passed
 }
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -190,6 +205,7 @@ func (m *machine) ask(t *rapid.T) {
 func (m *machine) compare(t *rapid.T, r book.Request, resolve bool, got book.Entry, err error) {
 	stored, known := m.model.answers[name(r)]
 	old := r.CreatedAt < book.MicrosOf(m.clock.Now().Add(-m.options.Horizon))
+	ahead := r.CreatedAt > book.MicrosOf(m.clock.Now().Add(time.Hour))
 	switch {
 	case errors.Is(err, book.ErrBeyondHorizon):
 		if !old {
@@ -204,6 +220,11 @@ func (m *machine) compare(t *rapid.T, r book.Request, resolve bool, got book.Ent
 	case known:
 		if err != nil || got.Request != r || got.Refused != stored.reason {
 			t.Fatalf("%+v again: got %+v, %v; want refused %q", r, got, err, stored.reason)
+		}
+		return
+	case ahead:
+		if !errors.Is(err, book.ErrAhead) {
+			t.Fatalf("%+v is of the future: got %+v, %v; want %v", r, got, err, book.ErrAhead)
 		}
 		return
 	case old:
@@ -259,7 +280,7 @@ func units(accounts map[book.AccountKey]book.Account) map[book.AccountKey]uint64
 func sum(t testingT, c *core.Core, until uint64) map[book.AccountKey]uint64 {
 	all := map[book.AccountKey]uint64{}
 	for after := uint64(0); after < until; {
-		entries, _, err := c.Journal(after, 7)
+		entries, _, err := journal(c, after, 7)
 		if err != nil || len(entries) == 0 {
 			t.Fatalf("journal after %d: got %d lines, %v", after, len(entries), err)
 		}
@@ -302,7 +323,7 @@ func TestTheCoreAgainstAPlainModel(t *testing.T) {
 		n++
 		clock := &clock{now: epoch}
 		m := &machine{clock: clock, created: map[string]book.Micros{}, options: core.Options{
-			Folder: filepath.Join(folders, fmt.Sprint(n)), Horizon: time.Hour, Now: clock.Now, Log: quiet,
+			Folder: filepath.Join(folders, fmt.Sprint(n)), Horizon: time.Hour, Now: clock.Now, Elapsed: clock.Elapsed, Log: quiet,
 			SegmentBytes: 600, SnapshotEvery: rapid.IntRange(3, 40).Draw(t, "snapshotEvery"),
 		}, model: model{map[book.AccountKey]uint64{}, map[book.AccountKey]book.Status{}, map[int32]uint8{}, map[string]remembered{}}}
 		m.open(t)
@@ -315,9 +336,17 @@ func TestTheCoreAgainstAPlainModel(t *testing.T) {
 		ask := func(t *rapid.T) { m.ask(t) }
 		t.Repeat(map[string]func(*rapid.T){
 			"ask": ask, "ask too": ask, "ask more": ask, "ask again": ask,
-			"time": func(t *rapid.T) { clock.add(time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "passes"))) },
+			"time": func(t *rapid.T) { clock.pass(time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "passes"))) },
 			"clock set back": func(t *rapid.T) {
 				clock.add(-time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "set back")))
+			},
+			"clock wrong for a moment": func(t *rapid.T) {
+				ahead := time.Duration(rapid.Int64Range(0, int64(50*time.Hour)).Draw(t, "ahead"))
+				clock.add(ahead)
+				for range rapid.IntRange(1, 50).Draw(t, "asked") {
+					m.ask(t)
+				}
+				clock.add(-ahead)
 			},
 			"restart": func(t *rapid.T) {
 				if err := m.core.Close(); err != nil {

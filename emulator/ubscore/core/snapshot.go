@@ -69,6 +69,7 @@ func (c *Core) recover() error {
 	if err != nil {
 		return err
 	}
+	c.clock = newClock(c.options, c.book.Newest())
 	c.log.Info("recovered", "snapshot", c.snapshot, "lastLine", c.book.Seq(), "keys", c.book.Answered(), "milliseconds", time.Since(began).Milliseconds())
 	return nil
 }
@@ -110,21 +111,16 @@ func loadFile(folder, name string) (*book.Book, error) {
 	return b, nil
 }
 
-// forgetAfter is how much longer than the horizon a key is kept, as a share of it:
-// forgetting goes by a clock, and clocks are set.
-const forgetAfter = 24
-
 // maybeSnapshot begins a snapshot when it is time, and lets the book forget what
 // is beyond the horizon.
 func (c *Core) maybeSnapshot() {
 	if c.writing || c.Halted() != nil || c.book.Seq() < c.snapshot+uint64(c.options.SnapshotEvery) {
 		return
 	}
-	now := c.options.Now()
-	floor := book.MicrosOf(now.Add(-c.options.Horizon - c.options.Horizon/forgetAfter))
+	floor := c.clock.believable(c.book.Newest()) - microsIn(c.options.Horizon+c.options.Horizon/forgetAfter)
 	if c.book.Outdated(floor) {
 		c.lines.reset()
-		c.apply(c.book.FloorEntry(floor, book.MicrosOf(now)))
+		c.apply(c.book.FloorEntry(floor, c.clock.read()))
 		if c.commit(); c.Halted() != nil {
 			return
 		}

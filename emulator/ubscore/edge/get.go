@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,16 +25,33 @@ func (s server) journal(w http.ResponseWriter, r *http.Request) {
 		web.Fail(w, r, problem(errors.Join(err, atLeastOne(limit))))
 		return
 	}
-	entries, last, err := s.core.Journal(after, int(limit))
-	if err != nil {
+	page := journalPage{room: wire.MaxAnswer - pageFrame}
+	page.Entries = []wire.Entry{}
+	if page.Last, err = s.core.Journal(after, int(limit), page.take); err != nil {
 		web.Fail(w, r, problem(err))
 		return
 	}
-	page := wire.JournalPage{Entries: make([]wire.Entry, 0, len(entries)), Last: last}
-	for _, e := range entries {
-		page.Entries = append(page.Entries, e.Transfer())
+	web.Reply(w, r, http.StatusOK, page.JournalPage)
+}
+
+// journalPage is a page of the journal that an answer has room for.
+type journalPage struct {
+	wire.JournalPage
+	room int // bytes that are left
+}
+
+// pageFrame is more than a page takes beside its lines, in bytes.
+const pageFrame = 64
+
+// take takes the line, if there is room for it.
+func (p *journalPage) take(e book.Entry) bool {
+	line := e.Transfer()
+	text, err := json.Marshal(line)
+	if p.room -= len(text) + len(","); err != nil || p.room < 0 {
+		return false
 	}
-	web.Reply(w, r, http.StatusOK, page)
+	p.Entries = append(p.Entries, line)
+	return true
 }
 
 func (s server) balances(w http.ResponseWriter, r *http.Request) {

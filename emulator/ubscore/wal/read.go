@@ -19,16 +19,19 @@ type place struct {
 // maxPlaces bounds how many readers find at once where they left off.
 const maxPlaces = 64
 
+// ErrEnough is what a visitor answers that takes neither the line nor any more.
+var ErrEnough = errors.New("no more lines are wanted")
+
 // Read visits the durable lines after the given one, in their order and without
-// a hole, at most limit of them; 0: all. A line's bytes are the visitor's only
-// while it runs. The error is a [*Damage] where the files are not as they were
+// a hole, at most limit of them; 0: all; and until the visitor answers with
+// [ErrEnough]. A line's bytes are the visitor's only while it runs. The error is a [*Damage] where the files are not as they were
 // written, or the visitor's.
 func (l *Log) Read(after uint64, limit int, visit func(seq uint64, line []byte) error) error {
 	l.mu.Lock()
 	segments, durable := slices.Clone(l.segments), l.durable
 	start, known := l.places[after]
 	l.mu.Unlock()
-	r := reading{folder: l.folder, after: after, until: durable, visit: visit}
+	r := reading{folder: l.folder, after: after, visited: after, until: durable, visit: visit}
 	if after >= durable {
 		return nil
 	}
@@ -44,7 +47,11 @@ func (l *Log) Read(after uint64, limit int, visit func(seq uint64, line []byte) 
 		r.at, r.last = start, 0 // whatever line the record there begins with
 	}
 	for ; i < len(segments) && r.last < r.until; i++ {
-		if err := r.segment(segments[i]); err != nil {
+		switch err := r.segment(segments[i]); {
+		case errors.Is(err, ErrEnough):
+			l.remember(r.visited, r.at)
+			return nil
+		case err != nil:
 			return err
 		}
 	}
@@ -55,6 +62,7 @@ func (l *Log) Read(after uint64, limit int, visit func(seq uint64, line []byte) 
 	return nil
 }
 
+// remember keeps in which record the line is, for whoever reads on after it.
 func (l *Log) remember(after uint64, at place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +77,8 @@ type reading struct {
 	folder       string
 	after, until uint64
 	last         uint64 // the last line seen; 0: any may come
-	at           place  // of the record that has it
+	visited      uint64 // the last line that was taken
+	at           place  // of the record that has it, or of the next
 	visit        func(uint64, []byte) error
 }
 
@@ -121,6 +130,7 @@ func (r *reading) lines(rec record) error {
 		if err := r.visit(seq, line); err != nil {
 			return err
 		}
+		r.visited = seq
 	}
 	return nil
 }

@@ -162,3 +162,40 @@ func TestOneProcessHasTheFolder(t *testing.T) {
 	}
 	open(t, o)
 }
+
+// Whoever has enough reads on where he stopped, wherever that is in a record.
+func TestReadingStopsWhereTheVisitorDoes(t *testing.T) {
+	t.Parallel()
+	l, _ := open(t, wal.Options{Folder: t.TempDir(), SegmentBytes: 100})
+	var want []string
+	for record := range 20 {
+		var lines []string
+		for line := range 1 + record%4 {
+			lines = append(lines, fmt.Sprint("line ", record, " ", line))
+		}
+		commit(t, l, lines...)
+		want = append(want, lines...)
+	}
+	for each := 1; each <= 7; each++ {
+		var got []string
+		for range want { // the last of them find the end
+			taken := 0
+			err := l.Read(uint64(len(got)), 0, func(seq uint64, line []byte) error {
+				if taken++; taken > each {
+					return wal.ErrEnough
+				}
+				if seq != uint64(len(got))+1 {
+					return fmt.Errorf("got line %d, want %d", seq, len(got)+1)
+				}
+				got = append(got, string(line))
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%d at a time (-want +got): %s", each, d)
+		}
+	}
+}

@@ -111,7 +111,9 @@ type Entry struct {
 }
 
 // JournalPage is what follows a line: no line is left out, and none is shown that
-// is not durable. An empty page is the end.
+// is not durable. It may have fewer lines than were asked for, so that it fits
+// [MaxAnswer]: there are more as long as its last line is below Last. An empty
+// page is the end.
 type JournalPage struct {
 	Entries []Entry `json:"entries"`
 	Last    uint64  `json:"last"` // the last durable line

@@ -1,0 +1,85 @@
+package book
+
+import (
+	"iter"
+	"slices"
+)
+
+// Balance is an account and what it holds.
+type Balance struct {
+	AccountKey
+	Account
+}
+
+// Accounts are all accounts at one moment, in the order in which they were made.
+type Accounts struct {
+	pages []*[pageSize]Balance
+	count int
+}
+
+// pageSize is how many accounts are copied when one of them changes for the first
+// time since somebody got them all.
+const pageSize = 64
+
+// Len is how many there are.
+func (a Accounts) Len() int { return a.count }
+
+// All are the accounts, one by one.
+func (a Accounts) All() iter.Seq[Balance] {
+	return func(yield func(Balance) bool) {
+		for i := range a.count {
+			if !yield(a.pages[i/pageSize][i%pageSize]) {
+				return
+			}
+		}
+	}
+}
+
+// holdings are the accounts as the book changes them. The pages that it has shared it
+// never changes: it copies them first.
+type holdings struct {
+	Accounts
+	at     map[AccountKey]int
+	shared []bool // by page
+}
+
+func newHoldings() holdings { return holdings{at: map[AccountKey]int{}} }
+
+func (h *holdings) get(k AccountKey) (Account, bool) {
+	i, exists := h.at[k]
+	if !exists {
+		return Account{}, false
+	}
+	return h.pages[i/pageSize][i%pageSize].Account, true
+}
+
+func (h *holdings) put(k AccountKey, a Account) {
+	i, exists := h.at[k]
+	if !exists {
+		i = h.count
+		h.at[k] = i
+		h.count++
+	}
+	h.page(i / pageSize)[i%pageSize] = Balance{k, a}
+}
+
+// page is the page, made or copied where nobody else may see it change.
+func (h *holdings) page(n int) *[pageSize]Balance {
+	switch {
+	case n == len(h.pages):
+		h.pages, h.shared = append(h.pages, new([pageSize]Balance)), append(h.shared, false)
+	case h.shared[n]:
+		own := *h.pages[n]
+		h.pages[n], h.shared[n] = &own, false
+	}
+	return h.pages[n]
+}
+
+// share is the accounts as they are now, for another goroutine to read while the
+// book goes on. It takes no longer than copying a pointer for each page.
+func (h *holdings) share() Accounts {
+	for i := range h.shared {
+		h.shared[i] = true
+	}
+	return Accounts{slices.Clone(h.pages), h.count}
+}
