@@ -47,8 +47,11 @@ type haltScope struct {
 	AssetID int32  `json:"asset_id,omitempty"`
 }
 
-// foundMost is how many findings one answer shows; the database has all.
-const foundMost = 100
+// What one answer shows at most; the database has all.
+const (
+	foundMost = 100 // findings
+	haltsMost = 100 // halts
+)
 
 func reportOf(r conservation.Report) reportResponse {
 	out := reportResponse{
@@ -58,7 +61,7 @@ func reportOf(r conservation.Report) reportResponse {
 	for _, f := range r.Found[:min(len(r.Found), foundMost)] {
 		out.Found = append(out.Found, findingView{f.Kind, f.Side, f.ReqID, f.Account.UserID, f.Account.AssetID, f.Expected, f.Got, nil})
 	}
-	for _, h := range r.Halts {
+	for _, h := range r.Halts[:min(len(r.Halts), haltsMost)] {
 		out.Halted = append(out.Halted, haltScope{string(h.Scope), h.Account.UserID, h.Account.AssetID})
 	}
 	return out
@@ -110,7 +113,8 @@ type haltView struct {
 
 type conservationResponse struct {
 	Last  *lastCheck `json:"last_check"` // null: none has come to its end
-	Halts []haltView `json:"halts"`      // those that are open
+	Open  int        `json:"open_halts"` // how many are open
+	Halts []haltView `json:"halts"`      // the newest of them, and they first
 }
 
 // showConservation tells an operator what the last check came to, and what is halted.
@@ -122,11 +126,11 @@ func (a *App) showConservation(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	halts, err := a.transfers.store.OpenHalts(r.Context())
+	halts, open, err := a.transfers.store.OpenHalts(r.Context(), haltsMost)
 	if err != nil {
 		return err
 	}
-	out := conservationResponse{Last: last, Halts: make([]haltView, len(halts))}
+	out := conservationResponse{Last: last, Open: open, Halts: make([]haltView, len(halts))}
 	for i, h := range halts {
 		out.Halts[i] = haltView{h.ID, scopeOf(h), h.Since.UTC(), h.Evidence}
 	}

@@ -200,7 +200,7 @@ func TestConservation(t *testing.T) {
 	shown := h.as("ann", "GET", "/admin/v1/conservation", nil)
 	last, _ := shown.body["last_check"].(map[string]any)
 	halts, _ := shown.body["halts"].([]any)
-	if last == nil || last["result"] != "standing" || len(last["found"].([]any)) != 1 || len(halts) != 1 {
+	if last == nil || last["result"] != "standing" || len(last["found"].([]any)) != 1 || len(halts) != 1 || shown.body["open_halts"] != 1.0 {
 		t.Fatalf("shown: got %v, want what stands, and one halt", shown.body)
 	}
 	if got, want := h.post(alice, nil).is("code", "req_id"), "503 SYSTEM_ERROR <nil>"; got != want {

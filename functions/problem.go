@@ -53,6 +53,8 @@ func problem(err error) error {
 		return web.UnavailableBecause(err, "PROTECT: whether this was ever made, or what came of it, is not known until an operator has reconciled it")
 	case errors.Is(err, store.ErrIsAuthority):
 		return web.NewProblem(tooLate, "the database is the one written last; there is nothing to accept")
+	case errors.Is(err, store.ErrNumbersAhead):
+		return web.NewProblem(tooLate, "%v, as after a dump was loaded into another cluster: the check of conservation would count these rows again and again. Let the cluster number that many transactions first: docs/transfers.md says how (What was restored). Nothing was accepted", err)
 	case errors.Is(err, store.ErrNotFound):
 		return web.NewProblem(web.NotFound, "no such transaction")
 	case errors.Is(err, store.ErrCoordinators):

@@ -156,7 +156,7 @@ select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) fro
 		return nil, err
 	}
 	for after := uint64(0); ; {
-		entries, err := e.house.Core.Ledger().Journal(ctx, after, 5000)
+		entries, _, err := e.house.Core.Ledger().Journal(ctx, after, 5000)
 		if err != nil {
 			return nil, err
 		}

@@ -76,7 +76,7 @@ func wantHalted(ctx context.Context, t *testing.T, url, advice string) {
 	} {
 		wantUnknown(t, what, got, wire.Halted.Name)
 	}
-	if lines, err := l.Journal(ctx, 0, 10); err == nil {
+	if lines, _, err := l.Journal(ctx, 0, 10); err == nil {
 		t.Errorf("journal: got %v, want an error", lines)
 	}
 }

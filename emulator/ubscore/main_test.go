@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/processes"
 	"github.com/fencepost/fencepost/emulator/ubscore"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
+	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -200,14 +201,18 @@ func (r *rig) wantSum(t *testing.T) {
 func (r *rig) journal(t *testing.T) (all []transfer.Entry) {
 	t.Helper()
 	for after := uint64(0); ; {
-		entries, err := r.Journal(r.ctx, after, 50)
+		lines, _, err := r.Journal(r.ctx, after, 50)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(entries) == 0 {
+		if len(lines) == 0 {
 			return all
 		}
-		all, after = append(all, entries...), entries[len(entries)-1].Seq
+		for _, line := range lines {
+			if after = line.Seq; wire.Moves(line.Op) {
+				all = append(all, line.Entry)
+			}
+		}
 	}
 }
 

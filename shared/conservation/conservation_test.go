@@ -2,8 +2,9 @@ package conservation
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"math/big"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,52 +90,140 @@ func TestWhatMovesNoMoney(t *testing.T) {
 	}
 }
 
-// core is a journal of lines 2, 3 and 5; line 4 moves no money.
-type core struct{ end uint64 }
-
-func (c core) Journal(_ context.Context, after uint64, limit int) (some []transfer.Entry, err error) {
-	for _, seq := range []uint64{2, 3, 5} {
-		if seq > after && len(some) < limit {
-			some = append(some, transfer.Entry{Seq: seq})
-		}
-	}
-	return some, nil
+// core is a journal whose every third line moves no money. An answer holds as few lines
+// as it likes, and while one is read another line comes.
+type core struct {
+	rt    *rapid.T
+	lines []Line
+	grows int
 }
 
-func (c core) balances(context.Context) (uint64, map[Account]Sum, error) { return c.end, nil, nil }
+func (c *core) append() {
+	n := len(c.lines) + 1
+	line := Line{Entry: transfer.Entry{Seq: uint64(n), Op: transfer.OutsideDeposit, UserID: 1, AssetID: 1, Units: 1}, Mark: fmt.Sprint("mark ", n)}
+	if n%3 == 0 {
+		digits := uint8(n % 9)
+		line.Op, line.AssetID, line.Precision = "asset", int32(n), &digits
+	}
+	c.lines = append(c.lines, line)
+}
 
-// A point ends with the line that the balances are of, whatever the journal has.
-func TestNumberedPointsEndWithTheirBalances(t *testing.T) {
+func (c *core) Journal(_ context.Context, after uint64, limit int) ([]Line, uint64, error) {
+	from := min(int(after), len(c.lines))
+	most := min(limit, len(c.lines)-from)
+	some := c.lines[from : from+rapid.IntRange(min(most, 2), most).Draw(c.rt, "answer")]
+	if c.grows > 0 {
+		c.grows--
+		c.append()
+	}
+	return some, uint64(len(c.lines)), nil
+}
+
+func (c *core) balances(context.Context) (uint64, map[Account]Sum, error) {
+	return uint64(len(c.lines)), nil, nil
+}
+
+// Whatever the answers hold, pages and then a point have each line of money once, and
+// each asset; pages go as far as the journal did when the last of them began; and the
+// point is of the line that the balances are of.
+func TestNumberedReadsEachLineOnce(t *testing.T) {
 	t.Parallel()
-	for end, want := range map[uint64]int{1: 0, 2: 1, 3: 2, 4: 2, 5: 3} {
-		n := Numbered{core{end}, core{end}.balances}
-		p, err := n.Point(t.Context(), "")
-		if err != nil || len(p.Entries) != want || p.Next != cursor(end) {
-			t.Errorf("balances of line %d: got %d entries up to %s, error %v; want %d", end, len(p.Entries), p.Next, err, want)
+	rapid.Check(t, func(rt *rapid.T) {
+		c := &core{rt: rt}
+		for range rapid.IntRange(0, 40).Draw(rt, "lines") {
+			c.append()
 		}
-		if _, err := n.Point(t.Context(), cursor(end+1)); !errors.Is(err, ErrWentBack) {
-			t.Errorf("line %d, after %d was read: got %v, want ErrWentBack", end, end+1, err)
+		c.grows = rapid.IntRange(0, 10).Draw(rt, "grows")
+		n := Numbered{c, c.balances}
+		var seqs []uint64
+		scales, cursor := 0, Cursor("")
+		add := func(entries []transfer.Entry, assets []Scale) {
+			scales += len(assets)
+			for _, e := range entries {
+				seqs = append(seqs, e.Seq)
+			}
 		}
-	}
-	page, err := Numbered{Core: core{}}.Page(t.Context(), "2", 2)
-	if err != nil || len(page.Entries) != 2 || !page.More || page.Next != "5" {
-		t.Errorf("page: got %+v, error %v; want two entries up to 5", page, err)
-	}
-	if page, err = (Numbered{Core: core{}}).Page(t.Context(), page.Next, 2); err != nil || page.More || page.Next != "5" {
-		t.Errorf("page: got %+v, error %v; want the end", page, err)
-	}
+		for more := true; more; {
+			before := len(c.lines)
+			page, err := n.Page(t.Context(), cursor, rapid.IntRange(1, 9).Draw(rt, "limit"))
+			if err != nil {
+				rt.Fatal(err)
+			}
+			add(page.Entries, page.Scales)
+			cursor, more = page.Next, page.More
+			if at, _ := parsePlace(cursor); !more && at.line < uint64(before) {
+				rt.Fatalf("pages end at %s of %d lines", cursor, before)
+			}
+		}
+		end := len(c.lines)
+		p, err := n.Point(t.Context(), cursor)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		add(p.Entries, p.Scales)
+		var want []uint64
+		for i := 1; i <= end; i++ {
+			if i%3 != 0 {
+				want = append(want, uint64(i))
+			}
+		}
+		if at, _ := parsePlace(p.Next); at.line != uint64(end) || !slices.Equal(seqs, want) || scales != end/3 {
+			rt.Fatalf("up to %s: got lines %v and %d assets, want %v and %d", p.Next, seqs, scales, want, end/3)
+		}
+	})
 }
 
 // A finding whose asset nobody knows, or that has no user, halts everything.
 func TestUnclearFindingsHaltAll(t *testing.T) {
 	t.Parallel()
 	for _, at := range []Account{{0, 1}, {1, 0}, {}} {
-		got := Halts(HaltGraded, nil, []Finding{{Account: at}})
-		if diff := cmp.Diff([]Halt{{Scope: All}}, got); diff != "" {
+		fresh := []Finding{{Account: at}}
+		got := Halts(HaltGraded, nil, fresh, 1)
+		if diff := cmp.Diff([]Halt{{Scope: All, Findings: fresh}}, got); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", at, diff)
 		}
 	}
-	if got := Halts(HaltGraded, []Halt{{Scope: All}}, nil); len(got) > 0 {
+	if got := Halts(HaltGraded, []Halt{{Scope: All}}, nil, 1); len(got) > 0 {
 		t.Errorf("nothing new: got %v, want no halt", got)
+	}
+}
+
+// What is fresh is halted for one by one, all of it, and by no more halts than may be.
+func TestEachFindingHasItsHalt(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		fresh := make([]Finding, rapid.IntRange(1, 9).Draw(rt, "fresh"))
+		for i := range fresh {
+			fresh[i] = Finding{ReqID: fmt.Sprint(i), Account: Account{1, 1}}
+		}
+		most := rapid.IntRange(1, 9).Draw(rt, "most")
+		halts := Halts(HaltGraded, nil, fresh, most)
+		var again []Finding
+		for i, h := range halts {
+			again = append(again, h.Findings...)
+			if h.Scope != UserAsset || len(h.Findings) == 0 || len(h.Findings) > 1 && i+1 < most {
+				rt.Errorf("halt %d: got %+v, want the user's asset, for one finding", i, h)
+			}
+		}
+		if diff := cmp.Diff(fresh, again); diff != "" || len(halts) > most {
+			rt.Errorf("%d halts of at most %d, for (-want +got):\n%s", len(halts), most, diff)
+		}
+	})
+}
+
+// A precision that differs is about one asset, of everybody.
+func TestAPrecisionHaltsItsAsset(t *testing.T) {
+	t.Parallel()
+	known := Known{Scales: []Scale{{transfer.Spot, 1, 6}, {transfer.Spot, 2, 2}, {transfer.Spot, 3, 0}}, Precision: map[int32]uint8{1: 2, 2: 2, 4: 1}}
+	found := known.precisions(Round{Readings: []Reading{{Side: transfer.Spot, Scales: []Scale{{AssetID: 4, Precision: 1}, {AssetID: 1, Precision: 6}}}}})
+	want := []Finding{{Kind: PrecisionDiffers, Side: transfer.Spot, Account: Account{AssetID: 1}, Expected: "2 decimals", Got: "6 decimals"}}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Fatalf("findings (-want +got):\n%s", diff)
+	}
+	for mode, want := range map[Mode]Halt{HaltAll: {Scope: All}, HaltGraded: {Scope: Asset, Account: Account{AssetID: 1}}} {
+		want.Findings = found
+		if diff := cmp.Diff([]Halt{want}, Halts(mode, nil, found, 1)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", mode, diff)
+		}
 	}
 }

@@ -2,7 +2,7 @@
 // what the ledgers themselves have written down, and stops new transfers if so.
 //
 // It never sums by the transfers' states: while a call is pending the money is where
-// no state says, and such a sum would halt a healthy system. It holds four kinds of
+// no state says, and such a sum would halt a healthy system. It holds five kinds of
 // statement against each other instead.
 //
 //   - On each side an account's balance is the sum of what the side's own journal
@@ -13,6 +13,7 @@
 //     the accounts and for the units that its row says.
 //   - A transfer that is COMMITTED has its withdrawal and its deposit, one that is
 //     ROLLED_BACK its withdrawal and its refund, one that is FAILED neither.
+//   - An asset has one precision, on each side: else equal units are not equal money.
 //
 // What must be there is looked for only in what was read later than the statement
 // that implies it. So a run reads in this order: the transfers that became final,

@@ -31,8 +31,9 @@ const (
 	CommittedIncomplete Kind = "COMMITTED_INCOMPLETE" // not both withdrawn and deposited
 	RolledBackUnpaid    Kind = "ROLLED_BACK_UNPAID"   // not both withdrawn and refunded
 	ContradictsState    Kind = "CONTRADICTS_STATE"    // FAILED and moved, COMMITTED and refunded, ROLLED_BACK and deposited
-	JournalWentBack     Kind = "JOURNAL_WENT_BACK"    // it ends before what was read of it
+	JournalWentBack     Kind = "JOURNAL_WENT_BACK"    // what was read of it is not there any more
 	StateChanged        Kind = "FINAL_STATE_CHANGED"  // a final state, and then another
+	PrecisionDiffers    Kind = "PRECISION_DIFFERS"    // of an asset, on one side: its units are not ours
 )
 
 // Finding is one violation.
@@ -49,8 +50,11 @@ type Finding struct {
 // Key tells findings apart: what was found before under the same key is not new. A
 // balance that goes on to differ by as much is the same finding; by more, another.
 func (f Finding) Key() string {
-	if f.Kind == BalanceDiffers {
+	switch f.Kind {
+	case BalanceDiffers:
 		return fmt.Sprintf("%s|%s|%d|%d|%s", f.Kind, f.Side, f.Account.UserID, f.Account.AssetID, f.difference())
+	case PrecisionDiffers:
+		return fmt.Sprintf("%s|%s|%d|%s|%s", f.Kind, f.Side, f.Account.AssetID, f.Expected, f.Got)
 	}
 	return fmt.Sprintf("%s|%s|%s|%s|%s", f.Kind, f.Side, f.ReqID, f.Expected, f.Got)
 }

@@ -12,6 +12,7 @@ import (
 type Reading struct {
 	Side    Side
 	Entries []transfer.Entry
+	Scales  []Scale
 
 	// Last says that nothing was read later: what is credited only here is not
 	// judged yet, since its withdrawal may be younger than what was read of the
@@ -79,6 +80,9 @@ func moves(op transfer.Op) bool {
 type Known struct {
 	Evidence map[string]*Evidence
 	Terms    map[string]Terms
+
+	Scales    []Scale         // that the journals have said before
+	Precision map[int32]uint8 // of the assets that transfers are made of
 }
 
 // Merge brings what is known up to date by the round, and returns what is wrong

@@ -69,7 +69,8 @@ func (m *Monitor) Check(ctx context.Context, full bool) (report Report, err erro
 	report.Full = full
 	defer func() { m.count(ctx, report, err) }()
 	for range attempts {
-		if err = m.run(ctx, full, &report); !errors.Is(err, ErrSuperseded) {
+		err = m.run(ctx, full, &report)
+		if !errors.Is(err, ErrSuperseded) && !errors.Is(err, ErrWentBack) {
 			break
 		}
 	}
@@ -79,26 +80,35 @@ func (m *Monitor) Check(ctx context.Context, full bool) (report Report, err erro
 	return report, nil
 }
 
-// run is one attempt: it reads in the order that the judgement needs.
+// run is one attempt.
 func (m *Monitor) run(ctx context.Context, full bool, report *Report) error {
 	at, err := m.Book.Begin(ctx, full)
 	if err != nil {
 		return err
 	}
+	report.Full = at.Full
 	w := &walk{Monitor: m, at: at, cursors: at.Cursors, report: report}
+	if err = w.all(ctx); errors.Is(err, ErrWentBack) {
+		return w.wentBack(ctx, err)
+	}
+	return err
+}
+
+// all reads in the order that the judgement needs, and judges.
+func (w *walk) all(ctx context.Context) error {
 	for _, read := range []struct {
 		point string
 		next  func(context.Context) (Round, bool, error)
 	}{
 		{"transfers", w.claims},
 		{"payouts", w.payouts},
-		{"trading", w.page(transfer.Spot, m.Trading, &w.cursors.Trading)},
-		{"funding", w.page(transfer.Funding, m.Funding, &w.cursors.Funding)},
+		{"trading", w.page(transfer.Spot, w.Trading, &w.cursors.Trading)},
+		{"funding", w.page(transfer.Funding, w.Funding, &w.cursors.Funding)},
 	} {
 		if err := w.catchUp(ctx, read.next); err != nil {
 			return fmt.Errorf("read %s: %w", read.point, err)
 		}
-		m.pass("after " + read.point)
+		w.pass("after " + read.point)
 	}
 	return w.end(ctx)
 }
@@ -167,7 +177,7 @@ func (w *walk) page(side Side, journal Journal, cursor *Cursor) func(context.Con
 			return Round{}, false, err
 		}
 		*cursor = page.Next
-		return Round{Readings: []Reading{{Side: side, Entries: page.Entries}}}, page.More, nil
+		return Round{Readings: []Reading{{Side: side, Entries: page.Entries, Scales: page.Scales}}}, page.More, nil
 	}
 }
 
@@ -178,7 +188,7 @@ func (w *walk) keep(ctx context.Context) error {
 		return err
 	}
 	found := known.Merge(w.round)
-	return w.store(ctx, Step{Moved: w.round.Moved(), Evidence: known.Evidence, Found: found})
+	return w.store(ctx, Step{Moved: w.round.Moved(), Evidence: known.Evidence, Scales: w.round.scales(), Found: found})
 }
 
 // end reads both sides up to a point each, Funding first, and gives the verdict.
@@ -189,16 +199,13 @@ func (w *walk) end(ctx context.Context) error {
 	}
 	w.pass("after funding's point")
 	trading, err := w.Trading.Point(ctx, w.cursors.Trading)
-	if errors.Is(err, ErrWentBack) {
-		return w.wentBack(ctx, err)
-	}
 	if err != nil {
 		return fmt.Errorf("read Trading and its balances: %w", err)
 	}
 	w.cursors.Funding, w.cursors.Trading = funding.Next, trading.Next
 	w.add(Round{Readings: []Reading{
-		{Side: transfer.Funding, Entries: funding.Entries},
-		{Side: transfer.Spot, Entries: trading.Entries, Last: true},
+		{Side: transfer.Funding, Entries: funding.Entries, Scales: funding.Scales},
+		{Side: transfer.Spot, Entries: trading.Entries, Scales: trading.Scales, Last: true},
 	}})
 	known, err := w.Book.Known(ctx, w.at, w.round.Requests(), true)
 	if err != nil {
@@ -206,6 +213,7 @@ func (w *walk) end(ctx context.Context) error {
 	}
 	found := known.Merge(w.round)
 	found = append(found, known.Missing(w.round, w.Payouts != nil)...)
+	found = append(found, known.precisions(w.round)...)
 	moved := w.round.Moved()
 	for side, balances := range map[Side]map[Account]Sum{transfer.Funding: funding.Balances, transfer.Spot: trading.Balances} {
 		sums, err := w.Book.Sums(ctx, w.at, side)
@@ -214,7 +222,7 @@ func (w *walk) end(ctx context.Context) error {
 		}
 		found = append(found, Balances(side, plus(sums, moved[side]), balances)...)
 	}
-	if err := w.store(ctx, Step{Moved: moved, Evidence: known.Evidence, Found: found, Verdict: true}); err != nil {
+	if err := w.store(ctx, Step{Moved: moved, Evidence: known.Evidence, Scales: w.round.scales(), Found: found, Verdict: true}); err != nil {
 		return err
 	}
 	if w.at.Full {
@@ -224,11 +232,16 @@ func (w *walk) end(ctx context.Context) error {
 }
 
 // wentBack is the only finding of a run whose journal has lost what was read of it:
-// nothing else can be judged. What was read since the last step is read again.
+// nothing else can be judged by what was read before. A full run has to follow, and the
+// error that is returned is the cause.
 func (w *walk) wentBack(ctx context.Context, cause error) error {
 	w.cursors = w.at.Cursors
-	return w.store(ctx, Step{Found: []Finding{{Kind: JournalWentBack, Side: transfer.Spot,
-		Expected: "line " + string(w.at.Cursors.Trading), Got: "an earlier end", Evidence: cause.Error()}}})
+	err := w.store(ctx, Step{Lost: true, Found: []Finding{{Kind: JournalWentBack, Side: transfer.Spot,
+		Expected: "line " + string(w.at.Cursors.Trading), Got: "another journal", Evidence: cause.Error()}}})
+	if err != nil {
+		return err
+	}
+	return cause
 }
 
 func plus(sums, moved map[Account]Sum) map[Account]Sum {
@@ -242,6 +255,7 @@ func plus(sums, moved map[Account]Sum) map[Account]Sum {
 // store stores a step, and tells what is new of what it found.
 func (w *walk) store(ctx context.Context, s Step) error {
 	s.From, s.Cursors, s.Mode = w.at, w.cursors, w.Mode
+	s.Halts = max(1, haltsAtOnce-len(w.report.Halts))
 	w.pass("before a step")
 	stored, err := w.Book.Store(ctx, s)
 	if err != nil {
@@ -261,6 +275,10 @@ func (w *walk) store(ctx context.Context, s Step) error {
 	}
 	return nil
 }
+
+// haltsAtOnce is how many halts a run makes, each for one finding. After that each step
+// that finds something new makes one for all of it.
+const haltsAtOnce = 20
 
 func (m *Monitor) limit() int {
 	if m.Page == 0 {

@@ -5,26 +5,35 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
+// Line is one line of a core's journal, whatever it is about.
+type Line struct {
+	transfer.Entry
+	Precision *uint8 // of the asset that the line makes known; else nil
+	Mark      string // of all that the line says: no other line has it
+}
+
 // Core is a ledger whose journal has one order, by its lines' numbers, as the
 // trading core has.
 type Core interface {
-	// Journal is what follows a line, in order, at most limit entries; none: that is
-	// all. Lines that move no money may be left out.
-	Journal(ctx context.Context, after uint64, limit int) ([]transfer.Entry, error)
+	// Journal is what follows a line: every line, in order and without a hole, at most
+	// limit; and the number of the last that is durable. None: that is all.
+	Journal(ctx context.Context, after uint64, limit int) (lines []Line, last uint64, err error)
 }
 
-// ErrWentBack reports a journal that ends before what was read of it. What was
-// answered is gone.
-var ErrWentBack = errors.New("the journal ends before what was read of it")
+// ErrWentBack reports a journal in which what was read of it is not there any more:
+// it ends before, or has another line in that place. What was answered is gone.
+var ErrWentBack = errors.New("the journal is not the one that was read")
 
-// Numbered is the [Journal] of a core. Its cursor is the number of a line.
+// Numbered is the [Journal] of a core. Its cursor is the number and the mark of a line,
+// which is read again with all that follows it: numbers alone come again in a core that
+// was brought back from a backup.
 type Numbered struct {
 	Core Core
-
 	// Balances are all balances, as they stood after exactly one durable line, and
 	// its number.
 	Balances func(ctx context.Context) (line uint64, all map[Account]Sum, err error)
@@ -32,67 +41,128 @@ type Numbered struct {
 
 var _ Journal = Numbered{}
 
-// Page reads at most limit entries.
-func (n Numbered) Page(ctx context.Context, after Cursor, limit int) (Page, error) {
-	line, err := n.line(after)
+// Page reads at most limit lines, of which those that move no money are no entries.
+func (n Numbered) Page(ctx context.Context, after Cursor, limit int) (page Page, err error) {
+	at, err := parsePlace(after)
 	if err != nil {
 		return Page{}, err
 	}
-	entries, err := n.Core.Journal(ctx, line, limit)
-	if err != nil {
-		return Page{}, err
+	for goal, left := uint64(0), limit; left > 0; {
+		lines, last, err := n.follow(ctx, at, left)
+		if err != nil {
+			return Page{}, err
+		}
+		if goal == 0 {
+			goal = last // and no farther: it grows while this reads
+		}
+		page.Entries, page.Scales = take(page.Entries, page.Scales, lines)
+		at, left = at.behind(lines), left-len(lines)
+		page.More = at.line < goal && len(lines) > 0
+		if !page.More {
+			break
+		}
 	}
-	if len(entries) > 0 {
-		line = entries[len(entries)-1].Seq
-	}
-	return Page{Entries: entries, Next: cursor(line), More: len(entries) >= limit}, nil
+	page.Next = at.cursor()
+	return page, nil
 }
 
-// linesAtOnce is how much of a journal Point asks for at once.
-const linesAtOnce = 10_000
+// linesAtOnce is how much of a journal Point asks for at once: as much as an answer
+// holds if every line is as long as a line can be.
+const linesAtOnce = 5000
 
-// Point reads the balances and then the journal up to their line. It fails with
-// [ErrWentBack] where that line was passed before.
+// Point reads the balances and then the journal up to their line.
 func (n Numbered) Point(ctx context.Context, after Cursor) (p Point, err error) {
-	line, err := n.line(after)
+	at, err := parsePlace(after)
 	if err != nil {
-		return p, err
+		return Point{}, err
 	}
 	end, balances, err := n.Balances(ctx)
 	if err != nil {
-		return p, err
+		return Point{}, err
 	}
-	if end < line {
-		return p, fmt.Errorf("at line %d, read up to line %d: %w", end, line, ErrWentBack)
+	if end < at.line {
+		return Point{}, fmt.Errorf("it ends at line %d, and was read up to line %d: %w", end, at.line, ErrWentBack)
 	}
-	p = Point{Next: cursor(end), Balances: balances}
-	for line < end {
-		entries, err := n.Core.Journal(ctx, line, linesAtOnce)
+	for same := false; !same || at.line < end; same = true { // what was read is looked at even if nothing is new
+		lines, _, err := n.follow(ctx, at, int(min(linesAtOnce, end-at.line)))
 		if err != nil {
 			return Point{}, err
 		}
-		if len(entries) == 0 {
-			break
+		if len(lines) == 0 && at.line < end {
+			return Point{}, fmt.Errorf("the journal ends at line %d, and the balances are of line %d", at.line, end)
 		}
-		line = entries[len(entries)-1].Seq
-		for _, e := range entries {
-			if e.Seq <= end {
-				p.Entries = append(p.Entries, e)
-			}
-		}
+		p.Entries, p.Scales = take(p.Entries, p.Scales, lines)
+		at = at.behind(lines)
 	}
+	p.Next, p.Balances = at.cursor(), balances
 	return p, nil
 }
 
-func (n Numbered) line(after Cursor) (uint64, error) {
-	if after == "" {
-		return 0, nil
+// follow reads what follows a line, at most limit, if that line is still there: in one
+// answer, so that nothing comes between.
+func (n Numbered) follow(ctx context.Context, at place, limit int) (lines []Line, last uint64, err error) {
+	if at.line == 0 {
+		if limit == 0 {
+			return nil, 0, nil
+		}
+		return n.Core.Journal(ctx, 0, limit)
 	}
-	line, err := strconv.ParseUint(string(after), 10, 64)
+	lines, last, err = n.Core.Journal(ctx, at.line-1, limit+1)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no line of a journal", string(after))
+		return nil, 0, err
 	}
-	return line, nil
+	if len(lines) == 0 {
+		return nil, 0, fmt.Errorf("it ends before line %d, which was read: %w", at.line, ErrWentBack)
+	}
+	if is := (place{lines[0].Seq, lines[0].Mark}); is != at {
+		return nil, 0, fmt.Errorf("it has line %s where %s was read: %w", is.cursor(), at.cursor(), ErrWentBack)
+	}
+	return lines[1:], last, nil
 }
 
-func cursor(line uint64) Cursor { return Cursor(strconv.FormatUint(line, 10)) }
+// take adds what lines say to entries and scales.
+func take(entries []transfer.Entry, scales []Scale, lines []Line) ([]transfer.Entry, []Scale) {
+	for _, line := range lines {
+		if moves(line.Op) {
+			entries = append(entries, line.Entry)
+		}
+		if line.Precision != nil && line.Refused == "" {
+			scales = append(scales, Scale{AssetID: line.AssetID, Precision: *line.Precision})
+		}
+	}
+	return entries, scales
+}
+
+// place is a line that was read; the zero value is before the first.
+type place struct {
+	line uint64
+	mark string
+}
+
+// behind is the place once lines were read, too.
+func (p place) behind(lines []Line) place {
+	if len(lines) == 0 {
+		return p
+	}
+	last := lines[len(lines)-1]
+	return place{last.Seq, last.Mark}
+}
+
+func (p place) cursor() Cursor {
+	if p.line == 0 {
+		return ""
+	}
+	return Cursor(strconv.FormatUint(p.line, 10) + ":" + p.mark)
+}
+
+func parsePlace(after Cursor) (p place, err error) {
+	if after == "" {
+		return p, nil
+	}
+	number, mark, marked := strings.Cut(string(after), ":")
+	p.mark = mark
+	if p.line, err = strconv.ParseUint(number, 10, 64); err != nil || p.line == 0 || !marked {
+		return p, fmt.Errorf("%q is no line of a journal", string(after))
+	}
+	return p, nil
+}

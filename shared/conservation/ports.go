@@ -15,6 +15,9 @@ type Cursor string
 //
 // Each entry is read once: a page or a point has exactly those that are not behind
 // its cursor already. What two calls return does not depend on who else reads.
+//
+// A journal that is not the one which a cursor is of, since what was read of it is not
+// there any more, fails with [ErrWentBack].
 type Journal interface {
 	// Page reads what follows a cursor, about limit entries at most, and says how far
 	// that was. More says that there was more at that moment; an entry that was
@@ -30,6 +33,7 @@ type Journal interface {
 // Page is a part of a journal.
 type Page struct {
 	Entries []transfer.Entry
+	Scales  []Scale
 	Next    Cursor
 	More    bool
 }
@@ -37,6 +41,7 @@ type Page struct {
 // Point is the end of a journal, and the balances there.
 type Point struct {
 	Entries  []transfer.Entry
+	Scales   []Scale
 	Next     Cursor
 	Balances map[Account]Sum
 }
@@ -72,16 +77,19 @@ type Step struct {
 	Cursors  Cursors
 	Moved    map[Side]map[Account]Sum // added to the sums
 	Evidence map[string]*Evidence     // in place of what was known
+	Scales   []Scale                  // beside those that are known
 	Found    []Finding
-	Verdict  bool // every balance was looked at: balances that are right again stand no longer
+	Verdict  bool // every balance and scale was looked at: those that are right again stand no longer
+	Lost     bool // a journal is not the one that was read: no run goes on from here, and the next is a full one
 	Mode     Mode // of halting, for those of Found that do not stand yet
+	Halts    int  // the most to be made, each for one of Found, but the last for all that are left; at least 1
 }
 
 // Stored is what became of a step.
 type Stored struct {
 	Checkpoint Checkpoint
 	Fresh      []Finding // those of Found that did not stand before
-	Halts      []Halt    // that were made, and were not open before
+	Halts      []Halt    // that were made: whatever is fresh is in one of them
 }
 
 // ErrSuperseded reports that another run has stored a step in between. Nothing was
@@ -91,14 +99,15 @@ var ErrSuperseded = errors.New("another run of the check was faster")
 // Book keeps checkpoints, sums, evidence, findings and halts.
 type Book interface {
 	// Begin is where an incremental run goes on, or a full one: from nothing, or
-	// from where another full run of the last hour has stopped.
+	// from where another full run of the last hour has stopped. Where there is nothing
+	// to go on from an incremental run is a full one.
 	Begin(ctx context.Context, full bool) (Checkpoint, error)
 
 	// Claims reads transfers that became final, as [Journal].Page does entries.
 	Claims(ctx context.Context, after Cursor, limit int) (Claims, error)
 
 	// Known reads what the checkpoint knows of the requests; with open, of all that
-	// is open too. It fails with [ErrSuperseded] if the checkpoint has moved.
+	// is open, and of the scales of assets, too. It fails with [ErrSuperseded] if the checkpoint has moved.
 	Known(ctx context.Context, at Checkpoint, requests []string, open bool) (Known, error)
 
 	// Sums reads the sums of a side. It fails with [ErrSuperseded] if the checkpoint
@@ -110,7 +119,8 @@ type Book interface {
 	Store(ctx context.Context, s Step) (Stored, error)
 
 	// Finish puts a full run's checkpoint in the place of the one that incremental
-	// runs go on from.
+	// runs go on from. What was found before the run began, and not by it, stands no
+	// longer.
 	Finish(ctx context.Context, c Checkpoint) error
 }
 

@@ -80,6 +80,24 @@ func (s *Store) disown(ctx context.Context) error {
 // already. Nothing was changed.
 var ErrIsAuthority = errors.New("the database is the one written last")
 
+// ErrNumbersAhead reports an acceptance of a database whose journals have rows of
+// transactions that its cluster has yet to number, as after a dump was loaded into
+// another cluster: whoever reads a journal by the transactions that it has seen would
+// read these rows for ever, and pass over new ones. Nothing was accepted.
+var ErrNumbersAhead = errors.New("the journals are ahead of the cluster's transactions")
+
+// ahead is the latest transaction whose rows are there and which, by the cluster's
+// count, is not over: no row of the cluster's own is like that. Each index on tx is
+// looked at from its end.
+const ahead = `
+select max(tx::text::numeric)::text as tx
+  from (select pg_current_snapshot() as now offset 0) as c,
+       lateral ((select tx from transfer_operations where ` + notOver + ` order by tx desc limit 1)
+       union all (select tx from transfer_history where ` + notOver + ` and state in (40, -10, -30) order by tx desc limit 1)
+       union all (select tx from payout_confirmed where ` + notOver + ` order by tx desc limit 1)) as rows`
+
+const notOver = `tx >= pg_snapshot_xmin(now) and not pg_visible_in_snapshot(tx, now)`
+
 // acceptAuthority makes the database, as it is now, the authority, under a new
 // epoch: no name that was used before the restore is met again.
 const acceptAuthority = `
@@ -88,7 +106,7 @@ with accepted as (
      set system_identifier = s.system_identifier, timeline_id = current_timeline(),
          epoch = left(md5(gen_random_uuid()::text), 8), accepted_at = clock_timestamp(), accepted_by = $1
     from pg_control_system() s
-   where not is_authority()
+   where not is_authority() and (` + ahead + `) is null
   returning a.system_identifier, a.timeline_id
 )
 insert into authority_change (system_identifier, timeline_id, by, reason)
@@ -96,11 +114,19 @@ select system_identifier, timeline_id, $1, $2 from accepted`
 
 // AcceptAuthority records that an operator has reconciled a restored database
 // and accepts it. Every submitter stays in PROTECT until it is released. The
-// error wraps [ErrIsAuthority] where there is nothing to accept.
+// error wraps [ErrIsAuthority] where there is nothing to accept, and [ErrNumbersAhead]
+// where the cluster's transactions must be numbered on first.
 func (s *Store) AcceptAuthority(ctx context.Context, by, reason string) error {
 	var accepted bool
+	var last string
 	b := new(pgx.Batch)
 	b.Queue(protectAll)
+	b.Queue(`select coalesce(a.tx, '') from (` + ahead + `) as a where not is_authority()`).QueryRow(func(row pgx.Row) error {
+		if err := row.Scan(&last); !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		return nil
+	})
 	b.Queue(acceptAuthority, by, reason).Exec(func(tag pgconn.CommandTag) error {
 		accepted = tag.RowsAffected() == 1
 		return nil
@@ -108,8 +134,11 @@ func (s *Store) AcceptAuthority(ctx context.Context, by, reason string) error {
 	if err := s.send(ctx, b); err != nil {
 		return fmt.Errorf("accept the database: %w", err)
 	}
-	if !accepted {
-		return ErrIsAuthority
+	switch {
+	case accepted:
+		return nil
+	case last != "":
+		return fmt.Errorf("accept the database: rows of transaction %s: %w", last, ErrNumbersAhead)
 	}
-	return nil
+	return ErrIsAuthority
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -85,17 +86,17 @@ select concat_ws(' ', 'history', h.id, h.state) from transfer_history h join tra
 func (u *user) journal() (own []transfer.Entry) {
 	u.t.Helper()
 	for after := uint64(0); ; {
-		entries, err := u.Core.Ledger().Journal(u.ctx, after, 5000)
+		lines, _, err := u.Core.Ledger().Journal(u.ctx, after, 5000)
 		if err != nil {
 			u.t.Fatal(err)
 		}
-		if len(entries) == 0 {
+		if len(lines) == 0 {
 			return own
 		}
-		for _, e := range entries {
-			after = e.Seq
-			if e.UserID == u.id {
-				own = append(own, e)
+		for _, line := range lines {
+			after = line.Seq
+			if line.UserID == u.id && wire.Moves(line.Op) {
+				own = append(own, line.Entry)
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/ledger/trading"
+	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -91,19 +92,21 @@ const linesAtOnce = 5000
 // readCore reads the lines after a line, up to another one.
 func (v *Evidence) readCore(ctx context.Context, core *trading.Ledger, after, upTo uint64) error {
 	for after < upTo {
-		entries, err := core.Journal(ctx, after, linesAtOnce)
+		lines, _, err := core.Journal(ctx, after, linesAtOnce)
 		if err != nil {
 			return err
 		}
-		if len(entries) == 0 {
+		if len(lines) == 0 {
 			return nil
 		}
-		for _, entry := range entries {
-			if entry.Seq > upTo {
+		for _, line := range lines {
+			if line.Seq > upTo {
 				return nil
 			}
-			v.journal = append(v.journal, journaled{entry, transfer.Spot, entry.Seq > v.point})
-			after = entry.Seq
+			if wire.Moves(line.Op) {
+				v.journal = append(v.journal, journaled{line.Entry, transfer.Spot, line.Seq > v.point})
+			}
+			after = line.Seq
 		}
 	}
 	return nil

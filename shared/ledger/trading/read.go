@@ -7,34 +7,30 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
-	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Journal is what the core has answered after the line, in order of its lines, at
-// most limit of them; none: that is all. Lines that move no money are left out,
-// which leaves holes in the numbers; that none is missing otherwise is checked
-// here. What is not durable is not shown.
-func (l *Ledger) Journal(ctx context.Context, after uint64, limit int) ([]transfer.Entry, error) {
+var _ conservation.Core = (*Ledger)(nil)
+
+// Journal is what the core has answered after the line: every line, whatever it is
+// about, in order, at most limit of them, and the number of the last one; none: that
+// is all. That none is missing is checked here. What is not durable is not shown.
+// [wire.Moves] tells the lines that move money.
+func (l *Ledger) Journal(ctx context.Context, after uint64, limit int) (lines []conservation.Line, last uint64, err error) {
 	limit = max(1, min(limit, wire.MaxPage))
-	for {
-		page, err := call[wire.JournalPage](ctx, l, http.MethodGet, fmt.Sprintf("%s?after=%d&limit=%d", wire.JournalPath, after, limit), nil)
-		if err != nil {
-			return nil, fmt.Errorf("trading: read the journal after line %d: %w", after, err)
-		}
-		entries, err := money(page, after, limit)
-		if err != nil {
-			return nil, fmt.Errorf("trading: read the journal after line %d: %w", after, err)
-		}
-		after += uint64(len(page.Entries))
-		if len(entries) > 0 || len(page.Entries) == 0 {
-			return entries, nil
-		}
+	page, err := call[wire.JournalPage](ctx, l, http.MethodGet, fmt.Sprintf("%s?after=%d&limit=%d", wire.JournalPath, after, limit), nil)
+	if err == nil {
+		lines, err = whole(page, after, limit)
 	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("trading: read the journal after line %d: %w", after, err)
+	}
+	return lines, page.Last, nil
 }
 
-// money checks the page whole and keeps the lines that move money.
-func money(page wire.JournalPage, after uint64, limit int) (entries []transfer.Entry, err error) {
+// whole checks the page and reads its lines.
+func whole(page wire.JournalPage, after uint64, limit int) (lines []conservation.Line, err error) {
 	if page.Entries == nil {
 		return nil, errors.New("entries is missing: want a list, empty at the end")
 	}
@@ -55,11 +51,13 @@ func money(page wire.JournalPage, after uint64, limit int) (entries []transfer.E
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", line.Seq, err)
 		}
-		if wire.Moves(e.Op) {
-			entries = append(entries, e)
+		one := conservation.Line{Entry: e, Mark: line.Mark()}
+		if e.Op == wire.AddAsset {
+			one.Precision = line.Precision
 		}
+		lines = append(lines, one)
 	}
-	return entries, nil
+	return lines, nil
 }
 
 // Balance is what one account holds.

@@ -240,8 +240,8 @@ func line(seq int, op string) string {
 	return fmt.Sprintf(`{"seq": %d, "op": %q, "reqId": "R", "userId": 7, "assetId": 1, "units": "3", "createdAt": "2026-01-02T15:04:05Z", "at": "2026-01-02T15:04:06Z", "outcome": "applied"}`, seq, op)
 }
 
-// The journal is read without a hole, whatever moves no money is passed over, and
-// an empty page is only the end.
+// The journal is read without a hole, whatever its lines are about, and an empty page
+// is only the end.
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	lines := []string{line(1, "asset"), line(2, "floor"), line(3, "account_status"), line(4, "deposit"), line(5, "asset"), line(6, "refund")}
@@ -256,23 +256,23 @@ func TestJournal(t *testing.T) {
 	for _, limit := range []int{-1, 1, 2, 5, 100} {
 		var got []uint64
 		for after := uint64(0); ; {
-			entries, err := l.Journal(t.Context(), after, limit)
-			if err != nil {
-				t.Fatal(err)
+			some, last, err := l.Journal(t.Context(), after, limit)
+			if err != nil || last != 6 {
+				t.Fatalf("after line %d: last line %d, error %v; want 6", after, last, err)
 			}
-			if len(entries) == 0 {
+			if len(some) == 0 {
 				break
 			}
-			for _, e := range entries {
-				got, after = append(got, e.Seq), e.Seq
+			for _, one := range some {
+				got, after = append(got, one.Seq), one.Seq
 			}
 		}
-		if d := cmp.Diff([]uint64{4, 6}, got); d != "" {
+		if d := cmp.Diff([]uint64{1, 2, 3, 4, 5, 6}, got); d != "" {
 			t.Errorf("limit %d: lines (-want +got) %s", limit, d)
 		}
 	}
 	want := transfer.Entry{Seq: 4, ReqID: "R", Op: transfer.Deposit, UserID: 7, AssetID: 1, Units: 3, At: time.Date(2026, 1, 2, 15, 4, 6, 0, time.UTC)}
-	if got, err := l.Journal(t.Context(), 3, 1); err != nil || len(got) != 1 || got[0] != want {
+	if got, _, err := l.Journal(t.Context(), 3, 1); err != nil || len(got) != 1 || got[0].Entry != want || got[0].Precision != nil {
 		t.Errorf("line 4: got %+v, %v; want %+v", got, err, want)
 	}
 }
@@ -295,11 +295,11 @@ func TestABrokenJournal(t *testing.T) {
 		"no last":         `{"entries": [` + line(1, "deposit") + `]}`,
 		"no user":         `{"entries": [` + strings.Replace(line(1, "deposit"), `"userId": 7, `, ``, 1) + `], "last": 1}`,
 	} {
-		if got, err := saying(t, 200, body).Journal(t.Context(), 0, 2); err == nil {
+		if got, _, err := saying(t, 200, body).Journal(t.Context(), 0, 2); err == nil {
 			t.Errorf("%s: got %+v, want an error", what, got)
 		}
 	}
-	if _, err := saying(t, 503, `{"code": "HALTED"}`).Journal(t.Context(), 0, 2); err == nil || !strings.Contains(err.Error(), "HALTED") {
+	if _, _, err := saying(t, 503, `{"code": "HALTED"}`).Journal(t.Context(), 0, 2); err == nil || !strings.Contains(err.Error(), "HALTED") {
 		t.Errorf("halted: got %v, want an error with the code", err)
 	}
 }

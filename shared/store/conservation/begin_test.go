@@ -32,6 +32,9 @@ func TestWhereRunsGoOn(t *testing.T) {
 		"a full one, after another that stopped":      {fmt.Sprintf(copied, "7", "interval '59 minutes'"), true, "7 true"},
 		"a full one, after one that stopped long ago": {fmt.Sprintf(copied, "7", "interval '61 minutes'"), true, "2 true"},
 		"a full one, beside one that is over":         {fmt.Sprintf(copied, "0", "interval '1 minute'"), true, "2 true"},
+		"an incremental run on what is over":          {`update conservation_checkpoint set over = true`, false, "2 true"},
+		"the next, after a full one that stopped":     {`update conservation_checkpoint set over = true; ` + fmt.Sprintf(copied, "7", "interval '1 minute'"), false, "7 true"},
+		"a full one, after one that is over":          {fmt.Sprintf(copied, "7", "interval '1 minute'") + `; update conservation_checkpoint set over = true where generation = 7`, true, "2 true"},
 		"an incremental run in another database":      {`update authority set epoch = '00000000'`, false, "2 true"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,10 +63,11 @@ func TestAFullRunTakesThePlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	exec(t, w.main, newScale+`, 'SPOT', 1, 2`+fromHere)
 	w.check(true)
-	for _, table := range []string{"conservation_checkpoint", "conservation_sum", "conservation_request"} {
-		if n := value[int](t, w.main, `select count(distinct generation) from `+table); n != 1 {
-			t.Errorf("generations in %s: got %d, want 1", table, n)
+	for table, want := range map[string]int{"conservation_checkpoint": 1, "conservation_sum": 1, "conservation_request": 1, "conservation_scale": 0} {
+		if n := value[int](t, w.main, `select count(distinct generation) from `+table); n != want {
+			t.Errorf("generations in %s: got %d, want %d", table, n, want)
 		}
 	}
 	if _, err := w.Book.Store(t.Context(), conservation.Step{From: before}); err == nil {

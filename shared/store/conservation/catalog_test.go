@@ -14,6 +14,7 @@ import (
 const (
 	newSum     = `insert into conservation_sum (generation, side, user_id, asset_id, units) select generation`
 	newRequest = `insert into conservation_request (generation, req_id, user_id, asset_id, units, debit, type, final, open) select generation`
+	newScale   = `insert into conservation_scale (generation, side, asset_id, precision) select generation`
 	newFinding = `insert into conservation_finding (generation, kind, user_id, asset_id, expected, got, evidence) values `
 	fromHere   = ` from conservation_checkpoint where is_current`
 )
@@ -30,6 +31,9 @@ var nonsense = map[string][]string{
 	"evidence_of_a_generation":      {`insert into conservation_request (generation, req_id, user_id, asset_id, units, type, final, open) values (99, 'r', 7, 1, 5, 0, 0, false)`},
 	"evidence_of_sides":             {newRequest + `, 'r', 7, 1, 5, 'MARGIN', 0, 0, false` + fromHere},
 	"evidence_is_final_or_not":      {newRequest + `, 'r', 7, 1, 5, null, 0, 10, false` + fromHere},
+	"one_scale_each":                {newScale + `, 'SPOT', 1, 2` + fromHere},
+	"scale_of_a_generation":         {`insert into conservation_scale (generation, side, asset_id, precision) values (99, 'SPOT', 7, 1)`},
+	"scale_of_a_side":               {newScale + `, 'MARGIN', 1, 2` + fromHere},
 	"one_number_per_finding": {`insert into conservation_finding (finding_id, generation, kind, user_id, asset_id, expected, got, evidence) overriding system value
 		select finding_id, generation, kind, user_id, asset_id, expected, got, evidence from conservation_finding`},
 	"finding_is_named":      {newFinding + `(1, '', 7, 1, '', '', '{}')`},
@@ -47,6 +51,7 @@ func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
 	w.clean()
 	w.steal(alice, gold, 1)
 	w.check(false)
+	exec(t, w.main, newScale+`, 'SPOT', 1, 2`+fromHere)
 	shown := map[string]bool{}
 	for constraint, statements := range nonsense {
 		shown[constraint] = true

@@ -171,8 +171,9 @@ func TestWrongsAreCaughtByTheNextRun(t *testing.T) {
 				if diff := cmp.Diff(sorted(want), kinds(r.Fresh)); diff != "" {
 					t.Errorf("found at the next run (-want +got):\n%s\n%v", diff, r.Found)
 				}
-				if w.halts() != 1 || len(r.Halts) != 1 || w.log.lines(`"CRITICAL"`, "conservation violated") != len(r.Fresh) || w.log.lines(`"CRITICAL"`, "halted") != 1 {
-					t.Errorf("got %d halts open, %d made; want one, and it in the log as CRITICAL, with each finding", w.halts(), len(r.Halts))
+				n := len(r.Fresh)
+				if w.halts() != n || len(r.Halts) != n || w.log.lines(`"CRITICAL"`, "conservation violated") != n || w.log.lines(`"CRITICAL"`, "halted") != n {
+					t.Errorf("got %d halts open, %d made; want one for each of %d findings, and both in the log as CRITICAL", w.halts(), len(r.Halts), n)
 				}
 				for _, again := range []bool{false, true} {
 					if r := w.check(again); len(r.Fresh) > 0 && !wrong.fullOnly {

@@ -42,7 +42,7 @@ const resumable = `interval '1 hour'`
 const current = `
 select generation, version, cursors, not is_current
   from conservation_checkpoint
- where epoch = (select epoch from authority)
+ where epoch = (select epoch from authority) and not over
    and case when $1 then begun_at > clock_timestamp() - ` + resumable + `
                       and generation > coalesce((select generation from conservation_checkpoint where is_current), 0)
             else is_current end
@@ -134,6 +134,12 @@ update conservation_checkpoint
    set is_current = false, version = version + 1
  where generation < $1`
 
+// righted stood before the full run began, which looked at everything and did not find
+// it.
+const righted = `
+delete from conservation_standing
+ where seen < $1`
+
 // Finish makes c the checkpoint that runs go on from. What a run that began later has
 // put there stays. Then it throws away some of what belongs to no run any more.
 func (b *Book) Finish(ctx context.Context, c conservation.Checkpoint) error {
@@ -144,6 +150,9 @@ func (b *Book) Finish(ctx context.Context, c conservation.Checkpoint) error {
 			return ignoreNoRows(err)
 		}
 		if _, err := tx.Exec(ctx, retire, c.Generation); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, righted, c.Generation); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, `update conservation_checkpoint set is_current = true where generation = $1`, c.Generation)
@@ -176,6 +185,9 @@ delete from conservation_request
         where generation < (select generation from conservation_checkpoint where is_current) limit $1))`, `
 delete from conservation_sum
  where ctid = any (array(select ctid from conservation_sum
+        where generation < (select generation from conservation_checkpoint where is_current) limit $1))`, `
+delete from conservation_scale
+ where ctid = any (array(select ctid from conservation_scale
         where generation < (select generation from conservation_checkpoint where is_current) limit $1))`,
 	} {
 		for {
@@ -192,6 +204,7 @@ delete from conservation_sum
 delete from conservation_checkpoint c
  where generation < (select generation from conservation_checkpoint where is_current)
    and not exists (select from conservation_request r where r.generation = c.generation)
-   and not exists (select from conservation_sum s where s.generation = c.generation)`)
+   and not exists (select from conservation_sum s where s.generation = c.generation)
+   and not exists (select from conservation_scale s where s.generation = c.generation)`)
 	return err
 }

@@ -2,11 +2,13 @@ package conservation_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/transfer"
 )
 
 // steal takes units of an asset from a user's Funding account.
@@ -82,12 +84,140 @@ func TestHaltsAreGraded(t *testing.T) {
 	w.steal(alice, gold, 1)
 	step("alice's gold", "user_asset 7 1")
 	w.steal(alice, gold, 1)
-	step("more of it", "user_asset 7 1")
+	step("more of it", "user_asset 7 1", "user_asset 7 1")
 	w.steal(bob, gold, 1)
-	step("bob's gold", "user_asset 7 1", "asset  1")
+	step("bob's gold", "user_asset 7 1", "user_asset 7 1", "asset  1")
 	w.steal(bob, iron, 1)
-	step("bob's iron", "user_asset 7 1", "asset  1", "all  ")
+	step("bob's iron", "user_asset 7 1", "user_asset 7 1", "asset  1", "all  ")
 	w.resume()
 	w.steal(bob, iron, 1)
 	step("after a person has resumed", "user_asset 8 2")
+}
+
+// resumeOne is an operator who has looked at one halt, and at no other.
+func (w *world) resumeOne(halt int64) {
+	w.t.Helper()
+	exec(w.t, w.main, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'an operator', resume_reason = 'looked' where halt_id = $1 and resumed_at is null`, halt)
+}
+
+// What is found while a halt is open has a halt of its own, with what it is about: who
+// resumes what he has seen lets nothing pass that he has not.
+func TestNobodyResumesWhatHeHasNotSeen(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []conservation.Mode{conservation.HaltAll, conservation.HaltGraded} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.Mode = mode
+			w.history()
+			w.clean()
+			w.steal(alice, gold, 1)
+			w.check(false)
+			seen := value[int64](t, w.main, `select halt_id from transfer_halt where resumed_at is null`)
+			w.steal(bob, iron, 50)
+			if r := w.check(false); len(r.Fresh) != 1 || len(r.Halts) != 1 || w.halts() != 2 {
+				t.Fatalf("the second theft: got %v found, %v made, %d open; want one, one and two", r.Fresh, r.Halts, w.halts())
+			}
+			w.resumeOne(seen)
+			if r := w.check(false); r.Result() != conservation.ResultStanding || w.halts() != 1 {
+				t.Errorf("the first is resumed: got %s and %d halts, want standing, and the second's", r.Result(), w.halts())
+			}
+			why := value[string](t, w.main, `select evidence->>'first' from transfer_halt where resumed_at is null`)
+			if !strings.Contains(why, "user 8 asset 2") || strings.Contains(why, "user 7") {
+				t.Errorf("the evidence of what is open: got %s, want bob's iron alone", why)
+			}
+		})
+	}
+}
+
+// However much is wrong, a check makes no more halts than a person can look at, and all
+// of it is in one of them.
+func TestHaltsOfACheckAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	exec(t, w.main, `insert into balances_tb (user_id, asset_id, precision, available) select 1000 + n, $1, 0, 5 from generate_series(1, 50) as n`, iron)
+	r := w.check(false)
+	named := value[int](t, w.main, `select sum((evidence->>'findings')::integer) from transfer_halt where resumed_at is null`)
+	if len(r.Fresh) != 50 || len(r.Halts) != 20 || w.halts() != 20 || named != 50 {
+		t.Errorf("got %d findings, %d halts made, %d open for %d findings; want 50 in 20", len(r.Fresh), len(r.Halts), w.halts(), named)
+	}
+}
+
+// A database that is accepted halts by itself, whatever is halted already.
+func TestAnAcceptedDatabaseHaltsBesideOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.history()
+	w.steal(alice, gold, 1)
+	w.check(false)
+	seen := value[int64](t, w.main, `select halt_id from transfer_halt where resumed_at is null`)
+	exec(t, w.main, `update authority set timeline_id = timeline_id + 1`)
+	if err := w.main.AcceptAuthority(t.Context(), "an operator", "restored"); err != nil {
+		t.Fatal(err)
+	}
+	w.resumeOne(seen)
+	if what := value[string](t, w.main, `select evidence->>'what' from transfer_halt where resumed_at is null`); !strings.Contains(what, "accepted") {
+		t.Errorf("open once the theft's is resumed: got %q, want that of the acceptance", what)
+	}
+}
+
+// What a full check does not find any more stands no longer, and is found anew if it
+// comes back; an incremental check, which has not looked, leaves it.
+func TestWhatAFullCheckHasNotFoundStandsNoLonger(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.history()
+	w.clean()
+	stands := func(what string, full bool, result string, want int) {
+		t.Helper()
+		r := w.check(full)
+		if n := value[int](t, w.main, `select count(*) from conservation_standing`); n != want || r.Result() != result {
+			t.Errorf("%s: got %s, %d standing; want %s, %d", what, r.Result(), n, result, want)
+		}
+	}
+	m := w.withdrawn(transfer.FundingToSpot, alice, gold, 7)
+	m.call.Units++
+	m.must(m.deposit())
+	stands("deposited too much", false, conservation.ResultViolated, 1)
+	stands("it is still", true, conservation.ResultStanding, 1)
+	asOwner(t, w.other, "transfer_operations", `update transfer_operations set units = 7, amount = 0.07 where req_id = $1`, m.call.ReqID)
+	exec(t, w.other, `update balances_tb set available = available - 0.01 where user_id = $1 and asset_id = $2`, alice, gold)
+	stands("healed, and nobody has looked at what is old", false, conservation.ResultViolated, 2) // the balance is below what was read
+	stands("healed", true, conservation.ResultOK, 0)
+	asOwner(t, w.other, "transfer_operations", `update transfer_operations set units = 8, amount = 0.08 where req_id = $1`, m.call.ReqID)
+	exec(t, w.other, `update balances_tb set available = available + 0.01 where user_id = $1 and asset_id = $2`, alice, gold)
+	stands("once more", true, conservation.ResultViolated, 1)
+	if got := w.halts(); got != 3 {
+		t.Errorf("halts: got %d, want three, which nobody has resumed", got)
+	}
+}
+
+// What another check finds while a full one is at work stands when that ends: it may be
+// younger than what the full one has read.
+func TestWhatIsFoundDuringAFullCheckStands(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.history()
+	w.clean()
+	rival := w.Monitor
+	gate(w, "before a step", func() {
+		m := w.insert(transfer.FundingToSpot, alice, gold, 7)
+		m.must(m.deposit())
+		for range 2 { // a credit that was seen last is judged next
+			if _, err := rival.Check(t.Context(), false); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if r := w.check(true); len(r.Found) > 0 {
+		t.Fatalf("the full check: got %v, want what it has read", r.Found)
+	}
+	if n := value[int](t, w.main, `select count(*) from conservation_standing`); n != 1 {
+		t.Errorf("standing: got %d, want what the other found", n)
+	}
+	for range 2 {
+		if r := w.check(false); len(r.Fresh) > 0 {
+			t.Errorf("found anew: got %v, want nothing", r.Fresh)
+		}
+	}
 }

@@ -254,38 +254,3 @@ func TestRunsThatDieAndRunsThatAreOvertaken(t *testing.T) {
 		}
 	})
 }
-
-// A core that has lost the end of its journal stops everything.
-func TestAJournalThatWentBack(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	core := &lines{at: 5, all: []transfer.Entry{{Seq: 3, ReqID: "o", Op: transfer.OutsideDeposit, UserID: alice, AssetID: gold, Units: 9}}}
-	w.Trading = conservation.Numbered{Core: core, Balances: core.balances}
-	if r := w.check(false); len(r.Found) > 0 {
-		t.Fatalf("got %v, want nothing", r.Found)
-	}
-	core.at = 4
-	r := w.check(false)
-	if len(r.Fresh) != 1 || r.Fresh[0].Kind != conservation.JournalWentBack || w.halts() != 1 {
-		t.Errorf("got %v and %d halts, want JOURNAL_WENT_BACK and all halted", r.Found, w.halts())
-	}
-}
-
-// lines is a core's journal, of which lines that move no money are left out.
-type lines struct {
-	at  uint64
-	all []transfer.Entry
-}
-
-func (l *lines) Journal(_ context.Context, after uint64, limit int) (some []transfer.Entry, err error) {
-	for _, e := range l.all {
-		if e.Seq > after && len(some) < limit {
-			some = append(some, e)
-		}
-	}
-	return some, nil
-}
-
-func (l *lines) balances(context.Context) (uint64, map[conservation.Account]conservation.Sum, error) {
-	return l.at, map[conservation.Account]conservation.Sum{{UserID: alice, AssetID: gold}: conservation.Units(9)}, nil
-}

@@ -32,6 +32,9 @@ func (b *Book) Known(ctx context.Context, c conservation.Checkpoint, requests []
 			if err := readEvidence(ctx, tx, known, evidence+`open`, c.Generation); err != nil {
 				return err
 			}
+			if err := readScales(ctx, tx, c.Generation, &known); err != nil {
+				return err
+			}
 		}
 		return readTerms(ctx, tx, known, requests)
 	})
@@ -69,6 +72,27 @@ func readTerms(ctx context.Context, tx pgx.Tx, known conservation.Known, request
 		t.Units, err = strconv.ParseUint(units, 10, 64)
 		known.Terms[req] = t
 		return err
+	})
+	return err
+}
+
+func readScales(ctx context.Context, tx pgx.Tx, generation int64, known *conservation.Known) error {
+	rows, err := tx.Query(ctx, `select side, asset_id, precision from conservation_scale where generation = $1`, generation)
+	if err != nil {
+		return err
+	}
+	if known.Scales, err = pgx.CollectRows(rows, pgx.RowToStructByPos[conservation.Scale]); err != nil {
+		return err
+	}
+	if rows, err = tx.Query(ctx, `select asset_id, precision from assets_tb`); err != nil {
+		return err
+	}
+	known.Precision = map[int32]uint8{}
+	var asset int32
+	var precision uint8
+	_, err = pgx.ForEachRow(rows, []any{&asset, &precision}, func() error {
+		known.Precision[asset] = precision
+		return nil
 	})
 	return err
 }

@@ -29,26 +29,36 @@ select $1, req_id, user_id, asset_id, units::numeric, nullif(debit, ''), nullif(
        set debit = excluded.debit, deposit = excluded.deposit, refund = excluded.refund,
            type = excluded.type, final = excluded.final, open = excluded.open`
 
-// putFinding keeps a finding, unless it stands already.
+const addScales = `
+insert into conservation_scale (generation, side, asset_id, precision)
+select $1, side, asset_id, precision
+  from unnest($2::text[], $3::integer[], $4::smallint[]) as said (side, asset_id, precision)
+    on conflict on constraint one_scale_each do nothing`
+
+// putFinding keeps a finding, unless it stands already; and that it still does.
 const putFinding = `
-with found as (
+with again as (
+  update conservation_standing
+     set seen = (select max(generation) from conservation_checkpoint)
+   where key = $2 and seen < (select max(generation) from conservation_checkpoint)
+), found as (
   insert into conservation_finding (generation, kind, side, req_id, user_id, asset_id, expected, got, evidence)
   select $1, $3, nullif($4, ''), nullif($5, ''), $6, $7, $8, $9, $10::jsonb
    where not exists (select from conservation_standing where key = $2)
   returning finding_id
 )
-insert into conservation_standing (key, finding_id)
-select $2, finding_id from found
+insert into conservation_standing (key, finding_id, seen)
+select $2, finding_id, (select max(generation) from conservation_checkpoint) from found
     on conflict on constraint stands_once do nothing
 returning finding_id`
 
-// recovered are balances that stood and were not found again.
+// recovered are balances and scales that stood and were not found again.
 const recovered = `
 delete from conservation_standing
- where key like 'BALANCE\_DIFFERS|%' and not key = any ($1)`
+ where (key like 'BALANCE\_DIFFERS|%' or key like 'PRECISION\_DIFFERS|%') and not key = any ($1)`
 
 const openHalts = `
-select scope, coalesce(user_id, 0), coalesce(asset_id, 0) from transfer_halt where resumed_at is null`
+select distinct scope, coalesce(user_id, 0), coalesce(asset_id, 0) from transfer_halt where resumed_at is null`
 
 // halt stops all where it is about an asset that nobody knows.
 const halt = `
@@ -58,7 +68,6 @@ select case when a.known then h.scope else 'all' end,
        case when a.known and h.scope <> 'all' then h.asset_id end, $4::jsonb
   from (select $1::text, $2::bigint, $3::integer) as h (scope, user_id, asset_id),
        lateral (select exists (select from assets_tb where asset_id = h.asset_id)) as a (known)
-    on conflict do nothing
 returning scope, coalesce(user_id, 0), coalesce(asset_id, 0)`
 
 // Store stores a step. Where it found nothing it is one round trip; else the halts
@@ -79,7 +88,7 @@ func (b *Book) Store(ctx context.Context, s conservation.Step) (out conservation
 			if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 				return err
 			}
-			return putHalts(ctx, tx, s.Mode, &out)
+			return putHalts(ctx, tx, s, &out)
 		})
 	}
 	if err != nil {
@@ -106,6 +115,10 @@ func written(s conservation.Step, out *conservation.Stored) (*pgx.Batch, error) 
 		queueSums(b, s.From.Generation, side, s.Moved[side])
 	}
 	queueEvidence(b, s.From.Generation, s.Evidence)
+	queueScales(b, s.From.Generation, s.Scales)
+	if s.Lost {
+		b.Queue(`update conservation_checkpoint set over = true where generation = $1`, s.From.Generation)
+	}
 	keys := []string{}
 	for _, f := range s.Found {
 		if err := queueFinding(b, s.From.Generation, f, out); err != nil {
@@ -149,6 +162,18 @@ func queueEvidence(b *pgx.Batch, generation int64, all map[string]*conservation.
 	}
 }
 
+func queueScales(b *pgx.Batch, generation int64, all []conservation.Scale) {
+	var sides []string
+	var assets []int32
+	var precisions []int16
+	for _, s := range all {
+		sides, assets, precisions = append(sides, string(s.Side)), append(assets, s.AssetID), append(precisions, int16(s.Precision))
+	}
+	if len(all) > 0 {
+		b.Queue(addScales, generation, sides, assets, precisions)
+	}
+}
+
 func queueFinding(b *pgx.Batch, generation int64, f conservation.Finding, out *conservation.Stored) error {
 	text, err := json.Marshal(f.Evidence)
 	if err != nil {
@@ -166,8 +191,9 @@ func queueFinding(b *pgx.Batch, generation int64, f conservation.Finding, out *c
 	return nil
 }
 
-// putHalts stops what the fresh findings ask for.
-func putHalts(ctx context.Context, tx pgx.Tx, mode conservation.Mode, out *conservation.Stored) error {
+// putHalts stops what the fresh findings ask for, whatever is stopped already: who
+// resumes what he has seen does not resume this.
+func putHalts(ctx context.Context, tx pgx.Tx, s conservation.Step, out *conservation.Stored) error {
 	rows, err := tx.Query(ctx, openHalts)
 	if err != nil {
 		return err
@@ -176,20 +202,16 @@ func putHalts(ctx context.Context, tx pgx.Tx, mode conservation.Mode, out *conse
 	if err != nil {
 		return err
 	}
-	for _, h := range conservation.Halts(mode, open, out.Fresh) {
-		text, err := json.Marshal(whyHalted(out.Fresh))
+	for _, h := range conservation.Halts(s.Mode, open, out.Fresh, s.Halts) {
+		text, err := json.Marshal(whyHalted(h.Findings))
 		if err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, halt, h.Scope, h.Account.UserID, h.Account.AssetID, text)
-		if err != nil {
+		row := tx.QueryRow(ctx, halt, h.Scope, h.Account.UserID, h.Account.AssetID, text)
+		if err := row.Scan(&h.Scope, &h.Account.UserID, &h.Account.AssetID); err != nil {
 			return err
 		}
-		made, err := pgx.CollectRows(rows, scanHalt)
-		if err != nil {
-			return err
-		}
-		out.Halts = append(out.Halts, made...)
+		out.Halts = append(out.Halts, h)
 	}
 	return nil
 }

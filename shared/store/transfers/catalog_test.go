@@ -106,12 +106,11 @@ var nonsense = map[string][]refused{
 	"answered_as_one":                      {{then: newOrder + `'refund', 'o', 'r', 'SUCCESS', null` + ofInit}, {then: newOrder + `'refund', 'o', 'r', null, now()` + ofInit}},
 	"cancel_asks_nobody":                   {{then: newOrder + `'cancel', 'o', 'r', 'SUCCESS', now()` + ofInit}},
 
-	"transfer_halt_pkey":          {{newHalt + `('all', null, null, '{}'); drop index one_open_halt`, `insert into transfer_halt (halt_id, scope, evidence) overriding system value select halt_id, scope, evidence from transfer_halt`}},
+	"transfer_halt_pkey":          {{newHalt + `('all', null, null, '{}')`, `insert into transfer_halt (halt_id, scope, evidence) overriding system value select halt_id, scope, evidence from transfer_halt`}},
 	"transfer_halt_asset_id_fkey": {{then: newHalt + `('asset', null, 99, '{}')`}},
 	"transfer_halt_scope_check":   {{then: newHalt + `('user', null, 1, '{}')`}},
 	"halt_fits_scope":             {{then: newHalt + `('all', null, 1, '{}')`}, {then: newHalt + `('asset', 7, 1, '{}')`}, {then: newHalt + `('user_asset', null, 1, '{}')`}, {then: newHalt + `('asset', null, null, '{}')`}},
 	"resumed_by_a_human":          {{newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resumed_by = 'o'`}, {newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resume_reason = 'r'`}},
-	"one_open_halt":               {{newHalt + `('all', null, null, '{}')`, newHalt + `('all', null, null, '{}')`}, {newHalt + `('user_asset', 7, 1, '{}')`, newHalt + `('user_asset', 7, 1, '{}')`}},
 }
 
 // guarded are statements that one trigger must refuse, with the name that it gives.

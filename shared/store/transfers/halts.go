@@ -35,17 +35,15 @@ type Halt struct {
 
 const openHalt = `
 insert into transfer_halt (scope, user_id, asset_id, evidence)
-values ($1, nullif($2::bigint, 0), nullif($3::integer, 0), $4::text::jsonb)
-    on conflict (scope, coalesce(user_id, 0), coalesce(asset_id, 0)) where resumed_at is null do nothing`
+values ($1, nullif($2::bigint, 0), nullif($3::integer, 0), $4::text::jsonb)`
 
-// OpenHalt halts, and says whether it was not halted so already. Of h the scope, the
-// user, the asset and the evidence count. At most one is open for each.
-func (s *Store) OpenHalt(ctx context.Context, h Halt) (opened bool, err error) {
-	tag, err := s.db.Exec(ctx, openHalt, h.Scope, h.UserID, h.AssetID, string(h.Evidence))
-	if err != nil {
-		return false, fmt.Errorf("halt %s: %w", h.Scope, err)
+// OpenHalt halts, beside whatever is halted already: each stays until it is resumed by
+// itself. Of h the scope, the user, the asset and the evidence count.
+func (s *Store) OpenHalt(ctx context.Context, h Halt) error {
+	if _, err := s.db.Exec(ctx, openHalt, h.Scope, h.UserID, h.AssetID, string(h.Evidence)); err != nil {
+		return fmt.Errorf("halt %s: %w", h.Scope, err)
 	}
-	return tag.RowsAffected() == 1, nil
+	return nil
 }
 
 // ErrNotHalted reports a halt that is not open, or not there. Nothing was changed.
@@ -70,16 +68,23 @@ func (s *Store) Resume(ctx context.Context, halt int64, by, reason string) error
 	return nil
 }
 
-// OpenHalts lists the halts that are open, in the order they began.
-func (s *Store) OpenHalts(ctx context.Context) ([]Halt, error) {
-	rows, err := s.db.Query(ctx, `
+// OpenHalts lists the halts that are open, the newest first and at most so many, and
+// says how many there are.
+func (s *Store) OpenHalts(ctx context.Context, most int) (some []Halt, all int, err error) {
+	b := new(pgx.Batch)
+	b.Queue(`select count(*) from transfer_halt where resumed_at is null`).QueryRow(func(row pgx.Row) error { return row.Scan(&all) })
+	b.Queue(`
 		select halt_id, scope, coalesce(user_id, 0), coalesce(asset_id, 0), since, evidence::text::bytea,
 		       resumed_at, coalesce(resumed_by, ''), coalesce(resume_reason, '')
 		  from transfer_halt
 		 where resumed_at is null
-		 order by halt_id`)
-	if err != nil {
-		return nil, fmt.Errorf("list halts: %w", err)
+		 order by halt_id desc
+		 limit $1`, most).Query(func(rows pgx.Rows) (err error) {
+		some, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Halt])
+		return err
+	})
+	if err := s.db.SendBatch(ctx, b).Close(); err != nil {
+		return nil, 0, fmt.Errorf("list halts: %w", err)
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Halt])
+	return some, all, nil
 }

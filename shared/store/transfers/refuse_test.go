@@ -81,17 +81,28 @@ func TestHaltStopsWhatItIsAbout(t *testing.T) {
 		{transfers.Halt{Scope: transfers.Everyone}, []string{"7 USDT false", "7 BTC false", "8 USDT false"}},
 	} {
 		c.halt.Evidence = []byte(`{"lost": 1}`)
-		for _, opened := range []bool{true, false} {
-			if got, err := r.OpenHalt(t.Context(), c.halt); err != nil || got != opened {
-				t.Fatalf("halt: got %t, %v; want %t", got, err, opened)
+		second := c.halt
+		second.Evidence = []byte(`{"lost": 2}`)
+		for _, h := range []transfers.Halt{c.halt, second} {
+			if err := r.OpenHalt(t.Context(), h); err != nil {
+				t.Fatalf("halt: %v", err)
 			}
 		}
 		if diff := cmp.Diff(c.want, []string{ask(alice, "USDT"), ask(alice, "BTC"), ask(bob, "USDT")}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.halt.Scope, diff)
 		}
-		open, err := r.OpenHalts(t.Context())
-		if err != nil || len(open) != 1 || string(open[0].Evidence) != `{"lost": 1}` || open[0].Scope != c.halt.Scope || open[0].Since.IsZero() {
-			t.Fatalf("open: got %+v, %v; want the one", open, err)
+		open, all, err := r.OpenHalts(t.Context(), 1)
+		if err != nil || all != 2 || len(open) != 1 || string(open[0].Evidence) != `{"lost": 2}` || open[0].Scope != c.halt.Scope || open[0].Since.IsZero() {
+			t.Fatalf("open: got %+v of %d, %v; want the newer of two", open, all, err)
+		}
+		if err := r.Resume(t.Context(), open[0].ID, "carol", "counted again"); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := ask(alice, "USDT"), "7 USDT false"; got != want {
+			t.Errorf("%s, one of two resumed: got %s, want %s", c.halt.Scope, got, want)
+		}
+		if open, all, err = r.OpenHalts(t.Context(), 9); err != nil || all != 1 || len(open) != 1 || string(open[0].Evidence) != `{"lost": 1}` {
+			t.Fatalf("open: got %+v of %d, %v; want the other", open, all, err)
 		}
 		if err := r.Resume(t.Context(), open[0].ID, "carol", ""); violated(err) != "resumed_by_a_human" {
 			t.Errorf("without a reason: got %v, want it refused", err)
@@ -105,7 +116,7 @@ func TestHaltStopsWhatItIsAbout(t *testing.T) {
 	if got := ask(alice, "USDT"); got != "7 USDT true" {
 		t.Errorf("after the last resume: got %s, want it accepted", got)
 	}
-	if _, err := r.OpenHalt(t.Context(), transfers.Halt{Scope: transfers.Everyone, Evidence: []byte(`{}`)}); err != nil {
+	if err := r.OpenHalt(t.Context(), transfers.Halt{Scope: transfers.Everyone, Evidence: []byte(`{}`)}); err != nil {
 		t.Fatal(err)
 	}
 	r.drive(t, begun.ReqID, transfer.Committed)

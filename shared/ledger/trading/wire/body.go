@@ -1,6 +1,9 @@
 package wire
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"math"
 	"time"
 
@@ -113,6 +116,18 @@ func (e Entry) Transfer() (transfer.Entry, error) {
 		Seq: e.Seq, ReqID: e.ReqID, Op: e.Op, UserID: e.UserID, AssetID: e.AssetID,
 		Units: units, Refused: e.Reason, At: at,
 	}, nil
+}
+
+// Mark is a digest of all that the line says, in whatever way its times are written.
+func (e Entry) Mark() string {
+	for _, text := range []*string{&e.At, &e.CreatedAt} {
+		if t, err := ParseTime("at", *text); err == nil {
+			*text = FormatTime(t)
+		}
+	}
+	content, _ := json.Marshal(e) // it has nothing that cannot be written
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:16])
 }
 
 // CheckOutcome wants a reason with a refusal, and with nothing else.

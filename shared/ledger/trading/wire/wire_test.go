@@ -164,3 +164,32 @@ func FuzzOperation(f *testing.F) {
 		}
 	})
 }
+
+// A line's mark is another one if anything that the line says is, and the same in
+// whatever way its times are written.
+func TestMarksTellLinesApart(t *testing.T) {
+	t.Parallel()
+	six, two := uint8(6), uint8(2)
+	line := wire.Entry{Seq: 9, Op: transfer.Deposit, ReqID: "R", UserID: 7, AssetID: 1, Units: "5", Precision: &six,
+		CreatedAt: "2026-01-02T15:04:05Z", At: "2026-01-02T15:04:06Z", Outcome: wire.Applied}
+	seen := map[string]string{line.Mark(): "the line"}
+	for what, change := range map[string]func(*wire.Entry){
+		"seq": func(e *wire.Entry) { e.Seq++ }, "op": func(e *wire.Entry) { e.Op = transfer.Refund }, "reqId": func(e *wire.Entry) { e.ReqID = "S" },
+		"userId": func(e *wire.Entry) { e.UserID++ }, "assetId": func(e *wire.Entry) { e.AssetID++ }, "units": func(e *wire.Entry) { e.Units = "6" },
+		"status": func(e *wire.Entry) { e.Status = wire.Frozen }, "precision": func(e *wire.Entry) { e.Precision = &two },
+		"createdAt": func(e *wire.Entry) { e.CreatedAt = "2026-01-02T15:04:05.000001Z" }, "at": func(e *wire.Entry) { e.At = "2026-01-02T15:04:06.000001Z" },
+		"outcome": func(e *wire.Entry) { e.Outcome = wire.RefusedEver }, "reason": func(e *wire.Entry) { e.Reason = "OVERFLOW" },
+	} {
+		other := line
+		change(&other)
+		if as, ok := seen[other.Mark()]; ok {
+			t.Errorf("another %s: got the mark of %s, want one of its own", what, as)
+		}
+		seen[other.Mark()] = "another " + what
+	}
+	same := line
+	same.At, same.CreatedAt = "2026-01-02T16:04:06.000000+01:00", "2026-01-02T15:04:05.000Z"
+	if got, want := same.Mark(), line.Mark(); got != want {
+		t.Errorf("its times written otherwise: got %s, want %s", got, want)
+	}
+}
