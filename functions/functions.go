@@ -35,6 +35,7 @@ type App struct {
 	log      *slog.Logger
 	node     string
 	points   crash.Points
+	gate     *web.Gate
 	store    *store.Store
 	tasks    *tasks.Tasks
 	chain    *evm.Connector
@@ -76,7 +77,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 			return nil, fmt.Errorf("handler %q: want a lower-case letter, then up to 63 of a-z, 0-9, dot, dash and underscore", name)
 		}
 	}
-	a := &App{config: c, log: log, node: node, points: crash.FromEnvironment()}
+	a := &App{config: c, log: log, node: node, points: crash.FromEnvironment(), gate: new(web.Gate)}
 	for _, open := range []func(context.Context) error{a.openStore, a.openChain, a.openSigner, a.openVerifiers} {
 		if err := open(ctx); err != nil {
 			return nil, err
@@ -88,7 +89,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	}
 	a.worker = &nonce.Worker{
 		Book: a.store, Chain: a.chainOf, Signer: a.signer, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
-		At: a.points, Handlers: ext.Handlers, Resolution: ext.Stuck,
+		At: a.points, Handlers: ext.Handlers, Resolution: ext.Stuck, Stopping: a.gate.Stopping,
 	}
 	return a, nil
 }
@@ -193,8 +194,11 @@ func (a *App) openTasks() {
 	})
 }
 
+// Gate is what every request passes; see [web.Serve], which closes it.
+func (a *App) Gate() *web.Gate { return a.gate }
+
 // Handlers are all functions by target. Each answers /healthz and /readyz.
-func (a *App) Handlers(gate *web.Gate) map[string]http.Handler {
+func (a *App) Handlers() map[string]http.Handler {
 	routes := map[string]func(*web.Mux){
 		"create":   a.routeCreate,
 		"query":    a.routeQuery,
@@ -211,12 +215,12 @@ func (a *App) Handlers(gate *web.Gate) map[string]http.Handler {
 	}
 	all := web.NewMux()
 	all.HandleHealth(a.store.Ping)
-	handlers := map[string]http.Handler{All: web.Edge(gate, all)}
+	handlers := map[string]http.Handler{All: web.Edge(a.gate, all)}
 	for name, route := range routes {
 		mux := web.NewMux()
 		mux.HandleHealth(a.store.Ping)
 		route(mux)
-		handlers[name] = web.Edge(gate, mux)
+		handlers[name] = web.Edge(a.gate, mux)
 		route(all)
 	}
 	return handlers

@@ -63,7 +63,9 @@ func (t *tenure) again(ctx context.Context) error {
 }
 
 // late says that no further round may begin.
-func (t *tenure) late() bool { return time.Since(t.began) > t.Rules.RoundsEndAfter }
+func (t *tenure) late() bool {
+	return time.Since(t.began) > t.Rules.RoundsEndAfter || t.Stopping != nil && t.Stopping()
+}
 
 // giveUp returns the lease after a failure. The token goes up, so that the
 // retried task of this invocation, or any other, finds a fresh name.
