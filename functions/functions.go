@@ -44,7 +44,7 @@ type App struct {
 	public   *web.Verifier
 	internal *web.Verifier
 
-	transfers *transferParts // nil where there is no trading core
+	transfers *transferParts
 }
 
 // required are the settings that no function works without.
@@ -98,7 +98,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 func (a *App) Close(context.Context) error {
 	a.store.Close()
 	a.chain.Close()
-	if a.transfers != nil {
+	if a.transfers.offered() {
 		a.transfers.trading.Close()
 	}
 	return a.tasks.Close()
@@ -210,7 +210,7 @@ func (a *App) Handlers() map[string]http.Handler {
 		"sweep":    a.routeSweep,
 		"admin":    a.routeAdmin,
 	}
-	if a.transfers != nil {
+	if a.transfers.offered() {
 		routes["transfer"], routes["conservation"] = a.routeTransfer, a.routeConservation
 	}
 	all := web.NewMux()

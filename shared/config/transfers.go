@@ -28,8 +28,10 @@ type Transfer struct {
 	// unusual; beyond it there is a warning.
 	UnusualPerMinute int
 	// PayoutFinality is how long a payout takes on its chain, as expected. After
-	// twice that a person is told.
+	// twice that, or twice what its blocks take if that is longer, a person is told.
 	PayoutFinality time.Duration
+	// PayoutMaxGas is the most gas that a payout's transaction may need.
+	PayoutMaxGas uint64
 }
 
 func (t *Transfer) settings() []setting {
@@ -62,8 +64,11 @@ func (t *Transfer) settings() []setting {
 			meaning: "how many transfers of one user in a minute are nothing unusual; beyond it the sweep logs a warning",
 			field:   number(&t.UnusualPerMinute, "a number of transfers", 1, 1_000_000)},
 		{name: "transfer.payoutFinality", def: "15m",
-			meaning: "how long a payout is expected to take until it is final on its chain; after twice that a person is told",
+			meaning: "how long a payout is expected to take until it is final on its chain; after twice that a person is told, but not before twice the time that its blocks take by `finality.mode`, `confirmations.required` and `chain.blockTime`",
 			field:   duration(&t.PayoutFinality, time.Second, 168*time.Hour)},
+		{name: "transfer.payoutMaxGas", def: "300000",
+			meaning: "the most gas that a payout may need, which its payer is charged for and who is paid may burn: one that needs more is given back as PAYOUT_REJECTED; raise it on chains whose plain transfers need more",
+			field:   number(&t.PayoutMaxGas, "an amount of gas", 21_000, 1<<24)},
 	}
 }
 
