@@ -32,7 +32,7 @@ type sweepResponse struct {
 // does not stop the rest; all are reported.
 func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	var out sweepResponse
-	failures := []error{a.sweepTransfers(r.Context(), &out)}
+	failures := []error{a.gauge(r.Context()), a.sweepTransfers(r.Context(), &out)}
 	began, overdue := a.sweepOverdue(r.Context(), &out)
 	failures = append(failures, overdue...)
 	if !began.IsZero() {

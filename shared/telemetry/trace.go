@@ -53,15 +53,20 @@ func NewOrigin(ctx context.Context, attrs ...attribute.KeyValue) []byte {
 }
 
 // Step adds a span to the trace that origin is of: what was done from began until
-// now for one intent of the many that an invocation serves. It is linked to the
-// span of ctx, which is the invocation's. A nil origin has no trace.
+// now for one intent of the many that an invocation serves. It stands under the span
+// of ctx, which is the invocation's, where that is of the same trace; else under the
+// intent's request, linked to the invocation. A nil origin has no trace.
 func Step(ctx context.Context, origin []byte, name string, began time.Time, attrs ...attribute.KeyValue) {
 	at, ok := fromOrigin(origin)
 	if !ok {
 		return
 	}
-	_, span := tracer.Start(trace.ContextWithRemoteSpanContext(ctx, at), name, trace.WithTimestamp(began),
-		trace.WithLinks(trace.LinkFromContext(ctx)), trace.WithAttributes(attrs...))
+	options := []trace.SpanStartOption{trace.WithTimestamp(began), trace.WithAttributes(attrs...)}
+	if !InTraceOf(ctx, origin) {
+		options = append(options, trace.WithLinks(trace.LinkFromContext(ctx)))
+		ctx = trace.ContextWithRemoteSpanContext(ctx, at)
+	}
+	_, span := tracer.Start(ctx, name, options...)
 	span.End()
 }
 
@@ -87,13 +92,13 @@ func Begin(ctx context.Context, name string, attrs ...attribute.KeyValue) (conte
 
 type onwardKey struct{}
 
-// Onward is ctx for making tasks that go on in the trace of origin instead of that
-// of ctx: in none, if origin is nil.
+// Onward is ctx for making tasks that go on in the trace that origin is of: under
+// the span of ctx, where that is of the same trace; in none, if origin is nil.
 func Onward(ctx context.Context, origin []byte) context.Context {
-	if len(origin) == 0 && !Recorded(ctx) {
+	at, traced := fromOrigin(origin)
+	if !traced && !Recorded(ctx) || traced && InTraceOf(ctx, origin) {
 		return ctx
 	}
-	at, _ := fromOrigin(origin)
 	return context.WithValue(ctx, onwardKey{}, at)
 }
 
