@@ -52,7 +52,8 @@ type Exporter struct {
 	log    *slog.Logger
 	page   http.Handler // nil: none
 	began  time.Time
-	last   atomic.Int64  // when it was last delivered, in nanoseconds after began
+	last   atomic.Int64  // when a delivery was last begun, in nanoseconds after began
+	failed atomic.Int64  // deliveries that failed since one succeeded
 	turn   chan struct{} // holds one element while a delivery is under way
 	otlp   bool
 	conn   *grpc.ClientConn
@@ -91,11 +92,19 @@ func Start(ctx context.Context, o Options) (*Exporter, error) {
 		}
 		options = append(options, sdkmetric.WithReader(e.reader))
 		otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithResource(as), sdktrace.WithSpanProcessor(&e.spans),
-			sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(1/float64(max(o.TraceOneIn, 1)))))))
+			sdktrace.WithSampler(sampler(o.TraceOneIn))))
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.Log.Warn("telemetry", "error", err.Error()) }))
 	otel.SetMeterProvider(sdkmetric.NewMeterProvider(options...))
 	return e, nil
+}
+
+// sampler records what a caller records, and of all else one in so many. Cloud Run
+// gives a request that has no traceparent one that is not sampled, so that this says
+// nothing about what the caller wants.
+func sampler(oneIn int) sdktrace.Sampler {
+	ratio := sdktrace.TraceIDRatioBased(1 / float64(max(oneIn, 1)))
+	return sdktrace.ParentBased(ratio, sdktrace.WithRemoteParentNotSampled(ratio))
 }
 
 // reconnecting bounds how long a collector may be there again before it is noticed.
@@ -138,7 +147,9 @@ func temporality(kind sdkmetric.InstrumentKind) metricdata.Temporality {
 }
 
 // AtEnd serves each request by next, and delivers at its end what has waited for
-// long enough, within a second. That it cannot is logged, and nothing else.
+// long enough, within a second: the work is done by then, and its answer waits, since
+// an instance has a processor for as long as it has not answered. That it cannot
+// deliver is logged, and nothing else; it tries again ever more rarely.
 func (e *Exporter) AtEnd(next http.Handler) http.Handler {
 	if e == nil || !e.otlp {
 		return next
@@ -151,10 +162,14 @@ func (e *Exporter) AtEnd(next http.Handler) http.Handler {
 	})
 }
 
+// patienceMost is how many times the wait for the next delivery is doubled at most.
+const patienceMost = 5
+
 // due says to one caller that it is time to deliver.
 func (e *Exporter) due() bool {
-	now, last := int64(time.Since(e.began)), e.last.Load()
-	return (now-last >= int64(e.every) || e.spans.crowded()) && e.last.CompareAndSwap(last, now)
+	now, last, failed := int64(time.Since(e.began)), e.last.Load(), e.failed.Load()
+	wait := int64(e.every) << min(failed, patienceMost)
+	return (now-last >= wait || failed == 0 && e.spans.crowded()) && e.last.CompareAndSwap(last, now)
 }
 
 func (e *Exporter) warn(ctx context.Context, err error) {
@@ -177,7 +192,12 @@ func (e *Exporter) Flush(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return errors.Join(e.flushSpans(ctx), e.flushMetrics(ctx))
+	if err := errors.Join(e.flushSpans(ctx), e.flushMetrics(ctx)); err != nil {
+		e.failed.Add(1)
+		return err
+	}
+	e.failed.Store(0)
+	return nil
 }
 
 // together is how many spans one message has at most.
@@ -201,6 +221,9 @@ func (e *Exporter) flushSpans(ctx context.Context) error {
 
 func (e *Exporter) flushMetrics(ctx context.Context) error {
 	var all metricdata.ResourceMetrics
+	if err := ctx.Err(); err != nil { // what is set once would be lost
+		return err
+	}
 	if err := e.reader.Collect(ctx, &all); err != nil {
 		return err
 	}
