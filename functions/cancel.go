@@ -78,6 +78,9 @@ func (a *App) order(r *http.Request, d store.Decision) (store.Decided, error) {
 	log := a.log.With(telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, d.TxID, telemetry.NodeIDKey, a.node,
 		telemetry.FencingTokenKey, out.Token)
 	log.InfoContext(r.Context(), "decided", "action", d.Action, "by", d.By.Caller, "reason", d.Reason, "state", out.State)
+	if out.Recorded && out.SubState == nonce.Cancelled {
+		telemetry.Finality.Add(r.Context(), 1, telemetry.Result("cancelled"))
+	}
 	telemetry.Step(r.Context(), out.Trace, "decide "+string(d.Action), began)
 	if err := a.tasks.Advance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token); err != nil {
 		log.WarnContext(r.Context(), "no advance task for a decision: the next look carries it out", "error", err.Error())
