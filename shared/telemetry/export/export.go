@@ -52,7 +52,7 @@ type Exporter struct {
 	log    *slog.Logger
 	page   http.Handler // nil: none
 	began  time.Time
-	last   atomic.Int64  // when a delivery was last begun, in nanoseconds after began
+	last   atomic.Int64  // when a delivery last began, or failed, in nanoseconds after began
 	failed atomic.Int64  // deliveries that failed since one succeeded
 	turn   chan struct{} // holds one element while a delivery is under way
 	otlp   bool
@@ -194,6 +194,7 @@ func (e *Exporter) Flush(ctx context.Context) error {
 	}
 	if err := errors.Join(e.flushSpans(ctx), e.flushMetrics(ctx)); err != nil {
 		e.failed.Add(1)
+		e.last.Store(int64(time.Since(e.began)))
 		return err
 	}
 	e.failed.Store(0)
