@@ -68,7 +68,8 @@ const statementShown = 100
 // their text.
 func begun(ctx context.Context, statement string, statements int) context.Context {
 	shown := strings.Join(strings.Fields(statement[:min(len(statement), 2*statementShown)]), " ")
-	ctx, end := telemetry.Begin(ctx, "postgres", attribute.String("db.query.summary", shown[:min(len(shown), statementShown)]),
+	shown = strings.ToValidUTF8(shown[:min(len(shown), statementShown)], "")
+	ctx, end := telemetry.Begin(ctx, "postgres", attribute.String("db.query.summary", shown),
 		attribute.Int("statements", statements))
 	return context.WithValue(ctx, endKey{}, end)
 }
