@@ -34,8 +34,8 @@ func observed(t *testing.T, settings map[string]string) (bench, *exporttest.Coll
 	return setup(t, stack.Options{Split: true, Processes: 1, Settings: all}), c
 }
 
-// delivered has every process deliver until the condition holds.
-func (b bench) delivered(t *testing.T, c *exporttest.Collector, what string, holds func() bool) {
+// flushed has every process deliver until the condition holds.
+func (b bench) flushed(t *testing.T, c *exporttest.Collector, what string, holds func() bool) {
 	t.Helper()
 	err := poll(b.ctx, func() bool {
 		for _, p := range b.Processes() {
@@ -101,7 +101,7 @@ func TestMetricsOfRealIntents(t *testing.T) {
 		`queue_depth`:                            0, `queue_fullness_ratio`: 0, `in_flight_age_seconds`: 0, `protect_submitters`: 0, `stuck_transactions`: 0, `receipt_backlog`: 0,
 	}
 	began := time.Now()
-	b.delivered(t, c, "what was counted came", func() bool {
+	b.flushed(t, c, "what was counted came", func() bool {
 		come := slices.Contains(c.Series(), "receipt_backlog{}")
 		for series, n := range want {
 			come = come && c.Value(otlp(series)) >= n
@@ -150,7 +150,7 @@ func TestGaugesOfWhatWaits(t *testing.T) {
 		b.post(t, transfer(other, request))
 	}
 	b.await(t, other, nonce.Tracking, 1)
-	b.delivered(t, c, "the gauges came", func() bool {
+	b.flushed(t, c, "the gauges came", func() bool {
 		if err := b.RunSweep(b.ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +180,7 @@ func TestOneTracePerIntent(t *testing.T) {
 	for _, txID := range []string{first, second} {
 		var spans []exporttest.Span
 		began := time.Now()
-		b.delivered(t, c, "the trace of "+txID+" came", func() bool {
+		b.flushed(t, c, "the trace of "+txID+" came", func() bool {
 			spans = traceOf(c, txID)
 			return names(spans)["CONFIRMED"] > 0 && len(orphans(spans)) == 0 || time.Since(began) > 20*time.Second
 		})
