@@ -47,7 +47,7 @@ type App struct {
 	internal *web.Verifier
 	export   *export.Exporter // of metrics and traces; nil: none
 
-	transfers *transferParts // nil where there is no trading core
+	transfers *transferParts
 }
 
 // required are the settings that no function works without.
@@ -101,7 +101,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 func (a *App) Close(ctx context.Context) error {
 	a.store.Close()
 	a.chain.Close()
-	if a.transfers != nil {
+	if a.transfers.offered() {
 		a.transfers.trading.Close()
 	}
 	return errors.Join(a.tasks.Close(), a.export.Close(ctx))
@@ -225,7 +225,7 @@ func (a *App) Handlers(gate *web.Gate) map[string]http.Handler {
 		"sweep":    a.routeSweep,
 		"admin":    a.routeAdmin,
 	}
-	if a.transfers != nil {
+	if a.transfers.offered() {
 		routes["transfer"], routes["conservation"] = a.routeTransfer, a.routeConservation
 	}
 	all := web.NewMux()

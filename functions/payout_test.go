@@ -105,7 +105,7 @@ func TestNoPayoutsByAFinalityThatMayBeUndone(t *testing.T) {
 	t.Parallel()
 	h := build(t)
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_CONFIRMATIONS_REQUIRED=0")...)
-	if got, want := h.pay(alice, nil).is("code"), "404 NOT_FOUND"; got != want {
+	if got, want := h.pay(alice, nil).is("code"), "400 TRANSFER_NOT_ALLOWED"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if got := h.post(alice, nil); got.status != 200 {

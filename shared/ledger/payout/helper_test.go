@@ -123,14 +123,10 @@ func (h *house) openWorker() {
 
 func (h *house) newLedger(bound int) *payout.Ledger {
 	h.t.Helper()
-	l, err := payout.New(payout.Options{
+	return payout.New(payout.Options{
 		Transfers: h.Store, Manager: h.manager, Wake: h.woken, QueueBound: bound,
 		Finality: nonce.ByConfirmations, Confirmations: confirmations, Log: telemetry.NewLogger(h.log, slog.LevelDebug, ""),
 	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return l
 }
 
 // openCoordinator is between Funding and the chain; nothing goes to Spot.

@@ -187,9 +187,12 @@ func TestNothingIsPostedOnAnyonesWord(t *testing.T) {
 	unknown(t, h.ledger.Deposit(t.Context(), early.Call()), payout.ErrNotDue)
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, early.Call()), payout.ErrNotDue)
 
-	open := h.pays(accounts[1], "*")
+	open := h.pays(accounts[1], store.PayoutCaller)
 	h.asset(coin, "", open)
 	shared := h.due(coin)
+	if _, err := h.db.DB.Exec(t.Context(), `update submitter set callers = '{*}' where submitter = $1`, open); err != nil {
+		t.Fatal(err)
+	}
 	unknown(t, h.ledger.Deposit(t.Context(), shared.Call()), payout.ErrNotPayer)
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, shared.Call()), payout.ErrNotPayer)
 	theirs := h.intentOf(shared)
@@ -334,7 +337,8 @@ func TestOnlyTheCoordinatorPays(t *testing.T) {
 	}
 }
 
-// A finality that a reorg may undo is refused.
+// By a finality that a reorg may undo payouts are off: nothing is posted, nothing
+// given up, and what was accepted waits.
 func TestFinalityOfPayouts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -344,8 +348,17 @@ func TestFinalityOfPayouts(t *testing.T) {
 	}{
 		{nonce.ByConfirmations, 1, true}, {nonce.ByFinalized, 0, true}, {nonce.ByConfirmations, 0, false}, {nonce.BySafe, 20, false}, {"", 20, false},
 	} {
-		if _, err := payout.New(payout.Options{Finality: c.mode, Confirmations: c.confirmations}); (err == nil) != c.ok {
-			t.Errorf("%s, %d: got %v, want it taken: %t", c.mode, c.confirmations, err, c.ok)
+		l := payout.New(payout.Options{Finality: c.mode, Confirmations: c.confirmations})
+		if (l.Off() == nil) != c.ok {
+			t.Errorf("%s, %d: got %v, want it taken: %t", c.mode, c.confirmations, l.Off(), c.ok)
+		}
+		if c.ok {
+			continue
+		}
+		for _, got := range []transfer.Outcome{l.Deposit(t.Context(), transfer.Call{}), l.Resolve(t.Context(), transfer.Deposit, transfer.Call{})} {
+			if got.Verdict != transfer.Unknown || !errors.Is(got.Err, l.Off()) {
+				t.Errorf("%s, %d: got %+v, want unknown, since payouts are off", c.mode, c.confirmations, got)
+			}
 		}
 	}
 }
