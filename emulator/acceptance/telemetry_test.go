@@ -306,3 +306,52 @@ func TestTelemetryPage(t *testing.T) {
 		t.Errorf("%s\ngot %v and\n%s\nwant the intent counted", command, err, out)
 	}
 }
+
+// A reorg that takes a transaction away, its bytes sent again, a cancel in the queue,
+// and an operator's decision are counted too.
+func TestMetricsOfTrouble(t *testing.T) {
+	t.Parallel()
+	b, c := observed(t, withSettings(quick, map[string]string{
+		"FENCEPOST_CONFIRMATIONS_REQUIRED": "3", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
+	}))
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	_, txID := b.post(t, transfer(s, "a"))
+	b.await(t, s, nonce.Tracking, 1)
+	_, waits := b.post(t, transfer(s, "b"))
+	for range 2 { // the repeat is no second end
+		b.cancel(t, waits)
+	}
+	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide", map[string]any{"action": "wait", "reason": "r"})
+	if err != nil || status != http.StatusAccepted {
+		t.Fatalf("decide: got %d %s, %v", status, answer, err)
+	}
+	included := func(want int) {
+		t.Helper()
+		if err := poll(b.ctx, func() bool { return b.count(`select count(*) from managed_tx where receipt is not null`) == want }); err != nil {
+			t.Fatalf("transactions with a receipt: want %d: %v", want, err)
+		}
+	}
+	if err := b.Chain.MineExactly(b.raw(t, txID, "ORIGINAL")); err != nil {
+		t.Fatal(err)
+	}
+	included(1)
+	if err := b.Chain.Reorg(1, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.Chain.DropPool()
+	included(0)
+	b.Chain.StartMining()
+	b.await(t, s, nonce.Confirmed, 1)
+	least := []string{"confirmations_newFork_total{}", "tx_resubmit_total{result=accepted}", "finality_total{result=confirmed}",
+		"finality_total{result=cancelled}", "stuck_decision_total{action=wait}"}
+	began := time.Now()
+	b.flushed(t, c, "what was counted came", func() bool {
+		return !slices.ContainsFunc(least, func(series string) bool { return c.Value(series) < 1 }) || time.Since(began) > 20*time.Second
+	})
+	for _, series := range least {
+		if got := c.Value(series); got < 1 || got > 1 && !strings.HasPrefix(series, "tx_resubmit") {
+			t.Errorf("%s: got %v, want 1", series, got)
+		}
+	}
+}

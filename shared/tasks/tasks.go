@@ -220,7 +220,7 @@ var reconnecting = grpc.ConnectParams{
 
 // dial outlives the request that happens to be first: hence no context of its.
 func dial(endpoint string) (*cloudtasks.Client, error) {
-	options := []option.ClientOption{option.WithGRPCDialOption(grpc.WithConnectParams(reconnecting))}
+	options := []option.ClientOption{option.WithTelemetryDisabled(), option.WithGRPCDialOption(grpc.WithConnectParams(reconnecting))}
 	if endpoint != "" {
 		options = append(options, option.WithEndpoint(endpoint), option.WithoutAuthentication(),
 			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))

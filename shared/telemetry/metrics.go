@@ -82,7 +82,7 @@ func label(name, value string) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String(name, value))
 }
 
-func meter() metric.Meter { return otel.Meter("github.com/fencepost/fencepost/shared/telemetry") }
+func meter() metric.Meter { return otel.Meter(Scope) }
 
 func counter(name, description string) metric.Int64Counter {
 	c, err := meter().Int64Counter(name, metric.WithDescription(description))

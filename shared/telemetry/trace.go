@@ -12,9 +12,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
+// Scope is the name under which this package counts and traces.
+const Scope = "github.com/fencepost/fencepost/shared/telemetry"
+
 // tracer begins the spans of this process, at the provider that is set with
 // [otel.SetTracerProvider]; until one is set, nothing is recorded.
-var tracer = otel.Tracer("github.com/fencepost/fencepost/shared/telemetry")
+var tracer = otel.Tracer(Scope)
 
 // originBytes is the length of an [Origin]: a trace's id, a span's, and the flags.
 const originBytes = len(trace.TraceID{}) + len(trace.SpanID{}) + 1

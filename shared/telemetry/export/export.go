@@ -31,6 +31,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
 // Options say where to deliver, and as what.
@@ -78,7 +80,7 @@ func Start(ctx context.Context, o Options) (*Exporter, error) {
 	as := resource.NewSchemaless(slices.DeleteFunc([]attribute.KeyValue{
 		attribute.String("service.name", o.Service), attribute.String("service.version", o.Version), attribute.String("service.instance.id", o.Instance),
 	}, func(a attribute.KeyValue) bool { return a.Value.AsString() == "" })...)
-	options := []sdkmetric.Option{sdkmetric.WithResource(as), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter)}
+	options := []sdkmetric.Option{sdkmetric.WithResource(as), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter), sdkmetric.WithView(oursAlone)}
 	if o.Prometheus {
 		page, reader, err := newPage()
 		if err != nil {
@@ -97,6 +99,12 @@ func Start(ctx context.Context, o Options) (*Exporter, error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.Log.Warn("telemetry", "error", err.Error()) }))
 	otel.SetMeterProvider(sdkmetric.NewMeterProvider(options...))
 	return e, nil
+}
+
+// oursAlone drops what libraries count: nobody asked for it, and its labels are not
+// bounded by us.
+func oursAlone(i sdkmetric.Instrument) (sdkmetric.Stream, bool) {
+	return sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}}, i.Scope.Name != telemetry.Scope
 }
 
 // sampler records what a caller records, and of all else one in so many. Cloud Run
