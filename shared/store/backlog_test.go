@@ -17,7 +17,7 @@ import (
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	db.Register(t, alice, 3)
+	db.Register(t, alice, 4)
 	db.Register(t, bob, 1)
 	check := func(what string, want store.Backlog, least time.Duration) {
 		t.Helper()
@@ -34,18 +34,19 @@ func TestBacklog(t *testing.T) {
 		}
 	}
 	check("nothing", store.Backlog{}, 0)
-	for _, request := range []string{"1", "2", "3", "4", "5"} {
+	for _, request := range []string{"1", "2", "3", "4", "5", "6", "7"} {
 		post(t, db, alice, request)
 	}
 	post(t, db, bob, "1")
-	check("two queues", store.Backlog{Queued: 6, Fullest: 5}, 0)
+	check("two queues", store.Backlog{Queued: 8, Fullest: 7}, 0)
 	w := take(t, db, alice, "a/1")
-	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)[:3], Release: nonce.GiveBack})
+	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)[:4], Release: nonce.GiveBack})
 	run(t, db, `alter table tx_version disable trigger user`)
 	run(t, db, `update tx_version set created_at = created_at - nonce * interval '1 day'`) // above the lowest: not asked
 	run(t, db, `update tx_version set created_at = created_at - interval '2 h' where nonce = 0`)
 	w = take(t, db, alice, "a/2")
 	states := []func(*nonce.Tx){
+		func(x *nonce.Tx) { x.State = nonce.Stuck },
 		func(x *nonce.Tx) { x.State = nonce.Stuck },
 		func(x *nonce.Tx) { x.State, x.Sub = nonce.Tracking, nonce.Pending },
 	}
@@ -57,7 +58,7 @@ func TestBacklog(t *testing.T) {
 	}
 	write(t, db, nonce.Write{Lease: w.Lease, Moves: moves, Release: nonce.GiveBack})
 	run(t, db, openEpisode, bob)
-	check("some sent", store.Backlog{Queued: 3, Fullest: 2, Stuck: 1, NoReceipt: 2, Protected: 1}, 2*time.Hour)
+	check("some sent", store.Backlog{Queued: 4, Fullest: 3, Stuck: 2, NoReceipt: 2, Protected: 1}, 2*time.Hour)
 }
 
 // The trace that an intent came in is kept with it, at no further round trip, and
