@@ -84,7 +84,7 @@ func (a *App) preparePayout(ctx context.Context, req transfer.Request, to nonce.
 	if reason != "" {
 		return none, nil, nil
 	}
-	if p, hindrance = payout.Prepare(*asset, units, to.String()); hindrance != nil {
+	if p, hindrance = payout.Prepare(*asset, units, to.String(), a.config.Transfer.PayoutMaxGas); hindrance != nil {
 		return none, hindrance, nil
 	}
 	return p, nil, nil

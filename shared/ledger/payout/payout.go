@@ -8,7 +8,9 @@
 //
 //	CONFIRMED, with proof of payment      Success
 //	CONFIRMED, without                    Unknown, for ever, and CRITICAL: a person must look
-//	FAILED, by whatever sub-state         Refused: it is final, and never runs
+//	FAILED, by whatever sub-state         Refused: it is final, and never runs;
+//	                                      Unknown while the payer is in PROTECT, and
+//	                                      where a release recorded that it was paid
 //	any other state                       Unknown: ask again
 //	no row                                the payout is posted; Unknown
 //
@@ -125,8 +127,8 @@ var (
 	// ErrNotDue reports a payout that is not on record, and of which the transfer does
 	// not wait for an answer: it is not posted.
 	ErrNotDue = errors.New("not on record, and the transfer does not wait for it")
-	// ErrInDoubt reports that nothing on record proves nothing: the payer is in
-	// PROTECT, or the database a restored one.
+	// ErrInDoubt reports that what is on record, or is not, proves nothing: the payer
+	// is in PROTECT, or the database a restored one.
 	ErrInDoubt = errors.New("in doubt until a person has reconciled the payer")
 )
 

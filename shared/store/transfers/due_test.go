@@ -260,7 +260,7 @@ func TestManyAlarmsHideNone(t *testing.T) {
 	for _, s := range []transfer.State{transfer.Compensating, transfer.TargetPending} {
 		for n := 5; n > 1; n-- {
 			x := b.at(t, s)
-			b.run(t, `update transfers_tb set state_at = state_at - $2 * interval '1 minute', failures = 3 where req_id = $1`, x.ReqID, n)
+			b.run(t, `update transfers_tb set state_at = state_at - $2 * interval '1 minute', retry_count = 3, failures = 3 where req_id = $1`, x.ReqID, n)
 			want[s] = x.ReqID
 		}
 	}
