@@ -77,11 +77,7 @@ select tx_id, $4, $2, $5
 
 const findDecided = `
 select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''), coalesce(l.fencing_token, 0),
-<<<<<<< HEAD
-       is_authority() or $3, m.trace
-=======
-       is_authority() or $3, m.caller = '` + PayoutCaller + `' and $2 <> '` + PayoutCaller + `'
->>>>>>> main
+       is_authority() or $3, m.caller = '` + PayoutCaller + `' and $2 <> '` + PayoutCaller + `', m.trace
   from managed_tx m
   left join submitter_lease l on l.submitter = m.submitter
  where m.tx_id = $1 and (m.caller = $2 or $3)`
@@ -103,11 +99,7 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 	if d.Action == nonce.OrderWait {
 		statement = recordDecision
 	}
-<<<<<<< HEAD
-	var believed bool
-=======
-	var recorded, believed, payout bool
->>>>>>> main
+	var believed, payout bool
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(statement, d.TxID, d.By.Caller, d.By.Operator, d.Action, d.Reason).Exec(func(tag pgconn.CommandTag) error {
@@ -116,11 +108,7 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 	})
 	b.Queue("commit")
 	b.Queue(findDecided, d.TxID, d.By.Caller, d.By.Operator).QueryRow(func(row pgx.Row) error {
-<<<<<<< HEAD
-		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed, &out.Trace)
-=======
-		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed, &payout)
->>>>>>> main
+		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed, &payout, &out.Trace)
 	})
 	err := s.send(ctx, b)
 	switch {
@@ -130,13 +118,9 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 		return out, fmt.Errorf("decide about %s: %w", d.TxID, err)
 	case !believed: // what ran after the backup was made is not known here
 		return out, fmt.Errorf("decide about %s: %w", d.TxID, ErrInDoubt)
-<<<<<<< HEAD
-	case !out.Recorded && d.Action != nonce.OrderCancel && out.Ordered != d.Action:
-=======
-	case !recorded && payout && !out.State.Final() && out.Ordered != d.Action && (d.Action == nonce.OrderCancel || d.Action == nonce.OrderPlaceholder):
+	case !out.Recorded && payout && !out.State.Final() && out.Ordered != d.Action && (d.Action == nonce.OrderCancel || d.Action == nonce.OrderPlaceholder):
 		return out, fmt.Errorf("%s of %s: %w", d.Action, d.TxID, ErrCoordinators)
-	case !recorded && d.Action != nonce.OrderCancel && out.Ordered != d.Action:
->>>>>>> main
+	case !out.Recorded && d.Action != nonce.OrderCancel && out.Ordered != d.Action:
 		return out, fmt.Errorf("%s: %w", out.State, ErrTooLate)
 	}
 	return out, nil
