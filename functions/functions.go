@@ -5,8 +5,10 @@
 package functions
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -22,6 +24,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/tasks"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/telemetry/export"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -43,6 +46,7 @@ type App struct {
 	worker   *nonce.Worker
 	public   *web.Verifier
 	internal *web.Verifier
+	export   *export.Exporter // of metrics and traces; nil: none
 
 	transfers *transferParts
 }
@@ -78,7 +82,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 		}
 	}
 	a := &App{config: c, log: log, node: node, points: crash.FromEnvironment(), gate: new(web.Gate)}
-	for _, open := range []func(context.Context) error{a.openStore, a.openChain, a.openSigner, a.openVerifiers} {
+	for _, open := range []func(context.Context) error{a.openExport, a.openStore, a.openChain, a.openSigner, a.openVerifiers} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
@@ -88,20 +92,20 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 		return nil, err
 	}
 	a.worker = &nonce.Worker{
-		Book: a.store, Chain: a.chainOf, Signer: a.signer, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
-		At: a.points, Handlers: ext.Handlers, Resolution: ext.Stuck, Stopping: a.gate.Stopping,
+		Book: a.watched(), Chain: a.chainOf, Signer: a.signer, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
+		At: a.points, Handlers: ext.Handlers, Resolution: ext.Stuck, Watch: watcher{}, Stopping: a.gate.Stopping,
 	}
 	return a, nil
 }
 
-// Close gives every connection back.
-func (a *App) Close(context.Context) error {
+// Close gives every connection back, and delivers what was counted and traced.
+func (a *App) Close(ctx context.Context) error {
 	a.store.Close()
 	a.chain.Close()
 	if a.transfers.offered() {
 		a.transfers.trading.Close()
 	}
-	return a.tasks.Close()
+	return errors.Join(a.tasks.Close(), a.export.Close(ctx))
 }
 
 func leaseRules(c config.Lease) lease.Rules {
@@ -143,11 +147,23 @@ func (a *App) openStore(ctx context.Context) (err error) {
 	return err
 }
 
+func (a *App) openExport(ctx context.Context) (err error) {
+	t, on := a.config.Telemetry, a.config.Platform
+	a.export, err = export.Start(ctx, export.Options{
+		OTLPEndpoint: t.OTLPEndpoint, Prometheus: t.Prometheus, FlushEvery: t.FlushEvery, TraceOneIn: t.TraceOneIn,
+		Service: cmp.Or(on.Service, "fencepost"), Version: on.Revision, Instance: a.node, Log: a.log,
+	})
+	return err
+}
+
 func (a *App) openChain(context.Context) (err error) {
 	rpc := a.config.RPC
 	a.chain, err = evm.New(evm.Options{
 		URL: rpc.URL.Reveal(), ChainID: a.config.Chain.ID, Timeout: rpc.Timeout, MaxInFlight: rpc.MaxInFlight, MaxBatch: rpc.MaxBatch,
 		OnRoundTrip: func(ctx context.Context) { telemetry.MeterFrom(ctx).RPC() },
+		Trace: func(ctx context.Context, name string) (context.Context, func(error)) {
+			return telemetry.Begin(ctx, name)
+		},
 	})
 	return err
 }
@@ -157,8 +173,11 @@ func (a *App) chainOf(s nonce.Submitter) (nonce.ChainConnector, error) {
 	if s.ChainID() != a.config.Chain.ID {
 		return nil, fmt.Errorf("%s: chain %d is not served here: %w", s, s.ChainID(), store.ErrUnknownSubmitter)
 	}
-	return a.chain, nil
+	return watchedChain{a.chain}, nil
 }
+
+// watched is the store where what is done by it counts.
+func (a *App) watched() watchedStore { return watchedStore{a.store} }
 
 func (a *App) openSigner(context.Context) (err error) {
 	var keys map[nonce.Submitter]*ecdsa.PrivateKey // none, in a function that never signs
@@ -214,16 +233,24 @@ func (a *App) Handlers() map[string]http.Handler {
 		routes["transfer"], routes["conservation"] = a.routeTransfer, a.routeConservation
 	}
 	all := web.NewMux()
-	all.HandleHealth(a.store.Ping)
-	handlers := map[string]http.Handler{All: web.Edge(a.gate, all)}
+	a.routeHouse(all)
+	handlers := map[string]http.Handler{All: web.Edge(a.gate, a.export.AtEnd(all))}
 	for name, route := range routes {
 		mux := web.NewMux()
-		mux.HandleHealth(a.store.Ping)
+		a.routeHouse(mux)
 		route(mux)
-		handlers[name] = web.Edge(a.gate, mux)
+		handlers[name] = web.Edge(a.gate, a.export.AtEnd(mux))
 		route(all)
 	}
 	return handlers
+}
+
+// routeHouse serves what every function answers.
+func (a *App) routeHouse(mux *web.Mux) {
+	mux.HandleHealth(a.store.Ping)
+	if page := a.export.Page(); page != nil {
+		mux.Handle("GET /metrics", page)
+	}
 }
 
 // handle serves pattern by h as the function name, and logs what each

@@ -15,7 +15,7 @@ import (
 // to give money back by.
 func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	l := payout.New(payout.Options{
-		Transfers: transfers, Manager: a.store, Wake: a.tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
+		Transfers: transfers, Manager: a.watched(), Wake: a.tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
 		Finality: nonce.Finality(a.config.Finality.Mode), Confirmations: uint64(a.config.Confirmations.Required),
 		Log: a.log, At: a.points,
 	})

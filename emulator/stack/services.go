@@ -217,6 +217,7 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 		"FENCEPOST_AUTH_INTERNAL_ACCOUNTS": TasksAccount + "," + SchedulerAccount,
 		"FENCEPOST_AUTH_OPERATORS":         OperatorAccount,
 		"FENCEPOST_SIGNER_LOCAL_KEYS_FILE": keys,
+		"FENCEPOST_TELEMETRY_PROMETHEUS":   "true",
 		"CLOUD_RUN_TIMEOUT_SECONDS":        "60",
 	}
 	if s.options.Window > 1 {

@@ -32,9 +32,10 @@ type Worker struct {
 	// with its next write, and asks for another to go on. nil: it never is.
 	Stopping func() bool
 
-	Node string // this instance, in owners and logs
-	Log  *slog.Logger
-	At   func(point string) // passed at each step by its name; nil but in tests
+	Node  string // this instance, in owners and logs
+	Log   *slog.Logger
+	Watch Watcher            // for metrics and traces; may be nil
+	At    func(point string) // passed at each step by its name; nil but in tests
 }
 
 // Serve looks at everything that s has due and does it, as far as the function

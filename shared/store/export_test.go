@@ -34,6 +34,7 @@ var HotStatements = map[string]string{
 	"order": order, "findDecided": findDecided, "record": recordColumns + ` where tx_id = $1 and (caller = $2 or $3)`,
 	"recordByRequest": recordColumns + byRequest,
 	"overdue":         overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,
+	"backlog": backlog,
 }
 
 // leaseHeld is what hold_lease runs.
