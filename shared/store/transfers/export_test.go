@@ -5,7 +5,7 @@ var HotStatements = map[string]string{
 	"lockUser": lockUser, "insertTransfer": insertTransfer, "findCreated": findCreated, "obstacles": obstacles,
 	"byReqID": byReqID, "start": start, "postpone": postpone, "cancel": cancel, "due": due, "alarming": alarming, "busy": busy,
 	"record": record, "answer": answer, "history": history, "resolutions": resolutions,
-	"moveTransfer": moveTransfer,
+	"moveTransfer": moveTransfer, "listOf": listOf, "inList": inList,
 }
 
 // moveTransfer is what move_transfer runs.
