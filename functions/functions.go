@@ -193,8 +193,8 @@ func (a *App) openTasks() {
 	})
 }
 
-// Handlers are all functions by target. Each answers /healthz and /readyz.
-func (a *App) Handlers(gate *web.Gate) map[string]http.Handler {
+// routes says which paths each function serves.
+func (a *App) routes() map[string]func(*web.Mux) {
 	routes := map[string]func(*web.Mux){
 		"create":   a.routeCreate,
 		"query":    a.routeQuery,
@@ -209,10 +209,15 @@ func (a *App) Handlers(gate *web.Gate) map[string]http.Handler {
 	if a.transfers != nil {
 		routes["transfer"], routes["conservation"] = a.routeTransfer, a.routeConservation
 	}
+	return routes
+}
+
+// Handlers are all functions by target. Each answers /healthz and /readyz.
+func (a *App) Handlers(gate *web.Gate) map[string]http.Handler {
 	all := web.NewMux()
 	all.HandleHealth(a.store.Ping)
 	handlers := map[string]http.Handler{All: web.Edge(gate, all)}
-	for name, route := range routes {
+	for name, route := range a.routes() {
 		mux := web.NewMux()
 		mux.HandleHealth(a.store.Ping)
 		route(mux)
