@@ -8,6 +8,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
@@ -122,7 +123,7 @@ func TestH01PayoutSeamBPayerIsFixed(t *testing.T) {
 func TestH01PayoutSeamCPayloadIsFixed(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.deploy(code(pay))
+	h.deploy(contracts.Token())
 	x := h.due(token)
 	full := h.newLedger(0) // a queue without a place: nothing is stored
 	for range 3 {
@@ -175,7 +176,7 @@ func TestH01PayoutSeamCAnotherRendering(t *testing.T) {
 func TestH01PayoutSeamDRevertedIsNotFinal(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	contract := h.deploy(code(switched))
+	contract := h.deploy(contracts.Switched())
 	x := h.due(token)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
@@ -204,7 +205,7 @@ func TestH01PayoutSeamDRevertedIsNotFinal(t *testing.T) {
 func TestH01PayoutSeamDRevertedForGood(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	contract := h.deploy(code(switched))
+	contract := h.deploy(contracts.Switched())
 	x := h.due(token)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
