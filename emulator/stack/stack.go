@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -31,26 +32,27 @@ import (
 // Options say what to start. The zero value is the demo: three processes, each
 // serving every function, on blocks of one second.
 type Options struct {
-	Binary     string             // the function server, see [Build]; "": it is built
-	Cluster    *pgcluster.Cluster // where to make the database; nil: a durable cluster of its own
-	Processes  int                // of each service; 0: 3
-	Split      bool               // one service per function, as deployed, instead of all in each process
-	BlockTime  time.Duration      // 0: 1 s
-	Submitters int                // how many dev accounts are registered; 0: 10
-	Window     int                // max_in_flight of the dev accounts; 0: 1
-	SweepEvery time.Duration      // 0: 1 min; negative: never, but for RunSweep
-	Settings   map[string]string  // environment of the functions, over the stack's own
-	Transfers  bool               // the second system too: a trading core, users' tokens, assets
-	Payouts    bool               // and USDT and ETH can be paid out to the chain; implies Transfers
-	Core       CoreOptions        // of the trading core
-	CheckEvery time.Duration      // conservation; 0: 1 min; negative: never, but for RunConservation
-	PublicAddr string             // where the public paths listen; "": a free port
-	WireProxy  bool               // functions reach Postgres through a proxy that can break connections
-	RPCProxy   bool               // functions reach the chain through a proxy that can spoil answers
-	Seed       uint64             // of the RPC proxy's draws
-	TokenSpan  time.Duration      // how long before and after they are made tokens are valid; 0: an hour from then on
-	Output     io.Writer          // the functions' log; nil: nowhere
-	Log        *slog.Logger       // what the stack itself tells; nil: nowhere
+	Binary     string                          // the function server, see [Build]; "": it is built
+	Cluster    *pgcluster.Cluster              // where to make the database; nil: a durable cluster of its own
+	Processes  int                             // of each service; 0: 3
+	Split      bool                            // one service per function, as deployed, instead of all in each process
+	BlockTime  time.Duration                   // 0: 1 s
+	Submitters int                             // how many dev accounts are registered; 0: 10
+	Window     int                             // max_in_flight of the dev accounts; 0: 1
+	SweepEvery time.Duration                   // 0: 1 min; negative: never, but for RunSweep
+	Settings   map[string]string               // environment of the functions, over the stack's own
+	Transfers  bool                            // the second system too: a trading core, users' tokens, assets
+	Payouts    bool                            // and USDT and ETH can be paid out to the chain; implies Transfers
+	Core       CoreOptions                     // of the trading core
+	CheckEvery time.Duration                   // conservation; 0: 1 min; negative: never, but for RunConservation
+	PublicAddr string                          // where the public paths listen; "": a free port
+	Around     func(http.Handler) http.Handler // what public requests and their answers pass; nil: nothing
+	WireProxy  bool                            // functions reach Postgres through a proxy that can break connections
+	RPCProxy   bool                            // functions reach the chain through a proxy that can spoil answers
+	Seed       uint64                          // of the RPC proxy's draws
+	TokenSpan  time.Duration                   // how long before and after they are made tokens are valid; 0: an hour from then on
+	Output     io.Writer                       // the functions' log; nil: nowhere
+	Log        *slog.Logger                    // what the stack itself tells; nil: nowhere
 }
 
 func (o Options) withDefaults() Options {
