@@ -105,18 +105,19 @@ type Stack struct {
 	Payer nonce.Submitter // who pays, and does nothing else
 	Token nonce.Address   // the contract by which USDT is paid out
 
-	options   Options
-	folder    string
-	settings  map[string]string // the function processes' environment
-	services  []*service
-	scheduler *scheduler.Scheduler
-	accounts  []devchain.Account
-	payer     devchain.Account
-	deployer  devchain.Account // of the tokens' contracts
-	deploying sync.Mutex       // one contract at a time
-	closers   []func() error   // run in reverse
-	tables    *store.Store     // of transfers, as the database's owner
-	writing   sync.Mutex       // of one line at a time to options.Output
+	options     Options
+	folder      string
+	connections *http.Transport   // of the clients
+	settings    map[string]string // the function processes' environment
+	services    []*service
+	scheduler   *scheduler.Scheduler
+	accounts    []devchain.Account
+	payer       devchain.Account
+	deployer    devchain.Account // of the tokens' contracts
+	deploying   sync.Mutex       // one contract at a time
+	closers     []func() error   // run in reverse
+	tables      *store.Store     // of transfers, as the database's owner
+	writing     sync.Mutex       // of one line at a time to options.Output
 }
 
 // The accounts that the issuer knows.
@@ -135,7 +136,9 @@ const stopWithin = 12 * time.Second
 // Start starts every part and returns when intents can be posted. What it had
 // started is stopped again if it fails. The caller ends it with [Stack.Close].
 func Start(ctx context.Context, o Options) (_ *Stack, err error) {
-	s := &Stack{options: o.withDefaults(), Costs: new(Costs)}
+	s := &Stack{options: o.withDefaults(), Costs: new(Costs), connections: http.DefaultTransport.(*http.Transport).Clone()}
+	s.connections.MaxIdleConnsPerHost = 64 // of one URL map; usually 2 are kept
+	s.onClose(func() error { s.connections.CloseIdleConnections(); return nil })
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
