@@ -43,7 +43,7 @@ type App struct {
 	public   *web.Verifier
 	internal *web.Verifier
 
-	transfers *transferParts // nil where there is no trading core
+	transfers *transferParts
 }
 
 // required are the settings that no function works without.
@@ -97,7 +97,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 func (a *App) Close(context.Context) error {
 	a.store.Close()
 	a.chain.Close()
-	if a.transfers != nil {
+	if a.transfers.offered() {
 		a.transfers.trading.Close()
 	}
 	return a.tasks.Close()
@@ -206,7 +206,7 @@ func (a *App) routes() map[string]func(*web.Mux) {
 		"sweep":    a.routeSweep,
 		"admin":    a.routeAdmin,
 	}
-	if a.transfers != nil {
+	if a.transfers.offered() {
 		routes["transfer"], routes["conservation"] = a.routeTransfer, a.routeConservation
 	}
 	return routes
