@@ -20,9 +20,9 @@ import (
 
 var described = sync.OnceValues(func() (*webtest.Contract, error) { return webtest.Load([]byte(functions.OpenAPI)) })
 
-// contract is openapi.yaml, which every answer of every test is held to: see
+// apiOf is openapi.yaml, which every answer of every test is held to: see
 // house.serve.
-func contract(t *testing.T) *webtest.Contract {
+func apiOf(t *testing.T) *webtest.Contract {
 	t.Helper()
 	c, err := described()
 	if err != nil {
@@ -43,7 +43,7 @@ func TestDescriptionHasEveryPath(t *testing.T) {
 	t.Cleanup(func() { _ = app.Close(t.Context()) })
 	served := slices.DeleteFunc(app.Patterns(), func(p string) bool { return strings.Contains(p, " /internal/") })
 	slices.Sort(served)
-	if diff := cmp.Diff(served, contract(t).Operations()); diff != "" {
+	if diff := cmp.Diff(served, apiOf(t).Operations()); diff != "" {
 		t.Errorf("served, and described (-served +described):\n%s", diff)
 	}
 }
@@ -64,7 +64,7 @@ func TestDescriptionHasEveryCode(t *testing.T) {
 		}
 	}
 	want := slices.Sorted(maps.Keys(declared))
-	got := append(contract(t).Codes(), "METHOD_NOT_ALLOWED") // of no operation
+	got := append(apiOf(t).Codes(), "METHOD_NOT_ALLOWED") // of no operation
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("declared, and described (-declared +described):\n%s", diff)
