@@ -192,6 +192,10 @@ func TestEnds(t *testing.T) {
 	if err != nil || got.TxID != "one" {
 		t.Errorf("got %+v, %v; want one", got, err)
 	}
+	_, err = serve(t, endless).client(t, func(o *client.Options) { o.RetryFirst = time.Hour }).CreateTx(t.Context(), order)
+	if !errors.Is(err, client.ErrUnknown) || !strings.Contains(err.Error(), "longer than") {
+		t.Errorf("without end: got %v, want that it is too long", err)
+	}
 	s = serve(t, hang)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
