@@ -46,6 +46,9 @@ func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if len(r.Header.Values(keyHeader)) > 0 {
+		return &web.Problem{Code: web.UnsupportedField, Field: keyHeader, Detail: "a batch has no key of its own: each of its intents has a requestId"}
+	}
 	if n := len(body.Intents); n == 0 || n > batchMost {
 		return web.FieldProblem("intents", "has %d intents: want 1 to %d", n, batchMost)
 	}

@@ -17,6 +17,8 @@ import (
 func (a *App) routeCreate(mux *web.Mux) {
 	a.handle(mux, "create", "POST /api/v1/tx", a.create)
 	a.handle(mux, "create", "POST /api/v1/tx:batch", a.createBatch)
+	// Beside create, since a load balancer chooses the service by the path alone.
+	a.handle(mux, "list", "GET /api/v1/tx", a.list)
 }
 
 type createRequest struct {
@@ -39,6 +41,9 @@ func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 	}
 	body, err := web.Decode[createRequest](w, r, a.config.HTTP.MaxBodyBytes)
 	if err != nil {
+		return err
+	}
+	if body.RequestID, err = keyOf(r, "requestId", body.RequestID); err != nil {
 		return err
 	}
 	in, err := a.intent(body)

@@ -216,8 +216,8 @@ func (a *App) openTasks() {
 // Gate is what every request passes; see [web.Serve], which closes it.
 func (a *App) Gate() *web.Gate { return a.gate }
 
-// Handlers are all functions by target. Each answers /healthz and /readyz.
-func (a *App) Handlers() map[string]http.Handler {
+// routes says which paths each function serves.
+func (a *App) routes() map[string]func(*web.Mux) {
 	routes := map[string]func(*web.Mux){
 		"create":   a.routeCreate,
 		"query":    a.routeQuery,
@@ -232,10 +232,15 @@ func (a *App) Handlers() map[string]http.Handler {
 	if a.transfers.offered() {
 		routes["transfer"], routes["conservation"] = a.routeTransfer, a.routeConservation
 	}
+	return routes
+}
+
+// Handlers are all functions by target. Each answers /healthz and /readyz.
+func (a *App) Handlers() map[string]http.Handler {
 	all := web.NewMux()
 	a.routeHouse(all)
 	handlers := map[string]http.Handler{All: web.Edge(a.gate, a.export.AtEnd(all))}
-	for name, route := range routes {
+	for name, route := range a.routes() {
 		mux := web.NewMux()
 		a.routeHouse(mux)
 		route(mux)

@@ -134,7 +134,7 @@ func (h house) serve(settings ...string) (url string) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	handler := app.Handlers()[functions.All]
+	handler := apiOf(h.t).Handler(app.Handlers()[functions.All], func(err error) { h.t.Error(err) })
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer context.AfterFunc(r.Context(), func() { h.left.Store(true) })()
 		handler.ServeHTTP(w, r)

@@ -43,7 +43,7 @@ func (a *App) postPayout(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req, err := newRequest(user, body.UserID, body.CID, body.Asset, body.Amount)
+	req, err := newRequest(r, user, body.UserID, body.CID, body.Asset, body.Amount)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ const all = "all"
 
 func (s *Stack) startURLMap(context.Context) (err error) {
 	public, internal := s.routes()
-	s.URLMap, err = urlmap.Start(urlmap.Options{Public: public, Internal: internal, PublicAddr: s.options.PublicAddr})
+	s.URLMap, err = urlmap.Start(urlmap.Options{Public: public, Internal: internal, PublicAddr: s.options.PublicAddr, Around: s.options.Around})
 	if err == nil {
 		s.onClose(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
