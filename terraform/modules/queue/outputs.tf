@@ -1,0 +1,3 @@
+output "names" {
+  value = google_cloud_tasks_queue.shard[*].name
+}
