@@ -9,7 +9,7 @@ locals {
     FENCEPOST_TASKS_LOCATION          = var.region
     FENCEPOST_TASKS_QUEUE_PREFIX      = var.name
     FENCEPOST_TASKS_QUEUE_SHARDS      = tostring(var.queue_shards)
-    FENCEPOST_TASKS_SERVICE_ACCOUNT   = google_service_account.tasks.email
+    FENCEPOST_TASKS_SERVICE_ACCOUNT   = local.accounts["tasks"]
     FENCEPOST_TASKS_DISPATCH_DEADLINE = "60s"
     # The queue puts the host of its function in place of this one: no function can have a task, and with it the
     # tasks account's token, sent to a host of its choice.
@@ -38,7 +38,7 @@ locals {
         f.lease ? ["transaction_timeout=10000"] : [],
       ))
       # Who may call its internal paths: checked in the function again, whatever Cloud Run has let in.
-      FENCEPOST_AUTH_INTERNAL_ACCOUNTS = f.scheduled ? google_service_account.scheduler.email : google_service_account.tasks.email
+      FENCEPOST_AUTH_INTERNAL_ACCOUNTS = f.scheduled ? local.accounts["scheduler"] : local.accounts["tasks"]
       CLOUD_RUN_TIMEOUT_SECONDS        = tostring(f.timeout)
       }, f.timeout <= 60 ? {} : {
       FENCEPOST_TASKS_DISPATCH_DEADLINE = "${f.timeout}s"

@@ -2,6 +2,17 @@
 # grant on the one resource that it is about where Google has a policy there.
 
 locals {
+  # An account's address follows from its name, so that a plan can say who may do what before the account is there.
+  accounts = merge(
+    { for name, account in google_service_account.function : name => "${account.account_id}@${var.project}.iam.gserviceaccount.com" },
+    {
+      tasks     = "${google_service_account.tasks.account_id}@${var.project}.iam.gserviceaccount.com"
+      scheduler = "${google_service_account.scheduler.account_id}@${var.project}.iam.gserviceaccount.com"
+      migrate   = "${google_service_account.migrate.account_id}@${var.project}.iam.gserviceaccount.com"
+    },
+  )
+  members = { for name, email in local.accounts : name => "serviceAccount:${email}" }
+
   # One fixed audience for all internal functions: they take it beside their own URL, tasks and jobs bring it.
   internal_audience = "https://${var.name}-${var.environment}.internal.invalid"
 
@@ -9,8 +20,8 @@ locals {
   # balancer is let in to the container, which verifies the caller's own token itself.
   invokers = {
     for name, f in local.functions : name => f.public ? {} : merge(
-      f.queue == null ? {} : { tasks = google_service_account.tasks.member },
-      f.scheduled ? { scheduler = google_service_account.scheduler.member } : {},
+      f.queue == null ? {} : { tasks = local.members["tasks"] },
+      f.scheduled ? { scheduler = local.members["scheduler"] } : {},
     )
   }
 }
@@ -49,9 +60,9 @@ resource "google_service_account" "migrate" {
 resource "google_service_account_iam_member" "acts_as_tasks" {
   for_each = { for name, f in local.functions : name => f if length(f.enqueues) > 0 }
 
-  service_account_id = google_service_account.tasks.name
+  service_account_id = "projects/${var.project}/serviceAccounts/${local.accounts["tasks"]}"
   role               = "roles/iam.serviceAccountUser"
-  member             = google_service_account.function[each.key].member
+  member             = local.members[each.key]
 }
 
 locals {
@@ -61,9 +72,9 @@ locals {
     { for pair in setproduct(keys(local.functions), concat(
       ["roles/cloudsql.client", "roles/cloudsql.instanceUser"],
       var.collector_image == null ? [] : ["roles/monitoring.metricWriter", "roles/cloudtrace.agent"],
-    )) : "${pair[0]} ${pair[1]}" => { role = pair[1], member = google_service_account.function[pair[0]].member } },
+    )) : "${pair[0]} ${pair[1]}" => { role = pair[1], member = local.members[pair[0]] } },
     { for role in ["roles/cloudsql.client", "roles/cloudsql.instanceUser"] : "migrate ${role}" => {
-      role = role, member = google_service_account.migrate.member
+      role = role, member = local.members["migrate"]
     } },
   )
 }

@@ -50,8 +50,8 @@ module "database" {
   connections         = local.connections
   deletion_protection = var.deletion_protection
 
-  accounts         = { for name, account in google_service_account.function : name => account.email }
-  migrator_account = google_service_account.migrate.email
+  accounts         = { for name in keys(local.functions) : name => local.accounts[name] }
+  migrator_account = local.accounts["migrate"]
 
   # Cloud SQL finds no private network before Google's services are peered with it.
   depends_on = [module.network]
@@ -63,7 +63,7 @@ module "signer" {
   name    = var.name
   region  = var.region
   keys    = var.signing_keys
-  signers = { for name, f in local.functions : name => google_service_account.function[name].member if f.signs && var.signer == "kms" }
+  signers = { for name, f in local.functions : name => local.members[name] if f.signs && var.signer == "kms" }
 
   depends_on = [google_project_service.api]
 }
@@ -77,7 +77,7 @@ module "function" {
   target              = each.value.target
   public              = each.value.public
   image               = var.image
-  account             = google_service_account.function[each.key].email
+  account             = local.accounts[each.key]
   network             = module.network.network
   subnet              = module.network.subnet
   timeout             = each.value.timeout
@@ -106,7 +106,7 @@ module "queue" {
   settings                  = local.queue
   max_concurrent_dispatches = local.queue.max_concurrent_dispatches[each.key]
   capacity                  = local.functions[each.value].max_instances * var.concurrency
-  enqueuers                 = { for name, f in local.functions : name => google_service_account.function[name].member if contains(f.enqueues, each.key) }
+  enqueuers                 = { for name, f in local.functions : name => local.members[name] if contains(f.enqueues, each.key) }
 
   depends_on = [google_project_service.api]
 }
@@ -121,7 +121,7 @@ module "schedule" {
   deadline = each.value.deadline
   uri      = "${module.function[each.key].uri}/internal/${local.functions[each.key].target}"
   body     = each.value.body
-  account  = google_service_account.scheduler.email
+  account  = local.accounts["scheduler"]
   audience = local.internal_audience
 }
 
@@ -132,7 +132,7 @@ module "migration" {
   name           = "${var.name}-migrate"
   region         = var.region
   image          = local.migrate_image
-  account        = google_service_account.migrate.email
+  account        = local.accounts["migrate"]
   network        = module.network.network
   subnet         = module.network.subnet
   instance       = module.database.connection_name

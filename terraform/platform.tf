@@ -51,7 +51,7 @@ resource "google_pubsub_topic_iam_member" "publisher" {
 
   topic  = google_pubsub_topic.events.name
   role   = "roles/pubsub.publisher"
-  member = google_service_account.function[each.key].member
+  member = local.members[each.key]
 }
 
 resource "google_pubsub_topic_iam_member" "subscriber" {

@@ -49,5 +49,5 @@ resource "google_secret_manager_secret_iam_member" "reader" {
 
   secret_id = google_secret_manager_secret.value[each.value.id].id
   role      = "roles/secretmanager.secretAccessor"
-  member    = google_service_account.function[each.value.name].member
+  member    = local.members[each.value.name]
 }
