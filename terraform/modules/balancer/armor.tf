@@ -81,6 +81,7 @@ resource "google_compute_security_policy" "admin" {
   rule {
     action      = "allow"
     priority    = 1000
+    preview     = false
     description = "Operators"
 
     match {
@@ -95,6 +96,7 @@ resource "google_compute_security_policy" "admin" {
   rule {
     action      = "deny(404)"
     priority    = 2147483647
+    preview     = false
     description = "Everybody else"
 
     match {
