@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
+	"github.com/fencepost/fencepost/shared/nonce"
 	checks "github.com/fencepost/fencepost/shared/store/conservation"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -47,7 +48,7 @@ func (a *App) openTransfers() (err error) {
 	if err := a.config.Require(requiredForTransfers...); err != nil {
 		return err
 	}
-	p := &transferParts{store: transfers.New(a.store), rules: transferRules(a.config.Transfer), terms: transferTerms(a.config.Transfer)}
+	p := &transferParts{store: transfers.New(a.store), rules: transferRules(a.config), terms: transferTerms(a.config.Transfer)}
 	if p.trading, err = a.tradingLedger(); err != nil {
 		return err
 	}
@@ -108,11 +109,11 @@ func balancesOf(core *trading.Ledger) func(context.Context) (uint64, map[conserv
 }
 
 // transferRules are the settings that govern transfers.
-func transferRules(c config.Transfer) transfer.Rules {
-	r := transfer.DefaultRules()
-	r.InitTimeout, r.CallTimeout, r.RescueAfter = c.InitTimeout, c.CallTimeout, c.RescueAfter
-	r.RetryFirst, r.RetryMost, r.PayoutMost = c.RetryFirst, c.RetryMost, min(r.PayoutMost, c.RetryMost)
-	r.PayoutLimit = 2 * c.PayoutFinality
+func transferRules(c config.Config) transfer.Rules {
+	r, t := transfer.DefaultRules(), c.Transfer
+	r.InitTimeout, r.CallTimeout, r.RescueAfter = t.InitTimeout, t.CallTimeout, t.RescueAfter
+	r.RetryFirst, r.RetryMost, r.PayoutMost = t.RetryFirst, t.RetryMost, min(r.PayoutMost, t.RetryMost)
+	r.PayoutLimit = payout.Limit(nonce.Finality(c.Finality.Mode), uint64(c.Confirmations.Required), c.Chain.BlockTime, 2*t.PayoutFinality)
 	return r
 }
 

@@ -76,6 +76,11 @@ func leaveOf(body releaseRequest) (nonce.Leave, error) {
 	case body.Mode == nonce.Resume && (body.Count != nil || body.Requests != nil):
 		return l, web.FieldProblem("count", "goes with resync")
 	}
+	for n, name := range body.Requests {
+		if err := requestID("requests", name); err != nil {
+			return l, web.FieldProblem("requests", "of nonce %d: leave out what is not known, else it is a requestId of 1 to 128 bytes", n)
+		}
+	}
 	l.Episode = *body.Episode
 	if body.Count != nil {
 		l.Count = *body.Count

@@ -143,6 +143,8 @@ func unblock(t transfer.Transfer) string {
 		return ""
 	case t.Foreign:
 		return "the database is not the one written last: reconcile it, then POST /admin/v1/authority/accept"
+	case t.State == transfer.Init && t.Payout != nil:
+		return fmt.Sprintf("any worker, once no episode of PROTECT of %s is open: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it", t.Payout.Submitter)
 	case t.State == transfer.Init:
 		return "any worker: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it"
 	case op == "":

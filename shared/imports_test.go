@@ -1,5 +1,5 @@
-// Package shared_test holds the house's one rule about imports: they run one
-// way.
+// Package shared_test holds rules about the house as a whole: imports run one
+// way, and what the pages say is checked by a test has such a test.
 package shared_test
 
 import (

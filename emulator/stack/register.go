@@ -6,20 +6,34 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
 )
 
 // register puts the dev accounts under management, by the admin function like
 // any operator.
 func (s *Stack) register(ctx context.Context) error {
 	for _, sub := range s.Submitters() {
-		body := map[string]any{"submitter": sub, "callers": []string{CallerAccount}, "maxInFlight": s.options.Window}
-		status, answer, err := s.Call(ctx, OperatorAccount, http.MethodPost, "/admin/v1/submitters", body)
-		if err != nil {
+		if err := s.registerFor(ctx, sub, CallerAccount); err != nil {
 			return err
 		}
-		if status != http.StatusCreated {
-			return fmt.Errorf("register %s: status %d: %s", sub, status, answer)
-		}
+	}
+	if !s.options.Payouts {
+		return nil
+	}
+	return s.registerFor(ctx, s.Payer, store.PayoutCaller)
+}
+
+// registerFor registers the submitter for one caller alone.
+func (s *Stack) registerFor(ctx context.Context, sub nonce.Submitter, caller string) error {
+	body := map[string]any{"submitter": sub, "callers": []string{caller}, "maxInFlight": s.options.Window}
+	status, answer, err := s.Call(ctx, OperatorAccount, http.MethodPost, "/admin/v1/submitters", body)
+	if err != nil {
+		return err
+	}
+	if status != http.StatusCreated {
+		return fmt.Errorf("register %s: status %d: %s", sub, status, answer)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/processes"
 	"github.com/fencepost/fencepost/emulator/urlmap"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
 )
 
 // publicRoutes are the load balancer's URL map: the one list of public paths.
@@ -240,13 +241,18 @@ func (s *Stack) writeKeys() (path string, err error) {
 	for i, sub := range s.Submitters() {
 		fmt.Fprintf(&text, "%s=%s\n", sub, s.key(i))
 	}
+	if s.options.Payouts {
+		fmt.Fprintf(&text, "%s=%s\n", s.Payer, keyOf(s.payer))
+	}
 	path = s.path("keys")
 	return path, os.WriteFile(path, []byte(text.String()), 0o600)
 }
 
 // key is the private key of the i-th dev account.
-func (s *Stack) key(i int) string {
-	return "0x" + hex.EncodeToString(crypto.FromECDSA(s.accounts[i].Key))
+func (s *Stack) key(i int) string { return keyOf(s.accounts[i]) }
+
+func keyOf(a devchain.Account) string {
+	return "0x" + hex.EncodeToString(crypto.FromECDSA(a.Key))
 }
 
 // Build compiles the function server into folder and returns its path. It runs

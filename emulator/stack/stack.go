@@ -41,6 +41,7 @@ type Options struct {
 	SweepEvery time.Duration      // 0: 1 min; negative: never, but for RunSweep
 	Settings   map[string]string  // environment of the functions, over the stack's own
 	Transfers  bool               // the second system too: a trading core, users' tokens, assets
+	Payouts    bool               // and USDT and ETH can be paid out to the chain; implies Transfers
 	Core       CoreOptions        // of the trading core
 	CheckEvery time.Duration      // conservation; 0: 1 min; negative: never, but for RunConservation
 	PublicAddr string             // where the public paths listen; "": a free port
@@ -71,6 +72,7 @@ func (o Options) withDefaults() Options {
 	if o.CheckEvery == 0 {
 		o.CheckEvery = time.Minute
 	}
+	o.Transfers = o.Transfers || o.Payouts
 	if o.Output == nil {
 		o.Output = io.Discard
 	}
@@ -97,15 +99,22 @@ type Stack struct {
 	Funding   *funding.Ledger  // as the database's owner
 	Transfers *transfers.Store // as the database's owner
 
+	// Of payouts, where asked for.
+	Payer nonce.Submitter // who pays, and does nothing else
+	Token nonce.Address   // the contract by which USDT is paid out
+
 	options   Options
 	folder    string
 	settings  map[string]string // the function processes' environment
 	services  []*service
 	scheduler *scheduler.Scheduler
 	accounts  []devchain.Account
-	closers   []func() error // run in reverse
-	tables    *store.Store   // of transfers, as the database's owner
-	writing   sync.Mutex     // of one line at a time to options.Output
+	payer     devchain.Account
+	deployer  devchain.Account // of the tokens' contracts
+	deploying sync.Mutex       // one contract at a time
+	closers   []func() error   // run in reverse
+	tables    *store.Store     // of transfers, as the database's owner
+	writing   sync.Mutex       // of one line at a time to options.Output
 }
 
 // The accounts that the issuer knows.
@@ -184,8 +193,10 @@ func (s *Stack) build(ctx context.Context) (err error) {
 }
 
 func (s *Stack) startChain(ctx context.Context) (err error) {
-	s.accounts = devchain.DevAccounts(s.options.Submitters)
-	s.Chain, err = devchain.Start(ctx, devchain.Options{BlockTime: s.options.BlockTime, Accounts: s.accounts})
+	n := s.options.Submitters
+	all := devchain.DevAccounts(n + 2)
+	s.accounts, s.payer, s.deployer = all[:n:n], all[n], all[n+1]
+	s.Chain, err = devchain.Start(ctx, devchain.Options{BlockTime: s.options.BlockTime, Accounts: all})
 	if err != nil {
 		return err
 	}
@@ -299,7 +310,7 @@ func (s *Stack) job(name string, every time.Duration) scheduler.Job {
 // RunSweep makes one sweep now and returns what it answered.
 func (s *Stack) RunSweep(ctx context.Context) error { return s.scheduler.RunNow(ctx, sweepJob) }
 
-// Submitters are the registered dev accounts, in order.
+// Submitters are the registered dev accounts, in order, without the [Stack.Payer].
 func (s *Stack) Submitters() []nonce.Submitter {
 	names := make([]nonce.Submitter, len(s.accounts))
 	for i, a := range s.accounts {

@@ -58,7 +58,13 @@ func (s *Stack) startTransfers(ctx context.Context) (err error) {
 	}
 	s.onClose(func() error { s.tables.Close(); return nil })
 	s.Funding, s.Transfers = funding.New(s.tables.Pool()), transfers.New(s.tables)
-	for _, a := range []transfer.Asset{USDT, BTC, JPY} {
+	assets := []transfer.Asset{USDT, BTC, JPY}
+	if s.options.Payouts {
+		if assets, err = s.payable(ctx); err != nil {
+			return err
+		}
+	}
+	for _, a := range assets {
 		if err := s.AddAsset(ctx, a); err != nil {
 			return err
 		}

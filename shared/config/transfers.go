@@ -28,7 +28,7 @@ type Transfer struct {
 	// unusual; beyond it there is a warning.
 	UnusualPerMinute int
 	// PayoutFinality is how long a payout takes on its chain, as expected. After
-	// twice that a person is told.
+	// twice that, or twice what its blocks take if that is longer, a person is told.
 	PayoutFinality time.Duration
 }
 
@@ -62,7 +62,7 @@ func (t *Transfer) settings() []setting {
 			meaning: "how many transfers of one user in a minute are nothing unusual; beyond it the sweep logs a warning",
 			field:   number(&t.UnusualPerMinute, "a number of transfers", 1, 1_000_000)},
 		{name: "transfer.payoutFinality", def: "15m",
-			meaning: "how long a payout is expected to take until it is final on its chain; after twice that a person is told",
+			meaning: "how long a payout is expected to take until it is final on its chain; after twice that a person is told, but not before twice the time that its blocks take by `finality.mode`, `confirmations.required` and `chain.blockTime`",
 			field:   duration(&t.PayoutFinality, time.Second, 168*time.Hour)},
 	}
 }

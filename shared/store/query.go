@@ -53,11 +53,12 @@ select tx_id, submitter, request_id, state, sub_state, tx_hash, replaced_by_hash
 // v may not see one, or wraps [ErrInDoubt] in a restored database.
 func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
 	r, err := s.record(ctx, recordColumns+` where tx_id = $1 and (caller = $2 or $3)`, txID, v.Caller, v.Operator)
-	return s.doubt(ctx, r, err, "")
+	return s.doubt(ctx, r, err, "", "")
 }
 
 // ErrInDoubt reports that nothing is stored, and that this proves nothing: the
-// submitter is in PROTECT, or the database a restored one.
+// submitter is in PROTECT, the database a restored one, or the request one that an
+// operator recorded as that of a transaction which the database had lost.
 var ErrInDoubt = errors.New("what is not stored may have been made all the same")
 
 // TxByRequest is the transaction of the submitter's request. The error is
@@ -65,7 +66,7 @@ var ErrInDoubt = errors.New("what is not stored may have been made all the same"
 func (s *Store) TxByRequest(ctx context.Context, sub nonce.Submitter, requestID string, v Viewer) (Record, error) {
 	r, err := s.record(ctx, recordColumns+byRequest,
 		sub, requestID, v.Caller, v.Operator)
-	return s.doubt(ctx, r, err, sub)
+	return s.doubt(ctx, r, err, sub, requestID)
 }
 
 // byRequest finds the request by the only key that can find it: see findIntents.
@@ -76,12 +77,12 @@ const byRequest = `
    and (caller = $3 or $4)`
 
 // doubt turns "not found" into [ErrInDoubt] where it proves nothing.
-func (s *Store) doubt(ctx context.Context, r Record, err error, sub nonce.Submitter) (Record, error) {
+func (s *Store) doubt(ctx context.Context, r Record, err error, sub nonce.Submitter, requestID string) (Record, error) {
 	if !errors.Is(err, ErrNotFound) {
 		return r, err
 	}
 	var inDoubt bool
-	if err := s.db.QueryRow(ctx, doubtful, sub).Scan(&inDoubt); err != nil {
+	if err := s.db.QueryRow(ctx, doubtful, sub, requestID).Scan(&inDoubt); err != nil {
 		return r, err
 	}
 	if inDoubt {
@@ -91,9 +92,9 @@ func (s *Store) doubt(ctx context.Context, r Record, err error, sub nonce.Submit
 }
 
 // doubtful says whether "no such request" can be believed. A restored database
-// does not know what ran after its backup was made.
+// does not know what ran after its backup was made; an operator may have told it.
 const doubtful = `
-select not is_authority() or exists (select from protect_episode where submitter = $1 and closed_at is null)`
+select not is_authority() or ` + isProtected + ` or ` + isTaken
 
 func (s *Store) record(ctx context.Context, query string, args ...any) (Record, error) {
 	rows, err := s.db.Query(ctx, query, args...)

@@ -42,9 +42,13 @@ func (c *Coordinator) step(ctx context.Context, t *Transfer) (goOn bool, err err
 	case Init:
 		c.pass("beginning")
 		defer c.pass("begun")
-		return c.write(ctx, t, func(ctx context.Context) (Moved, error) {
+		goOn, err = c.write(ctx, t, func(ctx context.Context) (Moved, error) {
 			return c.book.Start(ctx, t.ReqID, c.rules.InitTimeout)
 		})
+		if err == nil && !goOn && t.State == Init && !t.Foreign {
+			c.log.WarnContext(ctx, "a payout does not begin while its payer is in PROTECT: the sweep tries again", attrs(*t)...)
+		}
+		return goOn, err
 	case SourceDone:
 		c.pass("advancing")
 		defer c.pass("advanced")

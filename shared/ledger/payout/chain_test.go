@@ -1,16 +1,14 @@
 package payout_test
 
 import (
-	"bytes"
 	"math/big"
-	"strings"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/crypto"
 
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -145,14 +143,11 @@ func (h *house) signedBy(a devchain.Account, n uint64, to *common.Address, data 
 // token that is paid out.
 func (h *house) deploy(code []byte) (contract string) {
 	h.t.Helper()
-	if err := h.chain.MineExactly(h.signedBy(accounts[2], 0, nil, deploying(code))); err != nil {
+	at, err := contracts.Deploy(h.t.Context(), h.chain, accounts[2], code)
+	if err != nil {
 		h.t.Fatal(err)
 	}
-	contract = strings.ToLower(crypto.CreateAddress(common.Address(accounts[2].Address), 0).Hex())
-	on, err := h.client.CodeAt(h.t.Context(), common.HexToAddress(contract), nil)
-	if err != nil || !bytes.Equal(on, code) {
-		h.t.Fatalf("deployed: got %x, %v; want %x", on, err, code)
-	}
+	contract = at.String()
 	h.asset(token, contract, h.payer)
 	h.fund(token)
 	return contract

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/funding"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
@@ -43,7 +44,7 @@ func TestConservationOfPayouts(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.fund(coin)
-	h.deploy(code(liar))
+	h.deploy(contracts.Liar())
 	m := h.monitor()
 	silent := func(when string, full bool) {
 		t.Helper()

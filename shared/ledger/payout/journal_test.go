@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/conservation"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -34,7 +35,7 @@ func TestJournalHasWhatWasPaid(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.fund(coin)
-	h.deploy(code(pay))
+	h.deploy(contracts.Token())
 	want := []transfer.Entry{}
 	for _, a := range []transfer.Asset{coin, token, coin} {
 		x := h.due(a)

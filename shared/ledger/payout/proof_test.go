@@ -3,6 +3,7 @@ package payout_test
 import (
 	"testing"
 
+	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -46,7 +47,7 @@ func TestCoinIsPaid(t *testing.T) {
 func TestTokenIsPaid(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	contract := h.deploy(code(pay))
+	contract := h.deploy(contracts.Token())
 	x := h.due(token)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.mineUntil(x.ReqID, "CONFIRMED")
@@ -62,11 +63,11 @@ func TestTokenIsPaid(t *testing.T) {
 // nobody can say that it was not paid.
 func TestH14ConfirmedIsNotPaid(t *testing.T) {
 	t.Parallel()
-	for name, contract := range map[string]string{"returns false": liar, "passes on less": skimming} {
+	for name, contract := range map[string][]byte{"returns false": contracts.Liar(), "passes on less": contracts.Skimming()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t)
-			h.deploy(code(contract))
+			h.deploy(contract)
 			x := h.due(token)
 			h.drive(x.ReqID, transfer.TargetPending)
 			h.mineUntil(x.ReqID, "CONFIRMED")

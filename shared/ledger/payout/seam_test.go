@@ -8,6 +8,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
@@ -122,7 +123,7 @@ func TestH01PayoutSeamBPayerIsFixed(t *testing.T) {
 func TestH01PayoutSeamCPayloadIsFixed(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	h.deploy(code(pay))
+	h.deploy(contracts.Token())
 	x := h.due(token)
 	full := h.newLedger(0) // a queue without a place: nothing is stored
 	for range 3 {
@@ -175,7 +176,7 @@ func TestH01PayoutSeamCAnotherRendering(t *testing.T) {
 func TestH01PayoutSeamDRevertedIsNotFinal(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	contract := h.deploy(code(switched))
+	contract := h.deploy(contracts.Switched())
 	x := h.due(token)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
@@ -204,7 +205,7 @@ func TestH01PayoutSeamDRevertedIsNotFinal(t *testing.T) {
 func TestH01PayoutSeamDRevertedForGood(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	contract := h.deploy(code(switched))
+	contract := h.deploy(contracts.Switched())
 	x := h.due(token)
 	h.drive(x.ReqID, transfer.TargetPending)
 	h.serveUntil(x.ReqID, "TRACKING/PENDING")
@@ -245,24 +246,53 @@ func TestH01PayoutSeamELostNonce(t *testing.T) {
 	h := newHouse(t)
 	h.fund(coin)
 	x := h.due(coin)
-	h.drive(x.ReqID, transfer.TargetPending)
-	h.serveUntil(x.ReqID, "TRACKING/PENDING")
-	if err := h.chain.MineExactly(h.signedBy(accounts[0], 0, &common.Address{1}, nil)); err != nil {
-		t.Fatal(err)
-	}
-	h.mineUntil(x.ReqID, "PROTECT")
+	h.loseNonce(x.ReqID)
 	if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending {
 		t.Errorf("given up in PROTECT: got %s, want TARGET_PENDING until a person has proof", got.State)
 	}
-	h.mine(80) // the loss is finalized
-	_, err := h.worker.Release(t.Context(), h.payer, nonce.Leave{Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "a stolen key", Count: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	h.resync(nil)
 	if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.Displaced {
 		t.Errorf("reason: got %s, want %s", got.Reason, payout.Displaced)
 	}
 	h.neverPaid(x)
+}
+
+// H1e, and a person says that what took the nonce was this very payout: then nobody
+// may give the money back.
+func TestH01PayoutSeamENamedAsPaid(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	h.loseNonce(x.ReqID)
+	h.resync(map[uint64]string{0: x.ReqID})
+	for range 2 {
+		h.drive(x.ReqID, transfer.TargetPending)
+		if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending {
+			t.Errorf("given up: got %s, want TARGET_PENDING: a person said that it is paid", got.State)
+		}
+	}
+}
+
+// loseNonce has a foreign transaction take the payout's nonce, once it is sent.
+func (h *house) loseNonce(reqID string) {
+	h.t.Helper()
+	h.drive(reqID, transfer.TargetPending)
+	h.serveUntil(reqID, "TRACKING/PENDING")
+	if err := h.chain.MineExactly(h.signedBy(accounts[0], 0, &common.Address{1}, nil)); err != nil {
+		h.t.Fatal(err)
+	}
+	h.mineUntil(reqID, "PROTECT")
+}
+
+// resync accepts the loss once it is finalized.
+func (h *house) resync(named map[uint64]string) {
+	h.t.Helper()
+	h.mine(80)
+	leave := nonce.Leave{Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "a stolen key", Count: 1, Requests: named}
+	if _, err := h.worker.Release(h.t.Context(), h.payer, leave); err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 // loaded is the transfer as its row has it now.

@@ -35,8 +35,14 @@ func (l *Ledger) Journal(ctx context.Context, after uint64, limit int) ([]transf
 
 // money checks the page whole and keeps the lines that move money.
 func money(page wire.JournalPage, after uint64, limit int) (entries []transfer.Entry, err error) {
+	if page.Entries == nil {
+		return nil, errors.New("entries is missing: want a list, empty at the end")
+	}
 	if len(page.Entries) > limit {
 		return nil, fmt.Errorf("%d lines, want at most %d", len(page.Entries), limit)
+	}
+	if end := after + uint64(len(page.Entries)); len(page.Entries) > 0 && page.Last < end {
+		return nil, fmt.Errorf("lines up to %d, but the last is %d", end, page.Last)
 	}
 	if len(page.Entries) == 0 && page.Last > after {
 		return nil, fmt.Errorf("no lines, but the last is %d", page.Last)
@@ -88,6 +94,9 @@ func (l *Ledger) Balances(ctx context.Context, at uint64, next string, limit int
 	if next != "" && got.Seq != at {
 		return Page{}, fmt.Errorf("trading: read the balances: they are of line %d, want line %d", got.Seq, at)
 	}
+	if got.Accounts == nil || got.Seq == 0 && len(got.Accounts) > 0 {
+		return Page{}, errors.New("trading: read the balances: accounts or seq is missing")
+	}
 	page := Page{Seq: got.Seq, Next: got.Next}
 	for _, b := range got.Accounts {
 		balance, err := parseBalance(b)
@@ -135,5 +144,8 @@ func (l *Ledger) Balance(ctx context.Context, userID int64, assetID int32) (b Ba
 
 func parseBalance(b wire.Balance) (Balance, error) {
 	units, err := wire.ParseUnits(b.Units)
+	if err == nil && (b.UserID <= 0 || b.AssetID <= 0) {
+		err = fmt.Errorf("an account of user %d, asset %d", b.UserID, b.AssetID)
+	}
 	return Balance{UserID: b.UserID, AssetID: b.AssetID, Units: units, Status: b.Status}, err
 }

@@ -290,6 +290,10 @@ func TestABrokenJournal(t *testing.T) {
 		"time":            `{"entries": [` + strings.Replace(line(1, "deposit"), `06Z`, `06`, 1) + `], "last": 1}`,
 		"outcome":         `{"entries": [` + strings.Replace(line(1, "deposit"), `applied`, `refused`, 1) + `], "last": 1}`,
 		"unknown member":  `{"entries": [], "last": 0, "more": true}`,
+		"nothing":         `{}`,
+		"no entries":      `{"entries": null, "last": 0}`,
+		"no last":         `{"entries": [` + line(1, "deposit") + `]}`,
+		"no user":         `{"entries": [` + strings.Replace(line(1, "deposit"), `"userId": 7, `, ``, 1) + `], "last": 1}`,
 	} {
 		if got, err := saying(t, 200, body).Journal(t.Context(), 0, 2); err == nil {
 			t.Errorf("%s: got %+v, want an error", what, got)
@@ -308,8 +312,18 @@ func TestBalancesThatDoNotFit(t *testing.T) {
 	if got, err := saying(t, 200, page).Balances(t.Context(), 4, "6:1", 10); err == nil {
 		t.Errorf("a page of another line: got %+v, want an error", got)
 	}
-	if got, err := saying(t, 200, strings.Replace(page, `"3"`, `"x"`, 1)).Balances(t.Context(), 0, "", 10); err == nil {
-		t.Errorf("a balance that is none: got %+v, want an error", got)
+	for wrong, text := range map[string]string{
+		"a balance that is none": strings.Replace(page, `"3"`, `"x"`, 1),
+		"nothing":                `{}`,
+		"no accounts":            `{"seq": 5}`,
+		"no line":                strings.Replace(page, `"seq": 5, `, ``, 1),
+		"no user":                strings.Replace(page, `"userId": 7, `, ``, 1),
+		"no asset":               strings.Replace(page, `"assetId": 1, `, ``, 1),
+		"no units":               strings.Replace(page, `"units": "3", `, ``, 1),
+	} {
+		if got, err := saying(t, 200, text).Balances(t.Context(), 0, "", 10); err == nil {
+			t.Errorf("%s: got %+v, want an error", wrong, got)
+		}
 	}
 	one := `{"seq": 5, "account": {"userId": 8, "assetId": 1, "units": "3", "status": "ACTIVE"}}`
 	if got, _, err := saying(t, 200, one).Balance(t.Context(), 7, 1); err == nil {

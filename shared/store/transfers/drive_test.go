@@ -148,9 +148,7 @@ func TestH31InitExpiresOrBegins(t *testing.T) {
 	r := newRig(t)
 	for age, want := range map[string]transfer.State{"14 minutes": transfer.Committed, "16 minutes": transfer.Failed} {
 		x := r.created(t, request(""))
-		r.run(t, `alter table transfers_tb disable trigger user`)
-		r.run(t, `update transfers_tb set created_at = created_at - $2::text::interval where req_id = $1`, x.ReqID, age)
-		r.run(t, `alter table transfers_tb enable trigger user`)
+		r.age(t, x.ReqID, age)
 		before := r.asked
 		got := r.drive(t, x.ReqID, want)
 		if want == transfer.Failed && (got.Reason != transfer.Expired || r.asked != before || r.states(t, x.ReqID) != "0 -10") {

@@ -13,7 +13,8 @@ import (
 // due takes transfers whose next attempt is due, and those that nobody has planned
 // one for and nobody has moved for a while: their worker died. Every move takes the
 // plan away, so what an earlier state waited for postpones nothing; and to take a
-// transfer changes nothing that it is taken by.
+// transfer changes nothing that it is taken by. A restored database has none to take:
+// nobody may move them before it is accepted.
 const due = `
 update transfers_tb t
    set swept_at = clock_timestamp()
@@ -22,6 +23,7 @@ update transfers_tb t
          from transfers_tb x
         where x.open and coalesce(x.next_attempt_at, x.updated_at + $1::interval) <= clock_timestamp()
           and x.swept_at < coalesce($3, clock_timestamp())
+          and (select is_authority())
         order by x.swept_at, x.transfer_id
         limit $2
           for no key update of x skip locked)

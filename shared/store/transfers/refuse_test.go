@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -139,8 +140,21 @@ func TestH08RestoredDatabase(t *testing.T) {
 	if _, err := r.Find(t.Context(), request("").ReqID, alice); !errors.Is(err, transfer.ErrForeign) {
 		t.Errorf("what may be lost: got %v, want a foreign database", err)
 	}
+	due := func() int {
+		found, _, err := r.Due(t.Context(), 0, 10, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	if n := due(); n != 0 {
+		t.Errorf("due for the sweep: got %d, want none that nobody may move", n)
+	}
 	if err := r.AcceptAuthority(t.Context(), "carol", "reconciled"); err != nil {
 		t.Fatal(err)
+	}
+	if n := due(); n != 2 {
+		t.Errorf("due once accepted: got %d, want 2", n)
 	}
 	r.drive(t, pending.ReqID, transfer.Committed)
 	if _, err := r.Submit(t.Context(), request("new"), terms); !errors.Is(err, transfer.ErrHalted) {

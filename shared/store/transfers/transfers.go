@@ -113,8 +113,9 @@ func (s *Store) Find(ctx context.Context, reqID string, userID int64) (transfer.
 	return t, nil
 }
 
-// start looks at the age with the database's clock in the statement that writes, so
-// a worker that was frozen in between starts nothing that is too old.
+// start looks at the age, with the database's clock, and at the payer in the statement
+// that writes, so a worker that was frozen in between starts nothing that is too old,
+// and a payout that was left in INIT does not begin while its payer is in PROTECT.
 const start = `
 update transfers_tb t
    set state = case when late then -10 else 10 end, error_message = case when late then 'EXPIRED' end,
@@ -122,7 +123,8 @@ update transfers_tb t
   from (select now, f.transfer_id, f.created_at < now - $2::interval as late
           from (select clock_timestamp() as now) as clock, transfers_tb f
          where f.req_id = $1) as judged
- where t.transfer_id = judged.transfer_id and t.state = 0 and (select is_authority())`
+ where t.transfer_id = judged.transfer_id and t.state = 0 and (select is_authority())
+   and (late or not exists (select from protect_episode e where e.submitter = t.payout_submitter and e.closed_at is null))`
 
 // Start implements [transfer.Book].
 func (s *Store) Start(ctx context.Context, reqID string, initTimeout time.Duration) (transfer.Moved, error) {

@@ -1,0 +1,108 @@
+package payouts
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// deployed is a contract on the house's chain.
+func (h *house) deployed(t *testing.T, code []byte) nonce.Address {
+	t.Helper()
+	at, err := h.Deploy(t.Context(), code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// tokenBy is an asset of its own that is paid out by the contract.
+func (h *house) tokenBy(t *testing.T, id int32, code []byte) transfer.Asset {
+	t.Helper()
+	a := stack.USDT
+	a.ID, a.Name = id, "T"+string('A'+rune(id%26))
+	a = h.PaidBy(a, h.deployed(t, code))
+	if err := h.AddAsset(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// A payment that the chain refuses for good is given back once, and nothing is at the
+// address: one whose call would revert is never sent, and one that reverts is final
+// first.
+func TestGivenBack(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	closed, ungrateful := h.deployed(t, contracts.Closed()), h.deployed(t, contracts.Ungrateful())
+	for name, c := range map[string]struct {
+		asset   transfer.Asset
+		to      *nonce.Address
+		managed string
+		reason  transfer.Reason
+	}{
+		"coin that the address never takes": {h.coin(), &closed, "FAILED/REJECTED", payout.Rejected},
+		"coin that the address sends back":  {h.coin(), &ungrateful, "FAILED/REVERTED", payout.Reverted},
+		"token that reverts":                {h.tokenBy(t, 10, contracts.Reverting()), nil, "FAILED/REVERTED", payout.Reverted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u := h.newUser(t, c.asset, 1_000_000)
+			if c.to != nil {
+				u.address = *c.to
+			}
+			a := u.pay(400_001, "cid", "c")
+			u.want("posted", a, http.StatusAccepted, "PENDING", "")
+			if x := u.ends(a.ReqID, rollback); x.Reason != c.reason {
+				t.Errorf("given back for %s, want %s", x.Reason, c.reason)
+			}
+			if got := u.managed(a.ReqID); got != c.managed {
+				t.Errorf("its transaction: got %s, want %s", got, c.managed)
+			}
+			u.wantMoney("ROLLED_BACK", 1_000_000, 0, 0)
+			u.want("asked for", u.get(a.ReqID), http.StatusOK, "ROLLED_BACK", "")
+			again := u.pay(400_001, "cid", "c")
+			u.want("the same cid", again, http.StatusOK, "ROLLED_BACK", "DUPLICATE_REQUEST")
+			if again.Reason != string(c.reason) || !strings.Contains(again.Message, "the money is back") {
+				t.Errorf("the same cid: got %+v, want the reason, and that the money is back", again)
+			}
+		})
+	}
+}
+
+// H14: a token that returns false without reverting, or passes on less, is CONFIRMED,
+// and nothing proves that it paid. The payout stays and is CRITICAL, nothing is given
+// back, not even on request, and conservation does not take it for paid.
+func TestH14ConfirmedIsNotPaid(t *testing.T) {
+	t.Parallel()
+	h := own(t, false, stack.Options{})
+	for name, code := range map[string][]byte{"returns false": contracts.Liar(), "passes on less": contracts.Skimming()} {
+		u := h.unjudged(t, h.tokenBy(t, int32(10+len(name)), code), 1_000_000)
+		reqID := u.accepted(400_001)
+		u.awaitManaged(reqID, "CONFIRMED")
+		asked := u.load(reqID).RetryCount
+		poll(t, "the chain was asked again since", func() bool { return u.load(reqID).RetryCount > asked+1 })
+		u.want(name+", given up", u.resolve(reqID), http.StatusOK, "TARGET_PENDING", "")
+		if got := u.load(reqID); got.State != transfer.TargetPending || !strings.Contains(got.LastUnknown, payout.ErrNotPaid.Error()) {
+			t.Errorf("%s: got %s, %q; want TARGET_PENDING for want of proof", name, got.State, got.LastUnknown)
+		}
+		if got := u.why(reqID).LastEvidence; !strings.Contains(got, payout.ErrNotPaid.Error()) {
+			t.Errorf("%s: why has the evidence %q, want that there is no proof", name, got)
+		}
+		if found := h.log.lines(`"severity":"CRITICAL"`, "a payout waits for a person", reqID); len(found) == 0 {
+			t.Errorf("%s: nobody was told", name)
+		}
+		if got := u.has(); got != 599_999 {
+			t.Errorf("%s: got %d in Funding, want 599999: nothing given back", name, got)
+		}
+		if err := h.judge(t.Context(), false); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

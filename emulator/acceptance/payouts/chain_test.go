@@ -1,0 +1,94 @@
+package payouts
+
+import (
+	"context"
+	"maps"
+	"math/big"
+	"sync"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// paymentTo is what a payment is counted by. The token is zero for the chain's coin.
+type paymentTo struct{ token, address common.Address }
+
+// scanned is what a chain has paid, block by block, up to where no reorg of these tests
+// reaches.
+type scanned struct {
+	mu   sync.Mutex
+	upTo uint64 // blocks below are in paid
+	paid map[paymentTo]int
+}
+
+// deepestReorg is more blocks than any test replaces.
+const deepestReorg = 16
+
+// payments is how many payments to the user's address the chain has: of a token the
+// events of transfers by the payer, of the coin the transactions that succeeded.
+func (u *user) payments() int {
+	u.t.Helper()
+	n, err := u.scanned.count(u.ctx, u.client, u.Chain.Head(), u.Payer.Address(), u.counted())
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return n
+}
+
+func (u *user) counted() paymentTo {
+	k := paymentTo{address: common.Address(u.address)}
+	if u.asset.Payout.Token != "" {
+		k.token = common.Address(tokenOf(u.asset))
+	}
+	return k
+}
+
+func (s *scanned) count(ctx context.Context, client *ethclient.Client, head uint64, payer nonce.Address, of paymentTo) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paid == nil {
+		s.paid = make(map[paymentTo]int)
+	}
+	for ; s.upTo+deepestReorg < head; s.upTo++ {
+		if err := add(ctx, client, s.upTo, payer, s.paid); err != nil {
+			return 0, err
+		}
+	}
+	paid := maps.Clone(s.paid)
+	for number := s.upTo; number <= head; number++ {
+		if err := add(ctx, client, number, payer, paid); err != nil {
+			return 0, err
+		}
+	}
+	return paid[of], nil
+}
+
+var transferred = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
+
+// add counts one block's payments.
+func add(ctx context.Context, client *ethclient.Client, number uint64, payer nonce.Address, paid map[paymentTo]int) error {
+	block, err := client.BlockByNumber(ctx, new(big.Int).SetUint64(number))
+	if err != nil || len(block.Transactions()) == 0 {
+		return err
+	}
+	receipts, err := client.BlockReceipts(ctx, rpc.BlockNumberOrHashWithHash(block.Hash(), true))
+	if err != nil {
+		return err
+	}
+	for i, tx := range block.Transactions() {
+		if to := tx.To(); to != nil && receipts[i].Status == types.ReceiptStatusSuccessful {
+			paid[paymentTo{address: *to}]++
+		}
+		for _, l := range receipts[i].Logs {
+			if len(l.Topics) == 3 && l.Topics[0] == transferred && l.Topics[1] == common.BytesToHash(payer[:]) {
+				paid[paymentTo{l.Address, common.BytesToAddress(l.Topics[2][:])}]++
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package payouts
+
+import (
+	"cmp"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// H1a, without PROTECT: a worker is about to create the payment and is held up. An
+// operator gives the payout up: the tombstone is written, and the money goes back. Then
+// the create arrives, and does not run. Held up behind the create, the same ends by the
+// cancel of what is in the queue, or of what has a nonce.
+func TestH01GivenUpBesideACreate(t *testing.T) {
+	t.Parallel()
+	h := still(t)
+	h.Chain.StopMining() // what has a nonce is not mined meanwhile
+	before := h.newUser(t, h.coin(), 1_000_000)
+	worker, reqID := before.stopped("payout.posting", 400_001)
+	if got := before.managed(reqID); got != "" || before.load(reqID).State != transfer.TargetPending {
+		t.Errorf("held up before the create: got %s and %q, want TARGET_PENDING and no transaction", before.load(reqID).State, got)
+	}
+	before.want("given up", before.resolve(reqID), http.StatusOK, "ROLLED_BACK", "")
+	if got := before.managed(reqID); got != "FAILED/CANCELLED" {
+		t.Errorf("given up: got %q, want the tombstone", got)
+	}
+	before.want("the create arrives", worker.wakes(), http.StatusUnprocessableEntity, "ROLLED_BACK", "PAYOUT_CANCELLED")
+	if got := before.managed(reqID); got != "FAILED/CANCELLED" {
+		t.Errorf("after the create: got %q, want the tombstone alone", got)
+	}
+
+	behind := h.newUser(t, h.token(), 1_000_000)
+	worker, late := behind.stopped("payout.posted", 400_001)
+	behind.resolve(late)
+	worker.wakes()
+	h.Chain.StartMining()
+	behind.stepTo(late, rollback)
+	behind.wantMoney("given up behind the create", 1_000_000, 0, 0)
+	before.ends(reqID, rollback)
+	before.wantMoney("given up before the create", 1_000_000, 0, 0)
+}
+
+// Given up while it waits for a block, a payout ends by its placeholder; once it is
+// CONFIRMED, giving up finds it paid; once the transfer is COMMITTED there is nothing
+// to give up.
+func TestGivenUpOnItsWay(t *testing.T) {
+	t.Parallel()
+	h := still(t)
+	h.Chain.StopMining()
+	pending := h.newUser(t, h.coin(), 1_000_000)
+	reqID := pending.accepted(400_001)
+	pending.awaitManaged(reqID, "TRACKING/PENDING")
+	pending.want("given up in the pool", pending.resolve(reqID), http.StatusOK, "TARGET_PENDING", "")
+	pending.placeholder(reqID)
+	h.Chain.StartMining()
+	pending.awaitManaged(reqID, "FAILED/PLACEHOLDER")
+	pending.stepTo(reqID, rollback)
+	pending.wantMoney("given up in the pool", 1_000_000, 0, 0)
+
+	final := h.newUser(t, h.token(), 1_000_000)
+	reqID = final.accepted(400_001)
+	final.awaitManaged(reqID, "CONFIRMED")
+	if got := final.load(reqID).State; got != transfer.TargetPending {
+		t.Fatalf("before it was given up: got %s, want TARGET_PENDING", got)
+	}
+	final.want("given up when it was paid", final.resolve(reqID), http.StatusOK, "COMMITTED", "")
+	final.want("given up after that", final.resolve(reqID), http.StatusConflict, "", "NOTHING_TO_RESOLVE")
+	final.ends(reqID, happy)
+	final.wantMoney("given up when it was paid", 599_999, 400_001, 1)
+}
+
+// placeholder waits until the placeholder of the payout's cancel is in the pool.
+func (u *user) placeholder(reqID string) {
+	u.t.Helper()
+	poll(u.t, "the placeholder of "+reqID+" is sent", func() bool {
+		var sent bool
+		err := u.DB.QueryRow(u.ctx, `
+select exists (select from tx_version v where v.tx_id = m.tx_id and v.kind = 'PLACEHOLDER') and m.state = 'TRACKING'
+  from managed_tx m where m.request_id = $1`, reqID).Scan(&sent)
+		return err == nil && sent
+	})
+}
+
+// However far a payout has come when several operators give it up, while its task is
+// delivered many times over: one payment or one refund.
+func TestOnePaymentOrOneRefund(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	for i, until := range []string{"", "QUEUED", "TRACKING/PENDING", "TRACKING/INCLUDED", "CONFIRMED", ""} {
+		asset := h.coin()
+		if i%2 == 1 {
+			asset = h.token()
+		}
+		t.Run(asset.Name+" at "+cmp.Or(until, "once"), func(t *testing.T) {
+			t.Parallel()
+			u := h.newUser(t, asset, 1_000_000)
+			reqID := u.accepted(400_001)
+			poll(t, "it is "+until+", or further", func() bool { return stage(u.managed(reqID)) >= stage(until) })
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() { _, _ = u.resolveAt(u.URLMap.PublicURL(), reqID) })
+				all.Go(func() { u.task(reqID) })
+			}
+			all.Wait()
+			poll(t, "it has ended", func() bool { return u.load(reqID).State.Terminal() })
+			if x := u.load(reqID); x.State == transfer.Committed {
+				u.wantMoney("paid", 599_999, 400_001, 1)
+			} else {
+				u.wantMoney("given back", 1_000_000, 0, 0)
+			}
+		})
+	}
+}
+
+// stage is how far a transaction in that state has come.
+func stage(managed string) int {
+	switch managed {
+	case "":
+		return 0
+	case "QUEUED":
+		return 1
+	case "IN_FLIGHT", "SUBMITTED", "TRACKING/PENDING":
+		return 2
+	case "TRACKING/INCLUDED":
+		return 3
+	}
+	return 4
+}
+
+// A worker that is stopped anywhere on a payout's way, while the others carry it to its
+// end, changes nothing when it wakes.
+func TestWokenAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	for _, point := range []string{"transfer.begun", "transfer.withdraw.called", "transfer.deposit.calling", "payout.posting", "payout.posted", "transfer.deposit.recording"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			u := h.newUser(t, h.coin(), 1_000_000)
+			worker, reqID := u.stopped(point, 400_001)
+			u.ends(reqID, happy)
+			u.want("woken", worker.wakes(), http.StatusOK, "COMMITTED", "")
+			u.wantMoney("woken", 599_999, 400_001, 1)
+		})
+	}
+}

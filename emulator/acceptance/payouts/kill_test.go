@@ -1,0 +1,219 @@
+package payouts
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// victim is one kill: what a process does when it dies at the point, what it leaves
+// behind, and how that ends.
+type victim struct {
+	point string
+	does  func(v *user, addr string) (reqID string)
+	left  transfer.State
+	made  bool // the managed transaction is on record
+	ends  []transfer.State
+}
+
+// victims are those of every point that a payout passes.
+var victims = []victim{
+	{"transfer.received", posts, 0, false, happy},
+	{"transfer.beginning", posts, transfer.Init, false, happy},
+	{"transfer.begun", posts, transfer.SourcePending, false, happy},
+	{"transfer.withdraw.calling", posts, transfer.SourcePending, false, happy},
+	{"transfer.withdraw.called", posts, transfer.SourcePending, false, happy},
+	{"transfer.withdraw.recording", posts, transfer.SourcePending, false, happy},
+	{"transfer.withdraw.recorded", posts, transfer.TargetPending, false, happy},
+	{"transfer.advancing", advances, transfer.SourceDone, false, happy},
+	{"transfer.advanced", advances, transfer.TargetPending, false, happy},
+	{"transfer.deposit.calling", posts, transfer.TargetPending, false, happy},
+	{"payout.posting", posts, transfer.TargetPending, false, happy},
+	{"payout.posted", posts, transfer.TargetPending, true, happy},
+	{"payout.woken", posts, transfer.TargetPending, true, happy},
+	{"transfer.deposit.called", posts, transfer.TargetPending, true, happy},
+	{"transfer.deposit.recording", posts, transfer.TargetPending, true, happy},
+	{"transfer.deposit.recorded", posts, transfer.TargetPending, true, happy},
+	{"transfer.driven", posts, transfer.TargetPending, true, happy},
+	{"transfer.enqueued", posts, transfer.TargetPending, true, happy},
+
+	{"transfer.deposit.called", commits, transfer.TargetPending, true, happy},
+	{"transfer.deposit.recording", commits, transfer.TargetPending, true, happy},
+	{"transfer.deposit.recorded", commits, transfer.Committed, true, happy},
+	{"transfer.driven", commits, transfer.Committed, true, happy},
+	{"transfer.swept", isSwept, transfer.TargetPending, false, happy},
+
+	{"payout.cancelling", givesUp, transfer.TargetPending, false, happy}, // the operator was not heard, and does not ask again
+	{"payout.cancelled", givesUp, transfer.TargetPending, true, rollback},
+	{"transfer.deposit.recording", givesUp, transfer.TargetPending, true, rollback},
+	{"transfer.deposit.recorded", givesUp, transfer.Compensating, true, rollback},
+	{"transfer.refund.calling", givesUp, transfer.Compensating, true, rollback},
+	{"transfer.refund.called", givesUp, transfer.Compensating, true, rollback},
+	{"transfer.refund.recording", givesUp, transfer.Compensating, true, rollback},
+	{"transfer.refund.recorded", givesUp, transfer.RolledBack, true, rollback},
+}
+
+// A process dies by SIGKILL at each point of a payout's way, once. The others carry it
+// to its end, by its task or by the sweep: one payment or one refund, as the chain and
+// Funding's journal tell it. Every point is hit, or the test fails.
+func TestPayoutKilledAtEveryPoint(t *testing.T) {
+	t.Parallel()
+	wantEveryPoint(t)
+	h := still(t)
+	left := make([]*user, len(victims))
+	for i := range victims {
+		asset := h.coin()
+		if i%2 == 1 {
+			asset = h.token()
+		}
+		left[i] = h.newUser(t, asset, 1_000_000)
+	}
+	t.Run("killed", func(t *testing.T) {
+		for i, v := range victims {
+			t.Run(v.point, func(t *testing.T) {
+				t.Parallel()
+				v.dies(t, *left[i])
+			})
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	h.goOn(t)
+	for i, v := range victims {
+		u := left[i]
+		poll(t, v.point+": the payout ends", func() bool {
+			return u.only().State.Terminal() || h.RunSweep(u.ctx) != nil // whose process may be gone
+		})
+		if x := u.ends(u.only().ReqID, v.ends); x.CID != "" {
+			u.want("posted again", u.pay(400_001, "cid", "c"), http.StatusOK, x.State.String(), "DUPLICATE_REQUEST")
+		}
+		if v.ends[len(v.ends)-1] == transfer.Committed {
+			u.wantMoney(v.point, 599_999, 400_001, 1)
+		} else {
+			u.wantMoney(v.point, 1_000_000, 0, 0)
+		}
+	}
+}
+
+// wantEveryPoint wants a victim for each point that a payout passes.
+func wantEveryPoint(t *testing.T) {
+	t.Helper()
+	have := make(map[string]bool)
+	for _, v := range victims {
+		have[v.point] = true
+	}
+	for _, point := range crash.All() {
+		of, _, _ := strings.Cut(point, ".")
+		if (of == "transfer" || of == "payout") != have[point] {
+			t.Errorf("%s: got a victim: %t; want one for each point of transfers and payouts, and no other", point, have[point])
+		}
+	}
+}
+
+// dies has a process do it and die, and holds what is left to what should be.
+func (v victim) dies(t *testing.T, u user) {
+	u.t = t // the user outlives this test
+	p, hit := u.armed(t, v.point, crash.Kill)
+	reqID := v.does(&u, p.Addr())
+	died(t, p, hit, v.point)
+	if v.point == "transfer.received" {
+		u.want("posted again", u.pay(400_001, "cid", "c"), http.StatusAccepted, "PENDING", "")
+		return
+	}
+	if reqID == "" {
+		reqID = u.only().ReqID
+	}
+	if x, made := u.load(reqID), u.managed(reqID) != ""; x.State != v.left || made != v.made {
+		t.Errorf("left in %s, its transaction made: %t; want %s and %t", x.State, made, v.left, v.made)
+	}
+}
+
+// posts posts a payout, and gets no answer.
+func posts(u *user, addr string) string {
+	if a, err := u.payAt(addr, 400_001, "cid", "c"); err == nil {
+		u.t.Errorf("posted to a process that dies: got %+v, want no answer", a)
+	}
+	return ""
+}
+
+// advances delivers the task of a payout that another build has left in SOURCE_DONE.
+func advances(u *user, addr string) string {
+	reqID := u.withdrawn(transfer.SourceDone)
+	u.wantNoAnswer(u.taskAt(addr, reqID))
+	return reqID
+}
+
+// commits delivers the task of a payout that is CONFIRMED.
+func commits(u *user, addr string) string {
+	reqID := u.accepted(400_001)
+	u.awaitManaged(reqID, "CONFIRMED")
+	u.wantNoAnswer(u.taskAt(addr, reqID))
+	return reqID
+}
+
+// isSwept sweeps until the payout was found.
+func isSwept(u *user, addr string) string {
+	reqID := u.withdrawn(transfer.TargetPending)
+	poll(u.t, "a sweep finds it", func() bool {
+		return u.internal(addr, stack.SchedulerAccount, "sweep", struct{}{}) == 0
+	})
+	return reqID
+}
+
+// givesUp is an operator who gives up a payout that is not posted yet.
+func givesUp(u *user, addr string) string {
+	reqID := u.withdrawn(transfer.TargetPending)
+	if a, err := u.resolveAt("http://"+addr, reqID); err == nil {
+		u.t.Errorf("given up at a process that dies: got %+v, want no answer", a)
+	}
+	return reqID
+}
+
+func (u *user) wantNoAnswer(status int) {
+	u.t.Helper()
+	if status != 0 {
+		u.t.Errorf("a task at a process that dies: got %d, want no answer", status)
+	}
+}
+
+// withdrawn is a payout that was withdrawn from Funding and is in the state, and of
+// which nothing is posted.
+func (u *user) withdrawn(s transfer.State) (reqID string) {
+	u.t.Helper()
+	terms, err := payout.Prepare(u.asset, 400_001, u.address.String())
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	amount, _ := transfer.ParseAmount(transfer.FormatUnits(400_001, u.asset.Precision))
+	r := transfer.Request{ReqID: ulid.Make().String(), UserID: u.id, From: transfer.Funding, To: transfer.Chain, Asset: u.asset.Name, Amount: amount, Payout: terms}
+	made, err := u.Transfers.Create(u.ctx, r, transfer.Terms{SafetyFactor: 10})
+	if err != nil || !made.New {
+		u.t.Fatalf("create: got %+v, %v; want it new", made, err)
+	}
+	u.move(r.ReqID, transfer.Init, transfer.SourcePending)
+	if got := u.Funding.Withdraw(u.ctx, made.Call()); got.Verdict != transfer.Success {
+		u.t.Fatalf("withdraw: got %+v, want success", got)
+	}
+	u.move(r.ReqID, transfer.SourcePending, transfer.SourceDone)
+	if s == transfer.TargetPending {
+		u.move(r.ReqID, transfer.SourceDone, transfer.TargetPending)
+	}
+	return r.ReqID
+}
+
+// move moves the row as another build would.
+func (u *user) move(reqID string, path ...transfer.State) {
+	u.t.Helper()
+	m, err := u.Transfers.Move(u.ctx, transfer.Move{ReqID: reqID, Path: path})
+	if err != nil || !m.Done {
+		u.t.Fatalf("move %s along %v: got %+v, %v; want it done", reqID, path, m, err)
+	}
+}

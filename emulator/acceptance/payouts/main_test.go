@@ -1,0 +1,255 @@
+// Package payouts proves the promises of payouts across the whole house: real
+// function processes, real Postgres, a real chain, and a payer's key that is really
+// used. What became of the money is read from the chain, block by block, and from the
+// journal of Funding; what the house says of itself is held against that.
+package payouts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/emulator/checkers/money"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/ubscore"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+)
+
+// server and core are the programs, built once for all tests, with the race detector
+// where the tests have it.
+var server, core string
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the URL map's: that a killed process answers nothing is what is tested
+	folder, err := os.MkdirTemp("", "fencepost-payouts-")
+	if err == nil {
+		server, err = stack.Build(context.Background(), folder, raceFlags...)
+	}
+	if err == nil {
+		core, err = ubscore.Build(context.Background(), folder, raceFlags...)
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+		err = endShared(code == 0)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+// within bounds everything that a test waits for.
+const within = 2 * time.Minute
+
+// house is a running stack, and a look behind its back.
+type house struct {
+	*stack.Stack
+	DB     *pgxpool.Pool
+	client *ethclient.Client
+	log    *keptLog
+
+	scanned scanned
+}
+
+// quick are settings under which who is lost is found within seconds, and a payment
+// is final within a second.
+var quick = map[string]string{
+	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
+	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
+	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT": "1800ms", "FENCEPOST_RPC_TIMEOUT": "2s", "FENCEPOST_RESUBMIT_INTERVAL": "1s",
+	"FENCEPOST_SWEEP_GRACE": "2s", "FENCEPOST_CONFIRMATIONS_REQUIRED": "3", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
+	"FENCEPOST_TRANSFER_CALL_TIMEOUT": "2s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "3s",
+	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "1s", "FENCEPOST_DATABASE_MAX_CONNS": "8",
+	"FENCEPOST_TRANSFER_PAYOUT_FINALITY": "40s",
+}
+
+func build(ctx context.Context, o stack.Options) (_ *house, err error) {
+	h := &house{log: new(keptLog)}
+	if o.Cluster, err = pgcluster.Shared(); err != nil {
+		return nil, err
+	}
+	o.Binary, o.Core.Binary, o.Payouts, o.Output = server, core, true, h.log
+	o.Submitters, o.Processes, o.Window, o.BlockTime = 1, 2, 8, 200*time.Millisecond
+	settings := maps.Clone(quick)
+	maps.Copy(settings, o.Settings)
+	o.Settings = settings
+	if h.Stack, err = stack.Start(ctx, o); err != nil {
+		return nil, err
+	}
+	if h.DB, err = pgxpool.New(ctx, h.Database); err != nil {
+		return nil, errors.Join(err, h.Stack.Close())
+	}
+	if h.client, err = ethclient.DialContext(ctx, h.Chain.URL()); err != nil {
+		h.DB.Close()
+		return nil, errors.Join(err, h.Stack.Close())
+	}
+	return h, nil
+}
+
+func (h *house) close() error {
+	h.client.Close()
+	h.DB.Close()
+	return h.Stack.Close()
+}
+
+// shared is the house of all tests that harm nobody else's users. It is swept each
+// second.
+var shared = sync.OnceValues(func() (*house, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	opened = true
+	return build(ctx, stack.Options{SweepEvery: time.Second, CheckEvery: time.Second})
+})
+
+var opened bool // shared was asked for
+
+// endShared judges the shared house as a whole, if the tests have passed, and closes
+// it.
+func endShared(judge bool) error {
+	if !opened {
+		return nil
+	}
+	h, err := shared()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if judge {
+		err = h.judge(ctx, true)
+	}
+	if err != nil {
+		h.log.show()
+	}
+	return errors.Join(err, h.close())
+}
+
+// judge holds everything that happened in the house to every promise, by the
+// checkers, and asks the house itself.
+func (h *house) judge(ctx context.Context, settled bool) error {
+	found, err := money.Check(ctx, money.Episode{Database: h.Database, Core: h.Core.Ledger(), Settled: settled})
+	if err != nil {
+		return err
+	}
+	if len(found) > 0 {
+		return errors.New(money.Report(found))
+	}
+	status, answer, err := h.Call(ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
+	if err != nil || status != http.StatusOK {
+		return fmt.Errorf("the house's own check: got %d %s, %w; want 200", status, answer, err)
+	}
+	var findings, halts, checks int
+	err = h.DB.QueryRow(ctx, `
+select (select count(*) from conservation_finding), (select count(*) from transfer_halt), (select max(version) from conservation_checkpoint)`,
+	).Scan(&findings, &halts, &checks)
+	if err != nil || findings > 0 || halts > 0 || checks == 0 {
+		return fmt.Errorf("the house's own checks: got %d findings and %d halts by %d steps, %w; want none by some", findings, halts, checks, err)
+	}
+	return nil
+}
+
+// setup is the shared house.
+func setup(t *testing.T) *house {
+	t.Helper()
+	h, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// own is a house for t alone, with no sweep but those that the test runs. It is judged
+// when t has passed; settled says that everything has ended by then.
+func own(t *testing.T, settled bool, o stack.Options) *house {
+	t.Helper()
+	if o.SweepEvery == 0 {
+		o.SweepEvery = -1
+	}
+	o.CheckEvery = -1
+	h, err := build(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		if !t.Failed() {
+			if err := h.judge(ctx, settled); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := h.close(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if t.Failed() {
+			h.log.show()
+		}
+	})
+	return h
+}
+
+// keptLog keeps the processes' log.
+type keptLog struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// Write implements [io.Writer].
+func (l *keptLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+// lines are those that have every one of the texts.
+func (l *keptLog) lines(texts ...string) (found []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+next:
+	for line := range bytes.Lines(l.text) {
+		for _, text := range texts {
+			if !bytes.Contains(line, []byte(text)) {
+				continue next
+			}
+		}
+		found = append(found, string(line))
+	}
+	return found
+}
+
+func (l *keptLog) show() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	const most = 40_000
+	fmt.Fprintf(os.Stderr, "the processes' log, its end:\n%s", l.text[max(0, len(l.text)-most):])
+}
+
+// poll waits for a condition.
+func poll(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	deadline := time.After(within)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !met() {
+		select {
+		case <-deadline:
+			t.Fatalf("still not so after %s: %s", within, what)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package payouts
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+)
+
+// MON-001, H31: a payout is late after twice its expected finality, which is 40 s here:
+// not after the minute of other transfers, and after 80 s. A process that expects five
+// blocks of 20 s each, by its other settings, pages nobody before 200 s.
+func TestMON001PayoutHasItsChainsLimit(t *testing.T) {
+	t.Parallel()
+	h := still(t)
+	h.Chain.StopMining()
+	u := h.newUser(t, h.coin(), 1_000_000)
+	ages := []string{"70 seconds", "90 seconds", "190 seconds", "210 seconds"}
+	pays := make(map[string]string)
+	for _, ago := range ages {
+		pays[ago] = u.accepted(1)
+		tag, err := h.DB.Exec(u.ctx, `update transfers_tb set state_at = clock_timestamp() - $2::text::interval where req_id = $1 and state = 30`, pays[ago], ago)
+		if err != nil || tag.RowsAffected() != 1 {
+			t.Fatalf("age it by %s: got %v, %v; want one row in TARGET_PENDING", ago, tag, err)
+		}
+	}
+	slowBlocks := h.aside(t, map[string]string{"FENCEPOST_CHAIN_BLOCK_TIME": "20s"})
+	for _, c := range []struct {
+		addr string
+		want []string
+	}{{slowBlocks.Addr(), ages[3:]}, {h.Processes()[0].Addr(), ages[1:]}} {
+		if status := u.internal(c.addr, stack.SchedulerAccount, "sweep", struct{}{}); status != http.StatusOK {
+			t.Fatalf("a sweep: got %d, want 200", status)
+		}
+		var paged []string
+		poll(t, "the sweep has paged", func() bool {
+			paged = slices.DeleteFunc(slices.Clone(ages), func(ago string) bool {
+				return len(h.log.lines(`"severity":"CRITICAL"`, `"alert":"MON-001"`, pays[ago])) == 0
+			})
+			return len(paged) >= len(c.want)
+		})
+		if !slices.Equal(paged, c.want) {
+			t.Errorf("paged: got those of %v, want %v", paged, c.want)
+		}
+	}
+	h.Chain.StartMining()
+	for _, ago := range ages {
+		u.stepTo(pays[ago], happy)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package payouts
+
+var raceFlags []string

@@ -1,0 +1,155 @@
+package payouts
+
+import (
+	"math/big"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// useTheKey makes a transaction of the payer's past the house, as somebody else who
+// has its key would.
+func (h *house) useTheKey(t *testing.T, n uint64) {
+	t.Helper()
+	id, gwei := new(big.Int).SetUint64(h.Chain.ChainID()), int64(1_000_000_000)
+	key := devchain.DevAccounts(2)[1].Key // behind the one submitter's
+	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(7), Gas: 21_000,
+		GasTipCap: big.NewInt(gwei), GasFeeCap: big.NewInt(100 * gwei),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := tx.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Chain.MineExactly(raw); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *house) inProtect(t *testing.T) (episode int) {
+	t.Helper()
+	poll(t, "the payer is in PROTECT", func() bool {
+		return h.DB.QueryRow(t.Context(), `select episode from protect_episode where submitter = $1 and closed_at is null`, h.Payer).Scan(&episode) == nil
+	})
+	return episode
+}
+
+// release lets the payer out of PROTECT: the one nonce was used by somebody else.
+func (h *house) release(t *testing.T, episode int) {
+	t.Helper()
+	if err := h.Chain.Mine(70); err != nil { // what was lost is finalized
+		t.Fatal(err)
+	}
+	body := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared", "requests": map[string]string{"0": "by hand"}}
+	status, answer, err := h.Call(t.Context(), stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(h.Payer)+"/release", body)
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("release: got %d %s, %v; want 200", status, answer, err)
+	}
+}
+
+// diedInInit is a payout that was stored by a process that died then.
+func (u *user) diedInInit() (reqID string) {
+	u.t.Helper()
+	p, hit := u.armed(u.t, "transfer.beginning", crash.Kill)
+	posts(u, p.Addr())
+	died(u.t, p, hit, "transfer.beginning")
+	return u.only().ReqID
+}
+
+// H1a: the payer's key is used by somebody else, and PROTECT opens while payouts are at
+// every step before their nonce. Nothing begins in it, nothing is paid in it, and
+// nothing is given back on a guess; what is known to be unpaid can be given up. After
+// the release each payout ends by one payment or one refund, also where a create comes
+// late.
+func TestH01ProtectOfThePayer(t *testing.T) {
+	t.Parallel()
+	h := own(t, true, stack.Options{})
+	begun, tooOld := h.newUser(t, h.coin(), 1_000_000), h.newUser(t, h.token(), 1_000_000)
+	inInit, late := begun.diedInInit(), tooOld.diedInInit()
+	inside, after := h.newUser(t, h.coin(), 1_000_000), h.newUser(t, h.token(), 1_000_000)
+	early, arrivesInside := inside.stopped("payout.posting", 400_001)
+	tardy, arrivesAfter := after.stopped("payout.posting", 400_001)
+	h.useTheKey(t, 0)
+	queued := h.newUser(t, h.coin(), 1_000_000)
+	waits := queued.pay(400_001, "cid", "c")
+	episode := h.inProtect(t)
+
+	queued.want("a new payout", queued.pay(1, "cid", "new"), http.StatusServiceUnavailable, "", "SYSTEM_ERROR")
+	queued.only() // of the refused one nothing is stored
+	queued.want("a known payout", queued.pay(400_001, "cid", "c"), http.StatusOK, "PENDING", "DUPLICATE_REQUEST")
+	tooOld.age(late, "16 minutes")
+	for range 3 {
+		for u, reqID := range map[*user]string{begun: inInit, tooOld: late, inside: arrivesInside, after: arrivesAfter, queued: waits.ReqID} {
+			if status := u.task(reqID); status != http.StatusNoContent {
+				t.Errorf("a step in PROTECT: got %d, want 204", status)
+			}
+		}
+	}
+	begun.held(inInit, transfer.Init, 1_000_000, "")
+	if x := tooOld.ends(late, never); x.Reason != transfer.Expired {
+		t.Errorf("too old: got %s, want EXPIRED", x.Reason)
+	}
+	inside.want("given up in doubt", inside.resolve(arrivesInside), http.StatusOK, "TARGET_PENDING", "")
+	inside.held(arrivesInside, transfer.TargetPending, 599_999, "")
+	if got := inside.why(arrivesInside).LastEvidence; !strings.Contains(got, "in doubt") {
+		t.Errorf("why: got the evidence %q, want that it is in doubt", got)
+	}
+	inside.want("its create arrives in PROTECT", early.wakes(), http.StatusAccepted, "PENDING", "")
+	inside.held(arrivesInside, transfer.TargetPending, 599_999, "")
+	queued.held(waits.ReqID, transfer.TargetPending, 599_999, "QUEUED")
+	queued.want("given up in the queue", queued.resolve(waits.ReqID), http.StatusOK, "ROLLED_BACK", "")
+	queued.ends(waits.ReqID, rollback)
+
+	h.release(t, episode)
+	after.want("given up after the release", after.resolve(arrivesAfter), http.StatusOK, "ROLLED_BACK", "")
+	after.want("its create arrives then", tardy.wakes(), http.StatusUnprocessableEntity, "ROLLED_BACK", "PAYOUT_CANCELLED")
+	after.ends(arrivesAfter, rollback)
+	again := queued.accepted(400_001)
+	begun.stepTo(inInit, happy)
+	inside.ends(arrivesInside, happy)
+	queued.ends(again, happy)
+	for u, want := range map[*user][2]uint64{
+		begun: {599_999, 400_001}, tooOld: {1_000_000, 0}, inside: {599_999, 400_001}, after: {1_000_000, 0}, queued: {599_999, 400_001},
+	} {
+		u.wantMoney(u.asset.Name, want[0], want[1], int(want[1]/400_001))
+	}
+}
+
+// held wants the payout where it was, and nothing at the address.
+func (u *user) held(reqID string, s transfer.State, inFunding uint64, managed string) {
+	u.t.Helper()
+	if got, m := u.load(reqID).State, u.managed(reqID); got != s || m != managed {
+		u.t.Errorf("in PROTECT: got %s and the transaction %q, want %s and %q", got, m, s, managed)
+	}
+	u.wantMoney("in PROTECT", inFunding, 0, 0)
+}
+
+// age makes a payout older than it is.
+func (u *user) age(reqID, by string) {
+	u.t.Helper()
+	tx, err := u.DB.Begin(u.ctx)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(u.ctx) }()
+	for _, statement := range []string{
+		`set local session_replication_role = replica`, // past the trigger that keeps created_at
+		`update transfers_tb set created_at = created_at - '` + by + `'::interval where req_id = '` + reqID + `' and state = 0`,
+		`commit`,
+	} {
+		if tag, err := tx.Exec(u.ctx, statement); err != nil || tag.Update() && tag.RowsAffected() != 1 {
+			u.t.Fatalf("%s: got %v, %v; want one row", statement, tag, err)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package payouts
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	cloudtasksapi "cloud.google.com/go/cloudtasks/apiv2"
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+
+	"github.com/fencepost/fencepost/emulator/processes"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// still is a house of t's own in which payouts are stepped by nobody but the test: no
+// sweep, and the queue of steps is paused. The transaction manager works.
+func still(t *testing.T) *house {
+	t.Helper()
+	h := own(t, true, stack.Options{})
+	h.queue(t, func(c *cloudtasksapi.Client, name string) error {
+		_, err := c.PauseQueue(t.Context(), &cloudtaskspb.PauseQueueRequest{Name: name})
+		return err
+	})
+	return h
+}
+
+// goOn lets the steps' queue run again.
+func (h *house) goOn(t *testing.T) {
+	t.Helper()
+	h.queue(t, func(c *cloudtasksapi.Client, name string) error {
+		_, err := c.ResumeQueue(t.Context(), &cloudtaskspb.ResumeQueueRequest{Name: name})
+		return err
+	})
+}
+
+func (h *house) queue(t *testing.T, do func(c *cloudtasksapi.Client, name string) error) {
+	t.Helper()
+	c, err := h.TasksClient(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := do(c, stack.QueueName("transfer")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stepTo delivers step tasks until the payout has this history.
+func (u *user) stepTo(reqID string, want []transfer.State) transfer.Transfer {
+	u.t.Helper()
+	poll(u.t, "payout "+reqID+" has ended", func() bool {
+		u.task(reqID)
+		x, err := u.Transfers.Load(u.ctx, reqID)
+		return err == nil && x.State.Terminal()
+	})
+	return u.ends(reqID, want)
+}
+
+// aside starts a process to which no route leads.
+func (h *house) aside(t *testing.T, settings map[string]string) *processes.Process {
+	t.Helper()
+	p, err := h.StartAside(t.Context(), settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Kill() })
+	return p
+}
+
+// armed is a process that does what the action says when it passes the point. One that
+// is to be stopped bears that for long.
+func (h *house) armed(t *testing.T, point, action string) (p *processes.Process, hit func() bool) {
+	t.Helper()
+	folder := t.TempDir()
+	if err := crash.Arm(folder, point, 1, action); err != nil {
+		t.Fatal(err)
+	}
+	settings := map[string]string{crash.Variable: folder}
+	if action == crash.Stop {
+		settings["FENCEPOST_TRANSFER_CALL_TIMEOUT"], settings["FENCEPOST_TRANSFER_RESCUE_AFTER"] = "50s", "1m"
+	}
+	return h.aside(t, settings), func() bool { return crash.Hit(folder, point) }
+}
+
+// died waits for the process' end by its own hand, at the point.
+func died(t *testing.T, p *processes.Process, hit func() bool, point string) {
+	t.Helper()
+	select {
+	case <-p.Done():
+	case <-time.After(within):
+		t.Fatalf("nobody passed %s", point)
+	}
+	if !hit() {
+		t.Fatalf("the process ended by %v, want by passing %s", p.Err(), point)
+	}
+}
+
+// slow is a payout that a process posts and is stopped at a point of, until it is told
+// to go on.
+type slow struct {
+	*user
+	p        *processes.Process
+	answered chan answer
+}
+
+// stopped has a process post a payout, and stop at the point.
+func (u *user) stopped(point string, units uint64) (s slow, reqID string) {
+	u.t.Helper()
+	p, hit := u.armed(u.t, point, crash.Stop)
+	s = slow{u, p, make(chan answer, 1)}
+	go func() {
+		a, err := u.payAt(p.Addr(), units)
+		if err != nil {
+			a.Message = err.Error()
+		}
+		s.answered <- a
+	}()
+	poll(u.t, "a process is stopped at "+point, hit)
+	return s, u.only().ReqID
+}
+
+// wakes lets the process go on, and returns what it answers in the end.
+func (s slow) wakes() answer {
+	s.t.Helper()
+	if err := s.p.Signal(syscall.SIGCONT); err != nil {
+		s.t.Fatal(err)
+	}
+	select {
+	case a := <-s.answered:
+		return a
+	case <-time.After(within):
+		s.t.Fatal("the process that was stopped never answered")
+		return answer{}
+	}
+}

@@ -1,0 +1,51 @@
+package stack
+
+import (
+	"context"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// ETH is the chain's own coin. Only a stack with payouts has it.
+var ETH = transfer.Asset{ID: 4, Name: "ETH", Precision: 8, MinUnits: 1, MaxUnits: 1_000_000_000_000, Active: true, Enabled: true}
+
+// The decimals of what is paid out, on the chain.
+const (
+	coinDecimals  = 18
+	tokenDecimals = 6
+)
+
+// payable puts USDT's contract on the chain, and returns the assets of a stack with
+// payouts: USDT is paid out by the contract, ETH as the coin, the others not at all.
+func (s *Stack) payable(ctx context.Context) ([]transfer.Asset, error) {
+	s.Payer = nonce.NewSubmitter(s.Chain.ChainID(), s.payer.Address)
+	var err error
+	if s.Token, err = s.Deploy(ctx, contracts.Token()); err != nil {
+		return nil, err
+	}
+	return []transfer.Asset{s.PaidBy(USDT, s.Token), BTC, JPY, s.PaidOut(ETH)}, nil
+}
+
+// PaidOut is the asset with the terms by which the payer pays it out as the chain's
+// coin, for [Stack.AddAsset].
+func (s *Stack) PaidOut(a transfer.Asset) transfer.Asset {
+	a.Payout = &transfer.PayoutTerms{Submitter: string(s.Payer), ChainID: s.Chain.ChainID(), Decimals: coinDecimals}
+	return a
+}
+
+// PaidBy is the asset with the terms by which the payer pays it out as the token with
+// that contract.
+func (s *Stack) PaidBy(a transfer.Asset, token nonce.Address) transfer.Asset {
+	a.Payout = &transfer.PayoutTerms{Submitter: string(s.Payer), ChainID: s.Chain.ChainID(), Token: token.String(), Decimals: max(tokenDecimals, a.Precision)}
+	return a
+}
+
+// Deploy puts a contract on the chain, in a block that is made at once, and returns
+// where it is.
+func (s *Stack) Deploy(ctx context.Context, code []byte) (nonce.Address, error) {
+	s.deploying.Lock()
+	defer s.deploying.Unlock()
+	return contracts.Deploy(ctx, s.Chain, s.deployer, code)
+}

@@ -1,0 +1,74 @@
+package contracts
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethclient"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Deploy puts the code on the chain, in a block of its own, and returns where it is.
+// The account makes one transaction, and must not make others at the same time.
+func Deploy(ctx context.Context, chain *devchain.Chain, from devchain.Account, code []byte) (nonce.Address, error) {
+	client, err := ethclient.DialContext(ctx, chain.URL())
+	if err != nil {
+		return nonce.Address{}, err
+	}
+	defer client.Close()
+	n, err := client.NonceAt(ctx, common.Address(from.Address), nil)
+	if err != nil {
+		return nonce.Address{}, err
+	}
+	raw, err := signed(chain.ChainID(), from, n, deploying(code))
+	if err != nil {
+		return nonce.Address{}, err
+	}
+	if err := chain.MineExactly(raw); err != nil {
+		return nonce.Address{}, fmt.Errorf("deploy a contract: %w", err)
+	}
+	at := crypto.CreateAddress(common.Address(from.Address), n)
+	if on, err := client.CodeAt(ctx, at, nil); err != nil || !bytes.Equal(on, code) {
+		return nonce.Address{}, fmt.Errorf("deploy a contract: at %s is %x, %w; want %x", at, on, err, code)
+	}
+	return nonce.Address(at), nil
+}
+
+// Balance is what a token of this package has noted for the address.
+func Balance(ctx context.Context, chain *devchain.Chain, token, of nonce.Address) (*big.Int, error) {
+	client, err := ethclient.DialContext(ctx, chain.URL())
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	word, err := client.StorageAt(ctx, common.Address(token), common.BytesToHash(of[:]), nil)
+	return new(big.Int).SetBytes(word), err
+}
+
+func signed(chainID uint64, from devchain.Account, n uint64, data []byte) ([]byte, error) {
+	id := new(big.Int).SetUint64(chainID)
+	tx, err := types.SignNewTx(from.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, Gas: 500_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9), Data: data,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tx.MarshalBinary()
+}
+
+// deploying is the code that puts code on the chain.
+func deploying(code []byte) []byte {
+	return slices.Concat([]byte{
+		0x61, byte(len(code) >> 8), byte(len(code)), // push the length
+		0x80, 0x60, 0x0a, 0x5f, 0x39, // memory[0:] = the code from 10 on
+		0x5f, 0xf3, // return it
+	}, code)
+}

@@ -1,0 +1,64 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// H8: a request that an operator names as what a lost nonce carried must not run a
+// second time: not when it is posted again, nor out of the queue. Its caller never
+// hears "there is no such request".
+func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	db.Register(t, bob, 1)
+	waiting, later := post(t, db, alice, "waiting"), post(t, db, alice, "later")
+	elsewhere := post(t, db, bob, "lost")
+	run(t, db, openEpisode, alice)
+	w := take(t, db, alice, "a/1")
+	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &nonce.Leave{
+		Episode: 1, Mode: nonce.Resync, By: "op", Reason: "restored", Count: 5,
+		Requests: map[uint64]string{0: "lost", 1: "waiting", 2: "waiting", 4: "lost"},
+	}}})
+
+	for query, want := range map[string]string{
+		`select string_agg(case when request_id like 'displaced:%' then 'none' else request_id end, ' ' order by nonce)
+		   from managed_tx where nonce is not null`: "lost waiting none none none",
+		`select string_agg(distinct state || '/' || sub_state, ' ') from managed_tx where nonce is not null`:                                    "FAILED/DISPLACED",
+		`select string_agg(nonce || ':' || coalesce(prev_nonce::text, 'first'), ' ' order by nonce) from managed_tx where nonce is not null`:    "0:first 1:0 2:1 3:2 4:3",
+		`select next_nonce::text from submitter_nonce_cursor where submitter like '%a11ce'`:                                                     "5",
+		`select last_error from managed_tx where nonce = 2`:                                                                                     "the chain has this nonce, and nothing here does; it was request waiting",
+		`select last_error from managed_tx where nonce = 3`:                                                                                     "the chain has this nonce, and nothing here does; its request is not known",
+		`select string_agg(coalesce(from_state, 'new') || ' ' || state, ', ' order by id) from tx_history where tx_id = '` + waiting.TxID + `'`: "new QUEUED, QUEUED FAILED",
+	} {
+		if diff := cmp.Diff(want, value[string](t, db, query)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", query, diff)
+		}
+	}
+	if a, err := db.Create(t.Context(), intent(alice, "lost"), 100); !errors.Is(err, store.ErrRequestConflict) {
+		t.Errorf("posted again: got %+v, %v; want a conflict", a, err)
+	}
+	if _, err := db.TxByRequest(t.Context(), alice, "lost", shop); !errors.Is(err, store.ErrInDoubt) {
+		t.Errorf("by request: got %v, want in doubt", err)
+	}
+	if r, err := db.TxByRequest(t.Context(), alice, "lost", operator); err != nil || r.SubState == nil || *r.SubState != "DISPLACED" {
+		t.Errorf("by request, for an operator: got %+v, %v; want it DISPLACED", r, err)
+	}
+	if r, err := db.TxByRequest(t.Context(), alice, "waiting", shop); err != nil || r.TxID != waiting.TxID || r.State != nonce.Failed {
+		t.Errorf("what waited: got %+v, %v; want it FAILED", r, err)
+	}
+	next := take(t, db, alice, "a/1")
+	if len(next.Queue) != 1 || next.Queue[0].ID != later.TxID || next.NextNonce != 5 || len(next.Unsettled) != 0 {
+		t.Errorf("what is left: got %+v; want the later one alone, at nonce 5", next)
+	}
+	if r, err := db.TxByRequest(t.Context(), bob, "lost", shop); err != nil || r.TxID != elsewhere.TxID || r.State != nonce.Queued {
+		t.Errorf("another submitter's: got %+v, %v; want it untouched", r, err)
+	}
+}
