@@ -49,10 +49,11 @@ func defaults() config.Config {
 		Chain:        config.Chain{ID: 1, BlockTime: 12 * time.Second},
 		Database: config.Database{URL: config.NewSecret(databaseURL), MaxConns: 4, StatementTimeout: 5 * time.Second,
 			LockTimeout: 3 * time.Second, IdleInTransactionTimeout: time.Second},
-		Tasks:    config.Tasks{QueuePrefix: "fencepost", DispatchDeadline: time.Minute, QueueShards: 1},
-		HTTP:     config.HTTP{MaxBodyBytes: 262_144},
-		Log:      config.Log{Level: slog.LevelInfo},
-		Platform: config.Platform{Port: 8080},
+		Tasks:     config.Tasks{QueuePrefix: "fencepost", DispatchDeadline: time.Minute, QueueShards: 1},
+		HTTP:      config.HTTP{MaxBodyBytes: 262_144},
+		Log:       config.Log{Level: slog.LevelInfo},
+		Telemetry: config.Telemetry{FlushEvery: 10 * time.Second, TraceOneIn: 100},
+		Platform:  config.Platform{Port: 8080},
 	}
 }
 
@@ -69,7 +70,8 @@ func TestDefaultsAreTheSpecifications(t *testing.T) {
 	}
 }
 
-// everything gives each setting a value other than its default.
+// everything gives each setting a value other than its default, but for the page of
+// metrics, which Cloud Run is not offered; see [TestContradictionsAreRefused].
 var everything = []string{
 	"FENCEPOST_LEASE_DURATION=20s", "FENCEPOST_LEASE_RENEW_INTERVAL=9999ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE=2s",
 	"FENCEPOST_NONCE_START_FROM=9223372036854775807", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_NONCE_MAX_IN_FLIGHT=2000",
@@ -95,6 +97,7 @@ var everything = []string{
 	"FENCEPOST_AUTH_INTERNAL_ACCOUNTS=tasks@proj-1.iam, cron@proj-1.iam", "FENCEPOST_AUTH_OPERATORS=ann@example.com",
 	"FENCEPOST_AUTH_USERS_ISSUER=https://users.example", "FENCEPOST_AUTH_USERS_JWKS_URL=https://users.example/jwks", "FENCEPOST_AUTH_USERS_AUDIENCE=wallet",
 	"FENCEPOST_HTTP_MAX_BODY_BYTES=1024", "FENCEPOST_LOG_LEVEL=warn",
+	"FENCEPOST_TELEMETRY_OTLP_ENDPOINT=127.0.0.1:4317", "FENCEPOST_TELEMETRY_PROMETHEUS=false", "FENCEPOST_TELEMETRY_FLUSH_EVERY=9s", "FENCEPOST_TELEMETRY_TRACE_ONE_IN=7",
 	"PORT=9000", "FUNCTION_TARGET=advance", "K_SERVICE=fencepost-advance", "K_REVISION=fencepost-advance-00001", "CLOUD_RUN_TIMEOUT_SECONDS=90",
 }
 
@@ -125,8 +128,9 @@ func everythingLoaded() config.Config {
 		Auth: config.Auth{PublicAudience: "public", InternalAudience: "internal",
 			InternalAccounts: []string{"tasks@proj-1.iam", "cron@proj-1.iam"}, Operators: []string{"ann@example.com"},
 			UsersIssuer: "https://users.example", UsersJWKSURL: "https://users.example/jwks", UsersAudience: "wallet"},
-		HTTP: config.HTTP{MaxBodyBytes: 1024},
-		Log:  config.Log{Level: slog.LevelWarn},
+		HTTP:      config.HTTP{MaxBodyBytes: 1024},
+		Log:       config.Log{Level: slog.LevelWarn},
+		Telemetry: config.Telemetry{OTLPEndpoint: "127.0.0.1:4317", FlushEvery: 9 * time.Second, TraceOneIn: 7},
 		Platform: config.Platform{Port: 9000, FunctionTarget: "advance", Service: "fencepost-advance",
 			Revision: "fencepost-advance-00001", Timeout: 90 * time.Second},
 	}
@@ -172,6 +176,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"FENCEPOST_CONSERVATION_HALT=none", `FENCEPOST_CONSERVATION_HALT="none": want one of all, graded`},
 		{"FENCEPOST_CHAIN_ID=0", `FENCEPOST_CHAIN_ID="0": want an EIP-155 chain id from 1`},
 		{"FENCEPOST_CHAIN_ID=", `FENCEPOST_CHAIN_ID is not set: want an EIP-155 chain id from 1`},
+		{"FENCEPOST_TELEMETRY_OTLP_ENDPOINT=https://collector:4317", `FENCEPOST_TELEMETRY_OTLP_ENDPOINT="https://collector:4317": want host:port`},
+		{"FENCEPOST_TELEMETRY_TRACE_ONE_IN=0", `FENCEPOST_TELEMETRY_TRACE_ONE_IN="0": want a number of intents from 1`},
 		{"PORT=http", `PORT="http": want a port from 1 to 65535`},
 		{"CLOUD_RUN_TIMEOUT_SECONDS=60s", `CLOUD_RUN_TIMEOUT_SECONDS="60s": want a number of seconds from 1 to 3600`},
 	}
@@ -241,6 +247,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{[]string{"FENCEPOST_AUTH_USERS_AUDIENCE=api", "FENCEPOST_AUTH_PUBLIC_AUDIENCE=api",
 			"FENCEPOST_AUTH_USERS_ISSUER=https://one.example", "FENCEPOST_OIDC_ISSUER=https://one.example"},
 			`FENCEPOST_AUTH_USERS_AUDIENCE="api", FENCEPOST_AUTH_PUBLIC_AUDIENCE="api", FENCEPOST_AUTH_INTERNAL_AUDIENCE="", FENCEPOST_AUTH_USERS_ISSUER="https://one.example", FENCEPOST_OIDC_ISSUER="https://one.example": where auth.usersIssuer is`},
+		{[]string{"FENCEPOST_TELEMETRY_PROMETHEUS=true", "K_SERVICE=fencepost-create"},
+			`FENCEPOST_TELEMETRY_PROMETHEUS="true", K_SERVICE="fencepost-create": where K_SERVICE is set, a public service would show its metrics`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.given[0], func(t *testing.T) {
@@ -250,6 +258,9 @@ func TestContradictionsAreRefused(t *testing.T) {
 	}
 	mustLoad(t, "FENCEPOST_NONCE_MAX_IN_FLIGHT=2", "FENCEPOST_NONCE_STRICT_ENABLED=false")
 	mustLoad(t, "FENCEPOST_RESUBMIT_INTERVAL=30m", "FENCEPOST_RESUBMIT_ENABLED=false")
+	if got := mustLoad(t, "FENCEPOST_TELEMETRY_PROMETHEUS=true"); !got.Telemetry.Prometheus {
+		t.Error("telemetry.prometheus off Cloud Run: got false, want true")
+	}
 	mustLoad(t, "FENCEPOST_AUTH_USERS_AUDIENCE=api", "FENCEPOST_AUTH_PUBLIC_AUDIENCE=api",
 		"FENCEPOST_AUTH_USERS_ISSUER=https://users.example", "FENCEPOST_OIDC_ISSUER=https://one.example")
 }
