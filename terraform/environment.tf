@@ -26,7 +26,7 @@ locals {
     FENCEPOST_AUTH_USERS_JWKS_URL = var.transfers.users_jwks_url
     FENCEPOST_AUTH_USERS_AUDIENCE = var.transfers.users_audience
     }, var.collector_image == null ? {} : {
-    OTEL_EXPORTER_OTLP_ENDPOINT = "http://localhost:4317"
+    FENCEPOST_TELEMETRY_OTLP_ENDPOINT = "localhost:4317"
   })
 
   own_environment = {

@@ -165,7 +165,7 @@ module "alerts" {
   metrics               = var.collector_image != null
   transfers             = var.transfers != null
   jobs                  = { for name, job in local.jobs : name => { runs = job.runs, window = job.window } if contains(keys(local.deployed), name) }
-  queue_bound           = try(tonumber(var.settings["FENCEPOST_QUEUE_MAX_PER_SUBMITTER"]), 100000)
+  in_flight_seconds     = var.in_flight_seconds
   max_connections       = var.database.max_connections
   database_id           = "${var.project}:${module.database.instance}"
 }

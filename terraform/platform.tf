@@ -2,6 +2,7 @@ resource "google_project_service" "api" {
   for_each = toset([
     "artifactregistry.googleapis.com",
     "cloudkms.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
     "cloudscheduler.googleapis.com",
     "cloudtasks.googleapis.com",
     "cloudtrace.googleapis.com",

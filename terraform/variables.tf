@@ -173,13 +173,18 @@ variable "secret_versions" {
 }
 
 variable "signer" {
-  description = "Who signs: local (keys from the secret signer-keys, for trials) or kms (signing_keys)."
+  description = "Who signs: local (keys from the secret signer-keys) or kms (signing_keys). The functions have no KMS signer yet: with kms, leave image null."
   type        = string
   default     = "local"
 
   validation {
     condition     = contains(["local", "kms"], var.signer)
     error_message = "signer must be local or kms."
+  }
+
+  validation {
+    condition     = var.signer == "local" || var.image == null
+    error_message = "The functions cannot sign by KMS yet, and would allocate nothing: set signer to local, or image to null."
   }
 }
 
@@ -252,6 +257,12 @@ variable "collector_image" {
   description = "The OpenTelemetry collector beside each function. Null: nothing is exported, and alerts upon metrics are not made."
   type        = string
   default     = "us-docker.pkg.dev/cloud-ops-agents-artifacts/google-cloud-opentelemetry-collector/otelcol-google:0.160.0"
+}
+
+variable "in_flight_seconds" {
+  description = "How long the oldest nonce may be held before somebody is told: several times what finality takes, and less than stuck.after."
+  type        = number
+  default     = 1200
 }
 
 variable "notification_channels" {

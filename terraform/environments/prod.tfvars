@@ -1,5 +1,4 @@
 environment  = "prod"
-signer       = "kms"
 queue_shards = 4
 
 # Four shards of advance send 400 tasks at once.

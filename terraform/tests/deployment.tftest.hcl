@@ -199,7 +199,7 @@ run "everything" {
 
   assert {
     condition = toset([for url in output.runbooks : trimsuffix(basename(url), ".md")]) == toset([
-      "conservation-full-missed", "conservation-missed", "conservation-violated", "database", "fenced-writes", "function-errors",
+      "conservation-full-missed", "conservation-missed", "conservation-violated", "database", "fenced-writes", "function-errors", "in-flight-age",
       "metrics-absent", "payout-blocked", "protect", "queue-full", "receipt-backlog", "refund-failing", "restored-database",
       "resubmits", "stuck", "sweep-missed", "transfer-stuck", "unusual-transfers",
     ])
@@ -296,6 +296,16 @@ run "secret_among_the_settings" {
   }
 
   expect_failures = [var.settings]
+}
+
+run "no_signer_of_that_kind" {
+  command = plan
+
+  variables {
+    signer = "kms"
+  }
+
+  expect_failures = [var.signer]
 }
 
 run "latest_secret" {

@@ -446,7 +446,7 @@ run "alerts" {
     metrics               = true
     transfers             = true
     jobs                  = { sweep = { runs = 3, window = "300s" }, conservation-full = { runs = 1, window = "82800s" } }
-    queue_bound           = 1000
+    in_flight_seconds     = 1200
     max_connections       = 400
     database_id           = "project-1:fencepost"
   }
@@ -495,8 +495,18 @@ run "alerts" {
   }
 
   assert {
-    condition     = google_monitoring_alert_policy.this["queue-full"].conditions[0].condition_prometheus_query_language[0].query == "max(queue_depth) >= 800"
+    condition     = google_monitoring_alert_policy.this["queue-full"].conditions[0].condition_prometheus_query_language[0].query == "max(queue_fullness_ratio) >= 0.8"
     error_message = "A queue is told of at another mark than 80% of its bound."
+  }
+
+  assert {
+    condition     = { for name in ["protect", "stuck"] : name => google_monitoring_alert_policy.this[name].conditions[0].condition_prometheus_query_language[0].query } == { protect = "max(protect_submitters) > 0", stuck = "max(stuck_transactions) > 0" }
+    error_message = "What waits for a person is not told for as long as it waits."
+  }
+
+  assert {
+    condition     = length(google_monitoring_alert_policy.this["receipt-backlog"].conditions[0].condition_prometheus_query_language) == 1
+    error_message = "Nobody is told that receipts stay out."
   }
 
   assert {
@@ -522,7 +532,7 @@ run "alerts_without_metrics" {
     metrics               = false
     transfers             = false
     jobs                  = {}
-    queue_bound           = 1000
+    in_flight_seconds     = 1200
     max_connections       = 400
     database_id           = "project-1:fencepost"
   }
@@ -530,5 +540,10 @@ run "alerts_without_metrics" {
   assert {
     condition     = alltrue(flatten([for p in google_monitoring_alert_policy.this : [for c in p.conditions : length(c.condition_prometheus_query_language) == 0]]))
     error_message = "An alert asks for a metric that nothing exports."
+  }
+
+  assert {
+    condition     = alltrue([for name in ["protect", "stuck"] : length(google_monitoring_alert_policy.this[name].conditions[0].condition_matched_log) == 1])
+    error_message = "Without metrics nobody is told what waits for a person."
   }
 }

@@ -34,12 +34,12 @@ locals {
     queue-full = {
       severity   = "ERROR"
       title      = "A queue of intents is nearly full"
-      conditions = [{ title = "80% of queue.maxPerSubmitter wait", promql = "max(queue_depth) >= ${0.8 * var.queue_bound}", duration = "120s" }]
+      conditions = [{ title = "80% of queue.maxPerSubmitter wait", promql = "max(queue_fullness_ratio) >= 0.8", duration = "120s" }]
     }
-    protect = {
-      severity   = "CRITICAL"
-      title      = "A submitter is in PROTECT"
-      conditions = [{ title = "At least one", promql = "max(protect_submitters) > 0", duration = "0s" }]
+    in-flight-age = {
+      severity   = "WARNING"
+      title      = "A nonce has been held for long"
+      conditions = [{ title = "Longer than ${var.in_flight_seconds} s", promql = "max(in_flight_age_seconds) > ${var.in_flight_seconds}", duration = "120s" }]
     }
     metrics-absent = {
       severity   = "ERROR"
@@ -48,11 +48,33 @@ locals {
     }
   }
 
+  # Told for as long as it lasts where there are metrics, else once, by the log.
+  by_both = {
+    protect = {
+      severity = "CRITICAL"
+      title    = "A submitter is in PROTECT"
+      promql   = "max(protect_submitters) > 0"
+      filter   = "jsonPayload.message=~\"^PROTECT: \""
+    }
+    stuck = {
+      severity = "ERROR"
+      title    = "A transaction is STUCK"
+      promql   = "max(stuck_transactions) > 0"
+      filter   = "jsonPayload.message=\"transaction moved\" AND jsonPayload.state=\"STUCK\""
+    }
+  }
+
+  receipts_grow = {
+    title    = "More wait for a receipt than twice as many half an hour ago"
+    promql   = "max(receipt_backlog) > 500 and max(receipt_backlog) > 2 * max(receipt_backlog offset 30m)"
+    duration = "600s"
+  }
+
   by_platform = {
     receipt-backlog = {
       severity = "WARNING"
       title    = "The receipt backlog grows"
-      conditions = [
+      conditions = concat(var.metrics ? [local.receipts_grow] : [], [
         {
           title     = "Receipt tasks start 30 s late"
           filter    = "resource.type=\"cloud_tasks_queue\" AND resource.labels.queue_id=starts_with(\"${var.name}-receipt-\") AND metric.type=\"cloudtasks.googleapis.com/queue/task_attempt_delays\""
@@ -73,7 +95,7 @@ locals {
           threshold = true
           duration  = "600s"
         },
-      ]
+      ])
     }
     function-errors = {
       severity = "ERROR"
@@ -111,11 +133,7 @@ locals {
     }
   }
 
-  by_log = merge({
-    stuck = {
-      severity = "ERROR", title = "A transaction is STUCK"
-      filter   = "jsonPayload.message=\"transaction moved\" AND jsonPayload.state=\"STUCK\""
-    }
+  by_log = merge(var.metrics ? {} : local.by_both, {
     restored-database = {
       severity = "CRITICAL", title = "The database is not the one that was written last"
       filter   = "jsonPayload.message=~\"^PROTECT on every submitter\""
@@ -131,7 +149,7 @@ locals {
     }
     conservation-violated = {
       severity = "CRITICAL", title = "MON-003: conservation is broken, and transfers are halted"
-      filter   = "(jsonPayload.alert=\"MON-003\" OR jsonPayload.message=(\"conservation violated\" OR \"transfers halted\"))"
+      filter   = "jsonPayload.alert=\"MON-003\""
     }
     unusual-transfers = {
       severity = "WARNING", title = "MON-004: unusually many transfers of one user"
@@ -167,6 +185,7 @@ locals {
 
   policies = merge(
     var.metrics ? local.by_metric : {},
+    { for name, p in local.by_both : name => merge(p, { conditions = [{ title = "At least one", promql = p.promql, duration = "0s" }] }) if var.metrics },
     local.by_platform,
     { for name, p in local.by_log : name => { severity = p.severity, title = p.title, conditions = [{ title = p.title, log = "${local.services} AND ${p.filter}" }] } },
     local.by_job,

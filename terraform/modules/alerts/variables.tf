@@ -24,8 +24,8 @@ variable "jobs" {
   type        = map(object({ runs = number, window = string }))
 }
 
-variable "queue_bound" {
-  description = "queue.maxPerSubmitter."
+variable "in_flight_seconds" {
+  description = "How long the oldest nonce may be held before somebody is told."
   type        = number
 }
 
