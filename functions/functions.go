@@ -7,11 +7,14 @@ package functions
 import (
 	"context"
 	"crypto/ecdsa"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
 	"net/http"
 	"regexp"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
@@ -20,6 +23,7 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/cloudsql"
 	"github.com/fencepost/fencepost/shared/tasks"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
@@ -36,6 +40,7 @@ type App struct {
 	node     string
 	points   crash.Points
 	store    *store.Store
+	cloudSQL *cloudsql.Instance // nil where database.url says where the database is
 	tasks    *tasks.Tasks
 	chain    *evm.Connector
 	signer   nonce.SubmitterSignService
@@ -100,6 +105,9 @@ func (a *App) Close(context.Context) error {
 	if a.transfers != nil {
 		a.transfers.trading.Close()
 	}
+	if a.cloudSQL != nil {
+		return errors.Join(a.tasks.Close(), a.cloudSQL.Close())
+	}
 	return a.tasks.Close()
 }
 
@@ -134,8 +142,13 @@ func rules(c config.Config) nonce.Rules {
 
 func (a *App) openStore(ctx context.Context) (err error) {
 	db := a.config.Database
+	var dial pgconn.DialFunc
+	if db.Instance != "" {
+		a.cloudSQL = cloudsql.New(db.Instance)
+		dial = a.cloudSQL.Dial
+	}
 	a.store, err = store.Open(ctx, store.Options{
-		URL: db.URL.Reveal(), MaxConns: int(db.MaxConns), Lease: leaseRules(a.config.Lease),
+		URL: db.URL.Reveal(), Dial: dial, MaxConns: int(db.MaxConns), Lease: leaseRules(a.config.Lease),
 		StatementTimeout: db.StatementTimeout, LockTimeout: db.LockTimeout,
 		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After, Tracer: store.Costs{},
 	})
