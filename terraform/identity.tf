@@ -76,6 +76,9 @@ locals {
     { for role in ["roles/cloudsql.client", "roles/cloudsql.instanceUser"] : "migrate ${role}" => {
       role = role, member = local.members["migrate"]
     } },
+    { for pair in setproduct(var.readers, ["roles/cloudsql.client", "roles/cloudsql.instanceUser", "roles/cloudsql.studioUser"]) :
+      join(" ", pair) => { role = pair[1], member = "user:${pair[0]}" }
+    },
   )
 }
 

@@ -52,6 +52,7 @@ module "database" {
 
   accounts         = { for name in keys(local.functions) : name => local.accounts[name] }
   migrator_account = local.accounts["migrate"]
+  readers          = var.readers
 
   # Cloud SQL finds no private network before Google's services are peered with it.
   depends_on = [module.network]
@@ -138,6 +139,7 @@ module "migration" {
   instance       = module.database.connection_name
   database_url   = module.database.migrator_url
   database_roles = values(module.database.users)
+  readers        = module.database.readers
 }
 
 module "balancer" {

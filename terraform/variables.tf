@@ -40,6 +40,12 @@ variable "operators" {
   type        = set(string)
 }
 
+variable "readers" {
+  description = "E-mail addresses of the people who may read the database, to look into what an alert is about. Nothing in it is a key; intents and balances are."
+  type        = set(string)
+  default     = []
+}
+
 variable "image" {
   description = "The functions' image by digest, HOST/PROJECT/REPOSITORY/NAME@sha256:…. Null deploys everything but the functions and what leads to them."
   type        = string

@@ -21,6 +21,7 @@ variables {
   domain       = "api.example.com"
   chain_id     = 1
   operators    = ["ada@example.com"]
+  readers      = ["ada@example.com"]
   image        = "europe-west1-docker.pkg.dev/project-1/fencepost/functions@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
   signing_keys = ["treasury"]
 
@@ -180,6 +181,11 @@ run "everything" {
   assert {
     condition     = alltrue([for key in keys(google_secret_manager_secret_iam_member.reader) : !startswith(key, "signer-keys ") || key == "signer-keys advance"])
     error_message = "A function that never signs may read the keys."
+  }
+
+  assert {
+    condition     = toset([for g in google_project_iam_member.account : g.role if g.member == "user:ada@example.com"]) == toset(["roles/cloudsql.client", "roles/cloudsql.instanceUser", "roles/cloudsql.studioUser"])
+    error_message = "A reader of the database cannot log in, or may do more."
   }
 
   assert {

@@ -131,6 +131,7 @@ run "database" {
     deletion_protection = true
     accounts            = { create = "fencepost-create@project-1.iam.gserviceaccount.com", advance = "fencepost-advance@project-1.iam.gserviceaccount.com" }
     migrator_account    = "fencepost-migrate@project-1.iam.gserviceaccount.com"
+    readers             = ["ada@example.com"]
   }
 
   assert {
@@ -159,6 +160,11 @@ run "database" {
   }
 
   assert {
+    condition     = alltrue([for u in google_sql_user.reader : u.type == "CLOUD_IAM_USER" && u.password == null && u.database_roles == null]) && output.readers == ["ada@example.com"]
+    error_message = "A reader logs in by a password, or as more than a reader."
+  }
+
+  assert {
     condition     = output.users["create"] == "fencepost-create@project-1.iam"
     error_message = "A user's name in Postgres is its account without .gserviceaccount.com."
   }
@@ -178,9 +184,40 @@ run "database_with_too_few_connections" {
     deletion_protection = true
     accounts            = {}
     migrator_account    = "fencepost-migrate@project-1.iam.gserviceaccount.com"
+    readers             = ["ada@example.com"]
   }
 
   expect_failures = [google_sql_database_instance.this]
+}
+
+run "migration" {
+  command = plan
+
+  module {
+    source = "./modules/migration"
+  }
+
+  variables {
+    name           = "fencepost-migrate"
+    image          = "image@sha256:0"
+    account        = "fencepost-migrate@project-1.iam.gserviceaccount.com"
+    network        = "network"
+    subnet         = "subnet"
+    instance       = "project-1:europe-west1:fencepost"
+    database_url   = "user=fencepost-migrate@project-1.iam dbname=fencepost sslmode=disable"
+    database_roles = ["fencepost-query@project-1.iam", "fencepost-create@project-1.iam"]
+    readers        = ["ada@example.com"]
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_job.this.template[0].template[0].containers[0].command == tolist(["/migrate"]) && google_cloud_run_v2_job.this.template[0].template[0].containers[0].args == tolist(["up", "--grant-to", "fencepost-create@project-1.iam,fencepost-query@project-1.iam", "--grant-read-to", "ada@example.com"])
+    error_message = "The migration does not say who may read and write what it makes."
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_job.this.template[0].template[0].max_retries == 0 && google_cloud_run_v2_job.this.template[0].template[0].service_account == "fencepost-migrate@project-1.iam.gserviceaccount.com"
+    error_message = "A migration that fails is run again unasked, or is run as another than the tables' owner."
+  }
 }
 
 run "public_function" {

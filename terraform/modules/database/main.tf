@@ -90,6 +90,16 @@ resource "google_sql_user" "function" {
   deletion_policy = "ABANDON"
 }
 
+# People read, as themselves; the migration grants them that.
+resource "google_sql_user" "reader" {
+  for_each = var.readers
+
+  name            = each.value
+  instance        = google_sql_database_instance.this.name
+  type            = "CLOUD_IAM_USER"
+  deletion_policy = "ABANDON"
+}
+
 # The migration makes the tables and owns them.
 resource "google_sql_user" "migrator" {
   name            = local.migrator

@@ -37,6 +37,11 @@ variable "accounts" {
   type        = map(string)
 }
 
+variable "readers" {
+  description = "E-mail addresses of the people who may read."
+  type        = set(string)
+}
+
 variable "migrator_account" {
   type = string
 }

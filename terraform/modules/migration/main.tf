@@ -23,7 +23,7 @@ resource "google_cloud_run_v2_job" "this" {
       containers {
         image   = var.image
         command = ["/migrate"]
-        args    = ["up", "--grant-to", join(",", sort(var.database_roles))]
+        args    = ["up", "--grant-to", join(",", sort(var.database_roles)), "--grant-read-to", join(",", sort(var.readers))]
 
         env {
           name  = "FENCEPOST_DATABASE_URL"

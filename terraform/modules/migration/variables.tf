@@ -31,6 +31,11 @@ variable "database_url" {
   type = string
 }
 
+variable "readers" {
+  description = "People's names in Postgres, which get to read rows."
+  type        = list(string)
+}
+
 variable "database_roles" {
   description = "The functions' names in Postgres, which get to read and write rows."
   type        = list(string)
