@@ -20,7 +20,7 @@ func (a *App) routeAdmin(mux *web.Mux) {
 	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/lost", a.lost)
 	a.handle(mux, "admin", "POST /admin/v1/authority/accept", a.acceptAuthority)
 	a.handle(mux, "admin", "POST /admin/v1/tx/{txId}/decide", a.decide)
-	if a.transfers != nil {
+	if a.transfers.offered() {
 		a.routeTransferAdmin(mux)
 	}
 }

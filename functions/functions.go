@@ -48,7 +48,7 @@ type App struct {
 	public   *web.Verifier
 	internal *web.Verifier
 
-	transfers *transferParts // nil where there is no trading core
+	transfers *transferParts
 }
 
 // required are the settings that no function works without.
@@ -102,7 +102,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 func (a *App) Close(context.Context) error {
 	a.store.Close()
 	a.chain.Close()
-	if a.transfers != nil {
+	if a.transfers.offered() {
 		a.transfers.trading.Close()
 	}
 	if a.cloudSQL != nil {
@@ -219,7 +219,7 @@ func (a *App) Handlers(gate *web.Gate) map[string]http.Handler {
 		"sweep":    a.routeSweep,
 		"admin":    a.routeAdmin,
 	}
-	if a.transfers != nil {
+	if a.transfers.offered() {
 		routes["transfer"], routes["conservation"] = a.routeTransfer, a.routeConservation
 	}
 	all := web.NewMux()

@@ -20,9 +20,12 @@ import (
 
 // transferParts are the parts of transfers between ledgers.
 type transferParts struct {
-	store       *transfers.Store
+	store *transfers.Store
+	rules transfer.Rules
+
+	// Of a deployment with a trading core; nil in one without, which offers no
+	// transfers.
 	coordinator *transfer.Coordinator
-	rules       transfer.Rules
 	terms       transfer.Terms
 	users       *web.Verifier
 	trading     *trading.Ledger
@@ -34,10 +37,10 @@ type transferParts struct {
 // requiredForTransfers are the settings without which no transfer works.
 var requiredForTransfers = []string{"trading.url", "trading.secret", "auth.usersIssuer", "auth.usersJwksUrl", "auth.usersAudience"}
 
-// openTransfers makes the parts where there is a trading core. Without one the
-// deployment offers no transfers, and a process that should serve nothing else does
-// not start.
-func (a *App) openTransfers() (err error) {
+// openTransfers makes the parts. Without a trading core a process that should serve
+// transfers alone does not start; the sweep needs none.
+func (a *App) openTransfers() error {
+	a.transfers = &transferParts{store: transfers.New(a.store), rules: transferRules(a.config)}
 	switch a.config.Platform.FunctionTarget {
 	case "transfer", "conservation":
 	default:
@@ -48,7 +51,11 @@ func (a *App) openTransfers() (err error) {
 	if err := a.config.Require(requiredForTransfers...); err != nil {
 		return err
 	}
-	p := &transferParts{store: transfers.New(a.store), rules: transferRules(a.config), terms: transferTerms(a.config.Transfer)}
+	return a.openLedgers(a.transfers)
+}
+
+func (a *App) openLedgers(p *transferParts) (err error) {
+	p.terms = transferTerms(a.config.Transfer)
 	if p.trading, err = a.tradingLedger(); err != nil {
 		return err
 	}
@@ -58,11 +65,9 @@ func (a *App) openTransfers() (err error) {
 	if err != nil {
 		return fmt.Errorf("users' tokens: %w", err)
 	}
-	money := funding.New(a.store.Pool())
-	ledgers := map[transfer.AccountType]transfer.Ledger{transfer.Funding: money, transfer.Spot: p.trading}
-	if chain := a.payoutLedger(p.store); chain != nil {
-		ledgers[transfer.Chain], p.pays = chain, true
-	}
+	money, chain := funding.New(a.store.Pool()), a.payoutLedger(p.store)
+	p.pays = chain.Off() == nil
+	ledgers := map[transfer.AccountType]transfer.Ledger{transfer.Funding: money, transfer.Spot: p.trading, transfer.Chain: chain}
 	book := counted{p.store}
 	if p.coordinator, err = transfer.New(book, book, ledgers, p.rules, a.log); err != nil {
 		return err
@@ -70,9 +75,11 @@ func (a *App) openTransfers() (err error) {
 	p.coordinator.At = a.points
 	p.checks = checks.New(a.store.Pool())
 	p.monitor = a.monitor(p.checks, money, p.trading)
-	a.transfers = p
 	return nil
 }
+
+// offered says that the deployment has a trading core.
+func (p *transferParts) offered() bool { return p.coordinator != nil }
 
 // tradingTimeout is the most that reading the trading core's journal takes; its
 // operations have transfer.callTimeout.

@@ -140,8 +140,9 @@ func TestARepeatWakesWhatItsCreatorLeft(t *testing.T) {
 	}
 }
 
-// The sweep has a task made for each transfer that is due or has lost its worker, by
-// the minute, and tells a person of those that are late and of who is busy.
+// The sweep has a task made for each transfer that is overdue or has lost its worker,
+// by the minute, and tells a person of those that are late and of who is busy. It needs
+// no trading core.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -150,14 +151,13 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = chain.Close() })
-	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_RPC_URLS="+chain.URL(), fmt.Sprintf("FENCEPOST_CHAIN_ID=%d", chain.ChainID()),
-		"FENCEPOST_TRANSFER_UNUSUAL_PER_MINUTE=3")...)
+	h.url = h.serve("FENCEPOST_RPC_URLS="+chain.URL(), fmt.Sprintf("FENCEPOST_CHAIN_ID=%d", chain.ChainID()), "FENCEPOST_TRANSFER_UNUSUAL_PER_MINUTE=3")
 	late, refund, lost, fresh := h.stored("a"), h.stored("bb"), h.stored("ccc"), h.stored("dddd")
 	h.run(`select move_transfer($1, '{0,10,20,30}', null)`, late)
 	h.run(`select move_transfer($1, '{0,10,20,30}', null)`, refund)
 	h.run(`select move_transfer($1, '{30,-20}', 'ACCOUNT_DISABLED')`, refund)
 	h.run(`update transfers_tb set state_at = clock_timestamp() - interval '61 s', next_attempt_at = clock_timestamp() + interval '1 h' where req_id = $1`, late)
-	h.run(`update transfers_tb set retry_count = 3, failures = 3, next_attempt_at = clock_timestamp() - interval '1 s' where req_id = $1`, refund)
+	h.run(`update transfers_tb set retry_count = 3, failures = 3, next_attempt_at = clock_timestamp() - interval '61 s' where req_id = $1`, refund)
 	h.run(`update transfers_tb set updated_at = clock_timestamp() - interval '61 s' where req_id = $1`, lost)
 	swept := h.as("tasks", "POST", "/internal/sweep", map[string]any{})
 	if got, want := swept.is("transfers", "enqueued"), "200 2 2"; got != want {

@@ -11,17 +11,16 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// payoutLedger is the chain as a ledger; nil where this deployment's finality is none
-// to give money back by, so that it offers no payouts.
-func (a *App) payoutLedger(transfers payout.Transfers) transfer.Ledger {
-	l, err := payout.New(payout.Options{
+// payoutLedger is the chain as a ledger; off where this deployment's finality is none
+// to give money back by.
+func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
+	l := payout.New(payout.Options{
 		Transfers: transfers, Manager: a.store, Wake: a.tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
 		Finality: nonce.Finality(a.config.Finality.Mode), Confirmations: uint64(a.config.Confirmations.Required),
 		Log: a.log, At: a.points,
 	})
-	if err != nil {
+	if err := l.Off(); err != nil {
 		a.log.Warn("no payouts are offered", "error", err.Error())
-		return nil
 	}
 	return l
 }
@@ -71,6 +70,9 @@ func addressProblem(say string) *web.Problem {
 // says why, unless asset or amount are wrong, which is judged where it is stored.
 func (a *App) preparePayout(ctx context.Context, req transfer.Request, to nonce.Address) (p *transfer.Payout, hindrance, err error) {
 	none := &transfer.Payout{Address: to.String(), BaseUnits: "1", Payload: []byte("{}")}
+	if !a.transfers.pays {
+		return none, transfer.ErrRefused{Reason: transfer.TransferNotAllowed}, nil
+	}
 	asset, err := a.transfers.store.Asset(ctx, req.Asset)
 	if err != nil {
 		return nil, nil, err
@@ -82,7 +84,7 @@ func (a *App) preparePayout(ctx context.Context, req transfer.Request, to nonce.
 	if reason != "" {
 		return none, nil, nil
 	}
-	if p, hindrance = payout.Prepare(*asset, units, to.String()); hindrance != nil {
+	if p, hindrance = payout.Prepare(*asset, units, to.String(), a.config.Transfer.PayoutMaxGas); hindrance != nil {
 		return none, hindrance, nil
 	}
 	return p, nil, nil

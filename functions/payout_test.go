@@ -64,6 +64,30 @@ func TestPayout(t *testing.T) {
 	}
 }
 
+// Nobody but the coordinator cancels a payout: what is cancelled is given back.
+func TestOnlyTheCoordinatorCancelsAPayout(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.registerPayer()
+	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
+	found, err := h.Payout(t.Context(), payer, reqID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"/api/v1/tx/%s/cancel": "403 FORBIDDEN", "/admin/v1/tx/%s/decide": "403 FORBIDDEN"} {
+		body := map[string]any{}
+		if strings.Contains(path, "admin") {
+			body = map[string]any{"action": "placeholder", "reason": "r"}
+		}
+		if got := h.as("ann", "POST", fmt.Sprintf(path, found.TxID), body).is("code"); got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+	if found, err = h.Payout(t.Context(), payer, reqID); err != nil || found.State != nonce.Queued {
+		t.Errorf("the managed transaction: got %s, %v; want it QUEUED", found.State, err)
+	}
+}
+
 // What is wrong with a payout is told in the order of a transfer's checks.
 func TestPayoutRefused(t *testing.T) {
 	t.Parallel()
@@ -104,8 +128,13 @@ func TestPayoutRefused(t *testing.T) {
 func TestNoPayoutsByAFinalityThatMayBeUndone(t *testing.T) {
 	t.Parallel()
 	h := build(t)
+	h.registerPayer()
+	accepted := h.pay(alice, map[string]any{"cid": "c"})
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_CONFIRMATIONS_REQUIRED=0")...)
-	if got, want := h.pay(alice, nil).is("code"), "404 NOT_FOUND"; got != want {
+	if got, want := h.pay(alice, map[string]any{"cid": "c"}).is("code", "req_id"), "200 DUPLICATE_REQUEST "+fmt.Sprint(accepted.body["req_id"]); got != want {
+		t.Errorf("what was accepted before: got %s, want %s", got, want)
+	}
+	if got, want := h.pay(alice, nil).is("code"), "400 TRANSFER_NOT_ALLOWED"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if got := h.post(alice, nil); got.status != 200 {

@@ -32,14 +32,13 @@ type sweepResponse struct {
 // does not stop the rest; all are reported.
 func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	var out sweepResponse
-	failures := []error{a.sweepTransfers(r.Context(), &out)}
-	began, overdue := a.sweepOverdue(r.Context(), &out)
-	failures = append(failures, overdue...)
+	began, failures := a.sweepOverdue(r.Context(), &out)
 	if !began.IsZero() {
-		ctx, cancel := context.WithTimeout(r.Context(), a.config.Tasks.DispatchDeadline/4)
-		defer cancel()
-		failures = append(failures, a.sweepProtected(ctx, &out, began), a.sweepReorged(ctx, &out, began))
+		failures = append(failures, a.within(r.Context(), 4, func(ctx context.Context) error {
+			return errors.Join(a.sweepProtected(ctx, &out, began), a.sweepReorged(ctx, &out, began))
+		}))
 	}
+	failures = append(failures, a.within(r.Context(), 5, func(ctx context.Context) error { return a.sweepTransfers(ctx, &out) }))
 	_, err := a.store.KeepPartitions(r.Context())
 	failures = append(failures, err)
 	if err := errors.Join(failures...); err != nil {
@@ -51,6 +50,13 @@ func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	}
 	web.Reply(w, r, http.StatusOK, out)
 	return nil
+}
+
+// within gives one part of the sweep its share of the time: 1 in so many.
+func (a *App) within(ctx context.Context, share time.Duration, part func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, a.config.Tasks.DispatchDeadline/share)
+	defer cancel()
+	return part(ctx)
 }
 
 // sweepOverdue goes batch by batch, each submitter once, until all that is overdue

@@ -20,9 +20,7 @@ import (
 func (a *App) routeTransfer(mux *web.Mux) {
 	a.handleTransfer(mux, "transfer", "POST /api/v1/internal_transfer", a.postTransfer)
 	a.handleTransfer(mux, "transfer", "GET /api/v1/internal_transfer/{req_id}", a.getTransfer)
-	if a.transfers.pays {
-		a.handleTransfer(mux, "transfer", "POST /api/v1/payout", a.postPayout)
-	}
+	a.handleTransfer(mux, "transfer", "POST /api/v1/payout", a.postPayout)
 	inner := web.NewMux()
 	a.handleTransfer(inner, "transfer", "POST /internal/transfer", a.stepTransfer)
 	mux.Handle("POST /internal/transfer", a.internalOnly(inner))

@@ -254,12 +254,15 @@ func TestAStepThatIsOwedComesAgain(t *testing.T) {
 	if got, want := a.is("state"), "202 PENDING"; got != want {
 		t.Fatalf("without a task service: got %s, want %s: the sweep finds it", got, want)
 	}
-	if got, want := h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "503 SYSTEM_ERROR"; got != want {
+	if got, want := h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "500 STEP_FAILED"; got != want {
 		t.Errorf("no next task: got %s, want %s", got, want)
 	}
 	h.run(`alter table transfers_tb rename to gone`)
-	if got, want := h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "503 SYSTEM_ERROR"; got != want {
+	if got, want := h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"]}).is("code"), "500 STEP_FAILED"; got != want {
 		t.Errorf("no database: got %s, want %s", got, want)
+	}
+	if a := h.as("tasks", "POST", "/internal/transfer", map[string]any{"req_id": a.body["req_id"], "swept": true}); a.status != 204 {
+		t.Errorf("no database, by a sweep's task: got %v, want 204: the next sweep makes another", a)
 	}
 	lost := h.post(alice, nil)
 	if got, want := lost.is("code"), "503 SYSTEM_ERROR"; got != want || len(fmt.Sprint(lost.body["req_id"])) != 26 || lost.header.Get("Retry-After") == "" {

@@ -96,6 +96,8 @@ func transferProblem(err error) *web.Problem {
 		return systemBecause(err, time.Second, "what was in the way is over; nothing was stored: try again")
 	case errors.Is(err, transfer.ErrTooLate):
 		return web.NewProblem(tooLate, "only a transfer in INIT can be cancelled, and this one has begun; nothing was changed")
+	case errors.Is(err, transfer.ErrRestored):
+		return web.NewProblem(tooLate, "the database was restored after this transfer was accepted, so it may have gone on: it is driven to its end; nothing was changed")
 	case errors.Is(err, transfer.ErrNothingToResolve):
 		return web.NewProblem(nothingToResolve, "the transfer does not wait for the answer to that operation; nothing was changed: GET …/why tells what it waits for")
 	case errors.Is(err, transfers.ErrNotHalted):

@@ -3,6 +3,7 @@ package stack
 import (
 	"context"
 
+	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -27,6 +28,9 @@ func (s *Stack) payable(ctx context.Context) ([]transfer.Asset, error) {
 	}
 	return []transfer.Asset{s.PaidBy(USDT, s.Token), BTC, JPY, s.PaidOut(ETH)}, nil
 }
+
+// PayerAccount is the payer with its key, for whoever is to use that beside the house.
+func (s *Stack) PayerAccount() devchain.Account { return s.payer }
 
 // PaidOut is the asset with the terms by which the payer pays it out as the chain's
 // coin, for [Stack.AddAsset].

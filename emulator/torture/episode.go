@@ -23,7 +23,7 @@ import (
 const (
 	blockTime     = 250 * time.Millisecond
 	confirmations = 6
-	sharedKeys    = 2               // submitters whose keys somebody else uses too
+	shared        = 2               // submitters whose keys somebody else uses too
 	after         = 6 * time.Second // how long the load goes on once faults have stopped
 	bound         = 4 * time.Minute // within which everything ends after that
 	progressEvery = 10 * time.Second
@@ -53,6 +53,7 @@ type episode struct {
 	world    *faults.World
 	load     *load.Load
 	operator *load.Operator
+	bank     *bank // nil: no transfers
 	storm    *storm
 
 	stoppedAt time.Time // by the database's clock: the last fault was undone
@@ -104,14 +105,35 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 		e.db.Close()
 		return errors.Join(e.house.Close(), cluster.Stop())
 	}
-	keys := devchain.DevAccounts(e.submitters)[e.submitters-sharedKeys:]
 	e.world = faults.NewWorld(faults.Options{
-		Stack: e.house, Cluster: cluster, Points: e.kept.points(), Keys: keys, Deepest: confirmations - 1, Source: e.source,
+		Stack: e.house, Cluster: cluster, Points: e.kept.points(), Keys: e.sharedKeys(), Deepest: confirmations - 1, Users: e.users(), Source: e.source,
 	})
 	e.storm = newStorm(e.world, all, events, e.kept)
 	e.load = load.New(load.Options{Stack: e.house, Accounts: e.accounts, Rate: e.rate, Source: e.fork()})
 	e.operator = &load.Operator{Stack: e.house, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.kept.event, Source: e.fork()}
+	if e.transfers > 0 {
+		if err := e.openBank(ctx); err != nil {
+			return nil, errors.Join(err, stop())
+		}
+	}
 	return stop, nil
+}
+
+// sharedKeys are those that somebody else uses too: some submitters', and the payer's.
+func (e *episode) sharedKeys() []devchain.Account {
+	keys := devchain.DevAccounts(e.submitters)[e.submitters-shared:]
+	if e.transfers > 0 {
+		keys = append(keys, e.house.PayerAccount())
+	}
+	return keys
+}
+
+// users is how many people move money.
+func (e *episode) users() int {
+	if e.transfers == 0 {
+		return 0
+	}
+	return users
 }
 
 // fork is a source of its own for somebody who lives beside the others, from the
@@ -124,7 +146,8 @@ func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err er
 	began := time.Now()
 	e.house, err = stack.Start(ctx, stack.Options{
 		Binary: e.server, Cluster: cluster, Processes: 4, BlockTime: blockTime, Submitters: e.submitters, Window: e.window,
-		SweepEvery: -1, WireProxy: true, RPCProxy: true, Seed: e.seed, Settings: e.kept.settings(settings),
+		SweepEvery: -1, WireProxy: true, RPCProxy: true, Seed: e.seed, Settings: e.kept.settings(settings, transferSettings),
+		Payouts: e.transfers > 0, CheckEvery: -1, Core: stack.CoreOptions{Binary: e.core, CrashPoints: e.kept.points(), SnapshotEvery: snapshotEvery},
 		Output: e.kept.functions, Log: log,
 	})
 	if err != nil {
@@ -169,9 +192,13 @@ func (e *episode) play(ctx context.Context) error {
 	living.Go(func() { e.operator.Run(within) })
 	living.Go(func() { e.world.Sweeper.Run(within, sweeps) })
 	living.Go(func() { e.report(within) })
+	e.openFor(posting, within, &living)
 	e.storm.pass(ctx)
 	e.world.Calm()
 	e.operator.Calm()
+	if e.bank != nil {
+		e.bank.clerk.Calm()
+	}
 	e.stoppedAt = e.now(ctx)
 	if ctx.Err() == nil {
 		fmt.Fprintf(e.out, "%s faults have stopped; everything has to end within %s\n", e.clock(), bound)
@@ -182,6 +209,9 @@ func (e *episode) play(ctx context.Context) error {
 	giveUp()
 	living.Wait()
 	e.load.Wait()
+	if e.bank != nil {
+		e.bank.Wait()
+	}
 	return ctx.Err()
 }
 
@@ -190,7 +220,7 @@ func (e *episode) end(ctx context.Context) (ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	for ctx.Err() == nil {
-		if t := e.load.Ledger.Tally(); t.Waiting == 0 && e.left(ctx) == 0 {
+		if t := e.load.Ledger.Tally(); t.Waiting == 0 && !e.waiting(ctx) && e.left(ctx) == 0 {
 			return true
 		}
 		pause(ctx, 200*time.Millisecond)
@@ -198,17 +228,23 @@ func (e *episode) end(ctx context.Context) (ended bool) {
 	return false
 }
 
-// left counts what is not at rest: transactions that have not ended, episodes of
-// PROTECT, leases held and wake marks.
+// left counts what is not at rest: transactions and transfers that have not ended,
+// episodes of PROTECT, leases held and wake marks.
 func (e *episode) left(ctx context.Context) (n int) {
 	err := e.db.QueryRow(ctx, `
 		select (select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED'))
+		     + (select count(*) from transfers_tb where open)
 		     + (select count(*) from protect_episode where closed_at is null)
 		     + (select count(*) from submitter_lease where wake or owner_node <> '' and expires_at > clock_timestamp())`).Scan(&n)
 	if err != nil {
 		return 1
 	}
 	return n
+}
+
+func (e *episode) halted(ctx context.Context) (halted bool) {
+	_ = e.db.QueryRow(ctx, `select exists (select from transfer_halt where resumed_at is null)`).Scan(&halted) // unknown is no halt
+	return halted
 }
 
 // now is the database's time; nothing else tells the time of rows.

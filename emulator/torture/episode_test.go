@@ -5,13 +5,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/torture/load"
+	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/shared/ledger/trading"
+	"github.com/fencepost/fencepost/shared/transfer"
 )
 
 // short is a run of a few seconds, in which most kinds come.
@@ -21,7 +27,7 @@ func short(t *testing.T, seed uint64) flags {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.seed, f.server = seed, binary
+	f.seed, f.server, f.core = seed, binary, core
 	return f
 }
 
@@ -48,7 +54,7 @@ func TestShortRunPasses(t *testing.T) {
 	if err != nil || json.Unmarshal(text, &figures) != nil {
 		t.Fatalf("figures: got %s, %v", text, err)
 	}
-	if want := len(checkers.All()) + 4; figures.Seed != 11 || !figures.Passed || figures.Confirmed == 0 || len(figures.Checks) != want {
+	if want := len(checkers.All()) + 4 + len(money.All()) + 6; figures.Seed != 11 || !figures.Passed || figures.Confirmed == 0 || len(figures.Checks) != want {
 		t.Errorf("figures: got %+v, want seed 11, passed, some confirmed and %d checks", figures, want)
 	}
 }
@@ -88,6 +94,84 @@ func tamper(ctx context.Context, e *episode) error {
 	return err
 }
 
+// Money that is stolen, and a call that a ledger has kept nothing of, are found: by
+// the house's own check, by the journals, by what people were told, and by making
+// every call again.
+func TestTamperedMoneyIsFound(t *testing.T) {
+	t.Parallel()
+	out := tampered(t, 14, func(ctx context.Context, e *episode) error {
+		if err := e.stray(ctx); err != nil {
+			return err
+		}
+		_, err := e.db.Exec(ctx, `update balances_tb set available = available - 0.01 where user_id = 1 and asset_id = 1`)
+		return err
+	})
+	for _, want := range []string{
+		"books: user 1", "conserved: user 1", movedAsTold + ": user 1", conservedAll + ": transfers", `"kind":"BALANCE_DIFFERS"`,
+		lateDuplicates + ": transfers", "was not, and is: trading",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it printed no %q:\n%s", want, out)
+		}
+	}
+}
+
+// stray has a call of a deposit go to the core that never arrives there: nothing is
+// stored for it, so that a late copy of it applies.
+func (e *episode) stray(ctx context.Context) error {
+	e.house.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, UserID: 2})
+	functions, err := trading.New(trading.Options{URL: e.house.Core.Proxy.URL(), Secret: e.house.Core.Secret, Timeout: time.Second})
+	if err != nil {
+		return err
+	}
+	defer functions.Close()
+	call := transfer.Call{ReqID: "stray", UserID: 2, AssetID: 1, Units: 3, CreatedAt: time.Now().Truncate(time.Microsecond)}
+	if o := functions.Deposit(ctx, call); o.Verdict != transfer.Unknown {
+		return fmt.Errorf("a stray call: got %v, want no answer", o)
+	}
+	return nil
+}
+
+// A core that does not start again is found: here its log has lost what it had
+// answered.
+func TestDamagedCoreIsFound(t *testing.T) {
+	t.Parallel()
+	out := tampered(t, 15, func(_ context.Context, e *episode) error {
+		if err := e.house.Core.Kill(); err != nil {
+			return err
+		}
+		logs, err := filepath.Glob(filepath.Join(e.house.Core.Folder(), "wal-*.log"))
+		if err != nil || len(logs) == 0 {
+			return fmt.Errorf("the core's log: %v, %w", logs, err)
+		}
+		return os.Truncate(logs[len(logs)-1], 200)
+	})
+	if want := coreRecovers + ": transfers"; !strings.Contains(out, want) {
+		t.Errorf("it printed no %q:\n%s", want, out)
+	}
+}
+
+// tampered is what a short run prints that is tampered with, and so must fail.
+func tampered(t *testing.T, seed uint64, tamper func(context.Context, *episode) error) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := run(t.Context(), short(t, seed), &out, tamper); !errors.Is(err, errVerdict) {
+		t.Fatalf("a run that was tampered with: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
+	}
+	return out.String()
+}
+
+// Without transfers there is no trading core, and nobody asks for one.
+func TestWithoutTransfers(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	f := short(t, 16)
+	f.transfers = 0
+	if err := run(t.Context(), f, &out, nil); err != nil || strings.Contains(out.String(), "core") {
+		t.Errorf("a run without transfers: got %v, want it passed without a core; it printed:\n%s", err, &out)
+	}
+}
+
 // An interrupted run ends soon, cleanly and without a verdict.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
@@ -124,7 +208,8 @@ func TestMissing(t *testing.T) {
 		Faults: map[string]int{"a": 1, "b": 0}, Callers: map[string]int{"c": 0}, CrashPoints: map[string]int{"p": 0},
 		Operators: map[string]int{load.Decides + "wait": 1, load.Decides + "replace": 0, load.Resyncs: 2},
 	}
-	for minutes, want := range map[float64]string{0.9: "", 1: "b, c", 10: "STUCK decided: replace, b, c, p"} {
+	f.Bank = &bankFigures{Users: map[string]int{"d": 0, "e": 1}, Operators: map[string]int{"f": 0}}
+	for minutes, want := range map[float64]string{0.9: "", 1: "b, c, d", 19: "b, c, d", 20: "STUCK decided: replace, b, c, d, f, p"} {
 		e := &episode{flags: flags{minutes: minutes}}
 		if got := strings.Join(e.missing(f), ", "); got != want {
 			t.Errorf("missing after %v minutes: got %q, want %q", minutes, got, want)
@@ -135,13 +220,13 @@ func TestMissing(t *testing.T) {
 // What cannot be meant is refused before anything starts.
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--minutes", "0"}, {"--submitters", "2"}, {"-window", "0"}, {"--rate", "0"}, {"--every", "1ms"}, {"more"}, {"--sead", "1"}} {
+	for _, args := range [][]string{{"--minutes", "0"}, {"--submitters", "2"}, {"-window", "0"}, {"--rate", "0"}, {"--transfers", "-1"}, {"--every", "1ms"}, {"more"}, {"--sead", "1"}} {
 		if err := realMain(t.Context(), args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%v: got no error", args)
 		}
 	}
 	f, err := parse([]string{"-seed", "7", "--minutes", "20"})
-	if want := "./scripts/torture --seed 7 --minutes 20 --submitters 8 --window 8 --rate 5 --every 1.5s"; err != nil || f.command() != want {
+	if want := "./scripts/torture --seed 7 --minutes 20 --submitters 8 --window 8 --rate 5 --transfers 4 --every 1.5s"; err != nil || f.command() != want {
 		t.Errorf("command: got %q, %v; want %q", f.command(), err, want)
 	}
 }

@@ -50,8 +50,11 @@ func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
 func (f *folder) points() string { return f.file("points") }
 
 // settings are the given ones, with the crash points.
-func (f *folder) settings(base map[string]string) map[string]string {
-	all := maps.Clone(base)
+func (f *folder) settings(base ...map[string]string) map[string]string {
+	all := make(map[string]string)
+	for _, some := range base {
+		maps.Copy(all, some)
+	}
 	all[crash.Variable] = f.points()
 	return all
 }

@@ -1,5 +1,5 @@
 // Command torture runs a long episode that mixes every fault at random on the
-// real house, under a steady load of intents; then it stops the faults, lets
+// real house, under a steady load of intents, transfers and payouts; then it stops the faults, lets
 // everything end, and asks the chain and the whole history what came of it. The
 // seed decides which fault comes when.
 package main
@@ -47,10 +47,12 @@ type flags struct {
 	submitters int
 	window     int
 	rate       float64
+	transfers  float64 // a second; 0: none
 	every      time.Duration
 	verbose    bool
 	json       string
 	server     string
+	core       string
 	only       string
 }
 
@@ -59,13 +61,15 @@ func parse(args []string) (flags, error) {
 	set := flag.NewFlagSet("torture", flag.ContinueOnError)
 	set.Uint64Var(&f.seed, "seed", 0, "a `number` that decides which fault comes when, and how; default: drawn anew")
 	set.Float64Var(&f.minutes, "minutes", 5, "how long the faults last, in minutes, a `number`; from 1 on each kind must come")
-	set.IntVar(&f.submitters, "submitters", 8, "how many submitters there are, a `number`; somebody else uses the keys of the last two")
+	set.IntVar(&f.submitters, "submitters", 8, "how many submitters there are, a `number`; somebody else uses the keys of the last two, and the payer's")
 	set.IntVar(&f.window, "window", 8, "the widest window of a submitter, a `number`; every second one has window 1")
 	set.Float64Var(&f.rate, "rate", 5, "how many intents are posted a second, a `number`, as far as the submitters keep up")
+	set.Float64Var(&f.transfers, "transfers", 4, "how many transfers are posted a second, a `number`, one in five a payout; 0: none, and no trading core")
 	set.DurationVar(&f.every, "every", 1500*time.Millisecond, "the `time` from one fault to the next, on average")
 	set.BoolVar(&f.verbose, "verbose", false, "tell each fault, and what each part does, on standard error")
 	set.StringVar(&f.json, "json", "", "write the figures to this `file` too")
 	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
+	set.StringVar(&f.core, "core", "", "the trading core, a `program` already built; default: it is built now")
 	set.StringVar(&f.only, "only", "", "of the faults only those with this `text` in their name, to look closer at one")
 	set.Usage = func() {
 		fmt.Fprint(set.Output(), "torture mixes every fault at random on the real house, and then asks the chain and the history.\n\n")
@@ -94,6 +98,8 @@ func (f flags) check(rest []string) error {
 		return fmt.Errorf("--window %d: want 1 to 1000", f.window)
 	case f.rate < 0.1 || f.rate > 1000:
 		return fmt.Errorf("--rate %v: want 0.1 to 1000", f.rate)
+	case f.transfers < 0 || f.transfers > 1000 || f.transfers > 0 && f.transfers < 0.1:
+		return fmt.Errorf("--transfers %v: want 0, or 0.1 to 1000", f.transfers)
 	case len(f.kinds()) == 0:
 		return fmt.Errorf("--only %q: no fault has that in its name", f.only)
 	case f.every < 10*time.Millisecond:
@@ -104,7 +110,7 @@ func (f flags) check(rest []string) error {
 
 // kinds are the faults that may come.
 func (f flags) kinds() []faults.Fault {
-	return slices.DeleteFunc(faults.All(), func(k faults.Fault) bool { return !strings.Contains(k.Name, f.only) })
+	return slices.DeleteFunc(faults.All(f.transfers > 0), func(k faults.Fault) bool { return !strings.Contains(k.Name, f.only) })
 }
 
 // length is how long the faults last.
@@ -112,8 +118,8 @@ func (f flags) length() time.Duration { return time.Duration(f.minutes * float64
 
 // command repeats the run.
 func (f flags) command() string {
-	c := fmt.Sprintf("./scripts/torture --seed %d --minutes %v --submitters %d --window %d --rate %v --every %v",
-		f.seed, f.minutes, f.submitters, f.window, f.rate, f.every)
+	c := fmt.Sprintf("./scripts/torture --seed %d --minutes %v --submitters %d --window %d --rate %v --transfers %v --every %v",
+		f.seed, f.minutes, f.submitters, f.window, f.rate, f.transfers, f.every)
 	if f.only != "" {
 		c += fmt.Sprintf(" --only '%s'", f.only)
 	}

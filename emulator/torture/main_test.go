@@ -7,10 +7,11 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/ubscore"
 )
 
-// binary is the function server, built once for all tests.
-var binary string
+// binary is the function server, core the trading core, built once for all tests.
+var binary, core string
 
 func TestMain(m *testing.M) {
 	folder, err := os.MkdirTemp("", "fencepost-torture-test-")
@@ -21,6 +22,9 @@ func TestMain(m *testing.M) {
 	// What a run keeps is kept here, and goes with it.
 	os.Setenv("TMPDIR", folder)
 	binary, err = stack.Build(context.Background(), folder)
+	if err == nil {
+		core, err = ubscore.Build(context.Background(), folder)
+	}
 	code := 1
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

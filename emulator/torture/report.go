@@ -21,6 +21,9 @@ func (e *episode) announce(events []plan.Event, kinds int) {
 		e.seed, e.length(), len(events), kinds, e.submitters, e.window)
 	fmt.Fprintf(e.out, "two of them share their key with a stranger), %v intents a second, %v blocks, confirmations.required=%d.\n",
 		e.rate, blockTime, confirmations)
+	if e.transfers > 0 {
+		fmt.Fprintf(e.out, "%d users move money between two ledgers and out to the chain, %v times a second; the payer's key is a stranger's, too.\n", users, e.transfers)
+	}
 	fmt.Fprintf(e.out, "The same again:\n  %s\n", e.command())
 	if e.length() < time.Minute {
 		fmt.Fprintln(e.out, "It is too short for every kind: what never strikes is no failure.")
@@ -42,6 +45,11 @@ func (e *episode) report(ctx context.Context) {
 		t := e.load.Ledger.Tally()
 		fmt.Fprintf(e.out, "%s accepted %d, confirmed %d, failed %d, unfinished %d, refused %d; faults so far %d\n",
 			e.clock(), t.Accepted, t.Confirmed, t.Failed, t.Waiting, t.Refused, e.storm.total())
+		if e.bank != nil {
+			m := e.bank.Ledger.Tally()
+			fmt.Fprintf(e.out, "        transfers accepted %d, committed %d, failed %d, rolled back %d, unfinished %d\n",
+				m.Accepted, m.Committed, m.Failed, m.Returned, m.Waiting)
+		}
 	}
 }
 
@@ -112,7 +120,7 @@ func (e *episode) table(v verdict) {
 	e.row("posted", f.Posted)
 	e.row("refused, in PROTECT", f.Refused)
 	e.row("accepted", f.Accepted)
-	e.row("stored, with nonces that a resync gave up", f.Stored)
+	e.row("stored, with payouts and nonces that a resync gave up", f.Stored)
 	e.row("CONFIRMED", f.Confirmed)
 	for _, sub := range slices.Sorted(maps.Keys(f.Failed)) {
 		e.row("FAILED/"+sub, f.Failed[sub])
@@ -121,6 +129,7 @@ func (e *episode) table(v verdict) {
 	e.row("longest accept to final, accepted after the faults", fmt.Sprintf("%.1f s", f.LongestCalm))
 	e.row("last end of what was unfinished, after the faults", fmt.Sprintf("%.1f s", f.LastLeftovers))
 	e.row("the whole run", fmt.Sprintf("%.1f s", f.TookSeconds))
+	e.bankTable(f.Bank)
 	e.heading("checker", "violations")
 	for _, c := range v.checks {
 		e.row(c.Name, len(c.Violations))

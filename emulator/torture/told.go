@@ -114,11 +114,16 @@ func (e *episode) lastWord(ctx context.Context, in *load.Intent) (l last, proble
 	return l, ""
 }
 
-// ask asks until the house answers.
+// ask asks as a caller until the house answers.
 func (e *episode) ask(ctx context.Context, method, path string, body any) (status int, text []byte) {
+	return e.askAs(ctx, stack.CallerAccount, method, path, body)
+}
+
+// askAs asks as somebody until the house answers.
+func (e *episode) askAs(ctx context.Context, account, method, path string, body any) (status int, text []byte) {
 	for range 20 {
-		once, cancel := context.WithTimeout(ctx, 5*time.Second)
-		s, t, err := e.house.Call(once, stack.CallerAccount, method, path, body)
+		once, cancel := context.WithTimeout(ctx, 10*time.Second)
+		s, t, err := e.house.Call(once, account, method, path, body)
 		cancel()
 		if err == nil && s < 500 {
 			return s, t

@@ -55,6 +55,11 @@ func (e *episode) judge(ctx context.Context) (v verdict, err error) {
 		return v, err
 	}
 	v.checks = append(v.checks, alarms)
+	books, err := e.books(ctx)
+	if err != nil {
+		return v, err
+	}
+	v.checks = append(v.checks, books...)
 	if v.figures, err = e.count(ctx); err != nil {
 		return v, err
 	}
@@ -89,12 +94,21 @@ func of(all []checkers.Violation, name string) []checkers.Violation {
 	return slices.DeleteFunc(slices.Clone(all), func(v checkers.Violation) bool { return v.Checker != name })
 }
 
+// managed are all accounts that sign: with the one that pays out, if there is one.
+func (e *episode) managed() []nonce.Submitter {
+	all := e.house.Submitters()
+	if e.bank != nil {
+		all = append(all, e.house.Payer)
+	}
+	return all
+}
+
 // checkers reads the chain and the history. A task that comes late takes a lease
 // for a moment, so what is only not at rest is looked at again.
 func (e *episode) checkers(ctx context.Context) (found []checkers.Violation, err error) {
 	for range 10 {
 		found, err = checkers.Check(ctx, checkers.Episode{
-			Database: e.house.Database, RPC: e.house.Chain.URL(), Submitters: e.house.Submitters(),
+			Database: e.house.Database, RPC: e.house.Chain.URL(), Submitters: e.managed(),
 			Foreign: e.world.Foreign.Nonces(), Settled: true,
 		})
 		if err != nil || len(found) == 0 || len(of(found, "settled")) < len(found) || !e.ended {
@@ -112,15 +126,21 @@ func (e *episode) missing(f figures) (names []string) {
 	}
 	required := maps.Clone(f.Faults)
 	maps.Copy(required, f.Callers)
+	if f.Bank != nil {
+		maps.Copy(required, f.Bank.Users)
+	}
 	for what, n := range f.Operators {
 		if strings.HasPrefix(what, load.Decides) {
 			required["a decision on STUCK"] += n
 		}
 	}
 	required[load.Resyncs] = f.Operators[load.Resyncs]
-	if e.length() >= 10*time.Minute {
+	if e.length() >= 20*time.Minute { // in less, chance may leave one out
 		maps.Copy(required, f.Operators)
 		maps.Copy(required, f.CrashPoints)
+		if f.Bank != nil {
+			maps.Copy(required, f.Bank.Operators)
+		}
 	}
 	for name, n := range required {
 		if n == 0 {
@@ -143,6 +163,8 @@ type figures struct {
 	Callers     map[string]int `json:"callers"`
 	Operators   map[string]int `json:"operators"`
 
+	Bank *bankFigures `json:"transfers,omitempty"`
+
 	Posted    int            `json:"posted"`
 	Refused   int            `json:"refused"`  // SUBMITTER_PROTECTED
 	Accepted  int            `json:"accepted"` // by an answer
@@ -163,6 +185,9 @@ func (e *episode) count(ctx context.Context) (f figures, err error) {
 		Faults: e.storm.injected(), CrashPoints: e.world.Crashes.Hits(), Callers: e.load.Ledger.Did(),
 		Operators: map[string]int{load.Mistakes: e.operator.Decisions[load.Mistakes]}, Failed: make(map[string]int),
 		Posted: t.Posted, Refused: t.Refused, Accepted: t.Accepted, TookSeconds: time.Since(e.kept.began).Seconds(),
+	}
+	if f.Bank, err = e.countBank(ctx); err != nil {
+		return f, fmt.Errorf("count transfers: %w", err)
 	}
 	for _, action := range load.Actions() {
 		f.Operators[load.Decides+action] = e.operator.Decisions[load.Decides+action]

@@ -42,6 +42,10 @@ const (
 	// Unavailable answers 503; the core is not asked.
 	Unavailable
 
+	// CutAnswer has the core asked, passes half of its answer on, and closes the
+	// connection.
+	CutAnswer
+
 	// Differed is no fault to arm: it counts duplicates that were answered
 	// differently.
 	Differed
@@ -112,9 +116,14 @@ func (p *Proxy) strike(c *Call) Kind {
 	return 0
 }
 
-var errSpoiled = errors.New("spoiled by a fault")
+// What becomes of an answer. Either closes the connection.
+var (
+	errSpoiled = errors.New("spoiled by a fault")
+	errCut     = errors.New("cut by a fault: half of the answer is passed on")
+)
 
-// carry has the call answered, or spoiled. An error closes the connection.
+// carry has the call answered, or spoiled. An error closes the connection, errCut
+// after half of the answer.
 func (p *Proxy) carry(r *http.Request, c *Call, body []byte) (*http.Response, []byte, error) {
 	lasting := context.WithoutCancel(r.Context())
 	switch p.strike(c) {
@@ -132,6 +141,12 @@ func (p *Proxy) carry(r *http.Request, c *Call, body []byte) (*http.Response, []
 		return nil, nil, errSpoiled
 	case Duplicate:
 		return p.thrice(r, c, body)
+	case CutAnswer:
+		resp, answer, err := p.pass(lasting, r, c, body)
+		if err == nil {
+			err = errCut
+		}
+		return resp, answer, err
 	case Late:
 		p.mu.Lock()
 		p.late = append(p.late, held{r.Clone(lasting), c, body})

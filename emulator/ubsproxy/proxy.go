@@ -9,10 +9,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -130,7 +132,8 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	call := p.arrived(r, body)
 	resp, answer, err := p.carry(r, call, body)
-	if err != nil {
+	cut := errors.Is(err, errCut)
+	if err != nil && !cut {
 		panic(http.ErrAbortHandler)
 	}
 	for _, name := range []string{"Content-Type", "Cache-Control", "Retry-After", "Www-Authenticate", "Allow"} {
@@ -138,7 +141,15 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set(name, v)
 		}
 	}
+	if cut {
+		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+	}
 	w.WriteHeader(resp.StatusCode)
+	if cut {
+		_, _ = w.Write(answer[:len(answer)/2])
+		_ = http.NewResponseController(w).Flush() // else it is half in our own buffer
+		panic(http.ErrAbortHandler)
+	}
 	_, _ = w.Write(answer) // a caller that has gone needs none
 }
 

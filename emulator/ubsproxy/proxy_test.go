@@ -130,7 +130,7 @@ func TestEachFault(t *testing.T) {
 	}{
 		ubsproxy.Refuse: {transfer.Unknown, 101}, ubsproxy.LoseAnswer: {transfer.Unknown, 40}, ubsproxy.Hang: {transfer.Unknown, 101},
 		ubsproxy.HoldAnswer: {transfer.Unknown, 40}, ubsproxy.Duplicate: {transfer.Success, 40}, ubsproxy.Late: {transfer.Unknown, 101},
-		ubsproxy.Unavailable: {transfer.Unknown, 101},
+		ubsproxy.Unavailable: {transfer.Unknown, 101}, ubsproxy.CutAnswer: {transfer.Unknown, 40},
 	} {
 		t.Run(fmt.Sprint(int(kind)), func(t *testing.T) {
 			t.Parallel()

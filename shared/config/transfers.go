@@ -30,6 +30,8 @@ type Transfer struct {
 	// PayoutFinality is how long a payout takes on its chain, as expected. After
 	// twice that, or twice what its blocks take if that is longer, a person is told.
 	PayoutFinality time.Duration
+	// PayoutMaxGas is the most gas that a payout's transaction may need.
+	PayoutMaxGas uint64
 }
 
 func (t *Transfer) settings() []setting {
@@ -64,6 +66,9 @@ func (t *Transfer) settings() []setting {
 		{name: "transfer.payoutFinality", def: "15m",
 			meaning: "how long a payout is expected to take until it is final on its chain; after twice that a person is told, but not before twice the time that its blocks take by `finality.mode`, `confirmations.required` and `chain.blockTime`",
 			field:   duration(&t.PayoutFinality, time.Second, 168*time.Hour)},
+		{name: "transfer.payoutMaxGas", def: "300000",
+			meaning: "the most gas that a payout may need, which its payer is charged for and who is paid may burn: one that needs more is given back as PAYOUT_REJECTED; raise it on chains whose plain transfers need more",
+			field:   number(&t.PayoutMaxGas, "an amount of gas", 21_000, 1<<24)},
 	}
 }
 

@@ -58,6 +58,10 @@ type Call struct {
 	Data  []byte
 	Gas   uint64 // gas limit; 0: estimate it
 
+	// MaxGas is the most gas that an estimate may come to: a call that needs more is
+	// refused. 0: as much as one transaction may have.
+	MaxGas uint64
+
 	FeeCapWei *big.Int // maxFeePerGas, wei per gas; nil: as the node advises
 	TipCapWei *big.Int // maxPriorityFeePerGas, wei per gas; nil: as the node advises
 }

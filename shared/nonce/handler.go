@@ -211,7 +211,7 @@ func (t *tenure) price(ctx context.Context, x Tx, m made, v View) (made, error) 
 	last := *x.Nonce == t.work.lowest() && v.since() >= t.work.FinalHead
 	switch {
 	case verdict == Refused && last:
-		return made{failed: cut(fmt.Sprintf("handler %s: its call would revert: %s", x.Handler, reason))}, nil
+		return made{failed: cut(fmt.Sprintf("handler %s: %s", x.Handler, reason))}, nil
 	case verdict != Done:
 		return made{wait: cut("no gas estimate: " + reason)}, nil
 	}

@@ -55,7 +55,7 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 		gas, verdict, reason := gasFor(call, estimates[t.ID])
 		switch {
 		case verdict == Refused && len(w.Unsettled)+len(p.allocate) == 0 && v.since() >= w.FinalHead:
-			p.refuse(t, "the call would revert: "+reason)
+			p.refuse(t, reason)
 			continue
 		case verdict == Refused && len(w.Unsettled)+len(p.allocate) == 0:
 			p.wait(t, "the node is behind the last final block", w.now().Add(r.BlockTime))
@@ -136,8 +136,17 @@ func gasFor(call Call, e Estimate) (gas uint64, verdict Outcome, reason string) 
 	if call.Gas > 0 {
 		return call.Gas, Done, ""
 	}
-	if e.Outcome == Done && e.Gas > 21_000 && e.Gas <= txGasCap {
-		return min(e.Gas+e.Gas/5, txGasCap), Done, ""
+	most := uint64(txGasCap)
+	if call.MaxGas > 0 {
+		most = call.MaxGas
+	}
+	switch {
+	case e.Outcome == Done && call.MaxGas > 0 && e.Gas > most:
+		return 0, Refused, fmt.Sprintf("the call needs %d gas, above its maxGas %d", e.Gas, most)
+	case e.Outcome == Done && e.Gas > 21_000 && e.Gas <= most:
+		return min(e.Gas+e.Gas/5, most), Done, ""
+	case e.Outcome == Refused:
+		return 0, Refused, "the call would revert: " + e.Reason
 	}
 	return e.Gas, e.Outcome, e.Reason
 }

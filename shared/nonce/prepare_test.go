@@ -212,21 +212,26 @@ func TestShortBalanceSaysByHowMuch(t *testing.T) {
 func TestGasOfAnEstimateHasAMargin(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		given   uint64
-		e       Estimate
-		want    uint64
-		verdict Outcome
+		given, most uint64
+		e           Estimate
+		want        uint64
+		verdict     Outcome
 	}{
-		{0, estimated(21_000), 21_000, Done}, // a plain transfer is exact
-		{0, estimated(21_001), 25_201, Done},
-		{0, estimated(100_000), 120_000, Done},
-		{50_000, estimated(100_000), 50_000, Done},
-		{50_000, reverts(), 50_000, Done},
-		{50_000, Estimate{}, 50_000, Done},
-		{0, reverts(), 0, Refused},
-		{0, Estimate{}, 0, Unknown},
+		{0, 0, estimated(21_000), 21_000, Done}, // a plain transfer is exact
+		{0, 0, estimated(21_001), 25_201, Done},
+		{0, 0, estimated(100_000), 120_000, Done},
+		{0, 130_000, estimated(100_000), 120_000, Done},
+		{0, 110_000, estimated(100_000), 110_000, Done},
+		{0, 100_000, estimated(100_001), 0, Refused},
+		{0, 21_000, estimated(21_000), 21_000, Done},
+		{50_000, 0, estimated(100_000), 50_000, Done},
+		{50_000, 0, reverts(), 50_000, Done},
+		{50_000, 0, Estimate{}, 50_000, Done},
+		{0, 0, reverts(), 0, Refused},
+		{0, 90_000, reverts(), 0, Refused},
+		{0, 0, Estimate{}, 0, Unknown},
 	} {
-		if got, verdict, _ := gasFor(Call{Gas: c.given}, c.e); got != c.want || verdict != c.verdict {
+		if got, verdict, _ := gasFor(Call{Gas: c.given, MaxGas: c.most}, c.e); got != c.want || verdict != c.verdict {
 			t.Errorf("given %d, estimate %+v: got %d, %s; want %d, %s", c.given, c.e, got, verdict, c.want, c.verdict)
 		}
 	}

@@ -34,7 +34,11 @@ var ErrTooLate = errors.New("there is nothing to decide about the transaction in
 
 // order is a compare-and-set and takes no lease: a transaction in the queue is
 // cancelled at once; one with a nonce gets an order, unless it has one, for
-// whoever holds the lease.
+// whoever holds the lease. A cancel takes the place of an order to send.
+//
+// A payout is given back where it was cancelled. So the coordinator alone cancels one,
+// and nobody else has a placeholder compete with it before; and one in the queue waits
+// while its payer is in PROTECT, where it may have run unknown to this database.
 const order = `
 with hit as (
   update managed_tx
@@ -49,11 +53,18 @@ with hit as (
      and (tx_hash is not null or $4 not in ('REBROADCAST', 'REPLACE'))
      and (handler is null or $4 <> 'REPLACE')
      and (ordered is null or ordered <> $4)
-     and ($4 <> 'CANCEL' or ordered is null)
+     and ($4 <> 'CANCEL' or ordered is null or ordered in ('REBROADCAST', 'REPLACE'))
+     and (caller <> '` + PayoutCaller + `' or ` + coordinates + ` and (state <> 'QUEUED' or not ` + payerInDoubt + `))
   returning tx_id
 )
 insert into tx_decision (tx_id, action, by, reason)
 select tx_id, $4, $2, $5 from hit`
+
+const (
+	coordinates = `($2 = '` + PayoutCaller + `' or $4 not in ('CANCEL', 'PLACEHOLDER')
+         or $4 = 'PLACEHOLDER' and exists (select from tx_decision d where d.tx_id = $1 and d.by = '` + PayoutCaller + `' and d.action = 'CANCEL'))`
+	payerInDoubt = `exists (select from protect_episode e where e.submitter = managed_tx.submitter and e.closed_at is null)`
+)
 
 // recordDecision keeps a decision that orders nothing.
 const recordDecision = `
@@ -64,23 +75,29 @@ select tx_id, $4, $2, $5
 
 const findDecided = `
 select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''), coalesce(l.fencing_token, 0),
-       is_authority() or $3
+       is_authority() or $3, m.caller = '` + PayoutCaller + `' and $2 <> '` + PayoutCaller + `'
   from managed_tx m
   left join submitter_lease l on l.submitter = m.submitter
  where m.tx_id = $1 and (m.caller = $2 or $3)`
 
+// ErrCoordinators reports an order that only the transfer coordinator may give: to
+// cancel a payout, or to put a placeholder in its place before the coordinator has
+// ordered the cancel. Nothing was changed.
+var ErrCoordinators = errors.New("only the transfer coordinator may cancel a payout")
+
 // Decide records the decision and the order it gives, in one round trip, and
 // returns what is on record. The same order again changes nothing. The error
 // is [ErrNotFound] where the transaction is not there or not By's to decide
-// about, wraps [ErrInDoubt] for a caller of a restored database, and [ErrTooLate] where nothing can be decided any more; a
-// cancel is never too late, but may find that it was.
+// about; it wraps [ErrInDoubt] for a caller of a restored database, [ErrCoordinators],
+// and [ErrTooLate] where nothing can be decided any more; a cancel is never too late,
+// but may find that it was.
 func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 	var out Decided
 	statement := order
 	if d.Action == nonce.OrderWait {
 		statement = recordDecision
 	}
-	var recorded, believed bool
+	var recorded, believed, payout bool
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(statement, d.TxID, d.By.Caller, d.By.Operator, d.Action, d.Reason).Exec(func(tag pgconn.CommandTag) error {
@@ -89,7 +106,7 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 	})
 	b.Queue("commit")
 	b.Queue(findDecided, d.TxID, d.By.Caller, d.By.Operator).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed)
+		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed, &payout)
 	})
 	err := s.send(ctx, b)
 	switch {
@@ -99,6 +116,8 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 		return out, fmt.Errorf("decide about %s: %w", d.TxID, err)
 	case !believed: // what ran after the backup was made is not known here
 		return out, fmt.Errorf("decide about %s: %w", d.TxID, ErrInDoubt)
+	case !recorded && payout && !out.State.Final() && out.Ordered != d.Action && (d.Action == nonce.OrderCancel || d.Action == nonce.OrderPlaceholder):
+		return out, fmt.Errorf("%s of %s: %w", d.Action, d.TxID, ErrCoordinators)
 	case !recorded && d.Action != nonce.OrderCancel && out.Ordered != d.Action:
 		return out, fmt.Errorf("%s: %w", out.State, ErrTooLate)
 	}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -96,9 +95,9 @@ select tx_id, 'CANCEL', $3, $6::text from stone`
 
 // CancelPayout has the request never be carried out, if that is still possible. One
 // that is not on record is put on record as FAILED/CANCELLED, with the TxID of in: a
-// create on its way finds it and cannot run. One in the queue becomes that at once.
-// One with a nonce gets an order to compete with it, for whoever holds the lease.
-// Asking again is harmless.
+// create on its way finds it and cannot run. One in the queue becomes that at once,
+// unless the payer is in PROTECT. One with a nonce gets an order to compete with it,
+// for whoever holds the lease. Asking again is harmless.
 //
 // It returns what was found before that order. Nothing is put on record where
 // [Payout] says that this would prove nothing.
@@ -119,36 +118,6 @@ func (s *Store) CancelPayout(ctx context.Context, in Intent, reason string) (p P
 	}
 	_, err = s.Decide(ctx, Decision{TxID: p.TxID, By: Viewer{Caller: PayoutCaller}, Action: nonce.OrderCancel, Reason: reason})
 	return p, err
-}
-
-// ErrCoordinators reports an order that only the transfer coordinator may give.
-// Nothing was changed.
-var ErrCoordinators = errors.New("only the transfer coordinator may cancel a payout")
-
-const payoutOfOrder = `
-select m.caller = $2, exists (select from tx_decision d where d.tx_id = m.tx_id and d.by = $2 and d.action = 'CANCEL')
-  from managed_tx m
- where m.tx_id = $1`
-
-// MayOrder says whether somebody else than the coordinator may give the order, before
-// [Store.Decide] is asked: nil, or an error that wraps [ErrCoordinators]. Nobody may
-// cancel a payout, nor put a placeholder in its place before the coordinator has
-// ordered the cancel. Neither answer ever changes from yes to no.
-func (s *Store) MayOrder(ctx context.Context, txID string, action nonce.Order) error {
-	if action != nonce.OrderCancel && action != nonce.OrderPlaceholder {
-		return nil
-	}
-	var payout, cancelled bool
-	err := s.db.QueryRow(ctx, payoutOfOrder, txID, PayoutCaller).Scan(&payout, &cancelled)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil // Decide says so
-	case err != nil:
-		return fmt.Errorf("find out who may cancel %s: %w", txID, err)
-	case payout && (action == nonce.OrderCancel || !cancelled):
-		return fmt.Errorf("%s of %s: %w", action, txID, ErrCoordinators)
-	}
-	return nil
 }
 
 // ConfirmedPayout is a payout whose transaction is CONFIRMED, and what its transfer's

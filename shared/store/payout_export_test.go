@@ -2,5 +2,5 @@ package store
 
 // PayoutStatements are those whose cost must not grow with what is finished.
 var PayoutStatements = map[string]string{
-	"findPayout": findPayout, "insertTombstone": insertTombstone, "payoutOfOrder": payoutOfOrder, "confirmedPayouts": confirmedPayouts,
+	"findPayout": findPayout, "insertTombstone": insertTombstone, "confirmedPayouts": confirmedPayouts,
 }

@@ -131,17 +131,17 @@ func (t *Tasks) create(ctx context.Context, kind nonce.Kind, s nonce.Submitter, 
 // make says whether the name was new.
 func (t *Tasks) make(ctx context.Context, kind nonce.Kind, s nonce.Submitter, suffix string, at time.Time) (made bool, err error) {
 	return t.add(ctx, errand{
-		function: string(kind), digest: s.Digest(), suffix: suffix, body: map[string]string{"submitter": string(s)}, at: at,
+		function: string(kind), digest: s.Digest(), suffix: suffix, body: map[string]any{"submitter": string(s)}, at: at,
 	})
 }
 
 // errand is a task to be made.
 type errand struct {
-	function string            // that it calls, and whose queue it is in
-	digest   string            // of what it is about: names begin with it, since the service dislikes sequences
-	suffix   string            // the name's end
-	body     map[string]string // JSON
-	at       time.Time         // when it is due; zero: now
+	function string         // that it calls, and whose queue it is in
+	digest   string         // of what it is about: names begin with it, since the service dislikes sequences
+	suffix   string         // the name's end
+	body     map[string]any // JSON
+	at       time.Time      // when it is due; zero: now
 }
 
 // add says whether the name was new.
@@ -167,7 +167,7 @@ func (t *Tasks) add(ctx context.Context, e errand) (made bool, err error) {
 }
 
 func (t *Tasks) task(name string, e errand) *cloudtaskspb.Task {
-	body, _ := json.Marshal(e.body) // strings: cannot fail
+	body, _ := json.Marshal(e.body) // strings and truths: cannot fail
 	task := &cloudtaskspb.Task{
 		Name:             name,
 		DispatchDeadline: durationpb.New(t.options.DispatchDeadline),

@@ -22,16 +22,19 @@ func (t *Tasks) Step(ctx context.Context, reqID string, retryCount int, at time.
 
 // SweepTransfer asks for a step of a transfer on behalf of a sweep that began at this
 // time, by whose minute it is named: the task of [Tasks.Step] may be lost, and its
-// name burnt. made says that it was not there already.
+// name burnt. Its body says that it is swept: it need not come again, since the next
+// sweep makes another. made says that it was not there already.
 func (t *Tasks) SweepTransfer(ctx context.Context, reqID string, began time.Time) (made bool, err error) {
-	return t.add(ctx, ofTransfer(reqID, fmt.Sprintf("s-%d", began.Unix()/60), time.Time{}))
+	e := ofTransfer(reqID, fmt.Sprintf("s-%d", began.Unix()/60), time.Time{})
+	e.body["swept"] = true
+	return t.add(ctx, e)
 }
 
 // TransferQueue is the id of the queue of the transfer's tasks.
 func (o Options) TransferQueue(reqID string) string { return o.queue(Transfer, digestOf(reqID)) }
 
 func ofTransfer(reqID, suffix string, at time.Time) errand {
-	return errand{function: Transfer, digest: digestOf(reqID), suffix: suffix, body: map[string]string{"req_id": reqID}, at: at}
+	return errand{function: Transfer, digest: digestOf(reqID), suffix: suffix, body: map[string]any{"req_id": reqID}, at: at}
 }
 
 // digestOf is as long as a submitter's: a ULID begins with its time.

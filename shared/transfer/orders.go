@@ -9,18 +9,20 @@ import (
 // Errors of what operators ask for. Nothing was changed, and nothing was recorded.
 var (
 	ErrTooLate          = errors.New("only a transfer in INIT can be cancelled")
+	ErrRestored         = errors.New("the transfer may have gone on after the backup that was restored: it is driven, not cancelled")
 	ErrNothingToResolve = errors.New("the transfer does not wait for the answer to that operation")
 )
 
 // Cancel ends a transfer that has not begun: FAILED/CANCELLED. The error wraps
 // [ErrTooLate] in every other state, except that a transfer which was cancelled
-// before is returned as it is. Any other error is unknown.
+// before is returned as it is, and [ErrRestored] where INIT does not prove that
+// nothing was called. Any other error is unknown.
 func (c *Coordinator) Cancel(ctx context.Context, o Order) (Transfer, error) {
 	t, err := c.book.Load(ctx, o.ReqID)
 	if err != nil {
 		return Transfer{}, fmt.Errorf("cancel transfer %s: %w", o.ReqID, err)
 	}
-	_, err = c.write(ctx, &t, func(ctx context.Context) (Moved, error) { return c.orders.Cancel(ctx, o) })
+	done, err := c.write(ctx, &t, func(ctx context.Context) (Moved, error) { return c.orders.Cancel(ctx, o) })
 	switch {
 	case err != nil:
 		return t, err
@@ -28,8 +30,10 @@ func (c *Coordinator) Cancel(ctx context.Context, o Order) (Transfer, error) {
 		return t, fmt.Errorf("cancel transfer %s: %w", o.ReqID, ErrForeign)
 	case t.State == Failed && t.Reason == Cancelled:
 		return t, nil
-	case t.State == Init: // the cancel got no answer and did not happen
+	case t.State == Init && done: // the cancel got no answer and did not happen
 		return t, fmt.Errorf("cancel transfer %s: it did not reach the database", o.ReqID)
+	case t.State == Init:
+		return t, fmt.Errorf("cancel transfer %s: %w", o.ReqID, ErrRestored)
 	}
 	return t, fmt.Errorf("cancel transfer %s in %s: %w", o.ReqID, t.State, ErrTooLate)
 }

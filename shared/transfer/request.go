@@ -78,7 +78,7 @@ var (
 	ErrCIDConflict = errors.New("the cid is taken by another request of the user")
 	ErrHalted      = errors.New("new transfers are halted until a person resumes them")
 	ErrForeign     = errors.New("the database is not the one written last")
-	ErrProtected   = errors.New("the paying account is in PROTECT")
+	ErrProtected   = errors.New("the paying account does not pay: it is in PROTECT, suspended, or not registered for the coordinator alone")
 	ErrMoved       = errors.New("what refused the request was over when it was asked why")
 )
 

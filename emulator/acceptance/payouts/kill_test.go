@@ -188,7 +188,7 @@ func (u *user) wantNoAnswer(status int) {
 // which nothing is posted.
 func (u *user) withdrawn(s transfer.State) (reqID string) {
 	u.t.Helper()
-	terms, err := payout.Prepare(u.asset, 400_001, u.address.String())
+	terms, err := payout.Prepare(u.asset, 400_001, u.address.String(), 300_000)
 	if err != nil {
 		u.t.Fatal(err)
 	}

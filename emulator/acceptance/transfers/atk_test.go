@@ -2,6 +2,7 @@ package transfers
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,16 +14,17 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// refusedBefore wants the post to be refused before anything is stored.
-func (u *user) refusedBefore(what string, body any, status int, codes ...string) {
+// refusedBefore wants the post to be refused with this status and this code, before
+// anything is stored.
+func (u *user) refusedBefore(what string, body any, status int, code string) {
 	u.t.Helper()
 	before := u.picture()
 	got, err := u.try(body)
 	if err != nil {
 		u.t.Fatalf("%s: %v", what, err)
 	}
-	if got.Status != status || !strings.Contains(strings.Join(codes, " "), got.Code) || got.ReqID != "" {
-		u.t.Errorf("%s: got %+v, want %d, one of %v and no transfer", what, got, status, codes)
+	if want := (answer{Status: status, Code: code}); got != want {
+		u.t.Errorf("%s: got %+v, want %+v and no transfer", what, got, want)
 	}
 	if diff := cmp.Diff(before, u.picture()); diff != "" {
 		u.t.Errorf("%s: something was stored or moved (-before +after):\n%s", what, diff)
@@ -33,16 +35,23 @@ func (u *user) refusedBefore(what string, body any, status int, codes ...string)
 func TestATK001AnotherUsersFunds(t *testing.T) {
 	t.Parallel()
 	h := setup(t)
-	victim, thief := h.newUser(t, 500, 500), h.newUser(t, 0, 1)
+	victim, thief := h.newUser(t, 500, 500), h.newUser(t, 1, 1)
 	own := victim.post(funding, spot, "0.0001", "cid", "rent")
+	victim.want("the victim's own", own, http.StatusOK, "COMMITTED", "")
 	for _, from := range []transfer.AccountType{funding, spot} {
 		thief.refusedBefore("from "+string(from), body(from, other(from), "0.0001", "user_id", victim.id), http.StatusForbidden, "FORBIDDEN")
 	}
-	thief.want("its transfer", thief.get(own.ReqID), http.StatusNotFound, "", "NOT_FOUND")
-	mine := thief.post(spot, funding, "0.000001", "cid", "rent") // a cid is its own user's alone
-	if mine.ReqID == own.ReqID || mine.Code == "DUPLICATE_REQUEST" {
+	for what, reqID := range map[string]string{"its transfer": own.ReqID, "one that nobody has": "01JGMJ2A9QPVN5C0XK6R3T8WZB"} {
+		if got, want := thief.get(reqID), (answer{Status: http.StatusNotFound, Code: "NOT_FOUND"}); got != want {
+			t.Errorf("%s to another user: got %+v, want %+v", what, got, want)
+		}
+	}
+	mine := thief.post(funding, spot, "0.000001", "cid", "rent") // a cid is its own user's alone
+	thief.want("the same cid by another user", mine, http.StatusOK, "COMMITTED", "")
+	if mine.ReqID == own.ReqID || thief.only() != mine.ReqID {
 		t.Errorf("the same cid by another user: got %+v, want a transfer of its own", mine)
 	}
+	thief.wantUnits("the thief", 0, 2)
 	victim.wantUnits("the victim", 400, 600)
 }
 
@@ -57,13 +66,14 @@ func TestATK002TamperedUserID(t *testing.T) {
 	u.want("its own user_id", a, http.StatusOK, "COMMITTED", "")
 }
 
-// amounts wants every amount to be refused with one of the codes.
-func amounts(t *testing.T, list []string, codes ...string) {
+// amounts wants every amount to be refused with the code, whichever account it is
+// to leave.
+func amounts(t *testing.T, list []string, code string) {
 	t.Helper()
 	u := setup(t).newUser(t, 500, 500)
 	for _, amount := range list {
 		for _, from := range []transfer.AccountType{funding, spot} {
-			u.refusedBefore("amount "+amount, body(from, other(from), amount), http.StatusBadRequest, codes...)
+			u.refusedBefore("amount "+amount, body(from, other(from), amount), http.StatusBadRequest, code)
 		}
 	}
 }
@@ -90,15 +100,45 @@ func TestATK005PrecisionOverflow(t *testing.T) {
 	}
 }
 
-// ATK-006: what 64 bits do not hold is refused, also where only the sum with what is
-// there is too much.
+// ATK-006: what 64 bits do not hold, the safety factor of ten included, is refused.
 func TestATK006BeyondU64(t *testing.T) {
 	t.Parallel()
-	amounts(t, []string{"18446744073709.551616", "18446744073709551615", "18446744073709551616", strings.Repeat("9", 60)}, "OVERFLOW")
-	u := setup(t).newUser(t, 100, ^uint64(0)-5)
-	a := u.post(funding, spot, "0.000006")
-	u.want("the sum is too much", a, http.StatusUnprocessableEntity, "ROLLED_BACK", "OVERFLOW")
-	u.want("the sum just fits", u.post(funding, spot, "0.000005"), http.StatusOK, "COMMITTED", "")
+	amounts(t, []string{"1844674407370.955162", "18446744073709.551616", "18446744073709551615", "18446744073709551616", strings.Repeat("9", 60)}, "OVERFLOW")
+	amounts(t, []string{"1844674407370.955161", "1000000000.000001"}, "AMOUNT_TOO_LARGE") // of the asset; 64 bits hold it ten times over
+	amounts(t, []string{strings.Repeat("9", 65)}, "INVALID_AMOUNT")
+}
+
+// ATK-006: where only the sum with what is there is too much, on either side, the
+// deposit is refused and moves nothing; to the last unit it is taken.
+func TestATK006TheSumIsBeyondU64(t *testing.T) {
+	t.Parallel()
+	for _, to := range sides {
+		t.Run(string(to), func(t *testing.T) {
+			t.Parallel()
+			const room = 5
+			u := setup(t).newUser(t, 0, 0)
+			u.deposit(to, math.MaxUint64-room)
+			u.deposit(other(to), 100)
+			a := u.post(other(to), to, "0.000006")
+			u.want("one unit too many", a, http.StatusUnprocessableEntity, "ROLLED_BACK", "OVERFLOW")
+			u.wantStates("one unit too many", a.ReqID, rollback...)
+			u.wantHeld("one unit too many", to, math.MaxUint64-room)
+			u.wantHeld("one unit too many", other(to), 100)
+			if did := u.did(a.ReqID); did[transfer.Withdraw] != 1 || did[transfer.Deposit] != 0 || did[transfer.Refund] != 1 {
+				t.Errorf("one unit too many: got %v applied, want a withdrawal and its refund", did)
+			}
+			tooMuch := transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.Overflow}
+			if got := u.Outside(u.ctx, to, transfer.OutsideDeposit, u.id, usdt.ID, room+1); got != tooMuch {
+				t.Errorf("one unit too many from outside: got %+v, want %+v", got, tooMuch)
+			}
+			u.wantHeld("one unit too many from outside", to, math.MaxUint64-room)
+			u.want("the sum just fits", u.post(other(to), to, "0.000005"), http.StatusOK, "COMMITTED", "")
+			u.wantHeld("the sum just fits", to, math.MaxUint64)
+			u.wantHeld("the sum just fits", other(to), 100-room)
+			u.want("full", u.post(other(to), to, "0.000001"), http.StatusUnprocessableEntity, "ROLLED_BACK", "OVERFLOW")
+			u.wantHeld("full", to, math.MaxUint64)
+		})
+	}
 }
 
 // ATK-007: from an account to itself.
@@ -164,8 +204,9 @@ func TestATK010SameCIDTwice(t *testing.T) {
 	if again.ReqID != first.ReqID || failedAgain.ReqID != failed.ReqID || again.TransferID != first.TransferID {
 		t.Errorf("again: got %s and %s, want %s and %s", again.ReqID, failedAgain.ReqID, first.ReqID, failed.ReqID)
 	}
-	u.want("another amount", u.post(spot, funding, "2", "cid", "two"), http.StatusConflict, "", "CID_CONFLICT")
-	u.want("the other way", u.post(funding, spot, "1", "cid", "two"), http.StatusConflict, "", "CID_CONFLICT")
+	u.refusedBefore("another amount", body(spot, funding, "2", "cid", "two"), http.StatusConflict, "CID_CONFLICT")
+	u.refusedBefore("the other way", body(funding, spot, "1", "cid", "two"), http.StatusConflict, "CID_CONFLICT")
+	u.refusedBefore("another asset", body(spot, funding, "1", "cid", "two", "asset", passing.Name), http.StatusConflict, "CID_CONFLICT")
 	if diff := cmp.Diff(before, u.picture()); diff != "" {
 		t.Errorf("the second time (-before +after):\n%s", diff)
 	}
@@ -181,8 +222,8 @@ func (u *user) unauthorized(what, token string) {
 			content = body(funding, spot, "0.0001")
 		}
 		got, err := readAnswer(stack.CallWith(u.ctx, token, method, u.URLMap.PublicURL()+path, content))
-		if err != nil || got.Status != http.StatusUnauthorized || got.Code != "UNAUTHORIZED" {
-			u.t.Errorf("%s %s, %s: got %+v, %v; want 401 UNAUTHORIZED", method, path, what, got, err)
+		if want := (answer{Status: http.StatusUnauthorized, Code: "UNAUTHORIZED"}); err != nil || got != want {
+			u.t.Errorf("%s %s, %s: got %+v, %v; want %+v", method, path, what, got, err, want)
 		}
 	}
 	if diff := cmp.Diff(before, u.picture()); diff != "" {

@@ -50,7 +50,10 @@ func (u *user) check() {
 // picture is all that is on record about the user's money, a line each.
 func (u *user) picture() (lines []string) {
 	u.t.Helper()
-	lines = append(lines, fmt.Sprintf("%d in Funding, %d in Trading", u.units(funding), u.units(spot)))
+	for _, side := range sides {
+		units, exists := u.held(side)
+		lines = append(lines, fmt.Sprintf("%d in %s, an account: %t", units, side, exists))
+	}
 	rows, err := u.DB.Query(u.ctx, `
 select concat_ws(' ', 'funding', id, req_id, op_type, result, reason, units) from transfer_operations where user_id = $1
 union all

@@ -87,21 +87,28 @@ func TestIDP002DepositTwice(t *testing.T) {
 }
 
 // IDP-003: a refund that is asked for twice gives back once, also into an account
-// that is frozen or disabled by then.
+// that is frozen or disabled by then, in either ledger.
 func TestIDP003RefundTwice(t *testing.T) {
 	t.Parallel()
 	for _, from := range sides {
 		for _, status := range []string{"FROZEN", "DISABLED"} {
 			u := setup(t).newUser(t, 100, 100)
 			u.status(other(from), "DISABLED")
-			u.lost(transfer.Refund, 3)
-			disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, Op: transfer.Refund, UserID: u.id})
+			last := map[transfer.AccountType]transfer.Op{spot: transfer.Refund, funding: transfer.Deposit}[from] // that the core is asked for before the refund
+			disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, Op: last, UserID: u.id})
+			u.lost(transfer.Refund, 3) // once it gets through
 			a := u.post(from, other(from), "0.00004")
 			u.status(from, status)
+			if did := u.did(a.ReqID); did[transfer.Withdraw] != 1 || did[transfer.Refund] != 0 {
+				t.Fatalf("when %s became %s: got %v applied, want the withdrawal alone", from, status, did)
+			}
 			disarm()
 			u.awaitState(a.ReqID, transfer.RolledBack)
+			u.wantStates("given back to a "+status+" account", a.ReqID, rollback...)
 			u.again(from, transfer.Refund, a.ReqID, success)
 			u.wantUnits("given back to a "+status+" account", 100, 100)
+			short := u.post(from, other(from), "0.00001")
+			u.want("the account, afterwards", short, http.StatusUnprocessableEntity, "FAILED", "ACCOUNT_"+status)
 		}
 	}
 }

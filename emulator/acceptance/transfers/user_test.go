@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -161,24 +163,49 @@ func (u *user) committed(from, to transfer.AccountType, amount string) answer {
 	return a
 }
 
-// units is the balance on a side, or -1 without an account.
-func (u *user) units(side transfer.AccountType) int64 {
+// held is the balance on a side, if there is an account.
+func (u *user) held(side transfer.AccountType) (units uint64, exists bool) {
 	u.t.Helper()
-	n := int64(-1)
-	var err error
 	if side == spot {
-		b, exists, failed := u.Core.Ledger().Balance(u.ctx, u.id, usdt.ID)
-		if err = failed; exists {
-			n = int64(b.Units)
+		b, exists, err := u.Core.Ledger().Balance(u.ctx, u.id, usdt.ID)
+		if err != nil {
+			u.t.Fatalf("balance of user %d in %s: %v", u.id, side, err)
 		}
-	} else {
-		err = u.DB.QueryRow(u.ctx, `
-select coalesce((select (available * 10 ^ precision)::bigint from balances_tb where user_id = $1 and asset_id = $2), -1)`, u.id, usdt.ID).Scan(&n)
+		return b.Units, exists
+	}
+	var text string
+	err := u.DB.QueryRow(u.ctx, `
+select coalesce((select trim_scale(available * 10::numeric ^ precision)::text from balances_tb where user_id = $1 and asset_id = $2), '')`, u.id, usdt.ID).Scan(&text)
+	if err == nil && text != "" {
+		exists = true
+		units, err = strconv.ParseUint(text, 10, 64)
 	}
 	if err != nil {
 		u.t.Fatalf("balance of user %d in %s: %v", u.id, side, err)
 	}
-	return n
+	return units, exists
+}
+
+// wantHeld holds the balance of an account, which may be more than a signed number
+// holds.
+func (u *user) wantHeld(what string, side transfer.AccountType, want uint64) {
+	u.t.Helper()
+	if got, exists := u.held(side); got != want || !exists {
+		u.t.Errorf("%s: got %d in %s, an account: %t; want %d", what, got, side, exists, want)
+	}
+}
+
+// units is the balance on a side, or -1 without an account.
+func (u *user) units(side transfer.AccountType) int64 {
+	u.t.Helper()
+	n, exists := u.held(side)
+	if !exists {
+		return -1
+	}
+	if n > math.MaxInt64 {
+		u.t.Fatalf("balance of user %d in %s: got %d, more than is compared here", u.id, side, n)
+	}
+	return int64(n)
 }
 
 func (u *user) wantUnits(what string, inFunding, inTrading int64) {

@@ -16,7 +16,7 @@ import (
 
 func crashFaults() []Fault {
 	return []Fault{
-		{"SIGKILL at a crash point", 8, killAtPoint},
+		{"SIGKILL at a crash point", 12, killAtPoint},
 		{"SIGSTOP at a crash point", 5, stopAtPoint},
 	}
 }
@@ -31,18 +31,21 @@ type Crashes struct {
 	hits  map[string]int
 }
 
-// passed are the points that the load passes. Only transactions made by a handler
-// and transfers pass the others; the function server has no handlers, and the load
-// no transfers.
-func passed() []string {
+// passed are the points that the load passes: those of transactions made by a
+// handler, which the function server has none of, are not among them, and those of
+// transfers only where there are some.
+func passed(transfers bool) []string {
 	return slices.DeleteFunc(crash.All(), func(p string) bool {
-		of, _, _ := strings.Cut(p, ".")
-		return strings.HasPrefix(p, "advance.handler_") || slices.Contains([]string{"transfer", "payout", "ubscore"}, of)
+		switch of, _, _ := strings.Cut(p, "."); of {
+		case "transfer", "payout", "ubscore":
+			return !transfers
+		}
+		return strings.HasPrefix(p, "advance.handler_")
 	})
 }
 
-func newCrashes(folder string, source *rand.Rand) *Crashes {
-	c := &Crashes{folder: folder, order: passed(), armed: make(map[string]bool), hits: make(map[string]int)}
+func newCrashes(folder string, points []string, source *rand.Rand) *Crashes {
+	c := &Crashes{folder: folder, order: points, armed: make(map[string]bool), hits: make(map[string]int)}
 	source.Shuffle(len(c.order), func(i, j int) { c.order[i], c.order[j] = c.order[j], c.order[i] })
 	return c
 }
@@ -59,12 +62,12 @@ func (c *Crashes) Hits() map[string]int {
 	return hits
 }
 
-// arm arms the point whose turn it is.
-func (c *Crashes) arm(pass int, action string) (point string, err error) {
+// arm arms the point whose turn it is; or, unless it is "", the one that is named.
+func (c *Crashes) arm(named string, pass int, action string) (point string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, p := range c.order {
-		if c.armed[p] {
+		if c.armed[p] || named != "" && named != p {
 			continue
 		}
 		c.order = append(append(c.order[:i:i], c.order[i+1:]...), p) // to the end of the line
@@ -74,7 +77,7 @@ func (c *Crashes) arm(pass int, action string) (point string, err error) {
 		c.armed[p] = true
 		return p, nil
 	}
-	return "", fmt.Errorf("every crash point is armed already")
+	return "", fmt.Errorf("every crash point is armed already, or %q is", named)
 }
 
 // await waits until the point has been hit, and counts it; what was not hit in
@@ -137,7 +140,7 @@ func (w *World) armAndAwait(ctx context.Context, r *rand.Rand, points int, actio
 	var mu sync.Mutex
 	for range points {
 		var point string
-		if point, err = w.Crashes.arm(1+r.IntN(3), action); err != nil {
+		if point, err = w.Crashes.arm("", 1+r.IntN(3), action); err != nil {
 			break // those that are armed will do
 		}
 		waiting.Go(func() {

@@ -1,12 +1,13 @@
 // Package faults does harm to a running house: to its processes, its database,
-// its task queues, its node and its keys. Each fault undoes itself; what it left
-// behind is the house's to mend.
+// its task queues, its node and its keys, to the trading core beside it and to the way
+// there. Each fault undoes itself; what it left behind is the house's to mend.
 package faults
 
 import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/plan"
+	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
@@ -30,13 +32,11 @@ type Fault struct {
 	Inject func(ctx context.Context, w *World, r *rand.Rand) (times int, err error)
 }
 
-// All lists every fault.
-func All() []Fault {
-	var all []Fault
-	for _, list := range [][]Fault{
-		processFaults(), crashFaults(), postgresFaults(), taskFaults(), sweepFaults(), chainFaults(), nodeFaults(), keyFaults(),
-	} {
-		all = append(all, list...)
+// All lists every fault; those of transfers only where there are some.
+func All(transfers bool) []Fault {
+	all := slices.Concat(processFaults(), crashFaults(), postgresFaults(), taskFaults(), sweepFaults(), chainFaults(), nodeFaults(), keyFaults())
+	if transfers {
+		all = slices.Concat(all, coreFaults(), wireFaults(), accountFaults())
 	}
 	return all
 }
@@ -57,6 +57,7 @@ type Options struct {
 	Points  string             // the folder of armed crash points
 	Keys    []devchain.Account // whose keys somebody else has too
 	Deepest uint64             // how many blocks a reorg replaces at most
+	Users   int                // who move money, from 1 on; 0: nobody
 	Source  *rand.Rand
 }
 
@@ -66,28 +67,35 @@ type World struct {
 	Crashes *Crashes
 	Foreign *Foreign
 	Sweeper *Sweeper
+	Keeper  *Keeper // of the trading core; nil: there is none
 
 	mining     hold
 	restarting sync.Mutex
 	stopping   sync.Mutex // of a process at a crash point: one at a time
-	asleep     sync.Map   // of processes that a fault has stopped and will wake
+	tearing    sync.Mutex
+	asleep     sync.Map // of processes that a fault has stopped and will wake
 	tasks      *weather[cloudtasks.Faults]
 	node       *weather[rpcproxy.Faults]
 	cuts       tally[pgproxy.Kind]
+	wires      tally[ubsproxy.Kind]
 	strikes    tally[string]
 }
 
 // NewWorld is the house before the first fault.
 func NewWorld(o Options) *World {
-	return &World{
+	w := &World{
 		Options: o,
-		Crashes: newCrashes(o.Points, o.Source),
+		Crashes: newCrashes(o.Points, passed(o.Users > 0), o.Source),
 		Foreign: newForeign(),
 		Sweeper: &Sweeper{run: o.Stack.RunSweep},
 		mining:  hold{first: o.Stack.Chain.StopMining, last: o.Stack.Chain.StartMining},
 		tasks:   newWeather(o.Stack.Tasks.SetFaults),
 		node:    newWeather(o.Stack.RPC.SetFaults),
 	}
+	if o.Users > 0 {
+		w.Keeper = &Keeper{core: o.Stack.Core}
+	}
+	return w
 }
 
 // Accounts are the submitters whose keys somebody else has too.
@@ -107,6 +115,9 @@ func (w *World) Calm() {
 	w.Stack.Proxy.Disarm()
 	w.Stack.Proxy.Thaw()
 	w.Stack.Proxy.Refuse(false)
+	if w.Keeper != nil {
+		w.Stack.Core.Proxy.Deliver(context.Background(), 0)
+	}
 }
 
 // patience is how long a fault that waits for its prey lasts at most.

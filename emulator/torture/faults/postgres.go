@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/pgproxy"
@@ -38,11 +39,18 @@ var acts = []string{
 	"insert into managed_tx", "insert into submitter_lease", "hold_lease", "with want as", "set owner_node = ''",
 }
 
+// actsOfTransfers are those beside them where money is moved.
+var actsOfTransfers = []string{"insert into transfers_tb", "case when late", "move_transfer", "funding_apply", "transfer_resolution"}
+
 // cut breaks one to three transactions around their commit: those of one act, or
 // any.
 func cut(kind pgproxy.Kind) func(context.Context, *World, *rand.Rand) (int, error) {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		f := pgproxy.Fault{Kind: kind, Times: 1 + r.IntN(3), For: between(r, time.Second, 4*time.Second)}
+		acts := acts
+		if w.Users > 0 {
+			acts = slices.Concat(acts, actsOfTransfers)
+		}
 		if n := r.IntN(len(acts) + 1); n < len(acts) {
 			f.Match = pgproxy.Containing(acts[n])
 		}

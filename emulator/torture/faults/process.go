@@ -74,7 +74,11 @@ func (w *World) forget(p *processes.Process) (remember func()) {
 // wake wakes whatever is stopped; not, unless all is true, what a fault of its
 // own has put to sleep.
 func (w *World) wake(all bool) {
-	for _, p := range w.Stack.Processes() {
+	list := w.Stack.Processes()
+	if w.Keeper != nil {
+		list = append(list, w.Stack.Core.Process())
+	}
+	for _, p := range list {
 		if _, asleep := w.asleep.Load(p); all || !asleep {
 			_ = p.Signal(syscall.SIGCONT) // one that has ended needs none
 		}

@@ -41,7 +41,11 @@ func tasks(draw func(*cloudtasks.Faults, *rand.Rand)) func(context.Context, *Wor
 func empty(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
 	until(ctx, patience, func() bool {
 		thrown := 0
-		for _, kind := range []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit} {
+		kinds := []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit}
+		if w.Users > 0 {
+			kinds = append(kinds, "transfer")
+		}
+		for _, kind := range kinds {
 			n, failed := w.Stack.Tasks.Empty(stack.QueueName(kind))
 			thrown, err = thrown+n, failed
 		}

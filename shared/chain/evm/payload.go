@@ -32,15 +32,17 @@ type payload struct {
 	Value    *string `json:"value,omitempty"`
 	Data     *string `json:"data,omitempty"`
 	Gas      *string `json:"gas,omitempty"`
+	MaxGas   *string `json:"maxGas,omitempty"`
 	FeeCap   *string `json:"maxFeePerGas,omitempty"`
 	Priority *string `json:"maxPriorityFeePerGas,omitempty"`
 }
 
 // ParsePayload reads what a caller wants done:
 //
-//	{to?, value?, data? | function + args, gas?, maxFeePerGas?, maxPriorityFeePerGas?}
+//	{to?, value?, data? | function + args, gas? | maxGas?, maxFeePerGas?, maxPriorityFeePerGas?}
 //
-// Amounts are decimal strings in wei, gas a decimal string or a JSON integer.
+// Amounts are decimal strings in wei, gas a decimal string or a JSON integer. Without
+// gas it is estimated; a call that needs more than maxGas is refused then.
 // No "to" deploys "data" as a contract. An address in mixed case must carry the
 // checksum of EIP-55. "function" is a signature such as
 // "transfer(address,uint256)"; "args" are its arguments: integers as gas, bytes
@@ -50,7 +52,7 @@ type payload struct {
 // that mean the same to the letter: a function call and its data are the same,
 // a value of 0 and no value are not. The error is a [*FieldError].
 func ParsePayload(raw json.RawMessage) (canonical []byte, fingerprint [32]byte, err error) {
-	fields, err := readObject(raw, "to", "value", "data", "function", "args", "gas", "maxFeePerGas", "maxPriorityFeePerGas")
+	fields, err := readObject(raw, "to", "value", "data", "function", "args", "gas", "maxGas", "maxFeePerGas", "maxPriorityFeePerGas")
 	if err != nil {
 		return nil, fingerprint, err
 	}
@@ -73,7 +75,7 @@ func ParsePayload(raw json.RawMessage) (canonical []byte, fingerprint [32]byte, 
 // Call implements [nonce.ChainConnector]. It reads what [ParsePayload] made, in
 // whatever order and spacing a JSON column gives it back, and nothing else.
 func (c *Connector) Call(stored []byte) (nonce.Call, error) {
-	fields, err := readObject(stored, "to", "value", "data", "gas", "maxFeePerGas", "maxPriorityFeePerGas")
+	fields, err := readObject(stored, "to", "value", "data", "gas", "maxGas", "maxFeePerGas", "maxPriorityFeePerGas")
 	if err != nil {
 		return nonce.Call{}, err
 	}
@@ -91,7 +93,7 @@ func (c *Connector) Call(stored []byte) (nonce.Call, error) {
 
 // all are the given fields by name.
 func (p payload) all() map[string]*string {
-	return map[string]*string{"to": p.To, "value": p.Value, "data": p.Data, "gas": p.Gas,
+	return map[string]*string{"to": p.To, "value": p.Value, "data": p.Data, "gas": p.Gas, "maxGas": p.MaxGas,
 		"maxFeePerGas": p.FeeCap, "maxPriorityFeePerGas": p.Priority}
 }
 
@@ -108,11 +110,18 @@ func readPayload(fields map[string]json.RawMessage) (p payload, call nonce.Call,
 		}
 		p.Data = new("0x" + hex.EncodeToString(call.Data))
 	}
-	if raw, ok := fields["gas"]; ok {
-		if call.Gas, err = readGas(raw); err != nil {
+	for name, into := range map[string]struct {
+		gas  *uint64
+		text **string
+	}{"gas": {&call.Gas, &p.Gas}, "maxGas": {&call.MaxGas, &p.MaxGas}} {
+		raw, ok := fields[name]
+		if !ok {
+			continue
+		}
+		if *into.gas, err = readGas(raw, "payload."+name); err != nil {
 			return p, call, err
 		}
-		p.Gas = new(strconv.FormatUint(call.Gas, 10))
+		*into.text = new(strconv.FormatUint(*into.gas, 10))
 	}
 	for name, into := range map[string]struct {
 		amount **big.Int
@@ -156,12 +165,18 @@ func checkCall(call nonce.Call) error {
 	if call.To == nil && len(call.Data) == 0 {
 		return invalid("payload.to", "neither to nor data: want an account to call, or the code of a contract to deploy")
 	}
-	if least := intrinsicGas(call); call.Gas > 0 && call.Gas < least {
-		return invalid("payload.gas", "%d is less than the %d that every node charges before the call begins: want at least that, or no gas to have it estimated",
-			call.Gas, least)
+	if call.Gas > 0 && call.MaxGas > 0 {
+		return invalid("payload.maxGas", "stands beside gas: want gas, which is taken as it is, or maxGas, which bounds the estimate")
 	}
-	if call.Gas > maxGas {
-		return invalid("payload.gas", "%d is more than the %d that one transaction may have (EIP-7825)", call.Gas, maxGas)
+	least := intrinsicGas(call)
+	for name, gas := range map[string]uint64{"gas": call.Gas, "maxGas": call.MaxGas} {
+		if gas > 0 && gas < least {
+			return invalid("payload."+name, "%d is less than the %d that every node charges before the call begins: want at least that, or no gas to have it estimated",
+				gas, least)
+		}
+		if gas > maxGas {
+			return invalid("payload."+name, "%d is more than the %d that one transaction may have (EIP-7825)", gas, maxGas)
+		}
 	}
 	if call.To == nil && len(call.Data) > maxInitcode {
 		return invalid("payload.data", "deploys %d bytes: at most %d are allowed (EIP-3860)", len(call.Data), maxInitcode)
@@ -173,8 +188,7 @@ func checkCall(call nonce.Call) error {
 	return nil
 }
 
-func readGas(raw json.RawMessage) (uint64, error) {
-	const field = "payload.gas"
+func readGas(raw json.RawMessage, field string) (uint64, error) {
 	n, err := readInteger(raw, field)
 	if err != nil {
 		return 0, err

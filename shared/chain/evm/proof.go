@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strconv"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -23,12 +24,13 @@ var transferEvent = crypto.Keccak256Hash([]byte("Transfer(address,address,uint25
 
 // PaymentPayload is the payload, as [ParsePayload] makes it, that pays amount to an
 // address: in the chain's own coin where token is nil, else by that contract's
-// transfer.
-func PaymentPayload(token *nonce.Address, to nonce.Address, amount *big.Int) ([]byte, error) {
+// transfer. It is refused where it needs more than maxGas.
+func PaymentPayload(token *nonce.Address, to nonce.Address, amount *big.Int, maxGas uint64) ([]byte, error) {
 	fields := map[string]any{"to": to, "value": amount.String()}
 	if token != nil {
 		fields = map[string]any{"to": token, "function": transferCall, "args": []string{to.String(), amount.String()}}
 	}
+	fields["maxGas"] = strconv.FormatUint(maxGas, 10)
 	raw, err := json.Marshal(fields)
 	if err != nil {
 		return nil, fmt.Errorf("write payload: %w", err)

@@ -93,17 +93,17 @@ func TestPaymentPayload(t *testing.T) {
 		amount *big.Int
 		same   string // to be parsed to the same
 	}{
-		{nil, big.NewInt(7), `{"to": "` + to.String() + `", "value": "7"}`},
-		{&token, big.NewInt(7), `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", 7]}`},
-		{&token, most, `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", "` + most.String() + `"]}`},
+		{nil, big.NewInt(7), `{"to": "` + to.String() + `", "value": "7", "maxGas": 300000}`},
+		{&token, big.NewInt(7), `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", 7], "maxGas": 300000}`},
+		{&token, most, `{"to": "` + token.String() + `", "function": "transfer(address,uint256)", "args": ["` + to.String() + `", "` + most.String() + `"], "maxGas": 300000}`},
 	} {
-		got, err := evm.PaymentPayload(c.token, to, c.amount)
+		got, err := evm.PaymentPayload(c.token, to, c.amount, 300_000)
 		want, _, parsed := evm.ParsePayload([]byte(c.same))
 		if err != nil || parsed != nil || string(got) != string(want) {
 			t.Errorf("%s: got %s, %v; want %s, %v", c.amount, got, err, want, parsed)
 		}
 	}
-	if got, err := evm.PaymentPayload(&token, to, most.Add(most, big.NewInt(1))); err == nil {
+	if got, err := evm.PaymentPayload(&token, to, most.Add(most, big.NewInt(1)), 300_000); err == nil {
 		t.Errorf("2^256: got %s, want an error", got)
 	}
 }

@@ -89,8 +89,8 @@ type act struct {
 }
 
 var (
-	apply   = act{`select result, reason, same from funding_apply($1, $2, $3, $4, $5)`, ErrNoWithdrawal}
-	resolve = act{`select result, reason, same from funding_resolve($1, $2, $3, $4, $5)`, ErrNoRefusal}
+	apply   = act{`select result, reason, same, foreign_copy from funding_apply($1, $2, $3, $4, $5)`, ErrNoWithdrawal}
+	resolve = act{`select result, reason, same, foreign_copy from funding_resolve($1, $2, $3, $4, $5)`, ErrNoRefusal}
 )
 
 // call does it in one round trip that ends in its commit.
@@ -99,10 +99,13 @@ func (l *Ledger) call(ctx context.Context, do act, op transfer.Op, c transfer.Ca
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(do.statement, c.ReqID, string(op), c.UserID, c.AssetID, strconv.FormatUint(c.Units, 10)).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&a.result, &a.reason, &a.same) })
+		QueryRow(func(row pgx.Row) error { return row.Scan(&a.result, &a.reason, &a.same, &a.foreign) })
 	b.Queue("commit")
 	if err := l.db.SendBatch(ctx, b).Close(); err != nil {
 		return unknown(op, c, err)
+	}
+	if a.foreign {
+		return unknown(op, c, transfer.ErrForeign)
 	}
 	if !a.result.Valid && (!a.same.Valid || a.same.Bool) {
 		return unknown(op, c, do.missing)
@@ -115,6 +118,7 @@ func (l *Ledger) call(ctx context.Context, do act, op transfer.Op, c transfer.Ca
 type answer struct {
 	result, reason pgtype.Text
 	same           pgtype.Bool
+	foreign        bool // the database is not the one written last: nothing was done
 }
 
 func (a answer) outcome(op transfer.Op, c transfer.Call) transfer.Outcome {

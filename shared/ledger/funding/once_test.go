@@ -93,6 +93,24 @@ func TestFirstDepositsAtOnce(t *testing.T) {
 	l.has(alice, whole, "30.00000000")
 }
 
+// First deposits at once do not pass what an account may hold: the one that was judged
+// without the other is unknown, and refused when it is asked again.
+func TestFirstDepositsAtOnceDoNotOverflow(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	rival := l.rival()
+	do(t, rival, "begin")
+	do(t, rival, "select funding_apply('first', 'outside_deposit', 7, 3, 18446744073709551614)")
+	second := call("second", whole, 2)
+	judged := make(chan transfer.Outcome, 1)
+	go func() { judged <- l.OutsideDeposit(t.Context(), second) }()
+	l.awaitLock()
+	do(t, rival, "commit")
+	unknown(t, <-judged, nil)
+	refused(t, l.OutsideDeposit(t.Context(), second), transfer.Overflow)
+	l.has(alice, whole, "18446744073709551614.00000000")
+}
+
 // A duplicate that comes long after is answered by what is stored.
 func TestALateDuplicateIsAnsweredByWhatIsStored(t *testing.T) {
 	t.Parallel()

@@ -130,3 +130,30 @@ select count(*)
 		}
 	}
 }
+
+// H8: in a restored copy that nobody has accepted Funding moves nothing, and proves
+// nothing: money that moved after the backup would move again.
+func TestH08ARestoredCopyMovesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	l.fund(alice, fine, 10)
+	succeeds(t, l.Withdraw(t.Context(), call("before", fine, 1)))
+	l.exec(`update authority set timeline_id = timeline_id + 1`)
+	rows := l.rows()
+	c := call("r", fine, 1)
+	for _, op := range []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit} {
+		unknown(t, l.of(op)(t.Context(), c), transfer.ErrForeign)
+	}
+	for _, asked := range []transfer.Call{c, call("before", fine, 1)} {
+		unknown(t, l.Resolve(t.Context(), transfer.Withdraw, asked), transfer.ErrForeign)
+	}
+	if diff := cmp.Diff(rows, l.rows()); diff != "" {
+		t.Errorf("changed (-want +got):\n%s", diff)
+	}
+	if err := l.db.Store.AcceptAuthority(t.Context(), "carol", "reconciled"); err != nil {
+		t.Fatal(err)
+	}
+	succeeds(t, l.Resolve(t.Context(), transfer.Withdraw, call("before", fine, 1)))
+	succeeds(t, l.Withdraw(t.Context(), c))
+	l.has(alice, fine, "0.00000008")
+}

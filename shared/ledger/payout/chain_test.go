@@ -85,14 +85,41 @@ func (h *house) release() {
 	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'a false alarm' where submitter = $1`, h.payer)
 }
 
-// paid is what the address holds of the chain's coin, in wei.
-func (h *house) paid() string {
+// paidUnknown pays the address by a transaction of the payer that is on no record.
+func (h *house) paidUnknown() {
 	h.t.Helper()
-	wei, err := h.client.BalanceAt(h.t.Context(), common.HexToAddress(address), nil)
+	id := new(big.Int).SetUint64(h.chain.ChainID())
+	wei, _ := new(big.Int).SetString(onePayment, 10)
+	to := common.HexToAddress(address)
+	tx, err := types.SignNewTx(accounts[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: 0, To: &to, Gas: 21_000, Value: wei, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
+	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return wei.String()
+	raw, err := tx.MarshalBinary()
+	if err == nil {
+		err = h.chain.MineExactly(raw)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// paid is what the address holds of the chain's coin, in wei.
+func (h *house) paid() string {
+	h.t.Helper()
+	return h.wei(nonce.Address(common.HexToAddress(address))).String()
+}
+
+// wei is what an account holds of the chain's coin.
+func (h *house) wei(of nonce.Address) *big.Int {
+	h.t.Helper()
+	wei, err := h.client.BalanceAt(h.t.Context(), common.Address(of), nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return wei
 }
 
 // held is what a contract of these tests has noted for the address.

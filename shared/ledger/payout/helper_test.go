@@ -32,6 +32,7 @@ const (
 	user          = int64(7)
 	address       = "0x00000000000000000000000000000000000000c3"
 	confirmations = 3
+	maxGas        = 300_000
 )
 
 // coin is the chain's own; token is filled in with a contract.
@@ -123,14 +124,10 @@ func (h *house) openWorker() {
 
 func (h *house) newLedger(bound int) *payout.Ledger {
 	h.t.Helper()
-	l, err := payout.New(payout.Options{
+	return payout.New(payout.Options{
 		Transfers: h.Store, Manager: h.manager, Wake: h.woken, QueueBound: bound,
 		Finality: nonce.ByConfirmations, Confirmations: confirmations, Log: telemetry.NewLogger(h.log, slog.LevelDebug, ""),
 	})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return l
 }
 
 // openCoordinator is between Funding and the chain; nothing goes to Spot.
@@ -188,7 +185,7 @@ func (h *house) request(a transfer.Asset) transfer.Request {
 	}
 	amount, _ := transfer.ParseAmount("1.5")
 	units, _ := amount.Units(a.Precision)
-	p, err := payout.Prepare(*known, units, address)
+	p, err := payout.Prepare(*known, units, address, maxGas)
 	if err != nil {
 		h.t.Fatal(err)
 	}

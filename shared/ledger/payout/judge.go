@@ -36,8 +36,10 @@ func (l *Ledger) judge(ctx context.Context, op transfer.Op, t transfer.Transfer,
 		return unknown(op, c, ErrPending)
 	case found.Caller != store.PayoutCaller:
 		return l.blocked(ctx, op, c, fmt.Errorf("made by %q: %w", found.Caller, ErrTaken))
-	case found.Taken && found.SubState == nonce.Displaced: // an operator recorded that the chain has it
+	case found.Taken && found.State == nonce.Failed: // an operator recorded that the chain has it
 		return l.blocked(ctx, op, c, fmt.Errorf("transaction %s: %w", found.TxID, ErrTaken))
+	case found.Protected && found.State == nonce.Failed: // what failed here may have been paid on the chain
+		return unknown(op, c, fmt.Errorf("transaction %s is %s/%s: %w", found.TxID, found.State, found.SubState, ErrInDoubt))
 	case found.State == nonce.Failed:
 		if reason, ok := reasons[found.SubState]; ok {
 			return transfer.Outcome{Verdict: transfer.Refused, Reason: reason}

@@ -8,7 +8,9 @@
 //
 //	CONFIRMED, with proof of payment      Success
 //	CONFIRMED, without                    Unknown, for ever, and CRITICAL: a person must look
-//	FAILED, by whatever sub-state         Refused: it is final, and never runs
+//	FAILED, by whatever sub-state         Refused: it is final, and never runs;
+//	                                      Unknown while the payer is in PROTECT, and
+//	                                      where a release recorded that it was paid
 //	any other state                       Unknown: ask again
 //	no row                                the payout is posted; Unknown
 //
@@ -77,21 +79,30 @@ type Options struct {
 
 // Ledger is the [transfer.Ledger] of [transfer.Chain]. It keeps nothing between two
 // calls.
-type Ledger struct{ Options }
+type Ledger struct {
+	Options
+	off error // why no answer can be trusted; nil: it can
+}
 
 var _ transfer.Ledger = (*Ledger)(nil)
 
-// New is the ledger of o. It refuses a finality that a reorg may undo: what was
+// New is the ledger of o. By a finality that a reorg may undo it is off: what was
 // refunded could then be paid after all.
-func New(o Options) (*Ledger, error) {
+func New(o Options) *Ledger {
+	l := &Ledger{Options: o}
 	switch {
 	case o.Finality == nonce.ByFinalized, o.Finality == nonce.ByConfirmations && o.Confirmations > 0:
-		return &Ledger{o}, nil
 	case o.Finality == nonce.ByConfirmations:
-		return nil, errors.New("payouts: confirmations.required=0 ends a payout at its inclusion, and a reorg may pay what was refunded: set it to the depth that you trust with refunds, or finality.mode=finalized")
+		l.off = errors.New("confirmations.required=0 ends a payout at its inclusion, and a reorg may pay what was refunded: set it to the depth that you trust with refunds, or finality.mode=finalized")
+	default:
+		l.off = fmt.Errorf("finality.mode=%s may be undone by a reorg, which may pay what was refunded: set finalized, or confirmations with the depth that you trust with refunds", o.Finality)
 	}
-	return nil, fmt.Errorf("payouts: finality.mode=%s may be undone by a reorg, which may pay what was refunded: set finalized, or confirmations with the depth that you trust with refunds", o.Finality)
+	return l
 }
+
+// Off is why payouts are off, or nil. Every call is Unknown then: payouts that were
+// accepted before wait.
+func (l *Ledger) Off() error { return l.off }
 
 // Causes of an Unknown that no further try will change.
 var (
@@ -116,8 +127,8 @@ var (
 	// ErrNotDue reports a payout that is not on record, and of which the transfer does
 	// not wait for an answer: it is not posted.
 	ErrNotDue = errors.New("not on record, and the transfer does not wait for it")
-	// ErrInDoubt reports that nothing on record proves nothing: the payer is in
-	// PROTECT, or the database a restored one.
+	// ErrInDoubt reports that what is on record, or is not, proves nothing: the payer
+	// is in PROTECT, or the database a restored one.
 	ErrInDoubt = errors.New("in doubt until a person has reconciled the payer")
 )
 
@@ -190,6 +201,9 @@ func (l *Ledger) Resolve(ctx context.Context, op transfer.Op, c transfer.Call) t
 
 // load reads the transfer, and trusts nobody that the call is about it.
 func (l *Ledger) load(ctx context.Context, c transfer.Call) (transfer.Transfer, error) {
+	if l.off != nil {
+		return transfer.Transfer{}, fmt.Errorf("payouts are off: %w", l.off)
+	}
 	t, err := l.Transfers.Load(ctx, c.ReqID)
 	switch {
 	case err != nil:

@@ -31,7 +31,10 @@ func (e ErrAddress) Unwrap() error { return transfer.ErrRefused{Reason: transfer
 // The error is an [ErrAddress], or a [transfer.ErrRefused] with another reason where
 // the asset has no payouts or units is 0. Any other says what is wrong with the asset's
 // terms.
-func Prepare(asset transfer.Asset, units uint64, address string) (*transfer.Payout, error) {
+//
+// A payout that needs more gas than maxGas is refused before it is sent: who is paid
+// is code that may burn what the payer has.
+func Prepare(asset transfer.Asset, units uint64, address string, maxGas uint64) (*transfer.Payout, error) {
 	switch {
 	case asset.Payout == nil:
 		return nil, transfer.ErrRefused{Reason: transfer.TransferNotAllowed}
@@ -55,7 +58,7 @@ func Prepare(asset transfer.Asset, units uint64, address string) (*transfer.Payo
 	if !ok {
 		return nil, fmt.Errorf("base units %q of %s are no number", p.BaseUnits, asset.Name)
 	}
-	if p.Payload, err = evm.PaymentPayload(token, to, amount); err != nil {
+	if p.Payload, err = evm.PaymentPayload(token, to, amount, maxGas); err != nil {
 		return nil, fmt.Errorf("render the payout of %s: %w", asset.Name, err)
 	}
 	return p, nil

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
@@ -187,9 +190,12 @@ func TestNothingIsPostedOnAnyonesWord(t *testing.T) {
 	unknown(t, h.ledger.Deposit(t.Context(), early.Call()), payout.ErrNotDue)
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, early.Call()), payout.ErrNotDue)
 
-	open := h.pays(accounts[1], "*")
+	open := h.pays(accounts[1], store.PayoutCaller)
 	h.asset(coin, "", open)
 	shared := h.due(coin)
+	if _, err := h.db.DB.Exec(t.Context(), `update submitter set callers = '{*}' where submitter = $1`, open); err != nil {
+		t.Fatal(err)
+	}
 	unknown(t, h.ledger.Deposit(t.Context(), shared.Call()), payout.ErrNotPayer)
 	unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, shared.Call()), payout.ErrNotPayer)
 	theirs := h.intentOf(shared)
@@ -316,25 +322,121 @@ func TestOnlyTheCoordinatorPays(t *testing.T) {
 		t.Errorf("create by another: got %v, %q; want it unknown, nothing stored", err, h.managed(x.ReqID))
 	}
 	h.drive(x.ReqID, transfer.TargetPending)
-	h.serveUntil(x.ReqID, "TRACKING/PENDING")
 	id := value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
-	may := func(want map[nonce.Order]bool) {
+	order := func(action nonce.Order, want error) {
 		t.Helper()
-		for action, may := range want {
-			if err := h.db.MayOrder(t.Context(), id, action); (err == nil) != may || err != nil && !errors.Is(err, store.ErrCoordinators) {
-				t.Errorf("%s: got %v, want it allowed: %t", action, err, may)
-			}
+		before := value[string](h, `select coalesce(ordered, '') || state from managed_tx where tx_id = $1`, id)
+		_, err := h.db.Store.Decide(t.Context(), store.Decision{TxID: id, By: store.Viewer{Caller: "ann", Operator: true}, Action: action, Reason: "r"})
+		after := value[string](h, `select coalesce(ordered, '') || state from managed_tx where tx_id = $1`, id)
+		if !errors.Is(err, want) || want != nil && before != after {
+			t.Errorf("%s by an operator: got %v, %s from %s; want %v", action, err, after, before, want)
 		}
 	}
-	may(map[nonce.Order]bool{nonce.OrderCancel: false, nonce.OrderPlaceholder: false, nonce.OrderReplace: true, nonce.OrderRebroadcast: true, nonce.OrderWait: true})
+	order(nonce.OrderCancel, store.ErrCoordinators) // in the queue, where it would be over at once
+	h.serveUntil(x.ReqID, "TRACKING/PENDING")
+	order(nonce.OrderCancel, store.ErrCoordinators)
+	order(nonce.OrderPlaceholder, store.ErrCoordinators)
+	order(nonce.OrderWait, nil)
+	order(nonce.OrderReplace, nil)
+	order(nonce.OrderRebroadcast, nil)
+
+	// The coordinator's cancel takes the place of what the operator ordered.
 	h.giveUp(x.ReqID)
-	may(map[nonce.Order]bool{nonce.OrderCancel: false, nonce.OrderPlaceholder: true})
-	if _, err := h.db.Decide(t.Context(), store.Decision{TxID: id, By: store.Viewer{Caller: "mallory"}, Action: nonce.OrderCancel, Reason: "r"}); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("cancel by another: got %v, want it not found", err)
+	order(nonce.OrderPlaceholder, nil)
+	h.mineUntil(x.ReqID, "FAILED/PLACEHOLDER")
+	h.drive(x.ReqID, transfer.RolledBack)
+	h.has(coin, "10")
+}
+
+// H8: a payout that waited in the queue when the backup was made was paid after it.
+// Nobody's cancel gives it back: neither an operator's, who knows that it ran, nor the
+// coordinator's once the database is accepted.
+func TestH08APayoutThatMayHaveRunIsNotGivenBack(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.paidUnknown()
+	h.run(`update authority set timeline_id = timeline_id + 1`)
+	d := store.Decision{By: store.Viewer{Caller: "ann", Operator: true}, Action: nonce.OrderCancel, Reason: "it ran: it must not run again"}
+	d.TxID = value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)
+	if _, err := h.db.Store.Decide(t.Context(), d); !errors.Is(err, store.ErrCoordinators) {
+		t.Errorf("cancel by an operator: got %v, want %v", err, store.ErrCoordinators)
+	}
+	if err := h.db.Store.AcceptAuthority(t.Context(), "ann", "reconciling"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "QUEUED" {
+			t.Errorf("given up in PROTECT: got %s, %s; want it pending, QUEUED", got.State, h.managed(x.ReqID))
+		}
+		h.drive(x.ReqID, transfer.TargetPending)
+	}
+	h.has(coin, "8.5")
+}
+
+// H12: what has FAILED is in doubt while the payer is in PROTECT: a reorg deeper than
+// what was final may have paid it. It is given back once a person has released.
+func TestH12AFailureIsInDoubtInProtect(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x, y := h.due(coin), h.due(coin)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.serveUntil(x.ReqID, "TRACKING/PENDING")
+	h.giveUp(x.ReqID)
+	h.mineUntil(x.ReqID, "FAILED/PLACEHOLDER")
+	h.drive(y.ReqID, transfer.TargetPending)
+	h.run(`update managed_tx set state = 'FAILED', sub_state = 'REJECTED' where request_id = $1`, y.ReqID)
+	h.protect()
+	for _, failed := range []transfer.Transfer{x, y} {
+		unknown(t, h.ledger.Deposit(t.Context(), failed.Call()), payout.ErrInDoubt)
+		unknown(t, h.ledger.Resolve(t.Context(), transfer.Deposit, failed.Call()), payout.ErrInDoubt)
+		h.drive(failed.ReqID, transfer.TargetPending)
+	}
+	h.has(coin, "7")
+	h.release()
+	h.drive(x.ReqID, transfer.RolledBack)
+	h.drive(y.ReqID, transfer.RolledBack)
+	h.has(coin, "10")
+}
+
+// Who is paid may be code that burns all the gas it is given: the payer does not pay
+// for that.
+func TestAPayoutThatBurnsGasIsGivenBack(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	known, err := h.Asset(t.Context(), coin.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	burns, err := contracts.Deploy(t.Context(), h.chain, accounts[2], common.FromHex("6207a1205b600190038060045700")) // counts down from 500,000
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := h.request(coin)
+	if r.Payout, err = payout.Prepare(*known, 150_000_000, burns.String(), maxGas); err != nil {
+		t.Fatal(err)
+	}
+	x, err := h.coordinator.Submit(t.Context(), r, terms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := h.wei(h.payer.Address())
+	h.mineUntil(x.ReqID, "FAILED/REJECTED")
+	if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.Rejected {
+		t.Errorf("reason: got %s, want %s", got.Reason, payout.Rejected)
+	}
+	h.has(coin, "10")
+	if after := h.wei(h.payer.Address()); after.Cmp(before) != 0 {
+		t.Errorf("the payer has %s, and had %s", after, before)
 	}
 }
 
-// A finality that a reorg may undo is refused.
+// By a finality that a reorg may undo payouts are off: nothing is posted, nothing
+// given up, and what was accepted waits.
 func TestFinalityOfPayouts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -344,8 +446,17 @@ func TestFinalityOfPayouts(t *testing.T) {
 	}{
 		{nonce.ByConfirmations, 1, true}, {nonce.ByFinalized, 0, true}, {nonce.ByConfirmations, 0, false}, {nonce.BySafe, 20, false}, {"", 20, false},
 	} {
-		if _, err := payout.New(payout.Options{Finality: c.mode, Confirmations: c.confirmations}); (err == nil) != c.ok {
-			t.Errorf("%s, %d: got %v, want it taken: %t", c.mode, c.confirmations, err, c.ok)
+		l := payout.New(payout.Options{Finality: c.mode, Confirmations: c.confirmations})
+		if (l.Off() == nil) != c.ok {
+			t.Errorf("%s, %d: got %v, want it taken: %t", c.mode, c.confirmations, l.Off(), c.ok)
+		}
+		if c.ok {
+			continue
+		}
+		for _, got := range []transfer.Outcome{l.Deposit(t.Context(), transfer.Call{}), l.Resolve(t.Context(), transfer.Deposit, transfer.Call{})} {
+			if got.Verdict != transfer.Unknown || !errors.Is(got.Err, l.Off()) {
+				t.Errorf("%s, %d: got %+v, want unknown, since payouts are off", c.mode, c.confirmations, got)
+			}
 		}
 	}
 }

@@ -184,7 +184,7 @@ func plant(t *testing.T, b bench) *strings.Replacer {
 	name("target", b.at(t, transfer.TargetPending))
 	name("comp", b.at(t, transfer.Compensating))
 	name("done", b.at(t, transfer.Committed))
-	b.put(t, payable)
+	b.offer(t, payable)
 	name("pay", b.created(t, payout()))
 	return strings.NewReplacer(words...)
 }

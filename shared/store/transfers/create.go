@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -35,7 +36,7 @@ select $1, nullif($2, ''), $3, a.asset_id, r.amount, a.precision, $6, case $6::s
    and case when $6::smallint <> 3 then a.internal_transfer_enabled
        else a.payout_submitter = p.submitter and a.chain_id = p.chain_id and a.token_contract is not distinct from p.token
         and p.base_units = r.amount * 10::numeric ^ a.chain_decimals
-        and not exists (select from protect_episode e where e.submitter = p.submitter and e.closed_at is null) end
+        and ` + mayPay + ` end
    and (select is_authority())
    and not exists (select from transfer_halt h
          where h.resumed_at is null and (h.scope = 'all' or h.asset_id = a.asset_id and coalesce(h.user_id = $3, true)))
@@ -43,6 +44,12 @@ select $1, nullif($2, ''), $3, a.asset_id, r.amount, a.precision, $6, case $6::s
    and ($16::integer = 0 or (` + countSince + `interval '24 hours' limit $16) as c) < $16)
    and (a.daily_transfer_amount is null or r.amount + (` + sumOfDay + `) <= a.daily_transfer_amount)
     on conflict do nothing`
+
+// mayPay says that the payer is one that pays: registered, for the coordinator alone,
+// not suspended, and not in PROTECT.
+const mayPay = `exists (select from submitter s
+                     where s.submitter = p.submitter and s.callers = array['` + store.PayoutCaller + `'] and s.status = 'ACTIVE')
+        and not exists (select from protect_episode e where e.submitter = p.submitter and e.closed_at is null)`
 
 const (
 	countSince = `select count(*) from (select from transfers_tb where user_id = $3 and created_at > (select clock_timestamp()) - `
@@ -114,7 +121,7 @@ const obstacles = `
 select is_authority(),
        exists (select from transfer_halt h left join assets_tb a using (asset_id)
                 where h.resumed_at is null and (h.scope = 'all' or a.asset = $2 and coalesce(h.user_id = $1, true))),
-       exists (select from protect_episode e where e.submitter = nullif($3, '') and e.closed_at is null),
+       $3 <> '' and not (select ` + mayPay + ` from (select nullif($3, '') as submitter) as p),
        (select count(*) from (select from transfers_tb where user_id = $1
           and created_at > (select clock_timestamp()) - interval '1 second' limit $4) as c),
        (select count(*) from (select from transfers_tb where user_id = $1
@@ -125,7 +132,7 @@ select is_authority(),
 
 // why says what stands in the way of a request for which nothing was stored.
 func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Terms) error {
-	var ours, halted, protected bool
+	var ours, halted, mayNotPay bool
 	var counts transfer.Counts
 	var dayUnits, payer string
 	if r.Payout != nil {
@@ -134,7 +141,7 @@ func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Term
 	var asset *transfer.Asset
 	b := new(pgx.Batch)
 	b.Queue(obstacles, r.UserID, r.Asset, payer, terms.Limits.PerSecond, terms.Limits.PerDay).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&ours, &halted, &protected, &counts.LastSecond, &counts.LastDay, &dayUnits)
+		return row.Scan(&ours, &halted, &mayNotPay, &counts.LastSecond, &counts.LastDay, &dayUnits)
 	})
 	b.Queue(assetColumns+` where asset = $1`, r.Asset).QueryRow(func(row pgx.Row) error {
 		a, err := scanAsset(row)
@@ -154,7 +161,7 @@ func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Term
 		return transfer.ErrRefused{Reason: reason}
 	case halted:
 		return transfer.ErrHalted
-	case protected:
+	case mayNotPay:
 		return transfer.ErrProtected
 	}
 	counts.DayUnits = cappedUnits(dayUnits)

@@ -50,7 +50,7 @@ func amount(t testing.TB, text string) transfer.Amount {
 func TestCreateStoresTheRequest(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.put(t, payable)
+	b.offer(t, payable)
 	for _, r := range []transfer.Request{request("c-1"), payout()} {
 		got := b.created(t, r)
 		kind, _ := transfer.CheckAccounts(r.From, r.To, r.Payout != nil)

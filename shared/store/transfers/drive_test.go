@@ -162,18 +162,18 @@ func TestH31InitExpiresOrBegins(t *testing.T) {
 func TestH31PayoutsHaveTheirOwnLimit(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.put(t, payable)
+	r.offer(t, payable)
 	r.drop[transfer.Deposit] = 2
 	x, err := r.Submit(t.Context(), payout(), terms)
 	if err != nil || x.State != transfer.TargetPending {
 		t.Fatalf("payout: got %+v, %v; want it pending", x, err)
 	}
 	alarms := func() int {
-		all, err := r.Alarming(t.Context(), transfer.DefaultRules(), 10)
+		pending, _, err := r.Alarming(t.Context(), transfer.DefaultRules(), 10)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(all)
+		return pending.Count
 	}
 	r.run(t, `update transfers_tb set state_at = state_at - interval '29 minutes'`)
 	if n := alarms(); n != 0 {

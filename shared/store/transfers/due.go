@@ -10,18 +10,18 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// due takes transfers whose next attempt is due, and those that nobody has planned
-// one for and nobody has moved for a while: their worker died. Every move takes the
-// plan away, so what an earlier state waited for postpones nothing; and to take a
-// transfer changes nothing that it is taken by. A restored database has none to take:
-// nobody may move them before it is accepted.
+// due takes transfers whose next attempt is overdue, since its task is lost, and those
+// that nobody has planned one for and nobody has moved for a while: their worker died.
+// Every move takes the plan away, so what an earlier state waited for postpones
+// nothing; and to take a transfer changes nothing that it is taken by. A restored
+// database has none to take: nobody may move them before it is accepted.
 const due = `
 update transfers_tb t
    set swept_at = clock_timestamp()
  where t.transfer_id in (
        select x.transfer_id
          from transfers_tb x
-        where x.open and coalesce(x.next_attempt_at, x.updated_at + $1::interval) <= clock_timestamp()
+        where x.open and coalesce(x.next_attempt_at, x.updated_at) + $1::interval <= clock_timestamp()
           and x.swept_at < coalesce($3, clock_timestamp())
           and (select is_authority())
         order by x.swept_at, x.transfer_id
@@ -37,8 +37,8 @@ type Due struct {
 
 // Due takes up to limit transfers that are to be stepped now, those first that were
 // not taken for longest, and none that was taken since the sweep began: two sweeps
-// share the work. A zero began is now. rescueAfter is after how long a transfer
-// without a plan has lost its worker. It returns the database's clock, by which the
+// share the work. A zero began is now. rescueAfter is after how long a planned attempt
+// has lost its task, and a transfer without a plan its worker. It returns the database's clock, by which the
 // sweep's next batch goes.
 func (s *Store) Due(ctx context.Context, rescueAfter time.Duration, limit int, began time.Time) (found []Due, now time.Time, err error) {
 	since := &began
@@ -57,23 +57,47 @@ func (s *Store) Due(ctx context.Context, rescueAfter time.Duration, limit int, b
 	return found, now, nil
 }
 
-// alarming are transfers whose money has been in flight for too long.
-const alarming = transferColumns + `
- where t.open
-   and (t.state = 30 and t.state_at < clock_timestamp() - case t.transfer_type when 3 then $2::interval else $1::interval end
-     or t.state = -20 and t.failures >= $3)
- order by t.transfer_id
- limit $4`
+// What is late, and the alert's own condition: for too long in TARGET_PENDING, or with
+// as many refunds unknown in a row as the rules bear.
+const (
+	latePending = `
+ where t.open and t.state = 30
+   and t.state_at < clock_timestamp() - case t.transfer_type when 3 then $2::interval else $1::interval end`
+	lateRefunds = `
+ where t.open and t.state = -20 and t.failures >= $1`
 
-// Alarming lists up to limit transfers that a person has to look at: for longer in
-// TARGET_PENDING than the rules allow their type, or with as many refunds unknown in
-// a row as the rules bear. The oldest come first.
-func (s *Store) Alarming(ctx context.Context, rules transfer.Rules, limit int) ([]transfer.Transfer, error) {
-	rows, err := s.db.Query(ctx, alarming, rules.PendingLimit, rules.PayoutLimit, rules.RefundLimit, limit)
-	if err != nil {
-		return nil, fmt.Errorf("find alarming transfers: %w", err)
+	howLate   = `select count(*), coalesce(max(clock_timestamp() - t.state_at), '0') from transfers_tb t`
+	latestFew = ` order by t.state_at desc, t.transfer_id desc limit `
+)
+
+// Late are the transfers of one alert.
+type Late struct {
+	Count   int                 // of them all
+	Longest time.Duration       // in its state, of them all
+	Newest  []transfer.Transfer // those that came last, the newest first
+}
+
+// Alarming tells of the transfers that a person has to look at, up to limit of each
+// kind by name: those for longer in TARGET_PENDING than the rules allow their type,
+// and those with as many refunds unknown in a row as the rules bear.
+func (s *Store) Alarming(ctx context.Context, rules transfer.Rules, limit int) (pending, refunds Late, err error) {
+	b := new(pgx.Batch)
+	queueLate(b, &pending, latePending, `$3`, rules.PendingLimit, rules.PayoutLimit, limit)
+	queueLate(b, &refunds, lateRefunds, `$2`, rules.RefundLimit, limit)
+	if err := s.send(ctx, b); err != nil {
+		return pending, refunds, fmt.Errorf("find alarming transfers: %w", err)
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (transfer.Transfer, error) { return scanTransfer(row) })
+	return pending, refunds, nil
+}
+
+// queueLate adds the two statements of one alert; the last argument is the limit of
+// the second.
+func queueLate(b *pgx.Batch, l *Late, condition, limit string, args ...any) {
+	b.Queue(howLate+condition, args[:len(args)-1]...).QueryRow(func(row pgx.Row) error { return row.Scan(&l.Count, &l.Longest) })
+	b.Queue(transferColumns+condition+latestFew+limit, args...).Query(func(rows pgx.Rows) (err error) {
+		l.Newest, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (transfer.Transfer, error) { return scanTransfer(row) })
+		return err
+	})
 }
 
 // Busy is a user with unusually many transfers.

@@ -53,8 +53,8 @@ func (b bench) loaded(t testing.TB, reqID string) transfer.Transfer {
 	return x
 }
 
-// The sweep takes what a dead worker left in any state, what is due, and nothing
-// else.
+// The sweep takes what a dead worker left in any state, whose attempt has been due for
+// as long, and nothing else.
 func TestDueFindsWhatWasLeftBehind(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -73,10 +73,8 @@ func TestDueFindsWhatWasLeftBehind(t *testing.T) {
 		}
 		late := b.postponed(t, b.at(t, s), time.Millisecond)
 		b.postponed(t, b.at(t, s), time.Hour)
-		await(t, "the attempt is due", func() bool {
-			now, err := b.Load(t.Context(), late.ReqID)
-			return err == nil && now.NextIn(time.Hour) == 0
-		})
+		b.run(t, `update transfers_tb set next_attempt_at = clock_timestamp() - interval '61 s' where req_id = $1`, late.ReqID)
+		b.run(t, `update transfers_tb set next_attempt_at = clock_timestamp() - interval '50 s' where req_id = $1`, b.postponed(t, b.at(t, s), time.Hour).ReqID)
 		want = append(want, late.ReqID)
 	}
 	slices.Sort(want)
@@ -223,25 +221,53 @@ func TestMON001And002Alarming(t *testing.T) {
 	}
 	b.postponed(t, b.at(t, transfer.TargetPending), time.Second)
 	refund := b.at(t, transfer.Compensating)
-	alarming := func() []string {
-		all, err := b.Alarming(t.Context(), transfer.DefaultRules(), 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids := []string{}
-		for _, x := range all {
-			ids = append(ids, x.ReqID)
-		}
-		return ids
+	alarming := func(refunds int) []string {
+		return append(b.newest(t, transfer.TargetPending, 10, 1), b.newest(t, transfer.Compensating, 10, refunds)...)
 	}
 	for n := range 3 {
-		if diff := cmp.Diff([]string{long.ReqID}, alarming()); diff != "" {
+		if diff := cmp.Diff([]string{long.ReqID}, alarming(0)); diff != "" {
 			t.Errorf("after %d refunds unknown (-want +got):\n%s", n, diff)
 		}
 		refund = b.postponed(t, refund, time.Second)
 	}
-	if diff := cmp.Diff([]string{long.ReqID, refund.ReqID}, alarming()); diff != "" {
+	if diff := cmp.Diff([]string{long.ReqID, refund.ReqID}, alarming(1)); diff != "" {
 		t.Errorf("after 3 refunds unknown (-want +got):\n%s", diff)
+	}
+}
+
+// newest are the ids of the alert of a state; it checks how many there are in all.
+func (b bench) newest(t testing.TB, s transfer.State, limit, count int) (ids []string) {
+	t.Helper()
+	pending, refunds, err := b.Alarming(t.Context(), transfer.DefaultRules(), limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := map[transfer.State]transfers.Late{transfer.TargetPending: pending, transfer.Compensating: refunds}[s]
+	if late.Count != count || count > 0 && late.Longest <= 0 {
+		t.Errorf("alarming in %s: got %d for %s, want %d", s, late.Count, late.Longest, count)
+	}
+	for _, x := range late.Newest {
+		ids = append(ids, x.ReqID)
+	}
+	return ids
+}
+
+// However many are late, those that came last are named, of each alert, and all count.
+func TestManyAlarmsHideNone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	want := map[transfer.State]string{}
+	for _, s := range []transfer.State{transfer.Compensating, transfer.TargetPending} {
+		for n := 5; n > 1; n-- {
+			x := b.at(t, s)
+			b.run(t, `update transfers_tb set state_at = state_at - $2 * interval '1 minute', retry_count = 3, failures = 3 where req_id = $1`, x.ReqID, n)
+			want[s] = x.ReqID
+		}
+	}
+	for s, last := range want {
+		if got := b.newest(t, s, 1, 4); !slices.Equal(got, []string{last}) {
+			t.Errorf("named in %s: got %v, want the last, %s", s, got, last)
+		}
 	}
 }
 

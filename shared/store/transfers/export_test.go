@@ -3,7 +3,9 @@ package transfers
 // HotStatements are those whose cost must not grow with what is finished.
 var HotStatements = map[string]string{
 	"lockUser": lockUser, "insertTransfer": insertTransfer, "findCreated": findCreated, "obstacles": obstacles,
-	"byReqID": byReqID, "start": start, "postpone": postpone, "cancel": cancel, "due": due, "alarming": alarming, "busy": busy,
+	"byReqID": byReqID, "start": start, "postpone": postpone, "cancel": cancel, "due": due, "busy": busy,
+	"latePending": transferColumns + latePending + latestFew + "$3", "lateRefunds": transferColumns + lateRefunds + latestFew + "$2",
+	"howLatePending": howLate + latePending, "howLateRefunds": howLate + lateRefunds,
 	"record": record, "answer": answer, "history": history, "resolutions": resolutions,
 	"moveTransfer": moveTransfer,
 }

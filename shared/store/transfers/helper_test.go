@@ -15,6 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/oklog/ulid/v2"
 
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -49,6 +51,24 @@ func benchOf(t testing.TB, db storetest.Bundle) bench {
 func (b bench) put(t testing.TB, a transfer.Asset) {
 	t.Helper()
 	if err := b.PutAsset(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// offer puts an asset with terms of payout, and registers who pays it.
+func (b bench) offer(t testing.TB, a transfer.Asset) {
+	t.Helper()
+	b.pays(t, a.Payout.Submitter)
+	b.put(t, a)
+}
+
+// pays registers an account for the coordinator alone.
+func (b bench) pays(t testing.TB, submitter string) {
+	t.Helper()
+	_, err := b.Bundle.Store.Register(t.Context(), store.Registration{
+		Submitter: nonce.Submitter(submitter), Signer: "local", MaxInFlight: 1, Callers: []string{store.PayoutCaller}, CreatedBy: "test",
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 // cancel moves and records in one statement, so neither is there without the other.
 const cancel = `
 with hit as (
-  update transfers_tb
+  update transfers_tb f
      set state = -10, error_message = 'CANCELLED', state_at = clock_timestamp(), updated_at = clock_timestamp()
-   where req_id = $1 and state = 0 and (select is_authority())
+   where req_id = $1 and state = 0 and (select is_authority()) and ` + untouched + `
   returning transfer_id
 )
 insert into transfer_resolution (transfer_id, op, by, reason)

@@ -32,13 +32,14 @@ var wholeTable = regexp.MustCompile(`Seq Scan on (transfers_tb|transfer_history|
 func TestPlansOfHotStatements(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	conn, err := b.Bundle.Pool().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
 	for _, finished := range []int{0, 50_000} {
 		if finished > 0 {
 			grow(t, b, finished)
-		}
-		conn, err := b.Bundle.Pool().Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
 		}
 		for name, statement := range transfers.HotStatements {
 			plan := explain(t, conn, name, statement)
@@ -53,7 +54,6 @@ func TestPlansOfHotStatements(t *testing.T) {
 			}
 		}
 		conn.Conn().DeallocateAll(t.Context())
-		conn.Release()
 	}
 }
 

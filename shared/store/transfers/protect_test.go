@@ -17,12 +17,11 @@ const secondPayer = "eip155:1337:0x00000000000000000000000000000000000000a2"
 func TestH01NoPayoutBeginsInProtect(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.put(t, payable)
-	r.Register(t, payer, 1)
+	r.offer(t, payable)
 	waits, late := r.created(t, payout()), r.created(t, payout())
 	other := payable
 	other.ID, other.Name, other.Payout = 2, "ETH", &transfer.PayoutTerms{Submitter: secondPayer, ChainID: 1337, Decimals: 18}
-	r.put(t, other)
+	r.offer(t, other)
 	fromOther := payout()
 	fromOther.Asset, fromOther.Payout.Submitter, fromOther.Payout.Token = "ETH", secondPayer, ""
 	begins, inside := r.created(t, fromOther), r.created(t, request(""))

@@ -117,6 +117,7 @@ func TestH08RestoredDatabase(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	x := r.created(t, request("kept"))
+	r.age(t, x.ReqID, "1 hour")
 	pending := r.at(t, transfer.SourcePending)
 	r.run(t, `update authority set timeline_id = timeline_id + 1`)
 	if _, err := r.Submit(t.Context(), request("new"), terms); !errors.Is(err, transfer.ErrForeign) {
@@ -160,6 +161,19 @@ func TestH08RestoredDatabase(t *testing.T) {
 	if _, err := r.Submit(t.Context(), request("new"), terms); !errors.Is(err, transfer.ErrHalted) {
 		t.Errorf("a new request, the database accepted: got %v, want it halted", err)
 	}
+
+	// Whether x went on after the backup only the ledgers know: it has not failed for
+	// being old, nor by a person's word.
+	if _, err := r.Coordinator.Cancel(t.Context(), order); !errors.Is(err, transfer.ErrRestored) {
+		t.Errorf("cancel, the database accepted: got %v, want it refused: the transfer may have gone on", err)
+	}
+	r.drive(t, x.ReqID, transfer.Committed)
+
+	r.run(t, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'carol', resume_reason = 'r'`)
+	order.ReqID = r.created(t, request("")).ReqID
+	if got, err := r.Coordinator.Cancel(t.Context(), order); err != nil || got.Reason != transfer.Cancelled {
+		t.Errorf("cancel of a transfer made since: got %s, %v; want it cancelled", got.Reason, err)
+	}
 }
 
 // H8: a database that turns out to be a restored one under a worker's hands moves
@@ -174,14 +188,14 @@ func TestH08RestoredUnderAWorker(t *testing.T) {
 	}
 }
 
-// A payout is stored only as its asset's terms are, and not while its payer is in
-// PROTECT; in doubt the caller asks again.
+// A payout is stored only as its asset's terms are; in doubt the caller asks again.
 func TestPayoutsAreAsTheAssetSays(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.put(t, payable)
+	b.offer(t, payable)
+	b.pays(t, secondPayer)
 	for name, change := range map[string]func(*transfer.Payout){
-		"payer":  func(p *transfer.Payout) { p.Submitter = "eip155:1337:0x00000000000000000000000000000000000000a2" },
+		"payer":  func(p *transfer.Payout) { p.Submitter = secondPayer },
 		"chain":  func(p *transfer.Payout) { p.ChainID = 1 },
 		"token":  func(p *transfer.Payout) { p.Token = "" },
 		"amount": func(p *transfer.Payout) { p.BaseUnits = "1500001" },
@@ -192,19 +206,38 @@ func TestPayoutsAreAsTheAssetSays(t *testing.T) {
 			t.Errorf("another %s: got %v, want it to be asked again", name, err)
 		}
 	}
-	b.Register(t, payer, 1)
-	b.run(t, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, payer)
-	if _, err := b.Create(t.Context(), payout(), terms); !errors.Is(err, transfer.ErrProtected) {
-		t.Errorf("the payer in PROTECT: got %v, want it refused for that", err)
-	}
-	b.created(t, request(""))
-	b.run(t, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
-	b.created(t, payout())
 	b.put(t, usdt)
 	_, err := b.Create(t.Context(), payout(), terms)
 	if got, ok := errors.AsType[transfer.ErrRefused](err); !ok || got.Reason != transfer.TransferNotAllowed {
 		t.Errorf("an asset without terms of payout: got %v, want TRANSFER_NOT_ALLOWED", err)
 	}
+}
+
+// A payout is stored only while its payer is one that pays: what could never be sent
+// would hold the user's money until an operator looks.
+func TestOnlyAPayerPays(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.put(t, payable)
+	refused := func(why string) {
+		t.Helper()
+		if _, err := b.Create(t.Context(), payout(), terms); !errors.Is(err, transfer.ErrProtected) {
+			t.Errorf("the payer %s: got %v, want it refused for that", why, err)
+		}
+	}
+	refused("is not registered")
+	b.pays(t, payer)
+	b.created(t, payout())
+	b.run(t, `update submitter set callers = '{*}' where submitter = $1`, payer)
+	refused("is everyone's")
+	b.run(t, `update submitter set callers = '{transfer}', status = 'SUSPENDED' where submitter = $1`, payer)
+	refused("is suspended")
+	b.run(t, `update submitter set status = 'ACTIVE' where submitter = $1`, payer)
+	b.run(t, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, payer)
+	refused("is in PROTECT")
+	b.created(t, request(""))
+	b.run(t, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r'`)
+	b.created(t, payout())
 }
 
 // The limits hold to the last one, also for requests that come at once; what failed

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/checkers/money"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/movers"
+	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// The checks of the second system beside those of package money.
+const (
+	coreRecovers   = "core-recovers"
+	steadyMoves    = "transfer-answers-steady"
+	movedAsTold    = "moved-as-told"
+	lateDuplicates = "late-duplicates"
+	conservedAll   = "conserved-all-along"
+	paidOnce       = "paid-or-refunded"
+)
+
+// books holds the second system to its promises. What comes last changes what the
+// house knows of itself: it is read before.
+func (e *episode) books(ctx context.Context) (all []check, err error) {
+	if e.bank == nil {
+		return nil, nil
+	}
+	recovers := e.recovers(ctx)
+	all = append(all, recovers, e.steadyMoves())
+	if len(recovers.Violations) > 0 {
+		return all, nil // nobody can read the rest
+	}
+	for _, read := range []func(context.Context) ([]check, error){e.money, e.asTold, e.payouts, e.duplicates, e.conserved} {
+		some, err := read(ctx)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// violation is one about a user and a transfer; either may be left out.
+func violation(checker string, userID int64, reqID, format string, args ...any) checkers.Violation {
+	who := "transfers"
+	if userID != 0 {
+		who = fmt.Sprint("user ", userID)
+	}
+	return checkers.Violation{Checker: checker, Submitter: who, TxID: reqID, Detail: fmt.Sprintf(format, args...)}
+}
+
+// recovers looks whether the core came back each time, and is there now.
+func (e *episode) recovers(ctx context.Context) check {
+	c := check{Name: coreRecovers, Promise: "however the trading core ends, it starts again with all that it had answered"}
+	keeper := e.world.Keeper
+	if keeper.Failed() == nil && e.house.Core.Process().Err() != nil {
+		keeper.Revive(ctx)
+	}
+	if err := keeper.Failed(); err != nil {
+		c.Violations = append(c.Violations, violation(c.Name, 0, "", "after %d starts: %v", keeper.Restarts(), err))
+	}
+	return c
+}
+
+func (e *episode) steadyMoves() check {
+	c := check{Name: steadyMoves, Promise: "no answer about a transfer contradicts an earlier one: one req_id, one end; what must be refused is refused; the core answers duplicates alike"}
+	for _, l := range e.bank.Ledger.Lies() {
+		c.Violations = append(c.Violations, violation(c.Name, l.UserID, l.ReqID, "%s", l.Detail))
+	}
+	if n := e.house.Core.Proxy.Struck(ubsproxy.Differed); n > 0 {
+		c.Violations = append(c.Violations, violation(c.Name, 0, "", "%d calls to the core, made three times at once, were answered differently", n))
+	}
+	return c
+}
+
+// money asks the checkers of the two journals.
+func (e *episode) money(ctx context.Context) (all []check, err error) {
+	found, err := money.Check(ctx, money.Episode{Database: e.house.Database, Core: e.house.Core.Ledger(), Settled: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range money.All() {
+		one := check{Name: c.Name, Promise: c.Promise}
+		for _, v := range found {
+			if v.Checker == c.Name {
+				one.Violations = append(one.Violations, violation(c.Name, v.UserID, v.ReqID, "%s", v.Detail))
+			}
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// asTold holds what each account has, and how each transfer ended, to what people
+// were told, without a look at any journal.
+func (e *episode) asTold(ctx context.Context) ([]check, error) {
+	c := check{Name: movedAsTold, Promise: "each account holds what came from outside and moved by COMMITTED transfers, by what users and teller were told; each end is the one told"}
+	evidence, err := money.Gather(ctx, money.Episode{Database: e.house.Database, Core: e.house.Core.Ledger()})
+	if err != nil {
+		return nil, err
+	}
+	expected, unknown := e.bank.Ledger.Expected()
+	for _, what := range unknown {
+		c.Violations = append(c.Violations, violation(c.Name, 0, "", "%s", what))
+	}
+	held := make(map[movers.Account]int64)
+	for _, h := range evidence.Holdings() {
+		held[movers.Account{Side: transfer.Funding, UserID: h.UserID, AssetID: h.AssetID}] = h.Funding.Int64()
+		held[movers.Account{Side: transfer.Spot, UserID: h.UserID, AssetID: h.AssetID}] = h.Trading.Int64()
+	}
+	c.Violations = append(c.Violations, differs(expected, held)...)
+	ends, err := e.transferEnds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.Violations = append(c.Violations, contradicted(e.bank.Ledger.Wishes(), ends)...)
+	return []check{c}, nil
+}
+
+// differs lists the accounts that hold something else than expected.
+func differs(expected, held map[movers.Account]int64) (found []checkers.Violation) {
+	all := make(map[movers.Account]bool)
+	for at := range expected {
+		all[at] = true
+	}
+	for at := range held {
+		all[at] = true
+	}
+	for at := range all {
+		if expected[at] != held[at] {
+			found = append(found, violation(movedAsTold, at.UserID, "", "%s of asset %d holds %d, and by what was told it is %d", at.Side, at.AssetID, held[at], expected[at]))
+		}
+	}
+	slices.SortFunc(found, func(a, b checkers.Violation) int { return strings.Compare(a.Submitter+a.Detail, b.Submitter+b.Detail) })
+	return found
+}
+
+// contradicted lists the wishes whose row has another end than their user was told,
+// and the rows that nobody was told of.
+func contradicted(wishes []*movers.Wish, ends map[string]movers.End) (found []checkers.Violation) {
+	known := make(map[string]bool)
+	for _, w := range wishes {
+		told := w.Told()
+		known[told.ReqID] = true
+		end, stored := ends[told.ReqID]
+		switch {
+		case told.ReqID == "":
+		case !stored:
+			found = append(found, violation(movedAsTold, w.UserID, told.ReqID, "cid %q was accepted, and there is no row", w.CID))
+		case told.End != nil && *told.End != end:
+			found = append(found, violation(movedAsTold, w.UserID, told.ReqID, "its user was told %s, and it is %s", told.End, end))
+		}
+	}
+	for reqID, end := range ends {
+		if !known[reqID] {
+			found = append(found, violation(movedAsTold, 0, reqID, "nobody was told of it, and it is %s", end))
+		}
+	}
+	return found
+}
+
+// transferEnds is where each transfer is, by req_id.
+func (e *episode) transferEnds(ctx context.Context) (map[string]movers.End, error) {
+	rows, err := e.db.Query(ctx, `select req_id, state, coalesce(error_message, '') from transfers_tb`)
+	if err != nil {
+		return nil, err
+	}
+	ends := make(map[string]movers.End)
+	var reqID string
+	var end movers.End
+	_, err = pgx.ForEachRow(rows, []any{&reqID, &end.State, &end.Reason}, func() error {
+		ends[reqID] = end
+		return nil
+	})
+	return ends, err
+}
+
+// conserved looks at what the house's own checks came to, all the while and now.
+func (e *episode) conserved(ctx context.Context) ([]check, error) {
+	c := check{Name: conservedAll, Promise: "every check of conservation, whatever was under way, found nothing and halted nobody; so does a full one at the end"}
+	rows, err := e.db.Query(ctx, `
+select user_id, coalesce(req_id, ''), concat_ws(' ', kind, side, 'asset', asset_id, 'expected', expected, 'got', got) from conservation_finding
+union all
+select coalesce(user_id, 0), '', concat_ws(' ', 'halted:', scope, 'asset', asset_id, 'since', since) from transfer_halt`)
+	if err != nil {
+		return nil, err
+	}
+	var userID int64
+	var reqID, detail string
+	_, err = pgx.ForEachRow(rows, []any{&userID, &reqID, &detail}, func() error {
+		c.Violations = append(c.Violations, violation(c.Name, userID, reqID, "%s", detail))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	status, text := e.askAs(ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
+	var report struct{ Result string }
+	if status != http.StatusOK || json.Unmarshal(text, &report) != nil || report.Result != "ok" {
+		c.Violations = append(c.Violations, violation(c.Name, 0, "", "the full check at the end: got %d %s, want ok", status, bytes.TrimSpace(text)))
+	}
+	return []check{c}, nil
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"math/big"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/movers"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+func wantFound(t *testing.T, name string, found []checkers.Violation, part string) {
+	t.Helper()
+	if part == "" && len(found) > 0 || part != "" && (len(found) == 0 || !strings.Contains(checkers.Report(found), part)) {
+		t.Errorf("%s: got\n%swant %q", name, checkers.Report(found), part)
+	}
+}
+
+// An account that holds another amount than people were told of is found, on either
+// side.
+func TestDiffers(t *testing.T) {
+	t.Parallel()
+	at := movers.Account{Side: transfer.Funding, UserID: 3, AssetID: 1}
+	for name, c := range map[string]struct {
+		expected, held map[movers.Account]int64
+		want           string
+	}{
+		"right":               {map[movers.Account]int64{at: 5}, map[movers.Account]int64{at: 5}, ""},
+		"nothing, and no row": {map[movers.Account]int64{at: 0}, nil, ""},
+		"one too few":         {map[movers.Account]int64{at: 5}, map[movers.Account]int64{at: 4}, "holds 4, and by what was told it is 5"},
+		"gone":                {map[movers.Account]int64{at: 5}, nil, "holds 0"},
+		"from nothing":        {nil, map[movers.Account]int64{at: 1}, "it is 0"},
+	} {
+		wantFound(t, name, differs(c.expected, c.held), c.want)
+	}
+}
+
+// A row with another end than its user was told is found, one that is gone, and one
+// that nobody knows of.
+func TestContradicted(t *testing.T) {
+	t.Parallel()
+	committed, short := movers.End{State: transfer.Committed}, movers.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
+	for name, c := range map[string]struct {
+		told movers.Told
+		ends map[string]movers.End
+		want string
+	}{
+		"right":         {movers.Told{ReqID: "a", End: &committed}, map[string]movers.End{"a": committed}, ""},
+		"never heard":   {movers.Told{ReqID: "a"}, map[string]movers.End{"a": committed}, ""},
+		"another end":   {movers.Told{ReqID: "a", End: &committed}, map[string]movers.End{"a": short}, "told COMMITTED, and it is FAILED/INSUFFICIENT_BALANCE"},
+		"no row":        {movers.Told{ReqID: "a", End: &committed}, nil, "there is no row"},
+		"nobody's":      {movers.Told{Refused: true}, map[string]movers.End{"a": committed}, "nobody was told of it"},
+		"refused, none": {movers.Told{Refused: true}, nil, ""},
+	} {
+		wish := movers.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, c.told)
+		wantFound(t, name, contradicted([]*movers.Wish{wish}, c.ends), c.want)
+	}
+}
+
+// A payout that is paid and given back, or neither, or twice, or to somebody else, is
+// found.
+func TestUnsettled(t *testing.T) {
+	t.Parallel()
+	one, closed, token := payment{"", "0xfe1", "100"}, payment{"", "0xc1", "100"}, payment{"0xaa", "0xfe1", "100"}
+	paid := payout{ReqID: "a", State: transfer.Committed, payment: one, Withdrawn: 1}
+	back := payout{ReqID: "b", State: transfer.RolledBack, payment: closed, Withdrawn: 1, Refunded: 1}
+	failed := payout{ReqID: "c", State: transfer.Failed, payment: closed}
+	as := func(p payout, change func(*payout)) payout { change(&p); return p }
+	for name, c := range map[string]struct {
+		wanted []payout
+		paid   []payment
+		want   string
+	}{
+		"right":                         {[]payout{paid, back, back, failed}, []payment{one}, ""},
+		"two of one kind":               {[]payout{paid, paid}, []payment{one, one}, ""},
+		"not paid":                      {[]payout{paid}, nil, "0 payments of 100 to 0xfe1 where there should be 1"},
+		"paid twice":                    {[]payout{paid}, []payment{one, one}, "2 payments"},
+		"paid in another coin":          {[]payout{paid}, []payment{token}, "0 payments"},
+		"paid another amount":           {[]payout{paid}, []payment{{"", "0xfe1", "99"}}, "no payout says so"},
+		"paid and refunded":             {[]payout{as(paid, func(p *payout) { p.Refunded = 1 })}, []payment{one}, "refunded 1 times"},
+		"not paid, not refunded":        {[]payout{as(back, func(p *payout) { p.Refunded = 0 })}, nil, "refunded 0 times"},
+		"refunded, and paid after all":  {[]payout{back}, []payment{closed}, "1 payments of 100 to 0xc1 where there should be 0"},
+		"refunded twice":                {[]payout{as(back, func(p *payout) { p.Refunded = 2 })}, nil, "refunded 2 times"},
+		"paid, and nothing taken":       {[]payout{as(paid, func(p *payout) { p.Withdrawn = 0 })}, []payment{one}, "withdrawn 0 times"},
+		"taken, and it has failed":      {[]payout{as(failed, func(p *payout) { p.Withdrawn = 1 })}, nil, "withdrawn 1 times"},
+		"paid for nobody":               {nil, []payment{one}, "no payout says so"},
+		"it has no end":                 {[]payout{as(paid, func(p *payout) { p.State = transfer.TargetPending })}, []payment{one}, "neither paid nor given back"},
+		"one of two of one kind unpaid": {[]payout{paid, paid}, []payment{one}, "1 payments of 100 to 0xfe1 where there should be 2"},
+	} {
+		wantFound(t, name, unsettled(c.wanted, c.paid), c.want)
+	}
+}
+
+// What a transaction has paid is read from the chain: the value of one that succeeded,
+// and the event of a token.
+func TestPaidBy(t *testing.T) {
+	t.Parallel()
+	to, token := common.HexToAddress("0xfe1"), common.HexToAddress("0xaa")
+	coin := types.NewTx(&types.DynamicFeeTx{To: &to, Value: big.NewInt(7)})
+	call := types.NewTx(&types.DynamicFeeTx{To: &token, Value: new(big.Int)})
+	event := &types.Log{
+		Address: token, Topics: []common.Hash{transferEvent, {}, common.BytesToHash(to[:])}, Data: common.BigToHash(big.NewInt(9)).Bytes(),
+	}
+	other := &types.Log{Address: token, Topics: []common.Hash{{1}, {}, common.BytesToHash(to[:])}, Data: event.Data}
+	for name, c := range map[string]struct {
+		tx      *types.Transaction
+		receipt types.Receipt
+		want    []payment
+	}{
+		"coin":           {coin, types.Receipt{Status: 1}, []payment{{"", lower(to), "7"}}},
+		"coin, reverted": {coin, types.Receipt{Status: 0}, nil},
+		"token":          {call, types.Receipt{Status: 1, Logs: []*types.Log{event}}, []payment{{lower(token), lower(to), "9"}}},
+		"another event":  {call, types.Receipt{Status: 1, Logs: []*types.Log{other}}, nil},
+		"a placeholder":  {types.NewTx(&types.DynamicFeeTx{To: &to, Value: new(big.Int)}), types.Receipt{Status: 1}, nil},
+	} {
+		got := paidBy(c.tx, &c.receipt)
+		if len(got) != len(c.want) || len(got) == 1 && got[0] != c.want[0] {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// A line that is gone, and one that is new, is found.
+func TestChanged(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before, after []string
+		want          string
+	}{
+		"the same":    {[]string{"a", "b", "b"}, []string{"a", "b", "b"}, ""},
+		"gone":        {[]string{"a", "b"}, []string{"a"}, "was, and is no more: b"},
+		"new":         {[]string{"b"}, []string{"a", "b"}, "was not, and is: a"},
+		"another one": {[]string{"a 1"}, []string{"a 2"}, "was not, and is: a 2"},
+		"one of two":  {[]string{"b", "b"}, []string{"b"}, "no more: b"},
+	} {
+		wantFound(t, name, changed(c.before, c.after), c.want)
+	}
+}

@@ -1,0 +1,134 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// coreFaults are of the trading core's process. Whatever ends it, the keeper starts
+// it again.
+func coreFaults() []Fault {
+	return []Fault{
+		{"trading core: SIGKILL", 2, killCore},
+		{"trading core: SIGSTOP beyond the deadline", 1, stopCore},
+		{"trading core: end of its log torn", 2, tearLog},
+	}
+}
+
+func killCore(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
+	until(ctx, patience, func() bool { // it may be dead already
+		err = w.Stack.Core.Process().Signal(syscall.SIGKILL)
+		return err == nil
+	})
+	if err == nil {
+		times = 1
+	}
+	return times, err
+}
+
+// stopCore freezes the core for longer than a call to it may take.
+func stopCore(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+	p := w.Stack.Core.Process()
+	w.asleep.Store(p, true)
+	defer w.asleep.Delete(p)
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return 0, err
+	}
+	pause(ctx, nap(r))
+	return 1, p.Signal(syscall.SIGCONT)
+}
+
+// tearLog kills the core when it has written a record and not yet made it durable,
+// and then has only a part of the record left, or nothing.
+func tearLog(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
+	w.tearing.Lock()
+	defer w.tearing.Unlock()
+	keep := r.Int64N(60)
+	for deadline := time.Now().Add(patience); times == 0 && time.Now().Before(deadline) && ctx.Err() == nil; {
+		torn := w.Keeper.tearNext(keep)
+		point, failed := w.Crashes.arm("ubscore.appended", 1, crash.Kill)
+		if failed == nil {
+			w.Crashes.await(ctx, point, patience)
+		}
+		select {
+		case n := <-torn:
+			times = int(min(n, 1))
+		case <-time.After(patience):
+			return 0, fmt.Errorf("the core did not end: %w", failed)
+		case <-ctx.Done():
+		}
+	}
+	return times, nil
+}
+
+// wireFaults are of the way from the functions to the core.
+func wireFaults() []Fault {
+	return []Fault{
+		{"call to the core: refused", 1, wire(ubsproxy.Refuse)},
+		{"call to the core: hangs", 1, wire(ubsproxy.Hang)},
+		{"call to the core: answered 503", 1, wire(ubsproxy.Unavailable)},
+		{"call to the core: answer lost", 2, wire(ubsproxy.LoseAnswer)},
+		{"call to the core: answer cut in the middle", 2, wire(ubsproxy.CutAnswer)},
+		{"call to the core: answered after the deadline", 2, wire(ubsproxy.HoldAnswer)},
+		{"call to the core: made three times at once", 2, wire(ubsproxy.Duplicate)},
+		{"call to the core: delivered late", 2, deliverLate},
+		{"call to the core: made again, much later", 2, callAgain},
+	}
+}
+
+// wire spoils some calls to the core, of any operation or of one, and counts each.
+func wire(kind ubsproxy.Kind) func(context.Context, *World, *rand.Rand) (int, error) {
+	ops := []transfer.Op{"", "", transfer.Withdraw, transfer.Deposit, transfer.Refund}
+	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+		p := w.Stack.Core.Proxy
+		f, before := ubsproxy.Fault{Kind: kind, Op: ops[r.IntN(len(ops))], Times: 1 + r.IntN(8)}, p.Struck(kind)
+		disarm := p.Arm(f)
+		defer disarm()
+		until(ctx, patience, func() bool { return p.Struck(kind) >= before+f.Times })
+		return w.wires.claim(kind, p.Struck(kind)), nil
+	}
+}
+
+// deliverLate holds calls back until their callers have long asked again, and then
+// delivers them, the last first.
+func deliverLate(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+	p := w.Stack.Core.Proxy
+	f, before := ubsproxy.Fault{Kind: ubsproxy.Late, Times: 1 + r.IntN(4)}, p.Struck(ubsproxy.Late)
+	disarm := p.Arm(f)
+	until(ctx, patience, func() bool { return p.Struck(ubsproxy.Late) >= before+f.Times })
+	disarm()
+	pause(ctx, between(r, time.Second, 8*time.Second))
+	p.Deliver(context.WithoutCancel(ctx), 0)
+	return w.wires.claim(ubsproxy.Late, p.Struck(ubsproxy.Late)), nil
+}
+
+// callAgain makes calls of any age once more, as a network does that had kept them.
+func callAgain(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
+	core := w.Stack.Core
+	until(ctx, patience, func() bool { return len(core.Proxy.Calls(nil)) > 0 })
+	calls := core.Proxy.Calls(nil)
+	for range 5 + r.IntN(20) {
+		c, failed := pick(r, calls)
+		if failed != nil {
+			return 0, failed
+		}
+		once, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_, _, failed = core.Proxy.Replay(once, c, core.Secret)
+		cancel()
+		if failed == nil {
+			times++
+		}
+		err = failed
+	}
+	if times > 0 {
+		err = nil
+	}
+	return times, err
+}

@@ -1,0 +1,33 @@
+package movers
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// Expected is what each account must hold, in units, by what teller and users were
+// told alone: what came from outside, and what moved by transfers that are COMMITTED.
+// Where somebody was told no end, it says what is not known.
+func (l *Ledger) Expected() (all map[Account]int64, unknown []string) {
+	l.mu.Lock()
+	all = maps.Clone(l.outside)
+	if l.unknown > 0 {
+		unknown = append(unknown, fmt.Sprintf("%d movements from and to the outside were never answered", l.unknown))
+	}
+	l.mu.Unlock()
+	for _, w := range l.Wishes() {
+		told := w.Told()
+		switch {
+		case told.End == nil && !told.Refused:
+			unknown = append(unknown, fmt.Sprintf("user %d was never told the end of cid %q, transfer %q", w.UserID, w.CID, told.ReqID))
+		case told.End != nil && told.End.State == transfer.Committed:
+			all[Account{w.From, w.UserID, w.Asset.ID}] -= int64(w.Units)
+			if w.To != transfer.Chain {
+				all[Account{w.To, w.UserID, w.Asset.ID}] += int64(w.Units)
+			}
+		}
+	}
+	return all, unknown
+}

@@ -1,0 +1,205 @@
+package movers
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/plan"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+func setup(told Told) *user {
+	return &user{ledger: newLedger(), wish: Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 40, told)}
+}
+
+func (l *Ledger) wantLie(t *testing.T, name, part string) {
+	t.Helper()
+	lies := l.Lies()
+	if (part == "") != (len(lies) == 0) || (part != "" && !strings.Contains(lies[0].Detail, part)) {
+		t.Errorf("%s: got lies %v, want one that says %q", name, lies, part)
+	}
+}
+
+var (
+	committed = End{State: transfer.Committed}
+	short     = End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
+)
+
+// A final answer is the last word; only a question put before it was heard may get
+// an older one.
+func TestFinalAnswersNeverChange(t *testing.T) {
+	t.Parallel()
+	heard := time.Now()
+	for name, c := range map[string]struct {
+		answer answer
+		want   string
+	}{
+		"the same":          {answer{begun: heard.Add(time.Second), State: "COMMITTED"}, ""},
+		"another end":       {answer{begun: heard.Add(-time.Second), State: "FAILED", Reason: transfer.InsufficientBalance}, "now it is FAILED/INSUFFICIENT_BALANCE"},
+		"no end, put later": {answer{begun: heard.Add(time.Second), State: "TARGET_PENDING"}, "put after that got"},
+		"no end, put first": {answer{begun: heard.Add(-time.Second), State: "TARGET_PENDING"}, ""},
+	} {
+		u := setup(Told{ReqID: "r", End: &committed, EndAt: heard})
+		u.heard(c.answer)
+		u.ledger.wantLie(t, name, c.want)
+	}
+	first := setup(Told{ReqID: "r"})
+	if !first.heard(answer{State: "COMMITTED"}) || *first.wish.Told().End != committed {
+		t.Errorf("the first final answer: got %v, want it kept", first.wish.Told().End)
+	}
+}
+
+// A cid has one req_id, and is stored once. What fails within the request says why by
+// its code.
+func TestOneReqID(t *testing.T) {
+	t.Parallel()
+	duplicate := func(reqID string) answer {
+		return answer{status: 200, ReqID: reqID, State: "PENDING", Code: "DUPLICATE_REQUEST"}
+	}
+	for name, c := range map[string]struct {
+		answers []answer
+		want    string
+	}{
+		"stored, then known":   {[]answer{{status: 202, ReqID: "a", State: "PENDING"}, duplicate("a")}, ""},
+		"known, then stored":   {[]answer{duplicate("a"), {status: 200, ReqID: "a", State: "COMMITTED"}}, ""}, // answers overtake each other
+		"refused by a ledger":  {[]answer{{status: 422, ReqID: "a", State: "FAILED", Code: "INSUFFICIENT_BALANCE"}}, ""},
+		"another req_id":       {[]answer{{status: 202, ReqID: "a", State: "PENDING"}, duplicate("b")}, "got req_id b"},
+		"no req_id":            {[]answer{{status: 202, State: "PENDING"}}, "want it accepted"},
+		"refused at once":      {[]answer{{status: 400, Code: "INVALID_AMOUNT"}}, "want it accepted"},
+		"stored a second time": {[]answer{{status: 202, ReqID: "a", State: "PENDING"}, {status: 200, ReqID: "a", State: "COMMITTED"}}, "2 answers said"},
+		"a duplicate, as new":  {[]answer{{status: 422, ReqID: "a", State: "FAILED", Code: "DUPLICATE_REQUEST"}}, "want it accepted"},
+	} {
+		u := setup(Told{})
+		for _, a := range c.answers {
+			u.accepted(a)
+		}
+		u.ledger.wantLie(t, name, c.want)
+	}
+	u := setup(Told{})
+	u.accepted(answer{status: 422, ReqID: "a", State: "FAILED", Code: "INSUFFICIENT_BALANCE"})
+	if got := u.wish.Told().End; got == nil || *got != short {
+		t.Errorf("the end of what failed within the request: got %v, want %s", got, short)
+	}
+}
+
+// What operators are told is held to what they may be told.
+func TestOperatorsAreNotLiedTo(t *testing.T) {
+	t.Parallel()
+	begun, pending := open{ReqID: "r", State: transfer.SourcePending}, open{ReqID: "r", State: transfer.TargetPending}
+	for name, c := range map[string]struct {
+		say  func(*Clerk)
+		want string
+	}{
+		"cancelled": {func(c *Clerk) {
+			c.cancelled(begun, answer{status: 200, ReqID: "r", State: "FAILED", Reason: transfer.Cancelled})
+		}, ""},
+		"too late":             {func(c *Clerk) { c.cancelled(begun, answer{status: 409, Code: "TOO_LATE"}) }, ""},
+		"cancelled and going":  {func(c *Clerk) { c.cancelled(begun, answer{status: 200, ReqID: "r", State: "SOURCE_PENDING"}) }, "want it CANCELLED"},
+		"cancelled, committed": {func(c *Clerk) { c.cancelled(begun, answer{status: 200, ReqID: "r", State: "COMMITTED"}) }, "want it CANCELLED"},
+		"resolved":             {func(c *Clerk) { c.resolved(pending, transfer.Deposit, answer{status: 200}) }, ""},
+		"resolve, not found":   {func(c *Clerk) { c.resolved(pending, transfer.Deposit, answer{status: 404}) }, "want 200 or NOTHING_TO_RESOLVE"},
+		"why":                  {func(c *Clerk) { c.explained(pending, answer{status: 200, ReqID: "r"}) }, ""},
+		"why, of another":      {func(c *Clerk) { c.explained(pending, answer{status: 200, ReqID: "s"}) }, "asked why"},
+		"nothing found":        {func(c *Clerk) { c.checked(200, []byte(`{"result":"ok"}`)) }, ""},
+		"no verdict":           {func(c *Clerk) { c.checked(503, []byte(`{"code":"SYSTEM_ERROR"}`)) }, ""},
+		"violated":             {func(c *Clerk) { c.checked(200, []byte(`{"result":"violated"}`)) }, "want ok"},
+		"found before":         {func(c *Clerk) { c.checked(200, []byte(`{"result":"standing"}`)) }, ""},
+	} {
+		clerk := &Clerk{Ledger: newLedger()}
+		c.say(clerk)
+		clerk.Ledger.wantLie(t, name, c.want)
+	}
+	teller := &Teller{Ledger: newLedger()}
+	teller.again(Account{}, transfer.OutsideDeposit, "wire-1", transfer.Outcome{Verdict: transfer.Success}, transfer.Outcome{Verdict: transfer.Success})
+	teller.Ledger.wantLie(t, "the same again", "")
+	teller.again(Account{}, transfer.OutsideDeposit, "wire-1", transfer.Outcome{Verdict: transfer.Success}, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.Overflow})
+	teller.Ledger.wantLie(t, "another answer", "asked again")
+}
+
+// What accounts should hold is added up from what people were told alone.
+func TestExpected(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	in, out := Account{transfer.Funding, 7, 1}, Account{transfer.Spot, 7, 1}
+	applied := transfer.Outcome{Verdict: transfer.Success}
+	for _, m := range []struct {
+		at    Account
+		op    transfer.Op
+		units uint64
+		came  transfer.Outcome
+	}{
+		{in, transfer.OutsideDeposit, 100, applied}, {in, transfer.OutsideWithdrawal, 7, applied}, {out, transfer.OutsideDeposit, 50, applied},
+		{out, transfer.OutsideWithdrawal, 900, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}},
+	} {
+		l.begins()
+		l.brought(m.at, m.op, m.units, m.came)
+	}
+	for _, w := range []*Wish{
+		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 10, Told{ReqID: "a", End: &committed}),
+		Seen(7, transfer.Spot, transfer.Funding, stack.USDT, 4, Told{ReqID: "b", End: &committed}),
+		Seen(7, transfer.Funding, transfer.Chain, stack.USDT, 20, Told{ReqID: "c", End: &committed}),
+		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 11, Told{ReqID: "d", End: &short}),
+		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 12, Told{Refused: true}),
+	} {
+		l.add(w)
+	}
+	got, unknown := l.Expected()
+	if diff := cmp.Diff(map[Account]int64{in: 67, out: 56}, got); diff != "" || len(unknown) > 0 {
+		t.Errorf("expected (-want +got), and not known %v:\n%s", unknown, diff)
+	}
+	l.begins()
+	l.add(Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 13, Told{ReqID: "e"}))
+	if _, unknown := l.Expected(); len(unknown) != 2 {
+		t.Errorf("not known: got %v, want the movement without an answer and the transfer without an end", unknown)
+	}
+}
+
+// What a user does is the seed's, and the first few users do everything once.
+func TestScriptsAreTheSeeds(t *testing.T) {
+	t.Parallel()
+	one, two := plan.Source(4), plan.Source(4)
+	o := Options{Users: 5, Closed: []string{"0xc1", "0xc2"}}
+	addresses, seen := map[string]int{}, map[string]int{}
+	for n := range 400 {
+		a, b := newWish(n, o, one), newWish(n, o, two)
+		if a.script != b.script || !cmp.Equal(a.body(), b.body()) {
+			t.Fatalf("wish %d, drawn twice: got %v and %v", n, a.body(), b.body())
+		}
+		first := map[int]bool{0: a.copies > 1, 1: a.conflict, 2: a.invalid, 3: a.again, 4: a.peek, 5: a.left || a.Address != "", 6: a.Address != "" || a.From == transfer.Spot}
+		if does, ok := first[n]; ok && !does {
+			t.Errorf("wish %d: got %+v, want its habit in it", n, a.script)
+		}
+		seen[string(a.From)+string(a.To)]++
+		if a.Units > 2*Opening {
+			seen["too much"]++
+		}
+		if a.Address != "" {
+			addresses[a.Address]++
+		}
+	}
+	for _, way := range []string{"FUNDINGSPOT", "SPOTFUNDING", "FUNDINGCHAIN", "too much"} {
+		if seen[way] < 20 {
+			t.Errorf("%s: got %d of 400 wishes, want some", way, seen[way])
+		}
+	}
+	for address, n := range addresses {
+		if shared := address == "0xc1" || address == "0xc2"; shared != (n > 1) {
+			t.Errorf("payouts to %s: got %d, want each address its own but those that take nothing", address, n)
+		}
+	}
+}
+
+// An answer that cannot be read says nothing.
+func TestUnclear(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]bool{0: true, http.StatusServiceUnavailable: true, http.StatusOK: false, http.StatusUnprocessableEntity: false} {
+		if got := (answer{status: status}).unclear(); got != want {
+			t.Errorf("status %d unclear: got %t, want %t", status, got, want)
+		}
+	}
+}

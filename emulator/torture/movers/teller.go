@@ -1,0 +1,130 @@
+package movers
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// Teller brings money from outside into both ledgers, and takes it out again. What
+// is not answered is asked for again under the same name, to the end.
+type Teller struct {
+	Stack  *stack.Stack
+	Ledger *Ledger
+	Users  int
+	Source *rand.Rand
+
+	moved int
+}
+
+var sides = []transfer.AccountType{transfer.Funding, transfer.Spot}
+
+// Open gives each user the opening balances. The last user gets none in Funding: what
+// goes there is refused.
+func (t *Teller) Open(ctx context.Context) error {
+	for userID := range int64(t.Users) {
+		for _, a := range Assets {
+			for _, side := range sides {
+				if side == transfer.Funding && userID+1 == int64(t.Users) {
+					continue
+				}
+				t.move(ctx, Account{side, userID + 1, a.ID}, transfer.OutsideDeposit, Opening)
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// Run moves money until ctx ends; what it has begun it ends, unless within ends
+// before.
+func (t *Teller) Run(ctx, within context.Context) {
+	for ctx.Err() == nil {
+		at := Account{sides[t.Source.IntN(2)], 1 + t.Source.Int64N(int64(t.Users)-1), Assets[t.Source.IntN(len(Assets))].ID}
+		op := transfer.OutsideDeposit
+		if t.Source.IntN(2) == 0 {
+			op = transfer.OutsideWithdrawal
+		}
+		t.move(within, at, op, 1+t.Source.Uint64N(Opening/20))
+		t.Ledger.did(Brought)
+		pause(ctx, 100*time.Millisecond+time.Duration(t.Source.Int64N(int64(500*time.Millisecond))))
+	}
+}
+
+// move makes one movement until it is answered, and now and then once more.
+func (t *Teller) move(ctx context.Context, at Account, op transfer.Op, units uint64) {
+	t.moved++
+	call := transfer.Call{
+		ReqID: fmt.Sprint("wire-", t.moved), UserID: at.UserID, AssetID: at.AssetID, Units: units, CreatedAt: time.Now().Truncate(time.Microsecond),
+	}
+	t.Ledger.begins()
+	got := t.insist(ctx, at.Side, op, call)
+	if got.Verdict == transfer.Unknown {
+		return // it stays unknown
+	}
+	t.Ledger.brought(at, op, units, got)
+	if t.moved%5 != 0 {
+		return
+	}
+	if again := t.insist(ctx, at.Side, op, call); again.Verdict != transfer.Unknown {
+		t.again(at, op, call.ReqID, got, again)
+	}
+}
+
+func (t *Teller) again(at Account, op transfer.Op, reqID string, first, now transfer.Outcome) {
+	if now != first {
+		t.Ledger.lie(at.UserID, reqID, fmt.Sprintf("%s in %s: answered %s %s, and asked again %s %s", op, at.Side, first.Verdict, first.Reason, now.Verdict, now.Reason))
+	}
+}
+
+func (t *Teller) insist(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) (o transfer.Outcome) {
+	for ctx.Err() == nil {
+		once, cancel := context.WithTimeout(ctx, patience)
+		o = t.ask(once, side, op, call)
+		cancel()
+		if o.Verdict != transfer.Unknown {
+			break
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+	return o
+}
+
+// ask asks the ledger itself, past every proxy, whichever process of the core there
+// is.
+func (t *Teller) ask(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) transfer.Outcome {
+	var ledger interface {
+		OutsideDeposit(context.Context, transfer.Call) transfer.Outcome
+		OutsideWithdrawal(context.Context, transfer.Call) transfer.Outcome
+	} = t.Stack.Funding
+	if side == transfer.Spot {
+		ledger = t.Stack.Core.Ledger()
+	}
+	if op == transfer.OutsideWithdrawal {
+		return ledger.OutsideWithdrawal(ctx, call)
+	}
+	return ledger.OutsideDeposit(ctx, call)
+}
+
+func (l *Ledger) begins() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unknown++
+}
+
+// brought takes down what a ledger answered to the teller.
+func (l *Ledger) brought(at Account, op transfer.Op, units uint64, o transfer.Outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unknown--
+	switch {
+	case o.Verdict != transfer.Success:
+	case op.Credits():
+		l.outside[at] += int64(units)
+	default:
+		l.outside[at] -= int64(units)
+	}
+}

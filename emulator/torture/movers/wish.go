@@ -1,0 +1,164 @@
+package movers
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// Wish is one transfer that a user wants, with what the user will do about it and
+// what the user has been told.
+type Wish struct {
+	UserID  int64
+	CID     string
+	From    transfer.AccountType
+	To      transfer.AccountType
+	Asset   transfer.Asset
+	Units   uint64
+	Address string // of a payout; "": it is none
+	script
+
+	mu   sync.Mutex
+	told Told
+}
+
+// script is what a user does, drawn before it begins.
+type script struct {
+	copies   int  // of the first request, at once
+	conflict bool // another request under the same cid
+	invalid  bool
+	again    bool // the same request once more at the end
+	peek     bool // somebody else asks for it
+	left     bool // nobody posts it: another build has begun it and died
+	steps    int  // how far that came: 0: stored, 1: in SOURCE_PENDING, more: where the source has answered
+	pace     time.Duration
+}
+
+// Told is what a user knows.
+type Told struct {
+	ReqID   string // "": not accepted so far
+	Fresh   int    // how many answers said that they had stored it just then
+	End     *End   // nil: none heard
+	EndAt   time.Time
+	Refused bool // by a clear answer, and never accepted
+	Done    bool // its user has stopped asking
+}
+
+// End is a final answer. Every later one must be the same.
+type End struct {
+	State  transfer.State
+	Reason transfer.Reason // "" for COMMITTED
+}
+
+// String names the end as in FAILED/INSUFFICIENT_BALANCE.
+func (e End) String() string {
+	if e.Reason == "" {
+		return e.State.String()
+	}
+	return e.State.String() + "/" + string(e.Reason)
+}
+
+// Told is what the user knows now.
+func (w *Wish) Told() Told {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.told
+}
+
+// Seen is a wish whose user knows what is told: for judging, not for posting.
+func Seen(userID int64, from, to transfer.AccountType, asset transfer.Asset, units uint64, told Told) *Wish {
+	return &Wish{UserID: userID, From: from, To: to, Asset: asset, Units: units, told: told}
+}
+
+// Opening is what each user has of each asset on each side at first, in units.
+const Opening = 5_000_000
+
+// newWish draws the n-th wish and what its user will do. The first few have each
+// habit once, so that the shortest run has them all.
+func newWish(n int, o Options, r *rand.Rand) *Wish {
+	w := &Wish{
+		UserID: 1 + r.Int64N(int64(o.Users)), CID: fmt.Sprint("wish-", n), Asset: Assets[r.IntN(len(Assets))],
+		From: transfer.Funding, To: transfer.Spot, Units: 1 + r.Uint64N(Opening/10),
+	}
+	switch way := r.IntN(5); {
+	case way < 2:
+		w.From, w.To = w.To, w.From
+	case way == 2 || n == 6:
+		w.payOut(n, o, r)
+	}
+	if r.IntN(10) == 0 {
+		w.Units += 100 * Opening // nobody has so much
+	}
+	w.script = script{
+		copies: 1, conflict: n == 1 || r.IntN(10) == 0, invalid: n == 2 || r.IntN(12) == 0, again: n == 3 || r.IntN(6) == 0,
+		peek: n == 4 || r.IntN(12) == 0, left: n == 5 || r.IntN(12) == 0,
+		steps: r.IntN(5), pace: 200*time.Millisecond + time.Duration(r.Int64N(int64(1500*time.Millisecond))),
+	}
+	if n == 0 || r.IntN(4) == 0 {
+		w.copies = 2 + r.IntN(4)
+	}
+	w.left = w.left && w.Address == ""
+	return w
+}
+
+// payOut makes a payout of the wish: of the token, or of the coin; mostly to an
+// address of its own, so that the chain tells what became of it, and sometimes to one
+// that takes nothing.
+func (w *Wish) payOut(n int, o Options, r *rand.Rand) {
+	w.From, w.To, w.Asset = transfer.Funding, transfer.Chain, payable[r.IntN(len(payable))]
+	w.Address = fmt.Sprintf("0xfe%038x", n)
+	if at := r.IntN(4); w.Asset.ID == stack.ETH.ID && at < len(o.Closed) {
+		w.Address = o.Closed[at]
+	}
+}
+
+// path is where the wish is posted.
+func (w *Wish) path() string {
+	if w.Address != "" {
+		return "/api/v1/payout"
+	}
+	return "/api/v1/internal_transfer"
+}
+
+// body is the request that posts the wish.
+func (w *Wish) body() map[string]any {
+	if w.Address != "" {
+		return map[string]any{"asset": w.Asset.Name, "amount": w.amount(w.Units), "address": w.Address, "cid": w.CID}
+	}
+	return map[string]any{"from": w.From, "to": w.To, "asset": w.Asset.Name, "amount": w.amount(w.Units), "cid": w.CID}
+}
+
+func (w *Wish) amount(units uint64) string { return transfer.FormatUnits(units, w.Asset.Precision) }
+
+// another is a request for something else under the same cid.
+func (w *Wish) another() map[string]any {
+	body := w.body()
+	body["amount"] = w.amount(w.Units + 1)
+	return body
+}
+
+// wrong are requests that are refused whatever happens, by the code that refuses
+// them.
+func (w *Wish) wrong() map[string]map[string]any {
+	with := func(name string, value any) map[string]any {
+		body := w.body()
+		body["cid"], body[name] = "wrong-"+w.CID, value
+		return body
+	}
+	all := map[string]map[string]any{
+		"INVALID_ASSET":      with("asset", "DOGE"),
+		"INVALID_AMOUNT":     with("amount", "-1"),
+		"PRECISION_OVERFLOW": with("amount", "1.123456789"),
+		"FORBIDDEN":          with("user_id", w.UserID+1),
+	}
+	if w.Address != "" {
+		all["INVALID_ADDRESS"], all["TRANSFER_NOT_ALLOWED"] = with("address", "0x1"), with("asset", stack.JPY.Name)
+		return all
+	}
+	all["SAME_ACCOUNT"], all["INVALID_ACCOUNT_TYPE"], all["UNSUPPORTED_ACCOUNT_TYPE"] = with("to", w.From), with("to", "SAVINGS"), with("to", "FUTURE")
+	return all
+}

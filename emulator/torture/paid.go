@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// payout is what the row of a payout says, and how often Funding's journal has the
+// money taken and given back.
+type payout struct {
+	ReqID     string
+	UserID    int64
+	State     transfer.State
+	payment   // that it should make
+	Withdrawn int
+	Refunded  int
+}
+
+// payment is money that reaches somebody on the chain.
+type payment struct {
+	Token   string // the contract; "": the chain's coin
+	Address string // lower case
+	Units   string // the chain's smallest
+}
+
+// payouts holds each payout to the chain: paid once, or given back once.
+func (e *episode) payouts(ctx context.Context) ([]check, error) {
+	c := check{Name: paidOnce, Promise: "a payout is paid once on the chain or given back once in Funding, never both, never neither, never to anybody else"}
+	wanted, err := e.payoutRows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	paid, err := e.payments(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the chain: %w", err)
+	}
+	c.Violations = unsettled(wanted, paid)
+	return []check{c}, nil
+}
+
+func (e *episode) payoutRows(ctx context.Context) ([]payout, error) {
+	rows, err := e.db.Query(ctx, `
+select req_id, user_id, state, coalesce(payout_token, ''), payout_address, payout_base_units::text,
+       (select count(*) from transfer_operations o where o.req_id = t.req_id and op_type = 'withdraw' and result = 'SUCCESS'),
+       (select count(*) from transfer_operations o where o.req_id = t.req_id and op_type = 'refund' and result = 'SUCCESS')
+  from transfers_tb t
+ where transfer_type = 3
+ order by transfer_id`)
+	if err != nil {
+		return nil, err
+	}
+	var all []payout
+	var p payout
+	into := []any{&p.ReqID, &p.UserID, &p.State, &p.Token, &p.Address, &p.Units, &p.Withdrawn, &p.Refunded}
+	_, err = pgx.ForEachRow(rows, into, func() error {
+		all = append(all, p)
+		return nil
+	})
+	return all, err
+}
+
+// payments are those that the payer has made, by the chain alone; what somebody else
+// did with its key is none.
+func (e *episode) payments(ctx context.Context) (all []payment, err error) {
+	client, err := ethclient.DialContext(ctx, e.house.Chain.URL())
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	head, err := client.BlockNumber(ctx)
+	if err != nil {
+		return nil, err
+	}
+	foreign := make(map[common.Hash]bool)
+	for _, u := range e.world.Foreign.Of(e.house.Payer) {
+		foreign[u.Hash] = true
+	}
+	payer, signer := common.Address(e.house.Payer.Address()), types.LatestSignerForChainID(new(big.Int).SetUint64(e.house.Chain.ChainID()))
+	for n := range head + 1 {
+		block, err := client.BlockByNumber(ctx, new(big.Int).SetUint64(n))
+		if err != nil {
+			return nil, fmt.Errorf("block %d: %w", n, err)
+		}
+		for _, tx := range block.Transactions() {
+			if from, err := types.Sender(signer, tx); err != nil || from != payer || foreign[tx.Hash()] {
+				continue
+			}
+			receipt, err := client.TransactionReceipt(ctx, tx.Hash())
+			if err != nil {
+				return nil, fmt.Errorf("receipt of %s: %w", tx.Hash(), err)
+			}
+			all = append(all, paidBy(tx, receipt)...)
+		}
+	}
+	return all, nil
+}
+
+var transferEvent = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
+
+// paidBy is what one transaction of the payer's has moved: coin by its value, which
+// a placeholder sends none of, and tokens by their events.
+func paidBy(tx *types.Transaction, receipt *types.Receipt) (all []payment) {
+	if receipt.Status != types.ReceiptStatusSuccessful {
+		return nil
+	}
+	if tx.Value().Sign() > 0 && tx.To() != nil {
+		all = append(all, payment{"", lower(*tx.To()), tx.Value().String()})
+	}
+	for _, l := range receipt.Logs {
+		if len(l.Topics) == 3 && l.Topics[0] == transferEvent {
+			all = append(all, payment{lower(l.Address), lower(common.BytesToAddress(l.Topics[2][:])), new(big.Int).SetBytes(l.Data).String()})
+		}
+	}
+	return all
+}
+
+func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
+
+// unsettled lists the payouts that are not paid once or given back once, and the
+// payments that nobody wanted.
+func unsettled(wanted []payout, paid []payment) (found []checkers.Violation) {
+	times, want := make(map[payment]int), make(map[payment]int)
+	for _, p := range paid {
+		times[p]++
+	}
+	for _, p := range wanted {
+		if p.State == transfer.Committed {
+			want[p.payment]++
+		}
+	}
+	for _, p := range wanted {
+		withdrawn, refunded := 1, 0
+		switch p.State {
+		case transfer.Committed:
+		case transfer.RolledBack:
+			refunded = 1
+		case transfer.Failed:
+			withdrawn = 0
+		default:
+			found = append(found, violation(paidOnce, p.UserID, p.ReqID, "it is %s: neither paid nor given back", p.State))
+			continue
+		}
+		if times[p.payment] != want[p.payment] || p.Withdrawn != withdrawn || p.Refunded != refunded {
+			found = append(found, violation(paidOnce, p.UserID, p.ReqID, "it is %s: withdrawn %d times, refunded %d times, and the chain has %d payments of %s to %s where there should be %d",
+				p.State, p.Withdrawn, p.Refunded, times[p.payment], p.Units, p.Address, want[p.payment]))
+		}
+	}
+	for _, p := range wanted {
+		delete(times, p.payment)
+	}
+	for p, n := range times {
+		found = append(found, violation(paidOnce, 0, "", "the payer paid %s to %s (token %q) %d times, and no payout says so", p.Units, p.Address, p.Token, n))
+	}
+	return found
+}

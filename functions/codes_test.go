@@ -1,0 +1,374 @@
+package functions_test
+
+import (
+	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/ledger/funding"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// contract has the codes of transfers, with the statuses that each is
+// answered with: 400 and 429 before there is a transfer, 422 once there is one.
+var contract = map[string][]int{
+	"UNAUTHORIZED": {401}, "FORBIDDEN": {403},
+	"SAME_ACCOUNT": {400}, "INVALID_ACCOUNT_TYPE": {400}, "UNSUPPORTED_ACCOUNT_TYPE": {400},
+	"INVALID_AMOUNT": {400}, "PRECISION_OVERFLOW": {400}, "AMOUNT_TOO_SMALL": {400}, "AMOUNT_TOO_LARGE": {400}, "OVERFLOW": {400, 422},
+	"INVALID_ASSET": {400}, "ASSET_SUSPENDED": {400}, "TRANSFER_NOT_ALLOWED": {400}, "INVALID_ADDRESS": {400},
+	"SOURCE_ACCOUNT_NOT_FOUND": {422}, "TARGET_ACCOUNT_NOT_FOUND": {422}, "ACCOUNT_FROZEN": {422}, "ACCOUNT_DISABLED": {422}, "INSUFFICIENT_BALANCE": {422},
+	"RATE_LIMIT_EXCEEDED": {429}, "DAILY_LIMIT_EXCEEDED": {429}, "DAILY_AMOUNT_EXCEEDED": {429},
+	"DUPLICATE_REQUEST": {200}, "CID_CONFLICT": {409}, "SYSTEM_ERROR": {503},
+}
+
+// elsewhere are the codes that no request of this table can have answered: the test
+// that has them, or why there is none.
+var elsewhere = map[string]string{
+	"UNAVAILABLE":     "shared/web/server_test.go: TestSIGTERMLetsTheRequestInFlightEndAndRefusesNewOnes",
+	"PAYOUT_REVERTED": "emulator/acceptance/payouts/back_test.go: TestGivenBack",
+	"PAYOUT_REPLACED": "shared/ledger/payout/seam_test.go: TestH01PayoutSeamEPlaceholder",
+	"PAYOUT_FAILED":   "no row has a sub-state that this build does not know",
+	"INVALID_USER":    "no token has a user that is none: that is UNAUTHORIZED",
+}
+
+// request is one that reaches a code. Its answer is status, code, state and reason.
+type request struct {
+	code string
+	want string
+	ask  func(house) answer
+}
+
+// requests reach every code, each on accounts of its own.
+var requests = slices.Concat(refusedRequests, failedRequests, limitedRequests, edgeRequests, operatorRequests)
+
+// posts is a post by alice.
+func posts(differs map[string]any) func(house) answer {
+	return func(h house) answer { return h.post(alice, differs) }
+}
+
+type members = map[string]any
+
+var refusedRequests = []request{
+	{"UNAUTHORIZED", "401 UNAUTHORIZED <nil> <nil>", func(h house) answer {
+		return call(h.t, h.t.Context(), "", "POST", h.url+"/api/v1/internal_transfer", order(nil))
+	}},
+	{"FORBIDDEN", "403 FORBIDDEN <nil> <nil>", posts(members{"user_id": bob})},
+	{"SAME_ACCOUNT", "400 SAME_ACCOUNT <nil> <nil>", posts(members{"to": "FUNDING"})},
+	{"INVALID_ACCOUNT_TYPE", "400 INVALID_ACCOUNT_TYPE <nil> <nil>", posts(members{"to": "MOON"})},
+	{"UNSUPPORTED_ACCOUNT_TYPE", "400 UNSUPPORTED_ACCOUNT_TYPE <nil> <nil>", posts(members{"to": "FUTURE"})},
+	{"INVALID_AMOUNT", "400 INVALID_AMOUNT <nil> <nil>", posts(members{"amount": "0"})},
+	{"PRECISION_OVERFLOW", "400 PRECISION_OVERFLOW <nil> <nil>", posts(members{"amount": "1.0000000"})},
+	{"AMOUNT_TOO_SMALL", "400 AMOUNT_TOO_SMALL <nil> <nil>", posts(members{"amount": "0.000099"})},
+	{"AMOUNT_TOO_LARGE", "400 AMOUNT_TOO_LARGE <nil> <nil>", posts(members{"amount": "1000000.000001"})},
+	{"OVERFLOW", "400 OVERFLOW <nil> <nil>", posts(members{"asset": "HUGE", "amount": "18446744073.70955162"})},
+	{"INVALID_ASSET", "400 INVALID_ASSET <nil> <nil>", posts(members{"asset": "NONE"})},
+	{"ASSET_SUSPENDED", "400 ASSET_SUSPENDED <nil> <nil>", posts(members{"asset": "HELD"})},
+	{"TRANSFER_NOT_ALLOWED", "400 TRANSFER_NOT_ALLOWED <nil> <nil>", posts(members{"asset": "SHUT"})},
+	{"INVALID_ADDRESS", "400 INVALID_ADDRESS <nil> <nil>", func(h house) answer { return h.pay(alice, members{"address": "0x12"}) }},
+	{"DUPLICATE_REQUEST", "200 DUPLICATE_REQUEST COMMITTED <nil>", func(h house) answer {
+		h.post(alice, members{"cid": "twice"})
+		return h.post(alice, members{"cid": "twice"})
+	}},
+	{"CID_CONFLICT", "409 CID_CONFLICT <nil> <nil>", func(h house) answer {
+		h.post(alice, members{"cid": "reused"})
+		return h.post(alice, members{"cid": "reused", "amount": "2"})
+	}},
+	{"SYSTEM_ERROR", "503 SYSTEM_ERROR <nil> <nil>", func(h house) answer {
+		h.run(`insert into transfer_halt (scope, user_id, asset_id, evidence) values ('user_asset', 20, 1, '{}')`)
+		return h.post(20, nil)
+	}},
+}
+
+// failedRequests are of users from 30 on.
+var failedRequests = []request{
+	{"SOURCE_ACCOUNT_NOT_FOUND", "422 SOURCE_ACCOUNT_NOT_FOUND FAILED <nil>", func(h house) answer { return h.post(30, nil) }},
+	{"TARGET_ACCOUNT_NOT_FOUND", "422 TARGET_ACCOUNT_NOT_FOUND ROLLED_BACK <nil>", func(h house) answer {
+		h.must(h.trading.OutsideDeposit(h.t.Context(), transfer.Call{ReqID: "funds-of-31", UserID: 31, AssetID: 1, Units: 5_000_000, CreatedAt: time.Now()}))
+		return h.post(31, members{"from": "SPOT", "to": "FUNDING"})
+	}},
+	{"ACCOUNT_FROZEN", "422 ACCOUNT_FROZEN FAILED <nil>", func(h house) answer { return h.barred(32, funding.Frozen) }},
+	{"ACCOUNT_DISABLED", "422 ACCOUNT_DISABLED FAILED <nil>", func(h house) answer { return h.barred(33, funding.Disabled) }},
+	{"INSUFFICIENT_BALANCE", "422 INSUFFICIENT_BALANCE FAILED <nil>", posts(members{"amount": "5000"})},
+	{"OVERFLOW", "422 OVERFLOW ROLLED_BACK <nil>", func(h house) answer {
+		h.rich(34, 1, 5_000_000)
+		h.must(h.trading.OutsideDeposit(h.t.Context(), transfer.Call{ReqID: "funds-of-34", UserID: 34, AssetID: 1, Units: math.MaxUint64, CreatedAt: time.Now()}))
+		return h.post(34, nil)
+	}},
+}
+
+// barred is the answer to a post by a user whose account has the status.
+func (h house) barred(user int64, s funding.Status) answer {
+	h.t.Helper()
+	h.rich(user, 1, 5_000_000)
+	if err := h.funding.SetStatus(h.t.Context(), user, 1, s); err != nil {
+		h.t.Fatal(err)
+	}
+	return h.post(user, nil)
+}
+
+var limitedRequests = []request{
+	{"RATE_LIMIT_EXCEEDED", "429 RATE_LIMIT_EXCEEDED <nil> <nil>", func(h house) answer { return h.second(40, "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=1") }},
+	{"DAILY_LIMIT_EXCEEDED", "429 DAILY_LIMIT_EXCEEDED <nil> <nil>", func(h house) answer { return h.second(41, "FENCEPOST_TRANSFER_LIMITS_PER_DAY=1") }},
+	{"DAILY_AMOUNT_EXCEEDED", "429 DAILY_AMOUNT_EXCEEDED <nil> <nil>", func(h house) answer {
+		h.run(`update assets_tb set daily_transfer_amount = 2 where asset_id = 1`)
+		defer h.run(`update assets_tb set daily_transfer_amount = null where asset_id = 1`)
+		return h.second(42)
+	}},
+}
+
+// second is the answer to the second of two posts by a user, under the settings.
+func (h house) second(user int64, settings ...string) answer {
+	h.t.Helper()
+	h.url = h.serve(append(h.transferSettings(), settings...)...)
+	h.rich(user, 1, 5_000_000)
+	if a := h.post(user, nil); a.status != 200 {
+		h.t.Fatalf("the first of two: got %v, want 200", a.body)
+	}
+	h.shift(user, "1 hour") // within this second, however slow the test is
+	return h.post(user, nil)
+}
+
+// text posts what is no request.
+func text(method, body string) func(house) answer {
+	return func(h house) answer {
+		return call(h.t, h.t.Context(), h.userToken(alice), method, h.url+"/api/v1/internal_transfer", body)
+	}
+}
+
+var edgeRequests = []request{
+	{"INVALID_JSON", "400 INVALID_JSON <nil> <nil>", text("POST", `{"from": `)},
+	{"INVALID_FIELD", "400 INVALID_FIELD <nil> <nil>", posts(members{"amount": 1})},
+	{"UNSUPPORTED_FIELD", "400 UNSUPPORTED_FIELD <nil> <nil>", posts(members{"fee": "1"})},
+	{"NOT_FOUND", "404 NOT_FOUND <nil> <nil>", func(h house) answer { return h.shown(bob, h.stored("not-bobs")) }},
+	{"METHOD_NOT_ALLOWED", "405 METHOD_NOT_ALLOWED <nil> <nil>", text("PUT", `{}`)},
+	{"BODY_TOO_LARGE", "413 BODY_TOO_LARGE <nil> <nil>", text("POST", `{"asset": "`+strings.Repeat("x", 1<<22)+`"}`)},
+}
+
+var operatorRequests = []request{
+	{"CANCELLED", "200 <nil> FAILED CANCELLED", func(h house) answer {
+		reqID := h.stored("cancelled")
+		h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/cancel", members{"reason": "r"})
+		return h.shown(alice, reqID)
+	}},
+	{"EXPIRED", "200 <nil> FAILED EXPIRED", func(h house) answer {
+		reqID := h.stored("expired")
+		h.shift(alice, "-16 minutes")
+		h.step(reqID)
+		return h.shown(alice, reqID)
+	}},
+	{"RESOLVED", "200 <nil> FAILED RESOLVED", resolvedWithdrawal},
+	{"TOO_LATE", "409 TOO_LATE <nil> <nil>", func(h house) answer { return h.ordered("cancel", members{"reason": "r"}) }},
+	{"NOTHING_TO_RESOLVE", "409 NOTHING_TO_RESOLVE <nil> <nil>", func(h house) answer { return h.ordered("resolve", members{"op": "deposit", "reason": "r"}) }},
+	{"PAYOUT_CANCELLED", "200 <nil> ROLLED_BACK PAYOUT_CANCELLED", func(h house) answer {
+		reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
+		h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/resolve", members{"op": "deposit", "reason": "r"})
+		return h.shown(alice, reqID)
+	}},
+	{"PAYOUT_REJECTED", "200 <nil> ROLLED_BACK PAYOUT_REJECTED", func(h house) answer { return h.paymentFailed("REJECTED") }},
+	{"PAYOUT_DISPLACED", "200 <nil> ROLLED_BACK PAYOUT_DISPLACED", func(h house) answer { return h.paymentFailed("DISPLACED") }},
+}
+
+// shown is the transfer as a user sees it.
+func (h house) shown(user int64, reqID string) answer {
+	h.t.Helper()
+	return call(h.t, h.t.Context(), h.userToken(user), "GET", h.url+"/api/v1/internal_transfer/"+reqID, nil)
+}
+
+// step delivers the task of the transfer's next step.
+func (h house) step(reqID string) {
+	h.t.Helper()
+	if a := h.as("tasks", "POST", "/internal/transfer", members{"req_id": reqID}); a.status != http.StatusNoContent {
+		h.t.Fatalf("step of %s: got %d %v, want 204", reqID, a.status, a.body)
+	}
+}
+
+// ordered is the answer to an operator's order about a transfer that is COMMITTED.
+func (h house) ordered(order string, body any) answer {
+	h.t.Helper()
+	reqID := fmt.Sprint(h.post(alice, nil).body["req_id"])
+	return h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/"+order, body)
+}
+
+// paymentFailed is a payout whose managed transaction has failed that way.
+func (h house) paymentFailed(sub string) answer {
+	h.t.Helper()
+	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
+	h.run(`update managed_tx set state = 'FAILED', sub_state = $2 where request_id = $1`, reqID, sub)
+	h.step(reqID)
+	return h.shown(alice, reqID)
+}
+
+// resolvedWithdrawal is a transfer whose withdrawal never arrived, and which an
+// operator has refused for ever.
+func resolvedWithdrawal(h house) answer {
+	h.t.Helper()
+	h.rich(50, 1, 5_000_000)
+	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)
+	locked, err := h.DB.Begin(h.t.Context())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer func() { _ = locked.Rollback(context.WithoutCancel(h.t.Context())) }()
+	if _, err := locked.Exec(h.t.Context(), `select from balances_tb where user_id = 50 for update`); err != nil {
+		h.t.Fatal(err)
+	}
+	reqID := fmt.Sprint(h.post(50, nil).body["req_id"])
+	await(h.t, "the withdrawal no longer waits for the account", func() bool {
+		var waiting bool
+		err := h.DB.QueryRow(h.t.Context(), `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`).Scan(&waiting)
+		return err == nil && !waiting
+	})
+	if err := locked.Rollback(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+	h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/resolve", members{"op": "withdraw", "reason": "r"})
+	return h.shown(50, reqID)
+}
+
+// Every code of the contract is reached by a request, with its status; and so is every
+// code that the program declares, but for those that say why not.
+func TestEveryCodeIsReached(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.registerPayer()
+	reached := map[string]bool{}
+	for _, r := range requests {
+		a := r.ask(h)
+		if got := a.is("code", "state", "reason"); got != r.want {
+			t.Errorf("%s: got %s (%v), want %s", r.code, got, a.body["detail"], r.want)
+			continue
+		}
+		code := fmt.Sprint(a.body["code"])
+		if code == r.code && contract[code] != nil && !slices.Contains(contract[code], a.status) {
+			t.Errorf("%s: got status %d, want one of %v", code, a.status, contract[code])
+		}
+		if later := a.status == 429 || a.status == 503; later != (a.header.Get("Retry-After") != "") {
+			t.Errorf("%s: got Retry-After %q with %d", code, a.header.Get("Retry-After"), a.status)
+		}
+		if exists := a.status == 422 || a.status == 200; exists != (len(fmt.Sprint(a.body["req_id"])) == 26) {
+			t.Errorf("%s: got req_id %v with %d", code, a.body["req_id"], a.status)
+		}
+		if code != r.code && a.body["reason"] != r.code {
+			t.Errorf("%s: its request is answered %s", r.code, r.want)
+		}
+		reached[r.code] = true
+		reached[r.code+" "+strconv.Itoa(a.status)] = true
+	}
+	for code, statuses := range contract {
+		for _, status := range statuses {
+			if !reached[code+" "+strconv.Itoa(status)] {
+				t.Errorf("%s with %d: no request reaches it", code, status)
+			}
+		}
+	}
+	for code, where := range declaredCodes(t) {
+		switch why := elsewhere[code]; {
+		case why == "" && !reached[code]:
+			t.Errorf("%s, declared at %s: no request reaches it", code, where)
+		case why != "" && reached[code]:
+			t.Errorf("%s: a request reaches it, and it is listed as if none did: %s", code, why)
+		}
+	}
+	for code, why := range elsewhere {
+		testExists(t, code, why)
+	}
+}
+
+// testExists holds a reference to a test of another package, "file: name".
+func testExists(t *testing.T, code, reference string) {
+	t.Helper()
+	file, name, ok := strings.Cut(reference, ": Test")
+	if !ok {
+		return
+	}
+	text, err := os.ReadFile(filepath.Join("..", file))
+	if err != nil || !strings.Contains(string(text), "\nfunc Test"+name+"(t ") {
+		t.Errorf("%s: no test Test%s in %s, %v", code, name, file, err)
+	}
+}
+
+// declaredCodes are the codes that the program can answer with about transfers, and
+// where each is declared.
+func declaredCodes(t *testing.T) map[string]string {
+	t.Helper()
+	files := []string{"transferproblem.go", "../shared/web/problem.go"}
+	for _, folder := range []string{"../shared/transfer", "../shared/ledger/payout"} {
+		all, err := filepath.Glob(folder + "/*.go")
+		if err != nil || len(all) == 0 {
+			t.Fatalf("%s: got %d files, %v; want some", folder, len(all), err)
+		}
+		files = append(files, slices.DeleteFunc(all, func(name string) bool { return strings.HasSuffix(name, "_test.go") })...)
+	}
+	declared := map[string]string{}
+	set := token.NewFileSet()
+	for _, name := range files {
+		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			for _, literal := range codeLiterals(n) {
+				code, err := strconv.Unquote(literal.Value)
+				if err != nil || !regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`).MatchString(code) {
+					t.Errorf("%s: %s is no code", set.Position(literal.Pos()), literal.Value)
+				}
+				declared[code] = set.Position(literal.Pos()).String()
+			}
+			return true
+		})
+	}
+	const fewest = 35
+	if len(declared) < fewest || declared["SAME_ACCOUNT"] == "" || declared["PAYOUT_REVERTED"] == "" || declared["UNAUTHORIZED"] == "" || declared["NOTHING_TO_RESOLVE"] == "" {
+		t.Fatalf("declared: got %d codes, %v; want all of them", len(declared), declared)
+	}
+	return declared
+}
+
+// codeLiterals are the texts of the codes that are declared by n itself: a constant of
+// type Reason, or a Code with its name.
+func codeLiterals(n ast.Node) (all []*ast.BasicLit) {
+	var texts []ast.Expr
+	switch n := n.(type) {
+	case *ast.ValueSpec:
+		if typeName(n.Type) == "Reason" {
+			texts = n.Values
+		}
+	case *ast.CompositeLit:
+		if typeName(n.Type) == "Code" && len(n.Elts) > 0 {
+			name := n.Elts[0]
+			if pair, ok := name.(*ast.KeyValueExpr); ok {
+				name = pair.Value
+			}
+			texts = []ast.Expr{name}
+		}
+	}
+	for _, text := range texts {
+		if literal, ok := text.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			all = append(all, literal)
+		}
+	}
+	return all
+}
+
+// typeName is the last part of a type's name; "": it has none.
+func typeName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}

@@ -1,0 +1,267 @@
+package transfers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// inARow is how many times nobody knows what became of a call or a write.
+const inARow = 100
+
+// odd is a ledger that answers op by what is no answer, so many times: the call did
+// not arrive.
+type odd struct {
+	*vault
+	op   transfer.Op
+	says transfer.Outcome
+	left int
+}
+
+func (o *odd) answer(op transfer.Op, do func() transfer.Outcome) transfer.Outcome {
+	if op != o.op || o.left == 0 {
+		return do()
+	}
+	o.left--
+	return o.says
+}
+
+func (o *odd) Withdraw(ctx context.Context, c transfer.Call) transfer.Outcome {
+	return o.answer(transfer.Withdraw, func() transfer.Outcome { return o.vault.Withdraw(ctx, c) })
+}
+
+func (o *odd) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome {
+	return o.answer(transfer.Deposit, func() transfer.Outcome { return o.vault.Deposit(ctx, c) })
+}
+
+func (o *odd) Refund(ctx context.Context, c transfer.Call) transfer.Outcome {
+	return o.answer(transfer.Refund, func() transfer.Outcome { return o.vault.Refund(ctx, c) })
+}
+
+// unknowns are all that a ledger may say and mean nothing certain by.
+var unknowns = map[string]transfer.Outcome{
+	"an error":               {Err: errLost},
+	"a time-out":             {Err: context.DeadlineExceeded},
+	"nothing at all":         {},
+	"a reason alone":         {Reason: transfer.AccountDisabled},
+	"a verdict of no name":   {Verdict: 99, Reason: transfer.AccountDisabled},
+	"refused for no reason":  {Verdict: transfer.Refused},
+	"refused for no code":    {Verdict: transfer.Refused, Reason: "sorry"},
+	"refused, after a space": {Verdict: transfer.Refused, Reason: " ACCOUNT_DISABLED"},
+}
+
+// asking is a state that waits for an answer, what has been done by then, and how it
+// ends when the answer comes at last.
+type asking struct {
+	state, end transfer.State
+	before     string            // effects
+	after      string            // effects
+	never      []transfer.Reason // codes that the operation is never refused with
+}
+
+var askings = []asking{
+	{transfer.SourcePending, transfer.Committed, "withdraw 0 deposit 0 refund 0", "withdraw 1 deposit 1 refund 0", []transfer.Reason{transfer.Expired, transfer.Cancelled}},
+	{transfer.TargetPending, transfer.Committed, "withdraw 1 deposit 0 refund 0", "withdraw 1 deposit 1 refund 0", nil},
+	{transfer.Compensating, transfer.RolledBack, "withdraw 1 deposit 0 refund 0", "withdraw 1 deposit 0 refund 1", []transfer.Reason{transfer.AccountFrozen, transfer.ResolvedByOperator}},
+}
+
+// requestOf is a request of that type.
+func requestOf(kind transfer.Type) transfer.Request {
+	r := request("")
+	switch kind {
+	case transfer.SpotToFunding:
+		r.From, r.To = transfer.Spot, transfer.Funding
+	case transfer.FundingToChain:
+		r = payout()
+	}
+	return r
+}
+
+// waits brings a transfer to the state, by its ordinary edges, with every ledger odd
+// from there on.
+func (r rig) waits(t *testing.T, kind transfer.Type, s asking, o *odd, says transfer.Outcome) transfer.Transfer {
+	t.Helper()
+	if s.state == transfer.Compensating {
+		r.refuse[transfer.Deposit] = transfer.AccountDisabled
+	}
+	o.op, o.says, o.left = s.state.Asks(), says, inARow
+	got, err := r.Submit(t.Context(), requestOf(kind), terms)
+	if err != nil || got.Type != kind || got.State != s.state || r.effects() != s.before {
+		t.Fatalf("submit: got %+v, %v, %s; want type %d in %s, %s", got, err, r.effects(), kind, s.state, s.before)
+	}
+	return got.Transfer
+}
+
+// oddRig is a rig whose ledgers are odd.
+func oddRig(t *testing.T) (rig, *odd) {
+	t.Helper()
+	r := newRig(t)
+	r.put(t, payable)
+	o := &odd{vault: r.vault}
+	all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: o, transfer.Spot: o, transfer.Chain: o}
+	c, err := transfer.New(r.Store, r.Store, all, transfer.DefaultRules(), telemetry.NewLogger(r.log, slog.LevelError, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Coordinator = c
+	return r, o
+}
+
+// Unknown is never failure: a hundred unknowns in a row, of whatever kind, in each
+// state that waits for an answer, of each type of transfer, and it is still there:
+// not FAILED, nothing given back, nothing done; and then it ends as it should have.
+func TestAHundredUnknownsInARowEndNothing(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []transfer.Type{transfer.FundingToSpot, transfer.SpotToFunding, transfer.FundingToChain} {
+		for _, s := range askings {
+			t.Run(fmt.Sprintf("type %d in %s", kind, s.state), func(t *testing.T) {
+				t.Parallel()
+				r, o := oddRig(t)
+				for what, says := range unknowns {
+					r.hundredUnknowns(t, kind, s, o, what, says)
+				}
+				for _, reason := range s.never {
+					r.hundredUnknowns(t, kind, s, o, "refused with "+string(reason), transfer.Outcome{Verdict: transfer.Refused, Reason: reason})
+				}
+			})
+		}
+	}
+}
+
+func (r rig) hundredUnknowns(t *testing.T, kind transfer.Type, s asking, o *odd, what string, says transfer.Outcome) {
+	t.Helper()
+	clear(r.moved)
+	x := r.waits(t, kind, s, o, says)
+	path := r.states(t, x.ReqID)
+	for n := 2; n <= inARow; n++ {
+		if now := r.drive(t, x.ReqID, s.state); now.Failures != n || now.NextAttemptAt == nil {
+			t.Fatalf("%s, %d in a row: got %+v, want them counted and the next attempt planned", what, n, now)
+		}
+	}
+	if got := r.effects(); got != s.before || r.states(t, x.ReqID) != path || o.left != 0 {
+		t.Errorf("%s: got %s, states %s, %d left to say; want %s, %s, none", what, got, r.states(t, x.ReqID), o.left, s.before, path)
+	}
+	r.drive(t, x.ReqID, s.end)
+	if got := r.effects(); got != s.after {
+		t.Errorf("%s, at the end: got %s, want %s", what, got, s.after)
+	}
+}
+
+// The same where each call has arrived, and only its answers are lost.
+func TestAHundredLostAnswersInARowEndNothing(t *testing.T) {
+	t.Parallel()
+	for _, s := range askings {
+		t.Run(s.state.String(), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			if s.state == transfer.Compensating {
+				r.refuse[transfer.Deposit] = transfer.AccountDisabled
+			}
+			op := s.state.Asks()
+			r.lose[op] = inARow
+			x, err := r.Submit(t.Context(), request(""), terms)
+			if err != nil {
+				t.Fatal(err)
+			}
+			once := r.effects()
+			path := r.states(t, x.ReqID)
+			for n := 2; n <= inARow; n++ {
+				r.drive(t, x.ReqID, s.state)
+			}
+			if got := r.effects(); got != once || r.moved[string(op)] != 1 || r.states(t, x.ReqID) != path || r.lose[op] != 0 {
+				t.Errorf("got %s, states %s, %d still to lose; want %s, %s, none", got, r.states(t, x.ReqID), r.lose[op], once, path)
+			}
+			r.drive(t, x.ReqID, s.end)
+			if got := r.effects(); got != s.after {
+				t.Errorf("at the end: got %s, want %s", got, s.after)
+			}
+		})
+	}
+}
+
+// mute is a book of which no write gets through or is answered, and then nothing can
+// be read back either, so many times.
+type mute struct {
+	transfer.Book
+	left   int
+	silent bool // since a write was lost, until the next drive
+}
+
+var errMute = errors.New("no answer")
+
+func (m *mute) lost(do func() (transfer.Moved, error)) (transfer.Moved, error) {
+	if m.left == 0 {
+		return do()
+	}
+	m.left--
+	m.silent = true
+	return transfer.Moved{}, errMute
+}
+
+func (m *mute) Load(ctx context.Context, reqID string) (transfer.Transfer, error) {
+	if m.silent {
+		m.silent = false
+		return transfer.Transfer{}, errMute
+	}
+	return m.Book.Load(ctx, reqID)
+}
+
+func (m *mute) Start(ctx context.Context, reqID string, timeout time.Duration) (transfer.Moved, error) {
+	return m.lost(func() (transfer.Moved, error) { return m.Book.Start(ctx, reqID, timeout) })
+}
+
+func (m *mute) Move(ctx context.Context, move transfer.Move) (transfer.Moved, error) {
+	return m.lost(func() (transfer.Moved, error) { return m.Book.Move(ctx, move) })
+}
+
+func (m *mute) Postpone(ctx context.Context, p transfer.Postponement) (transfer.Moved, error) {
+	return m.lost(func() (transfer.Moved, error) { return m.Book.Postpone(ctx, p) })
+}
+
+// In every state that is not final the write itself may be what nobody knows of: a
+// hundred in a row leave the transfer in it, and each effect happens once at most,
+// however often it was asked for.
+func TestAHundredLostWritesInARowEndNothing(t *testing.T) {
+	t.Parallel()
+	for _, s := range transfer.States() {
+		if s.Terminal() {
+			continue
+		}
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			book := &mute{Book: b.Store}
+			r := rigOf(t, b, book, transfer.DefaultRules())
+			x := r.at(t, s)
+			if s != transfer.Init && s != transfer.SourcePending { // as the source did then
+				r.Withdraw(t.Context(), x.Call())
+			}
+			path := r.states(t, x.ReqID)
+			book.left = inARow
+			for n := range inARow {
+				if got, err := r.Drive(t.Context(), x.ReqID); !errors.Is(err, errMute) || got.State != s {
+					t.Fatalf("write %d lost: got %s, %v; want the error, in %s", n+1, got.State, err, s)
+				}
+			}
+			calls := map[transfer.Op]int{transfer.Withdraw: r.moved["withdraw"], transfer.Deposit: r.moved["deposit"], transfer.Refund: r.moved["refund"]}
+			if got := r.states(t, x.ReqID); got != path || calls[transfer.Withdraw] > 1 || calls[transfer.Deposit] > 1 || calls[transfer.Refund] > 1 ||
+				s != transfer.Compensating && calls[transfer.Refund] != 0 {
+				t.Errorf("got states %s, %s; want %s, each effect once at most and nothing given back", got, r.effects(), path)
+			}
+			end, effects := transfer.Committed, "withdraw 1 deposit 1 refund 0"
+			if s == transfer.Compensating {
+				end, effects = transfer.RolledBack, "withdraw 1 deposit 0 refund 1"
+			}
+			r.drive(t, x.ReqID, end)
+			if got := r.effects(); got != effects {
+				t.Errorf("at the end: got %s, want %s", got, effects)
+			}
+		})
+	}
+}
