@@ -24,7 +24,7 @@ func TestDialInPlaceOfTheHost(t *testing.T) {
 	}
 	network, address := pgconn.NetworkAddress(at.Host, at.Port)
 	var dialled atomic.Int64
-	options := storetest.Options("host=nowhere.invalid user="+at.User+" dbname="+at.Database+" sslmode=disable", storetest.Rules)
+	options := storetest.Options("host=nowhere.invalid user="+at.User+" password="+at.Password+" dbname="+at.Database+" sslmode=disable", storetest.Rules)
 	options.Dial = func(ctx context.Context, _, asked string) (net.Conn, error) {
 		dialled.Add(1)
 		if !strings.HasPrefix(asked, "nowhere.invalid:") {
