@@ -80,7 +80,7 @@ func TestOneUserOfEachClient(t *testing.T) {
 	only := map[string][]string{
 		"cloud.google.com/go/cloudsqlconn":     {"shared/store/cloudsql"},
 		"cloud.google.com/go/cloudtasks/apiv2": {"shared/tasks", "emulator/stack", "emulator/bench"},
-		"github.com/jackc/pgx/v5/pgxpool":      {"shared/store", "shared/store/storetest", "shared/store/transfers", "shared/store/conservation", "shared/ledger/funding", "emulator/torture", "emulator/torture/load", "emulator/bench"},
+		"github.com/jackc/pgx/v5/pgxpool":      {"shared/store", "shared/store/storetest", "shared/store/transfers", "shared/store/conservation", "shared/ledger/funding", "emulator/torture", "emulator/torture/load", "emulator/torture/movers", "emulator/bench"},
 	}
 	for _, p := range packages(t) {
 		for _, path := range p.Imports {

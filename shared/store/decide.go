@@ -34,11 +34,12 @@ var ErrTooLate = errors.New("there is nothing to decide about the transaction in
 
 // order is a compare-and-set and takes no lease: a transaction in the queue is
 // cancelled at once; one with a nonce gets an order, unless it has one, for
-// whoever holds the lease. A cancel takes the place of an order to send.
+// whoever holds the lease.
 //
 // A payout is given back where it was cancelled. So the coordinator alone cancels one,
-// and nobody else has a placeholder compete with it before; and one in the queue waits
-// while its payer is in PROTECT, where it may have run unknown to this database.
+// in place of an order to send too, since nobody would ask again; and nobody else has a
+// placeholder compete with it before. One in the queue waits while its payer is in
+// PROTECT, where it may have run unknown to this database.
 const order = `
 with hit as (
   update managed_tx
@@ -53,7 +54,7 @@ with hit as (
      and (tx_hash is not null or $4 not in ('REBROADCAST', 'REPLACE'))
      and (handler is null or $4 <> 'REPLACE')
      and (ordered is null or ordered <> $4)
-     and ($4 <> 'CANCEL' or ordered is null or ordered in ('REBROADCAST', 'REPLACE'))
+     and ($4 <> 'CANCEL' or ordered is null or $2 = '` + PayoutCaller + `' and ordered in ('REBROADCAST', 'REPLACE'))
      and (caller <> '` + PayoutCaller + `' or ` + coordinates + ` and (state <> 'QUEUED' or not ` + payerInDoubt + `))
   returning tx_id
 )
