@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"regexp"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/crash"
@@ -22,6 +24,7 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/cloudsql"
 	"github.com/fencepost/fencepost/shared/tasks"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/telemetry/export"
@@ -40,6 +43,7 @@ type App struct {
 	points   crash.Points
 	gate     *web.Gate
 	store    *store.Store
+	cloudSQL *cloudsql.Instance // nil where database.url says where the database is
 	tasks    *tasks.Tasks
 	chain    *evm.Connector
 	signer   nonce.SubmitterSignService
@@ -105,7 +109,11 @@ func (a *App) Close(ctx context.Context) error {
 	if a.transfers.offered() {
 		a.transfers.trading.Close()
 	}
-	return errors.Join(a.tasks.Close(), a.export.Close(ctx))
+	failures := []error{a.tasks.Close()}
+	if a.cloudSQL != nil {
+		failures = append(failures, a.cloudSQL.Close())
+	}
+	return errors.Join(append(failures, a.export.Close(ctx))...)
 }
 
 func leaseRules(c config.Lease) lease.Rules {
@@ -139,8 +147,13 @@ func rules(c config.Config) nonce.Rules {
 
 func (a *App) openStore(ctx context.Context) (err error) {
 	db := a.config.Database
+	var dial pgconn.DialFunc
+	if db.Instance != "" {
+		a.cloudSQL = cloudsql.New(db.Instance)
+		dial = a.cloudSQL.Dial
+	}
 	a.store, err = store.Open(ctx, store.Options{
-		URL: db.URL.Reveal(), MaxConns: int(db.MaxConns), Lease: leaseRules(a.config.Lease),
+		URL: db.URL.Reveal(), Dial: dial, MaxConns: int(db.MaxConns), Lease: leaseRules(a.config.Lease),
 		StatementTimeout: db.StatementTimeout, LockTimeout: db.LockTimeout,
 		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After, Tracer: store.Costs{},
 	})
