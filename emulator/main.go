@@ -39,7 +39,7 @@ func main() {
 type flags struct {
 	demo, keep, verbose bool
 	intents, logs       string
-	server              string
+	server, otlp        string
 	api, control        string
 	processes           int
 }
@@ -52,6 +52,7 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.intents, "intents", "", "with --demo: the JSON Lines `file` of intents to post; default: the 200 that come with it")
 	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
 	set.StringVar(&f.logs, "logs", "", "write the functions' log to this `file`")
+	set.StringVar(&f.otlp, "otlp", "", "deliver metrics, and a trace of each intent, to the collector at `host:port`, by OTLP over gRPC")
 	set.StringVar(&f.api, "api", "127.0.0.1:0", "where the public paths listen, as `host:port`")
 	set.StringVar(&f.control, "control", "127.0.0.1:0", "where GET /info is served, as `host:port`")
 	set.IntVar(&f.processes, "processes", 3, "how many function processes run side by side")
@@ -116,6 +117,16 @@ func devSubmitters() []nonce.Submitter {
 // devAccounts is how many submitters the emulator registers.
 const devAccounts = 10
 
+// telemetrySettings have the functions deliver to a collector, if there is one.
+func telemetrySettings(collector string) map[string]string {
+	if collector == "" {
+		return nil
+	}
+	return map[string]string{
+		"FENCEPOST_TELEMETRY_OTLP_ENDPOINT": collector, "FENCEPOST_TELEMETRY_FLUSH_EVERY": "1s", "FENCEPOST_TELEMETRY_TRACE_ONE_IN": "1",
+	}
+}
+
 // start builds the function server and starts everything.
 func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
 	level := slog.LevelWarn
@@ -135,6 +146,7 @@ func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
 	began := time.Now()
 	s, err := stack.Start(ctx, stack.Options{
 		Binary: f.server, Processes: f.processes, Submitters: devAccounts, PublicAddr: f.api, Output: output, Log: log,
+		Settings: telemetrySettings(f.otlp),
 	})
 	if err == nil {
 		fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))

@@ -46,6 +46,9 @@ func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if len(r.Header.Values(keyHeader)) > 0 {
+		return &web.Problem{Code: web.UnsupportedField, Field: keyHeader, Detail: "a batch has no key of its own: each of its intents has a requestId"}
+	}
 	if n := len(body.Intents); n == 0 || n > batchMost {
 		return web.FieldProblem("intents", "has %d intents: want 1 to %d", n, batchMost)
 	}
@@ -55,6 +58,7 @@ func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 	for i, one := range body.Intents {
 		in, err := a.intent(one)
 		if err != nil {
+			telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
 			results[i] = refusedResult(r, err)
 			continue
 		}
@@ -63,7 +67,7 @@ func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 	}
 	a.points.At("create.received")
 	if len(intents) > 0 {
-		created, err := a.store.CreateAll(r.Context(), intents, a.config.Queue.MaxPerSubmitter)
+		created, err := a.watched().CreateAll(r.Context(), intents, a.config.Queue.MaxPerSubmitter)
 		if err != nil {
 			return err
 		}
@@ -111,7 +115,6 @@ func (a *App) createdResult(r *http.Request, in store.Intent, c store.Created) b
 
 // refusedResult is the problem that the intent alone would have been answered.
 func refusedResult(r *http.Request, err error) batchResult {
-	telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
 	p := web.ProblemOf(r, problem(err))
 	return batchResult{Status: p.Code.Status, Code: p.Code.Name, Field: p.Field, Detail: p.Detail, RetryAfterSeconds: p.RetryAfterSeconds()}
 }

@@ -2,6 +2,7 @@ package functions
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -68,6 +69,7 @@ func outcome(d store.Decided) string {
 // order records a decision and asks for the look that carries it out. If it
 // cannot ask, the sweep or the next poll finds the order.
 func (a *App) order(r *http.Request, d store.Decision) (store.Decided, error) {
+	began := time.Now()
 	out, err := a.store.Decide(r.Context(), d)
 	if err != nil {
 		return out, err
@@ -76,7 +78,11 @@ func (a *App) order(r *http.Request, d store.Decision) (store.Decided, error) {
 	log := a.log.With(telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, d.TxID, telemetry.NodeIDKey, a.node,
 		telemetry.FencingTokenKey, out.Token)
 	log.InfoContext(r.Context(), "decided", "action", d.Action, "by", d.By.Caller, "reason", d.Reason, "state", out.State)
-	if err := a.tasks.Advance(r.Context(), out.Submitter, out.Token); err != nil {
+	if out.Recorded && out.SubState == nonce.Cancelled {
+		telemetry.Finality.Add(r.Context(), 1, telemetry.Result("cancelled"))
+	}
+	telemetry.Step(r.Context(), out.Trace, "decide "+string(d.Action), began)
+	if err := a.tasks.Advance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token); err != nil {
 		log.WarnContext(r.Context(), "no advance task for a decision: the next look carries it out", "error", err.Error())
 	}
 	return out, nil

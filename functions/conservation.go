@@ -67,13 +67,17 @@ func reportOf(r conservation.Report) reportResponse {
 	return out
 }
 
-// runConservation checks what is new since the last check, and every balance. A
-// violation is on record, logged and halted when it answers 200; an error is no
-// verdict.
+// runConservation checks what is new since the last check, and every balance; or,
+// full, everything from the beginning. A violation is on record, logged and halted
+// when it answers 200; an error is no verdict.
 func (a *App) runConservation(w http.ResponseWriter, r *http.Request) error {
+	body, err := web.Decode[checkRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.config.Tasks.DispatchDeadline-time.Second)
 	defer cancel()
-	report, err := a.transfers.monitor.Check(ctx, false)
+	report, err := a.transfers.monitor.Check(ctx, body.Full)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,8 @@ import (
 func (a *App) routeCreate(mux *web.Mux) {
 	a.handle(mux, "create", "POST /api/v1/tx", a.create)
 	a.handle(mux, "create", "POST /api/v1/tx:batch", a.createBatch)
+	// Beside create, since a load balancer chooses the service by the path alone.
+	a.handle(mux, "list", "GET /api/v1/tx", a.list)
 }
 
 type createRequest struct {
@@ -41,6 +43,9 @@ func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if body.RequestID, err = keyOf(r, "requestId", body.RequestID); err != nil {
+		return err
+	}
 	in, err := a.intent(body)
 	if err != nil {
 		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
@@ -48,9 +53,8 @@ func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 	}
 	in.Caller = v.Caller
 	a.points.At("create.received")
-	accepted, err := a.store.Create(r.Context(), in, a.config.Queue.MaxPerSubmitter)
+	accepted, err := a.watched().Create(r.Context(), in, a.config.Queue.MaxPerSubmitter)
 	if err != nil {
-		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
 		return err
 	}
 	a.points.At("create.committed")
@@ -63,15 +67,14 @@ func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// tellCreated logs and counts what was stored or found, and returns its status.
+// tellCreated logs what was stored or found, and returns its status.
 func (a *App) tellCreated(r *http.Request, in store.Intent, accepted store.Accepted) (status int) {
-	status, result := http.StatusOK, "known"
+	status = http.StatusOK
 	if accepted.New {
-		status, result = http.StatusAccepted, "accepted"
+		status = http.StatusAccepted
 		a.log.InfoContext(r.Context(), "intent accepted", telemetry.SubmitterKey, in.Submitter,
 			telemetry.TxIDKey, accepted.TxID, telemetry.NodeIDKey, a.node, telemetry.FencingTokenKey, accepted.Token)
 	}
-	telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result(result))
 	return status
 }
 

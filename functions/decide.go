@@ -6,7 +6,6 @@ import (
 
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
-	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -57,7 +56,9 @@ func (a *App) decide(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	telemetry.StuckDecision.Add(r.Context(), 1, telemetry.Action(body.Action))
+	if out.Recorded {
+		countDecision(r.Context(), action)
+	}
 	web.Reply(w, r, http.StatusAccepted, decideResponse{TxID: txID, State: out.State, Ordered: out.Ordered})
 	return nil
 }

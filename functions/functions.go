@@ -5,13 +5,17 @@
 package functions
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
 	"net/http"
 	"regexp"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
@@ -20,8 +24,10 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/cloudsql"
 	"github.com/fencepost/fencepost/shared/tasks"
 	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/telemetry/export"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -35,13 +41,16 @@ type App struct {
 	log      *slog.Logger
 	node     string
 	points   crash.Points
+	gate     *web.Gate
 	store    *store.Store
+	cloudSQL *cloudsql.Instance // nil where database.url says where the database is
 	tasks    *tasks.Tasks
 	chain    *evm.Connector
 	signer   nonce.SubmitterSignService
 	worker   *nonce.Worker
 	public   *web.Verifier
 	internal *web.Verifier
+	export   *export.Exporter // of metrics and traces; nil: none
 
 	transfers *transferParts
 }
@@ -76,8 +85,8 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 			return nil, fmt.Errorf("handler %q: want a lower-case letter, then up to 63 of a-z, 0-9, dot, dash and underscore", name)
 		}
 	}
-	a := &App{config: c, log: log, node: node, points: crash.FromEnvironment()}
-	for _, open := range []func(context.Context) error{a.openStore, a.openChain, a.openSigner, a.openVerifiers} {
+	a := &App{config: c, log: log, node: node, points: crash.FromEnvironment(), gate: new(web.Gate)}
+	for _, open := range []func(context.Context) error{a.openExport, a.openStore, a.openChain, a.openSigner, a.openVerifiers} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
@@ -87,20 +96,24 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 		return nil, err
 	}
 	a.worker = &nonce.Worker{
-		Book: a.store, Chain: a.chainOf, Signer: a.signer, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
-		At: a.points, Handlers: ext.Handlers, Resolution: ext.Stuck,
+		Book: a.watched(), Chain: a.chainOf, Signer: a.signer, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
+		At: a.points, Handlers: ext.Handlers, Resolution: ext.Stuck, Watch: watcher{}, Stopping: a.gate.Stopping,
 	}
 	return a, nil
 }
 
-// Close gives every connection back.
-func (a *App) Close(context.Context) error {
+// Close gives every connection back, and delivers what was counted and traced.
+func (a *App) Close(ctx context.Context) error {
 	a.store.Close()
 	a.chain.Close()
 	if a.transfers.offered() {
 		a.transfers.trading.Close()
 	}
-	return a.tasks.Close()
+	failures := []error{a.tasks.Close()}
+	if a.cloudSQL != nil {
+		failures = append(failures, a.cloudSQL.Close())
+	}
+	return errors.Join(append(failures, a.export.Close(ctx))...)
 }
 
 func leaseRules(c config.Lease) lease.Rules {
@@ -134,10 +147,24 @@ func rules(c config.Config) nonce.Rules {
 
 func (a *App) openStore(ctx context.Context) (err error) {
 	db := a.config.Database
+	var dial pgconn.DialFunc
+	if db.Instance != "" {
+		a.cloudSQL = cloudsql.New(db.Instance)
+		dial = a.cloudSQL.Dial
+	}
 	a.store, err = store.Open(ctx, store.Options{
-		URL: db.URL.Reveal(), MaxConns: int(db.MaxConns), Lease: leaseRules(a.config.Lease),
+		URL: db.URL.Reveal(), Dial: dial, MaxConns: int(db.MaxConns), Lease: leaseRules(a.config.Lease),
 		StatementTimeout: db.StatementTimeout, LockTimeout: db.LockTimeout,
 		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After, Tracer: store.Costs{},
+	})
+	return err
+}
+
+func (a *App) openExport(ctx context.Context) (err error) {
+	t, on := a.config.Telemetry, a.config.Platform
+	a.export, err = export.Start(ctx, export.Options{
+		OTLPEndpoint: t.OTLPEndpoint, Prometheus: t.Prometheus, FlushEvery: t.FlushEvery, TraceOneIn: t.TraceOneIn,
+		Service: cmp.Or(on.Service, "fencepost"), Version: on.Revision, Instance: a.node, Log: a.log,
 	})
 	return err
 }
@@ -147,6 +174,9 @@ func (a *App) openChain(context.Context) (err error) {
 	a.chain, err = evm.New(evm.Options{
 		URL: rpc.URL.Reveal(), ChainID: a.config.Chain.ID, Timeout: rpc.Timeout, MaxInFlight: rpc.MaxInFlight, MaxBatch: rpc.MaxBatch,
 		OnRoundTrip: func(ctx context.Context) { telemetry.MeterFrom(ctx).RPC() },
+		Trace: func(ctx context.Context, name string) (context.Context, func(error)) {
+			return telemetry.Begin(ctx, name)
+		},
 	})
 	return err
 }
@@ -156,8 +186,11 @@ func (a *App) chainOf(s nonce.Submitter) (nonce.ChainConnector, error) {
 	if s.ChainID() != a.config.Chain.ID {
 		return nil, fmt.Errorf("%s: chain %d is not served here: %w", s, s.ChainID(), store.ErrUnknownSubmitter)
 	}
-	return a.chain, nil
+	return watchedChain{a.chain}, nil
 }
+
+// watched is the store where what is done by it counts.
+func (a *App) watched() watchedStore { return watchedStore{a.store} }
 
 func (a *App) openSigner(context.Context) (err error) {
 	var keys map[nonce.Submitter]*ecdsa.PrivateKey // none, in a function that never signs
@@ -193,8 +226,11 @@ func (a *App) openTasks() {
 	})
 }
 
-// Handlers are all functions by target. Each answers /healthz and /readyz.
-func (a *App) Handlers(gate *web.Gate) map[string]http.Handler {
+// Gate is what every request passes; see [web.Serve], which closes it.
+func (a *App) Gate() *web.Gate { return a.gate }
+
+// routes says which paths each function serves.
+func (a *App) routes() map[string]func(*web.Mux) {
 	routes := map[string]func(*web.Mux){
 		"create":   a.routeCreate,
 		"query":    a.routeQuery,
@@ -209,17 +245,30 @@ func (a *App) Handlers(gate *web.Gate) map[string]http.Handler {
 	if a.transfers.offered() {
 		routes["transfer"], routes["conservation"] = a.routeTransfer, a.routeConservation
 	}
+	return routes
+}
+
+// Handlers are all functions by target. Each answers /healthz and /readyz.
+func (a *App) Handlers() map[string]http.Handler {
 	all := web.NewMux()
-	all.HandleHealth(a.store.Ping)
-	handlers := map[string]http.Handler{All: web.Edge(gate, all)}
-	for name, route := range routes {
+	a.routeHouse(all)
+	handlers := map[string]http.Handler{All: web.Edge(a.gate, a.export.AtEnd(all))}
+	for name, route := range a.routes() {
 		mux := web.NewMux()
-		mux.HandleHealth(a.store.Ping)
+		a.routeHouse(mux)
 		route(mux)
-		handlers[name] = web.Edge(gate, mux)
+		handlers[name] = web.Edge(a.gate, a.export.AtEnd(mux))
 		route(all)
 	}
 	return handlers
+}
+
+// routeHouse serves what every function answers.
+func (a *App) routeHouse(mux *web.Mux) {
+	mux.HandleHealth(a.store.Ping)
+	if page := a.export.Page(); page != nil {
+		mux.Handle("GET /metrics", page)
+	}
 }
 
 // handle serves pattern by h as the function name, and logs what each

@@ -213,7 +213,10 @@ func (a answer) is(members ...string) string {
 	return text
 }
 
-// call makes one request; a body that is text is sent as it stands.
+type headerKey struct{}
+
+// call makes one request, with the context's headers; a body that is text is sent as
+// it stands.
 func call(t *testing.T, ctx context.Context, token, method, url string, body any) answer {
 	t.Helper()
 	content, ok := body.(string)
@@ -227,6 +230,9 @@ func call(t *testing.T, ctx context.Context, token, method, url string, body any
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if header, ok := ctx.Value(headerKey{}).(http.Header); ok {
+		r.Header = header.Clone()
 	}
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)

@@ -21,7 +21,6 @@ import (
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
-	"github.com/fencepost/fencepost/shared/web"
 )
 
 // alice and bob are users; USDT is asset 1, HELD is suspended, SHUT may not be
@@ -135,7 +134,7 @@ func (h house) serve(settings ...string) (url string) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	handler := app.Handlers(&web.Gate{})[functions.All]
+	handler := apiOf(h.t).Handler(app.Handlers()[functions.All], func(err error) { h.t.Error(err) })
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer context.AfterFunc(r.Context(), func() { h.left.Store(true) })()
 		handler.ServeHTTP(w, r)

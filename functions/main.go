@@ -51,8 +51,7 @@ func serve(ctx context.Context, ext Extensions) error {
 	if err != nil {
 		return err
 	}
-	gate := new(web.Gate)
-	for name, handler := range app.Handlers(gate) {
+	for name, handler := range app.Handlers() {
 		fnframework.HTTP(name, handler.ServeHTTP)
 	}
 	target := cmp.Or(c.Platform.FunctionTarget, All)
@@ -60,5 +59,5 @@ func serve(ctx context.Context, ext Extensions) error {
 		return err
 	}
 	log.Info("serving", "function", target, "port", c.Platform.Port, telemetry.NodeIDKey, node)
-	return web.Serve(ctx, web.ServeOptions{Port: strconv.Itoa(c.Platform.Port), Gate: gate, Hooks: []func(context.Context) error{app.Close}})
+	return web.Serve(ctx, web.ServeOptions{Port: strconv.Itoa(c.Platform.Port), Gate: app.Gate(), Hooks: []func(context.Context) error{app.Close}})
 }

@@ -1,6 +1,7 @@
 package functions_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"syscall"
@@ -189,6 +190,11 @@ func TestConservation(t *testing.T) {
 	}
 	if got, want := h.as("tasks", "POST", "/internal/conservation", map[string]any{}).is("result", "wrong"), "200 ok 0"; got != want {
 		t.Fatalf("healthy: got %s, want %s", got, want)
+	}
+	for body, want := range map[string]string{`{}`: "200 ok false", `{"full": false}`: "200 ok false", `{"full": true}`: "200 ok true", `{"all": true}`: "400 <nil> <nil>"} {
+		if got := h.as("tasks", "POST", "/internal/conservation", json.RawMessage(body)).is("result", "full"); got != want {
+			t.Errorf("the scheduler's %s: got %s, want %s", body, got, want)
+		}
 	}
 	h.run(`update balances_tb set available = available - 0.000001 where user_id = $1`, bob)
 	for _, want := range []string{"200 violated 1 1", "200 standing 1 0"} {

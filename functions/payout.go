@@ -15,7 +15,7 @@ import (
 // to give money back by.
 func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	l := payout.New(payout.Options{
-		Transfers: transfers, Manager: a.store, Wake: a.tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
+		Transfers: transfers, Manager: a.watched(), Wake: a.tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
 		Finality: nonce.Finality(a.config.Finality.Mode), Confirmations: uint64(a.config.Confirmations.Required),
 		Log: a.log, At: a.points,
 	})
@@ -43,7 +43,7 @@ func (a *App) postPayout(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req, err := newRequest(user, body.UserID, body.CID, body.Asset, body.Amount)
+	req, err := newRequest(r, user, body.UserID, body.CID, body.Asset, body.Amount)
 	if err != nil {
 		return err
 	}

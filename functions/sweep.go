@@ -39,6 +39,7 @@ func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 		}))
 	}
 	failures = append(failures, a.within(r.Context(), 5, func(ctx context.Context) error { return a.sweepTransfers(ctx, &out) }))
+	failures = append(failures, a.within(r.Context(), 20, a.gauge))
 	_, err := a.store.KeepPartitions(r.Context())
 	failures = append(failures, err)
 	if err := errors.Join(failures...); err != nil {

@@ -20,6 +20,7 @@ import (
 func (a *App) routeTransfer(mux *web.Mux) {
 	a.handleTransfer(mux, "transfer", "POST /api/v1/internal_transfer", a.postTransfer)
 	a.handleTransfer(mux, "transfer", "GET /api/v1/internal_transfer/{req_id}", a.getTransfer)
+	a.handleTransfer(mux, "transfer", "GET /api/v1/internal_transfer", a.listTransfers)
 	a.handleTransfer(mux, "transfer", "POST /api/v1/payout", a.postPayout)
 	inner := web.NewMux()
 	a.handleTransfer(inner, "transfer", "POST /internal/transfer", a.stepTransfer)
@@ -57,7 +58,7 @@ func (a *App) postTransfer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	req, err := newRequest(user, body.UserID, body.CID, body.Asset, body.Amount)
+	req, err := newRequest(r, user, body.UserID, body.CID, body.Asset, body.Amount)
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (a *App) postTransfer(w http.ResponseWriter, r *http.Request) error {
 
 // newRequest is a request of the user's under a new req_id. What is wrong with asset
 // and amount is judged later: under a known cid, what is stored answers first.
-func newRequest(user int64, named *int64, cid *string, asset, amount string) (transfer.Request, error) {
+func newRequest(r *http.Request, user int64, named *int64, cid *string, asset, amount string) (transfer.Request, error) {
 	if named != nil && *named != user {
 		p := web.NewProblem(web.Forbidden, "is not the user that the token is for")
 		p.Field = "user_id"
@@ -75,11 +76,9 @@ func newRequest(user int64, named *int64, cid *string, asset, amount string) (tr
 	}
 	req := transfer.Request{UserID: user, Asset: asset}
 	req.Amount, _ = transfer.ParseAmount(amount)
-	if cid != nil {
-		if err := checkCID(*cid); err != nil {
-			return req, err
-		}
-		req.CID = *cid
+	var err error
+	if req.CID, err = cidOf(r, cid); err != nil {
+		return req, err
 	}
 	id, err := ulid.New(ulid.Timestamp(time.Now()), rand.Reader)
 	if err != nil {
@@ -87,6 +86,21 @@ func newRequest(user int64, named *int64, cid *string, asset, amount string) (tr
 	}
 	req.ReqID = id.String()
 	return req, nil
+}
+
+// cidOf is the client's own key, by the body or the header; "": there is none.
+func cidOf(r *http.Request, inBody *string) (string, error) {
+	cid := ""
+	if inBody != nil {
+		if cid = *inBody; cid == "" {
+			return "", checkCID(cid)
+		}
+	}
+	cid, err := keyOf(r, "cid", cid)
+	if err != nil || cid == "" {
+		return "", err
+	}
+	return cid, checkCID(cid)
 }
 
 // checkCID checks a client's own key: 1 to 64 characters, compared one by one.

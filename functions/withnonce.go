@@ -48,7 +48,7 @@ func (a *App) WithNonce(ctx context.Context, s nonce.Submitter, request, handler
 		TxID: id.String(), Submitter: s, RequestID: request, Caller: "handler:" + handler,
 		Payload: payload, Handler: handler, Fingerprint: sha256.Sum256(append([]byte(handler+"\x00"), payload...)),
 	}
-	accepted, err := a.store.Create(ctx, in, a.config.Queue.MaxPerSubmitter)
+	accepted, err := a.watched().Create(ctx, in, a.config.Queue.MaxPerSubmitter)
 	if err != nil {
 		return "", err
 	}

@@ -91,7 +91,7 @@ func TestDocumentsMoveOutAndBack(t *testing.T) {
 	if n := count(t, databaseURL, `select count(*) from managed_tx where receipt ? 'document' or (last_gas_params is null) <> (nonce is null or state in ('CONFIRMED', 'FAILED'))`); n != 0 {
 		t.Errorf("rows with a receipt's document, or gas that is not theirs: got %d, want none", n)
 	}
-	provider, err := open(databaseURL, files)
+	provider, err := open(databaseURL, files, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,9 +121,9 @@ func rowsOf(t *testing.T, conn *pgx.Conn, tables ...string) (all []string) {
 }
 
 // texts are what a query of one column finds.
-func texts(t *testing.T, conn *pgx.Conn, query string) []string {
+func texts(t *testing.T, conn *pgx.Conn, query string, arguments ...any) []string {
 	t.Helper()
-	rows, err := conn.Query(t.Context(), query)
+	rows, err := conn.Query(t.Context(), query, arguments...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -33,24 +34,46 @@ type State struct {
 	AppliedAt time.Time // UTC, by the database's clock; zero if not applied
 }
 
+// Option says how to connect, over what the URL says.
+type Option func(*pgx.ConnConfig)
+
+// Dial connects by dial in place of the URL's host.
+func Dial(dial pgconn.DialFunc) Option {
+	return func(c *pgx.ConnConfig) {
+		c.DialFunc = dial
+		c.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+	}
+}
+
+func parse(databaseURL string, how []Option) (*pgx.ConnConfig, error) {
+	config, err := pgx.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range how {
+		set(config)
+	}
+	return config, nil
+}
+
 // Up applies in order every migration that the database has not seen, logs each
 // and returns how many it applied. Several may run at once: one works, the
 // others wait for it up to ten minutes and then find nothing to do.
 //
 // When a migration fails, those before it stay applied and are counted, and the
 // error names the file. Calling Up again goes on from there.
-func Up(ctx context.Context, databaseURL string, log *slog.Logger) (applied int, err error) {
-	return up(ctx, databaseURL, log, files)
+func Up(ctx context.Context, databaseURL string, log *slog.Logger, how ...Option) (applied int, err error) {
+	return up(ctx, databaseURL, log, files, how...)
 }
 
 // Status returns every migration in order. It waits for an Up at work, and it
 // makes goose's own table if the database has none.
-func Status(ctx context.Context, databaseURL string) ([]State, error) {
-	return status(ctx, databaseURL, files)
+func Status(ctx context.Context, databaseURL string, how ...Option) ([]State, error) {
+	return status(ctx, databaseURL, files, how...)
 }
 
-func up(ctx context.Context, databaseURL string, log *slog.Logger, files fs.FS) (applied int, err error) {
-	provider, err := open(databaseURL, files)
+func up(ctx context.Context, databaseURL string, log *slog.Logger, files fs.FS, how ...Option) (applied int, err error) {
+	provider, err := open(databaseURL, files, how)
 	if err != nil {
 		return 0, fmt.Errorf("apply migrations: %w", err)
 	}
@@ -70,8 +93,8 @@ func up(ctx context.Context, databaseURL string, log *slog.Logger, files fs.FS) 
 	return len(results), nil
 }
 
-func status(ctx context.Context, databaseURL string, files fs.FS) (states []State, err error) {
-	provider, err := open(databaseURL, files)
+func status(ctx context.Context, databaseURL string, files fs.FS, how ...Option) (states []State, err error) {
+	provider, err := open(databaseURL, files, how)
 	if err != nil {
 		return nil, fmt.Errorf("read state of migrations: %w", err)
 	}
@@ -88,8 +111,8 @@ func status(ctx context.Context, databaseURL string, files fs.FS) (states []Stat
 }
 
 // open returns a provider for one call; its Close closes the database too.
-func open(databaseURL string, files fs.FS) (*goose.Provider, error) {
-	config, err := pgx.ParseConfig(databaseURL)
+func open(databaseURL string, files fs.FS, how []Option) (*goose.Provider, error) {
+	config, err := parse(databaseURL, how)
 	if err != nil {
 		return nil, err
 	}

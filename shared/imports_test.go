@@ -78,6 +78,7 @@ func TestImportsRunOneWay(t *testing.T) {
 func TestOneUserOfEachClient(t *testing.T) {
 	t.Parallel()
 	only := map[string][]string{
+		"cloud.google.com/go/cloudsqlconn":     {"shared/store/cloudsql"},
 		"cloud.google.com/go/cloudtasks/apiv2": {"shared/tasks", "emulator/stack", "emulator/bench"},
 		"github.com/jackc/pgx/v5/pgxpool":      {"shared/store", "shared/store/storetest", "shared/store/transfers", "shared/store/conservation", "shared/ledger/funding", "emulator/torture", "emulator/torture/load", "emulator/torture/movers", "emulator/bench"},
 	}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
 // binary is the function server, built once for all tests, with the race
@@ -77,6 +79,11 @@ func setup(t *testing.T, o stack.Options) bench {
 	}
 	log := &testLog{t: t}
 	o.Output = log
+	watch, err := webtest.NewWatch("../../functions/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Around = watch.Around
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	t.Cleanup(cancel)
 	s, err := stack.Start(ctx, o)
@@ -84,7 +91,7 @@ func setup(t *testing.T, o stack.Options) bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
+		if err := errors.Join(s.Close(), watch.Err()); err != nil {
 			t.Errorf("stop: %v", err)
 		}
 		log.show()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
 )
 
 // ErrNotProven reports that the chain does not say of every intent that it was
@@ -25,13 +26,17 @@ func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) e
 	}
 	fmt.Fprintf(out, "\nPosting %d intents for %d submitters (confirmations.required=1, window 1, 1 s blocks).\n", len(intents), len(submitters))
 	began := time.Now()
-	all, err := postAll(ctx, s, intents)
+	caller, err := s.Client(stack.CallerAccount)
+	if err != nil {
+		return err
+	}
+	all, err := postAll(ctx, caller, intents)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "Accepted %d in %s. Each waits its turn: a submitter's next nonce is used once the last is final.\n\n",
 		len(all), time.Since(began).Round(time.Millisecond))
-	if err := await(ctx, s, all, out); err != nil {
+	if err := await(ctx, s, caller, all, out); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "All ended after %s. Asking the chain itself:\n\n", time.Since(began).Round(100*time.Millisecond))
@@ -52,10 +57,10 @@ func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) e
 const refreshEvery = 500 * time.Millisecond
 
 // await shows the progress and kills one process when half is done.
-func await(ctx context.Context, s *stack.Stack, all []*posted, out io.Writer) error {
+func await(ctx context.Context, s *stack.Stack, caller *client.Client, all []*posted, out io.Writer) error {
 	bar, killed := newBar(out, len(all)), false
 	for {
-		done := refresh(ctx, s, all)
+		done := refresh(ctx, caller, all)
 		bar.show(done)
 		if done == len(all) {
 			return nil
@@ -83,7 +88,7 @@ func printVerdict(out io.Writer, verdict []account, all []*posted) bool {
 		proven += a.intents - a.missing
 	}
 	for _, p := range all {
-		if p.state != "CONFIRMED" {
+		if p.state != client.Confirmed {
 			ok = false
 			fmt.Fprintf(out, "  %s (%s) ended %s %s\n", p.RequestID, p.txID, p.state, p.subState)
 		}

@@ -2,17 +2,17 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -58,7 +58,10 @@ func RunTransfers(ctx context.Context, s *stack.Stack, o TransferOptions, out io
 	if err != nil {
 		return err
 	}
-	return repeatAll(ctx, s, before, out)
+	if err := repeatAll(ctx, s, before, out); err != nil {
+		return err
+	}
+	return askTheHouse(ctx, s, out)
 }
 
 // openAccounts has money come in from outside. The last user may not use Trading, so
@@ -84,8 +87,8 @@ func openAccounts(ctx context.Context, s *stack.Stack, users int, out io.Writer)
 
 // wanted is one transfer, and what became of it.
 type wanted struct {
+	client.TransferRequest
 	user int64
-	body map[string]any
 
 	reqID string // once it was answered
 	ended bool
@@ -106,8 +109,8 @@ func draw(o TransferOptions) []*wanted {
 		if source.IntN(8) == 0 {
 			units += 100 * opening[asset.ID]
 		}
-		all[i] = &wanted{user: 1 + source.Int64N(int64(o.Users)), body: map[string]any{
-			"from": from, "to": to, "asset": asset.Name, "amount": transfer.FormatUnits(units, asset.Precision), "cid": fmt.Sprint("demo-", i),
+		all[i] = &wanted{user: 1 + source.Int64N(int64(o.Users)), TransferRequest: client.TransferRequest{
+			From: string(from), To: string(to), Asset: asset.Name, Amount: transfer.FormatUnits(units, asset.Precision), CID: fmt.Sprint("demo-", i),
 		}}
 	}
 	return all
@@ -199,56 +202,62 @@ func killCore(ctx context.Context, s *stack.Stack, bar *bar) error {
 
 // post asks until there is an answer that says something about the transfer.
 func (w *wanted) post(ctx context.Context, s *stack.Stack) error {
+	user, err := s.UserClient(w.user)
+	if err != nil {
+		return err
+	}
 	for {
-		status, text, err := s.CallAsUser(ctx, w.user, http.MethodPost, "/api/v1/internal_transfer", w.body)
-		var a struct {
-			ReqID string `json:"req_id"`
-			State string `json:"state"`
-		}
+		got, err := user.CreateTransfer(ctx, w.TransferRequest)
+		var refused *client.Problem
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case err == nil && status < 500:
-			if err := json.Unmarshal(text, &a); err != nil || a.ReqID == "" {
-				return fmt.Errorf("transfer %v: status %d: %s", w.body["cid"], status, text)
-			}
-			w.reqID, w.ended = a.ReqID, a.State != "PENDING"
+		case err == nil:
+			w.reqID, w.ended = got.ReqID, got.State.Final()
 			return nil
-		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return err
+		case errors.As(err, &refused) && refused.State.Final():
+			w.reqID, w.ended = refused.ReqID, true
+			return nil
+		case !errors.Is(err, client.ErrUnknown):
+			return fmt.Errorf("transfer %s: %w", w.CID, err)
 		}
 	}
 }
 
-// awaitEnds asks for what is still pending until nothing is.
+// awaitEnds waits for what is still pending.
 func awaitEnds(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) error {
-	for {
-		open := 0
-		for _, w := range all {
-			if !w.ended {
-				w.ask(ctx, s)
-			}
-			if !w.ended {
-				open++
-			}
-		}
-		if open == 0 {
-			newBar(out, len(all)).show(len(all))
-			return nil
-		}
-		fmt.Fprintf(out, "%d transfers are pending: their processes were killed, or the core had not answered.\n", open)
-		if err := pause(ctx, time.Second); err != nil {
-			return err
-		}
+	open := slices.DeleteFunc(slices.Clone(all), func(w *wanted) bool { return w.ended })
+	if len(open) > 0 {
+		fmt.Fprintf(out, "%d transfers are pending: their processes were killed, or the core had not answered.\n", len(open))
 	}
+	for _, w := range open {
+		user, err := s.UserClient(w.user)
+		if err == nil {
+			_, err = user.WaitTransfer(ctx, w.reqID)
+		}
+		if err != nil {
+			return fmt.Errorf("transfer %s: %w", w.CID, err)
+		}
+		w.ended = true
+	}
+	newBar(out, len(all)).show(len(all))
+	return nil
 }
 
-func (w *wanted) ask(ctx context.Context, s *stack.Stack) {
-	status, text, err := s.CallAsUser(ctx, w.user, http.MethodGet, "/api/v1/internal_transfer/"+w.reqID, nil)
-	var a struct{ State string }
-	if err != nil || status != http.StatusOK || json.Unmarshal(text, &a) != nil {
-		return
+// askTheHouse has the house check conservation itself, from the beginning of both
+// journals.
+func askTheHouse(ctx context.Context, s *stack.Stack, out io.Writer) error {
+	operator, err := s.Client(stack.OperatorAccount)
+	if err != nil {
+		return err
 	}
-	w.ended = a.State == transfer.Committed.String() || a.State == transfer.Failed.String() || a.State == transfer.RolledBack.String()
+	report, err := operator.CheckConservation(ctx, true)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "The house's own check of both journals, %d lines from their beginning: %s.\n", report.Entries, report.Result)
+	if report.Result != "ok" {
+		return ErrNotBalanced
+	}
+	return nil
 }

@@ -3,10 +3,10 @@ package stack
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 )
@@ -14,26 +14,26 @@ import (
 // register puts the dev accounts under management, by the admin function like
 // any operator.
 func (s *Stack) register(ctx context.Context) error {
+	operator, err := s.Client(OperatorAccount)
+	if err != nil {
+		return err
+	}
 	for _, sub := range s.Submitters() {
-		if err := s.registerFor(ctx, sub, CallerAccount); err != nil {
+		if err := s.registerFor(ctx, operator, sub, CallerAccount); err != nil {
 			return err
 		}
 	}
 	if !s.options.Payouts {
 		return nil
 	}
-	return s.registerFor(ctx, s.Payer, store.PayoutCaller)
+	return s.registerFor(ctx, operator, s.Payer, store.PayoutCaller)
 }
 
 // registerFor registers the submitter for one caller alone.
-func (s *Stack) registerFor(ctx context.Context, sub nonce.Submitter, caller string) error {
-	body := map[string]any{"submitter": sub, "callers": []string{caller}, "maxInFlight": s.options.Window}
-	status, answer, err := s.Call(ctx, OperatorAccount, http.MethodPost, "/admin/v1/submitters", body)
+func (s *Stack) registerFor(ctx context.Context, operator *client.Client, sub nonce.Submitter, caller string) error {
+	_, err := operator.RegisterSubmitter(ctx, client.Registration{Submitter: string(sub), Callers: []string{caller}, MaxInFlight: s.options.Window})
 	if err != nil {
-		return err
-	}
-	if status != http.StatusCreated {
-		return fmt.Errorf("register %s: status %d: %s", sub, status, answer)
+		return fmt.Errorf("register %s: %w", sub, err)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ const all = "all"
 
 func (s *Stack) startURLMap(context.Context) (err error) {
 	public, internal := s.routes()
-	s.URLMap, err = urlmap.Start(urlmap.Options{Public: public, Internal: internal, PublicAddr: s.options.PublicAddr})
+	s.URLMap, err = urlmap.Start(urlmap.Options{Public: public, Internal: internal, PublicAddr: s.options.PublicAddr, Around: s.options.Around})
 	if err == nil {
 		s.onClose(func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
@@ -217,6 +217,7 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 		"FENCEPOST_AUTH_INTERNAL_ACCOUNTS": TasksAccount + "," + SchedulerAccount,
 		"FENCEPOST_AUTH_OPERATORS":         OperatorAccount,
 		"FENCEPOST_SIGNER_LOCAL_KEYS_FILE": keys,
+		"FENCEPOST_TELEMETRY_PROMETHEUS":   "true",
 		"CLOUD_RUN_TIMEOUT_SECONDS":        "60",
 	}
 	if s.options.Window > 1 {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -31,26 +32,27 @@ import (
 // Options say what to start. The zero value is the demo: three processes, each
 // serving every function, on blocks of one second.
 type Options struct {
-	Binary     string             // the function server, see [Build]; "": it is built
-	Cluster    *pgcluster.Cluster // where to make the database; nil: a durable cluster of its own
-	Processes  int                // of each service; 0: 3
-	Split      bool               // one service per function, as deployed, instead of all in each process
-	BlockTime  time.Duration      // 0: 1 s
-	Submitters int                // how many dev accounts are registered; 0: 10
-	Window     int                // max_in_flight of the dev accounts; 0: 1
-	SweepEvery time.Duration      // 0: 1 min; negative: never, but for RunSweep
-	Settings   map[string]string  // environment of the functions, over the stack's own
-	Transfers  bool               // the second system too: a trading core, users' tokens, assets
-	Payouts    bool               // and USDT and ETH can be paid out to the chain; implies Transfers
-	Core       CoreOptions        // of the trading core
-	CheckEvery time.Duration      // conservation; 0: 1 min; negative: never, but for RunConservation
-	PublicAddr string             // where the public paths listen; "": a free port
-	WireProxy  bool               // functions reach Postgres through a proxy that can break connections
-	RPCProxy   bool               // functions reach the chain through a proxy that can spoil answers
-	Seed       uint64             // of the RPC proxy's draws
-	TokenSpan  time.Duration      // how long before and after they are made tokens are valid; 0: an hour from then on
-	Output     io.Writer          // the functions' log; nil: nowhere
-	Log        *slog.Logger       // what the stack itself tells; nil: nowhere
+	Binary     string                          // the function server, see [Build]; "": it is built
+	Cluster    *pgcluster.Cluster              // where to make the database; nil: a durable cluster of its own
+	Processes  int                             // of each service; 0: 3
+	Split      bool                            // one service per function, as deployed, instead of all in each process
+	BlockTime  time.Duration                   // 0: 1 s
+	Submitters int                             // how many dev accounts are registered; 0: 10
+	Window     int                             // max_in_flight of the dev accounts; 0: 1
+	SweepEvery time.Duration                   // 0: 1 min; negative: never, but for RunSweep
+	Settings   map[string]string               // environment of the functions, over the stack's own
+	Transfers  bool                            // the second system too: a trading core, users' tokens, assets
+	Payouts    bool                            // and USDT and ETH can be paid out to the chain; implies Transfers
+	Core       CoreOptions                     // of the trading core
+	CheckEvery time.Duration                   // conservation; 0: 1 min; negative: never, but for RunConservation
+	PublicAddr string                          // where the public paths listen; "": a free port
+	Around     func(http.Handler) http.Handler // what public requests and their answers pass; nil: nothing
+	WireProxy  bool                            // functions reach Postgres through a proxy that can break connections
+	RPCProxy   bool                            // functions reach the chain through a proxy that can spoil answers
+	Seed       uint64                          // of the RPC proxy's draws
+	TokenSpan  time.Duration                   // how long before and after they are made tokens are valid; 0: an hour from then on
+	Output     io.Writer                       // the functions' log; nil: nowhere
+	Log        *slog.Logger                    // what the stack itself tells; nil: nowhere
 }
 
 func (o Options) withDefaults() Options {
@@ -103,18 +105,19 @@ type Stack struct {
 	Payer nonce.Submitter // who pays, and does nothing else
 	Token nonce.Address   // the contract by which USDT is paid out
 
-	options   Options
-	folder    string
-	settings  map[string]string // the function processes' environment
-	services  []*service
-	scheduler *scheduler.Scheduler
-	accounts  []devchain.Account
-	payer     devchain.Account
-	deployer  devchain.Account // of the tokens' contracts
-	deploying sync.Mutex       // one contract at a time
-	closers   []func() error   // run in reverse
-	tables    *store.Store     // of transfers, as the database's owner
-	writing   sync.Mutex       // of one line at a time to options.Output
+	options     Options
+	folder      string
+	connections *http.Transport   // of the clients
+	settings    map[string]string // the function processes' environment
+	services    []*service
+	scheduler   *scheduler.Scheduler
+	accounts    []devchain.Account
+	payer       devchain.Account
+	deployer    devchain.Account // of the tokens' contracts
+	deploying   sync.Mutex       // one contract at a time
+	closers     []func() error   // run in reverse
+	tables      *store.Store     // of transfers, as the database's owner
+	writing     sync.Mutex       // of one line at a time to options.Output
 }
 
 // The accounts that the issuer knows.
@@ -133,7 +136,9 @@ const stopWithin = 12 * time.Second
 // Start starts every part and returns when intents can be posted. What it had
 // started is stopped again if it fails. The caller ends it with [Stack.Close].
 func Start(ctx context.Context, o Options) (_ *Stack, err error) {
-	s := &Stack{options: o.withDefaults(), Costs: new(Costs)}
+	s := &Stack{options: o.withDefaults(), Costs: new(Costs), connections: http.DefaultTransport.(*http.Transport).Clone()}
+	s.connections.MaxIdleConnsPerHost = 64 // of one URL map; usually 2 are kept
+	s.onClose(func() error { s.connections.CloseIdleConnections(); return nil })
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

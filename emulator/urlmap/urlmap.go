@@ -38,6 +38,9 @@ type Options struct {
 	PublicAddr   string   // where to listen; "": a free port of 127.0.0.1
 	InternalAddr string   // the same for the internal paths
 
+	// Around, if not nil, is what public requests and their answers pass.
+	Around func(http.Handler) http.Handler
+
 	// Observe, if not nil, is called after each request that was routed to a
 	// service, with the status answered and the time from the request's arrival
 	// to the end of its response. Calls overlap.
@@ -86,7 +89,11 @@ func (m *Map) routes(o Options) (public, internal http.Handler, err error) {
 	for _, name := range o.Internal {
 		internalMux.Handle("POST /internal/"+name, m.proxy(name))
 	}
-	return publicMux, internalMux, nil
+	public = publicMux
+	if o.Around != nil {
+		public = o.Around(publicMux)
+	}
+	return public, internalMux, nil
 }
 
 func (m *Map) listen(addr string, h http.Handler) (url string, err error) {

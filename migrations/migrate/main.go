@@ -12,18 +12,27 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/store/cloudsql"
 )
 
-const usage = `usage: migrate up|status
+const usage = `usage: migrate up [--grant-to ROLES] [--grant-read-to ROLES]
+       migrate status
 
   up      apply every migration that the database has not seen; two at once are safe
   status  list the migrations and when each was applied
 
+  --grant-to       then let these roles, separated by commas, read and write rows
+  --grant-read-to  then let these read rows
+
 FENCEPOST_DATABASE_URL is the database, as the role that owns its tables:
 postgres://user:password@host:port/database
+FENCEPOST_DATABASE_INSTANCE, project:region:instance, is the Cloud SQL instance that it is in, if it is; then the
+URL is user=… dbname=… sslmode=disable.
 
 Exit codes: 0 done, 1 failed, 2 called wrongly.
 `
@@ -46,44 +55,85 @@ func main() {
 	}
 }
 
+// call is what the command was asked to do.
+type call struct {
+	command     string
+	databaseURL string
+	grants      migrations.Grants
+}
+
 func realMain(ctx context.Context) error {
-	flags := flag.NewFlagSet("migrate", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // main prints the error once
-	if err := flags.Parse(os.Args[1:]); errors.Is(err, flag.ErrHelp) {
+	c, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
 		_, err := fmt.Print(usage)
 		return err
 	} else if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	if flags.NArg() != 1 {
-		return fmt.Errorf("%w: got %d arguments, want one, up or status", errUsage, flags.NArg())
+	var how []migrations.Option
+	if name := os.Getenv("FENCEPOST_DATABASE_INSTANCE"); name != "" {
+		instance := cloudsql.New(name)
+		defer instance.Close()
+		how = append(how, migrations.Dial(instance.Dial))
 	}
-	databaseURL := os.Getenv("FENCEPOST_DATABASE_URL")
-	if databaseURL == "" {
-		return fmt.Errorf("%w: FENCEPOST_DATABASE_URL is not set", errUsage)
+	if c.command == "up" {
+		return up(ctx, c, how)
 	}
-	switch command := flags.Arg(0); command {
-	case "up":
-		return up(ctx, databaseURL)
-	case "status":
-		return status(ctx, databaseURL)
-	default:
-		return fmt.Errorf("%w: got command %q, want up or status", errUsage, command)
-	}
+	return status(ctx, c.databaseURL, how)
 }
 
-// up logs each applied migration and prints how many there were.
-func up(ctx context.Context, databaseURL string) error {
-	applied, err := migrations.Up(ctx, databaseURL, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+// parse reads the arguments; the flags may stand before the command or behind it.
+func parse(arguments []string) (c call, err error) {
+	flags := flag.NewFlagSet("migrate", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // main prints the error once
+	roles := func(to *[]string) func(string) error {
+		return func(text string) error {
+			*to = slices.DeleteFunc(strings.Split(text, ","), func(role string) bool { return role == "" })
+			return nil
+		}
+	}
+	flags.Func("grant-to", "", roles(&c.grants.Functions))
+	flags.Func("grant-read-to", "", roles(&c.grants.Readers))
+	var words []string
+	for rest := arguments; ; rest = flags.Args()[1:] {
+		if err := flags.Parse(rest); err != nil {
+			return c, err
+		}
+		if flags.NArg() == 0 {
+			break
+		}
+		words = append(words, flags.Arg(0))
+	}
+	if len(words) != 1 {
+		return c, fmt.Errorf("got %d arguments, want one, up or status", len(words))
+	}
+	if c.command = words[0]; c.command != "up" && c.command != "status" {
+		return c, fmt.Errorf("got command %q, want up or status", c.command)
+	}
+	if c.command == "status" && len(c.grants.Functions)+len(c.grants.Readers) > 0 {
+		return c, errors.New("status grants nothing")
+	}
+	if c.databaseURL = os.Getenv("FENCEPOST_DATABASE_URL"); c.databaseURL == "" {
+		return c, errors.New("FENCEPOST_DATABASE_URL is not set")
+	}
+	return c, nil
+}
+
+// up logs each applied migration and prints how many there were; then it grants.
+func up(ctx context.Context, c call, how []migrations.Option) error {
+	applied, err := migrations.Up(ctx, c.databaseURL, slog.New(slog.NewTextHandler(os.Stderr, nil)), how...)
 	if applied > 0 || err == nil {
 		fmt.Printf("migrations applied: %d\n", applied)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return migrations.Grant(ctx, c.databaseURL, c.grants, how...)
 }
 
 // status prints one line per migration.
-func status(ctx context.Context, databaseURL string) error {
-	states, err := migrations.Status(ctx, databaseURL)
+func status(ctx context.Context, databaseURL string, how []migrations.Option) error {
+	states, err := migrations.Status(ctx, databaseURL, how...)
 	if err != nil {
 		return err
 	}

@@ -57,9 +57,10 @@ func TestUpThenStatus(t *testing.T) {
 		{"status", `(?m)\Apending +0001_\w+\.sql$`, `\A\z`},
 		{"up", `\Amigrations applied: [1-9]\d*\n\z`, `file=0001_\w+\.sql`},
 		{"up", `\Amigrations applied: 0\n\z`, `\A\z`},
+		{"up --grant-to pg_monitor --grant-read-to pg_monitor", `\Amigrations applied: 0\n\z`, `\A\z`},
 		{"status", `(?m)\A\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ +0001_\w+\.sql$`, `\A\z`},
 	} {
-		code, stdout, stderr := migrate(t, cluster.URL(name), step.command)
+		code, stdout, stderr := migrate(t, cluster.URL(name), strings.Fields(step.command)...)
 		if code != 0 || !regexp.MustCompile(step.wantOut).MatchString(stdout) || !regexp.MustCompile(step.wantErr).MatchString(stderr) {
 			t.Errorf("migrate %s: got code %d, output %q, errors %q, want code 0, %q, %q",
 				step.command, code, stdout, stderr, step.wantOut, step.wantErr)
@@ -83,6 +84,8 @@ func TestExitCodes(t *testing.T) {
 		"unknown command":  {nowhere, []string{"down"}, 2, `"down"`},
 		"unknown flag":     {nowhere, []string{"--force", "up"}, 2, "-force"},
 		"no database":      {"", []string{"up"}, 2, "FENCEPOST_DATABASE_URL"},
+		"grants, behind":   {nowhere, []string{"up", "--grant-to", "a,b", "--grant-read-to=c"}, 1, "127.0.0.1:1"},
+		"status grants":    {nowhere, []string{"--grant-to=a", "status"}, 2, "status grants nothing"},
 		"nothing answers":  {nowhere, []string{"up"}, 1, "127.0.0.1:1"},
 		"status, the same": {nowhere, []string{"status"}, 1, "127.0.0.1:1"},
 	}

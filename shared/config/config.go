@@ -43,6 +43,7 @@ type Config struct {
 	Auth          Auth
 	HTTP          HTTP
 	Log           Log
+	Telemetry     Telemetry
 	Platform      Platform
 }
 
@@ -54,7 +55,7 @@ func (c *Config) settings() []setting {
 		c.Transfer.settings(), c.Trading.settings(), c.Conservation.settings(),
 		c.RPC.settings(), c.Chain.settings(), c.Signer.settings(),
 		c.Database.settings(), c.Tasks.settings(),
-		c.OIDC.settings(), c.Auth.settings(), c.HTTP.settings(), c.Log.settings(),
+		c.OIDC.settings(), c.Auth.settings(), c.HTTP.settings(), c.Log.settings(), c.Telemetry.settings(),
 		c.Platform.settings(),
 	)
 }

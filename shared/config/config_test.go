@@ -49,10 +49,11 @@ func defaults() config.Config {
 		Chain:        config.Chain{ID: 1, BlockTime: 12 * time.Second},
 		Database: config.Database{URL: config.NewSecret(databaseURL), MaxConns: 4, StatementTimeout: 5 * time.Second,
 			LockTimeout: 3 * time.Second, IdleInTransactionTimeout: time.Second},
-		Tasks:    config.Tasks{QueuePrefix: "fencepost", DispatchDeadline: time.Minute, QueueShards: 1},
-		HTTP:     config.HTTP{MaxBodyBytes: 262_144},
-		Log:      config.Log{Level: slog.LevelInfo},
-		Platform: config.Platform{Port: 8080},
+		Tasks:     config.Tasks{QueuePrefix: "fencepost", DispatchDeadline: time.Minute, QueueShards: 1},
+		HTTP:      config.HTTP{MaxBodyBytes: 262_144},
+		Log:       config.Log{Level: slog.LevelInfo},
+		Telemetry: config.Telemetry{FlushEvery: 10 * time.Second, TraceOneIn: 100},
+		Platform:  config.Platform{Port: 8080},
 	}
 }
 
@@ -69,7 +70,8 @@ func TestDefaultsAreTheSpecifications(t *testing.T) {
 	}
 }
 
-// everything gives each setting a value other than its default.
+// everything gives each setting a value other than its default, but for the page of
+// metrics, which Cloud Run is not offered; see [TestContradictionsAreRefused].
 var everything = []string{
 	"FENCEPOST_LEASE_DURATION=20s", "FENCEPOST_LEASE_RENEW_INTERVAL=9999ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE=2s",
 	"FENCEPOST_NONCE_START_FROM=9223372036854775807", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_NONCE_MAX_IN_FLIGHT=2000",
@@ -85,7 +87,7 @@ var everything = []string{
 	"FENCEPOST_TRADING_URL=http://127.0.0.1:8090/", "FENCEPOST_TRADING_SECRET=0123456789abcdef", "FENCEPOST_CONSERVATION_HALT=graded",
 	"FENCEPOST_RPC_URLS=https://node.example/v2/key", "FENCEPOST_RPC_TIMEOUT=20s", "FENCEPOST_RPC_MAX_IN_FLIGHT=13",
 	"FENCEPOST_CHAIN_ID=1337", "FENCEPOST_CHAIN_BLOCK_TIME=1s", "FENCEPOST_SIGNER_LOCAL_KEYS_FILE=/keys/local keys.json",
-	"FENCEPOST_DATABASE_URL=user=advance@proj.iam dbname=fencepost", "FENCEPOST_DATABASE_MAX_CONNS=5",
+	"FENCEPOST_DATABASE_URL=user=advance@proj.iam dbname=fencepost", "FENCEPOST_DATABASE_INSTANCE=proj:europe-west1:main", "FENCEPOST_DATABASE_MAX_CONNS=5",
 	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT=4s", "FENCEPOST_DATABASE_LOCK_TIMEOUT=2500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT=2s",
 	"FENCEPOST_TASKS_PROJECT=proj-1", "FENCEPOST_TASKS_LOCATION=europe-west1", "FENCEPOST_TASKS_ENDPOINT=127.0.0.1:8123",
 	"FENCEPOST_TASKS_QUEUE_PREFIX=blue", "FENCEPOST_TASKS_TARGET_URL=http://localhost:8080/", "FENCEPOST_TASKS_SERVICE_ACCOUNT=tasks@proj-1.iam",
@@ -95,6 +97,7 @@ var everything = []string{
 	"FENCEPOST_AUTH_INTERNAL_ACCOUNTS=tasks@proj-1.iam, cron@proj-1.iam", "FENCEPOST_AUTH_OPERATORS=ann@example.com",
 	"FENCEPOST_AUTH_USERS_ISSUER=https://users.example", "FENCEPOST_AUTH_USERS_JWKS_URL=https://users.example/jwks", "FENCEPOST_AUTH_USERS_AUDIENCE=wallet",
 	"FENCEPOST_HTTP_MAX_BODY_BYTES=1024", "FENCEPOST_LOG_LEVEL=warn",
+	"FENCEPOST_TELEMETRY_OTLP_ENDPOINT=127.0.0.1:4317", "FENCEPOST_TELEMETRY_PROMETHEUS=false", "FENCEPOST_TELEMETRY_FLUSH_EVERY=9s", "FENCEPOST_TELEMETRY_TRACE_ONE_IN=7",
 	"PORT=9000", "FUNCTION_TARGET=advance", "K_SERVICE=fencepost-advance", "K_REVISION=fencepost-advance-00001", "CLOUD_RUN_TIMEOUT_SECONDS=90",
 }
 
@@ -117,7 +120,7 @@ func everythingLoaded() config.Config {
 		RPC:          config.RPC{URL: config.NewSecret("https://node.example/v2/key"), Timeout: 20 * time.Second, MaxInFlight: 13, MaxBatch: 50},
 		Chain:        config.Chain{ID: 1337, BlockTime: time.Second},
 		Signer:       config.Signer{LocalKeysFile: "/keys/local keys.json"},
-		Database: config.Database{URL: config.NewSecret("user=advance@proj.iam dbname=fencepost"), MaxConns: 5,
+		Database: config.Database{URL: config.NewSecret("user=advance@proj.iam dbname=fencepost"), Instance: "proj:europe-west1:main", MaxConns: 5,
 			StatementTimeout: 4 * time.Second, LockTimeout: 2500 * time.Millisecond, IdleInTransactionTimeout: 2 * time.Second},
 		Tasks: config.Tasks{Project: "proj-1", Location: "europe-west1", Endpoint: "127.0.0.1:8123", QueuePrefix: "blue",
 			TargetURL: "http://localhost:8080", ServiceAccount: "tasks@proj-1.iam", DispatchDeadline: 2 * time.Minute, QueueShards: 3},
@@ -125,8 +128,9 @@ func everythingLoaded() config.Config {
 		Auth: config.Auth{PublicAudience: "public", InternalAudience: "internal",
 			InternalAccounts: []string{"tasks@proj-1.iam", "cron@proj-1.iam"}, Operators: []string{"ann@example.com"},
 			UsersIssuer: "https://users.example", UsersJWKSURL: "https://users.example/jwks", UsersAudience: "wallet"},
-		HTTP: config.HTTP{MaxBodyBytes: 1024},
-		Log:  config.Log{Level: slog.LevelWarn},
+		HTTP:      config.HTTP{MaxBodyBytes: 1024},
+		Log:       config.Log{Level: slog.LevelWarn},
+		Telemetry: config.Telemetry{OTLPEndpoint: "127.0.0.1:4317", FlushEvery: 9 * time.Second, TraceOneIn: 7},
 		Platform: config.Platform{Port: 9000, FunctionTarget: "advance", Service: "fencepost-advance",
 			Revision: "fencepost-advance-00001", Timeout: 90 * time.Second},
 	}
@@ -154,6 +158,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"FENCEPOST_DATABASE_LOCK_TIMEOUT=0s", `FENCEPOST_DATABASE_LOCK_TIMEOUT="0s": want a duration from 100ms to 1m`},
 		{"FENCEPOST_NONCE_STRICT_ENABLED=yes", `FENCEPOST_NONCE_STRICT_ENABLED="yes": want true or false`},
 		{"FENCEPOST_NONCE_START_FROM=-1", `FENCEPOST_NONCE_START_FROM="-1": want a nonce from 0 to 9223372036854775807`},
+		{"FENCEPOST_DATABASE_INSTANCE=main", `FENCEPOST_DATABASE_INSTANCE="main": want project:region:instance`},
 		{"FENCEPOST_DATABASE_MAX_CONNS=4294967300", `FENCEPOST_DATABASE_MAX_CONNS="4294967300": want a number of connections from 1 to 100`},
 		{"FENCEPOST_HTTP_MAX_BODY_BYTES=1e6", `FENCEPOST_HTTP_MAX_BODY_BYTES="1e6": want a number of bytes from 1024 to 33554432`},
 		{"FENCEPOST_FINALITY_MODE=latest", `FENCEPOST_FINALITY_MODE="latest": want one of confirmations, safe, finalized`},
@@ -172,6 +177,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"FENCEPOST_CONSERVATION_HALT=none", `FENCEPOST_CONSERVATION_HALT="none": want one of all, graded`},
 		{"FENCEPOST_CHAIN_ID=0", `FENCEPOST_CHAIN_ID="0": want an EIP-155 chain id from 1`},
 		{"FENCEPOST_CHAIN_ID=", `FENCEPOST_CHAIN_ID is not set: want an EIP-155 chain id from 1`},
+		{"FENCEPOST_TELEMETRY_OTLP_ENDPOINT=https://collector:4317", `FENCEPOST_TELEMETRY_OTLP_ENDPOINT="https://collector:4317": want host:port`},
+		{"FENCEPOST_TELEMETRY_TRACE_ONE_IN=0", `FENCEPOST_TELEMETRY_TRACE_ONE_IN="0": want a number of intents from 1`},
 		{"PORT=http", `PORT="http": want a port from 1 to 65535`},
 		{"CLOUD_RUN_TIMEOUT_SECONDS=60s", `CLOUD_RUN_TIMEOUT_SECONDS="60s": want a number of seconds from 1 to 3600`},
 	}
@@ -241,6 +248,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{[]string{"FENCEPOST_AUTH_USERS_AUDIENCE=api", "FENCEPOST_AUTH_PUBLIC_AUDIENCE=api",
 			"FENCEPOST_AUTH_USERS_ISSUER=https://one.example", "FENCEPOST_OIDC_ISSUER=https://one.example"},
 			`FENCEPOST_AUTH_USERS_AUDIENCE="api", FENCEPOST_AUTH_PUBLIC_AUDIENCE="api", FENCEPOST_AUTH_INTERNAL_AUDIENCE="", FENCEPOST_AUTH_USERS_ISSUER="https://one.example", FENCEPOST_OIDC_ISSUER="https://one.example": where auth.usersIssuer is`},
+		{[]string{"FENCEPOST_TELEMETRY_PROMETHEUS=true", "K_SERVICE=fencepost-create"},
+			`FENCEPOST_TELEMETRY_PROMETHEUS="true", K_SERVICE="fencepost-create": where K_SERVICE is set, a public service would show its metrics`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.given[0], func(t *testing.T) {
@@ -250,6 +259,9 @@ func TestContradictionsAreRefused(t *testing.T) {
 	}
 	mustLoad(t, "FENCEPOST_NONCE_MAX_IN_FLIGHT=2", "FENCEPOST_NONCE_STRICT_ENABLED=false")
 	mustLoad(t, "FENCEPOST_RESUBMIT_INTERVAL=30m", "FENCEPOST_RESUBMIT_ENABLED=false")
+	if got := mustLoad(t, "FENCEPOST_TELEMETRY_PROMETHEUS=true"); !got.Telemetry.Prometheus {
+		t.Error("telemetry.prometheus off Cloud Run: got false, want true")
+	}
 	mustLoad(t, "FENCEPOST_AUTH_USERS_AUDIENCE=api", "FENCEPOST_AUTH_PUBLIC_AUDIENCE=api",
 		"FENCEPOST_AUTH_USERS_ISSUER=https://users.example", "FENCEPOST_OIDC_ISSUER=https://one.example")
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"log/slog"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -81,6 +82,9 @@ func (s *Signer) settings() []setting {
 type Database struct {
 	// URL says where it is and who we are to it; pgx reads it.
 	URL Secret
+	// Instance is the connection name of a Cloud SQL instance that is dialled in
+	// place of the URL's host; "" for none.
+	Instance string
 	// MaxConns is the most connections of one instance. Times the most
 	// instances it must stay below the server's own bound.
 	MaxConns int32
@@ -101,6 +105,9 @@ func (d *Database) settings() []setting {
 		{name: "database.url", required: true,
 			meaning: "where Postgres is and who we are to it; a secret",
 			field:   secretText(&d.URL, "postgres://user@host:port/database, or the form user=… dbname=…", postgresAddress)},
+		{name: "database.instance",
+			meaning: "a Cloud SQL instance, reached by its private address as the service account that the function runs as; then `database.url` names user and database alone, with `sslmode=disable`: the connector encrypts",
+			field:   text(&d.Instance, "project:region:instance", instanceName)},
 		{name: "database.maxConns", def: "4",
 			meaning: "how many connections an instance opens at most; times the most instances it must stay below the server's `max_connections`",
 			field:   number(&d.MaxConns, "a number of connections", 1, 100)},
@@ -115,6 +122,10 @@ func (d *Database) settings() []setting {
 			field:   duration(&d.IdleInTransactionTimeout, leastDatabaseTimeout, time.Minute)},
 	}
 }
+
+// instanceName is a Cloud SQL connection name; a project's id may have a domain in
+// front.
+var instanceName = regexp.MustCompile(`^([a-z0-9.-]+:)?[a-z][a-z0-9-]+:[a-z0-9-]+:[a-z][a-z0-9-]+$`)
 
 // postgresAddress accepts both forms of a connection string
 // (https://www.postgresql.org/docs/current/libpq-connect.html); the driver

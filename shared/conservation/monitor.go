@@ -267,11 +267,11 @@ func (w *walk) store(ctx context.Context, s Step) error {
 	w.report.Fresh = append(w.report.Fresh, stored.Fresh...)
 	w.report.Halts = append(w.report.Halts, stored.Halts...)
 	for _, f := range stored.Fresh {
-		w.Log.Log(ctx, w.Critical, "conservation violated", "kind", f.Kind, "side", f.Side, "reqId", f.ReqID,
+		w.Log.Log(ctx, w.Critical, "conservation violated", "alert", "MON-003", "kind", f.Kind, "side", f.Side, "reqId", f.ReqID,
 			"userId", f.Account.UserID, "assetId", f.Account.AssetID, "expected", f.Expected, "got", f.Got)
 	}
 	for _, h := range stored.Halts {
-		w.Log.Log(ctx, w.Critical, "transfers halted", "scope", h.Scope, "userId", h.Account.UserID, "assetId", h.Account.AssetID)
+		w.Log.Log(ctx, w.Critical, "transfers halted", "alert", "MON-003", "scope", h.Scope, "userId", h.Account.UserID, "assetId", h.Account.AssetID)
 	}
 	return nil
 }

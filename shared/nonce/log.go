@@ -3,6 +3,7 @@ package nonce
 import (
 	"context"
 	"log/slog"
+	"time"
 )
 
 // attrs are what every line about a critical write carries.
@@ -10,9 +11,17 @@ func (t *tenure) attrs() []any {
 	return []any{"submitter", t.work.Lease.Submitter, "nodeId", t.Node, "fencingToken", t.work.Lease.Token}
 }
 
+// wrote tells the log and the watcher of a write, which was begun at that time,
+// before the work in hand is replaced by it.
+func (t *tenure) wrote(ctx context.Context, began time.Time, w Write, done Written) {
+	before := t.loaded()
+	t.logWrite(ctx, w, done, before)
+	t.watchWrite(ctx, began, w, done, before)
+}
+
 // logWrite tells of each transaction that a critical write moved, and of the
 // account where that was found amiss.
-func (t *tenure) logWrite(ctx context.Context, w Write, done Written) {
+func (t *tenure) logWrite(ctx context.Context, w Write, done Written, before map[string]Tx) {
 	log := t.Log.With(t.attrs()...)
 	for _, a := range w.Allocate[:done.Allocated] {
 		logTx(ctx, log, "nonce allocated", Queued, a.Tx)
@@ -20,7 +29,7 @@ func (t *tenure) logWrite(ctx context.Context, w Write, done Written) {
 	for _, v := range w.Store {
 		logTx(ctx, log, "signed", v.From, v.Tx)
 	}
-	t.logMoves(ctx, log, w.Moves)
+	logMoves(ctx, log, w.Moves, before)
 	switch c := w.Cursor; {
 	case c.Protect != nil:
 		log.ErrorContext(ctx, "PROTECT: "+c.Protect.What, "evidence", c.Protect)
@@ -30,14 +39,8 @@ func (t *tenure) logWrite(ctx context.Context, w Write, done Written) {
 }
 
 // logMoves tells of what changed in a way that somebody may ask about: the state,
-// the reason, the block that has it. It runs before the work in hand is replaced.
-func (t *tenure) logMoves(ctx context.Context, log *slog.Logger, moves []Move) {
-	before := make(map[string]Tx, len(moves))
-	for _, list := range [][]Tx{t.work.Unsettled, t.work.Queue} {
-		for _, x := range list {
-			before[x.ID] = x
-		}
-	}
+// the reason, the block that has it.
+func logMoves(ctx context.Context, log *slog.Logger, moves []Move, before map[string]Tx) {
 	for _, m := range moves {
 		x := before[m.To.ID]
 		switch {

@@ -103,12 +103,13 @@ func (w *Worker) Release(ctx context.Context, s Submitter, l Leave) (out Release
 	}
 	out.Fallen = l.Fallen
 	wr.Lease = t.work.Lease
+	began := time.Now()
 	done, err := t.Book.Write(ctx, wr)
 	if err != nil {
 		return out, fmt.Errorf("release %s: %w", s, err)
 	}
 	w.pass("release.written")
-	t.logWrite(ctx, wr, done)
+	t.wrote(ctx, began, wr, done)
 	if l.Mode == Resume {
 		out.NextNonce = t.work.NextNonce
 	}

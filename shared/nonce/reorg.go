@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // maxWatched bounds the final blocks that are remembered of one submitter.
@@ -125,10 +126,12 @@ func (t *tenure) heal(ctx context.Context, v View) error {
 	for i, f := range finals {
 		raws[i] = f.Raw
 	}
+	began := time.Now()
 	return t.call(ctx, func(ctx context.Context) error {
 		for i, res := range t.chain.Send(ctx, raws) {
 			t.Log.WarnContext(ctx, "final transaction sent again: a reorg removed its block",
 				append(t.attrs(), "txId", finals[i].ID, "txHash", finals[i].Hash.String(), "result", res.Class.String())...)
+			t.watchSent(ctx, began, Tx{ID: finals[i].ID, Nonce: &finals[i].Nonce, Versions: []Hash{finals[i].Hash}}, res, true)
 		}
 		return nil
 	})

@@ -63,7 +63,9 @@ func (t *tenure) again(ctx context.Context) error {
 }
 
 // late says that no further round may begin.
-func (t *tenure) late() bool { return time.Since(t.began) > t.Rules.RoundsEndAfter }
+func (t *tenure) late() bool {
+	return time.Since(t.began) > t.Rules.RoundsEndAfter || t.Stopping != nil && t.Stopping()
+}
 
 // giveUp returns the lease after a failure. The token goes up, so that the
 // retried task of this invocation, or any other, finds a fresh name.
@@ -161,7 +163,7 @@ func (t *tenure) act(ctx context.Context, v View, j judgement) (released bool, e
 	if len(ids) == 0 {
 		return t.write(ctx, Write{}, true)
 	}
-	return t.send(ctx, ids, v.Head)
+	return t.send(ctx, ids, j.claimed(), v.Head)
 }
 
 // mustSign says whether a version may be due: of a nonce that has none yet, or
@@ -231,11 +233,12 @@ func (t *tenure) write(ctx context.Context, w Write, last bool) (released bool, 
 	if w.Empty() {
 		return false, nil
 	}
+	began := time.Now()
 	written, err := t.Book.Write(ctx, w)
 	if err != nil {
 		return false, fmt.Errorf("write for %s: %w", t.work.submitter(), err)
 	}
-	t.logWrite(ctx, w, written)
+	t.wrote(ctx, began, w, written)
 	t.work = t.work.with(w.bound(written))
 	t.stale = written.Moved < len(w.Moves) || w.Release == Abandon
 	if written.Released {
@@ -283,6 +286,7 @@ func (r Rules) pace(d due, now time.Time) time.Time {
 // beside it; but for whoever may not sign, so that the watch does not hang on the
 // one function that may.
 func (t *tenure) wakeNext(ctx context.Context) error {
+	ctx = t.onward(ctx)
 	s, d := t.work.submitter(), t.Rules.due(t.work)
 	with := t.work
 	with.QueueMore = with.QueueMore || t.joined > 0

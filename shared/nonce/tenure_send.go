@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
 )
@@ -128,8 +129,9 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 }
 
 // send broadcasts the stored bytes of the transactions named, in the order of
-// their nonces, and records what the node said of each.
-func (t *tenure) send(ctx context.Context, ids []string, head Header) (released bool, err error) {
+// their nonces, and records what the node said of each. Those of again were claimed
+// to be sent before.
+func (t *tenure) send(ctx context.Context, ids, again []string, head Header) (released bool, err error) {
 	txs := t.work.pick(ids)
 	raws := make([][]byte, len(txs))
 	for i, x := range txs {
@@ -138,6 +140,7 @@ func (t *tenure) send(ctx context.Context, ids []string, head Header) (released 
 		}
 	}
 	t.pass("sending")
+	began := time.Now()
 	var results []SendResult
 	err = t.call(ctx, func(ctx context.Context) error {
 		results = t.chain.Send(ctx, raws)
@@ -149,10 +152,11 @@ func (t *tenure) send(ctx context.Context, ids []string, head Header) (released 
 	t.pass("sent")
 	t.settleTooLow(ctx, txs, results)
 	var w Write
-	now := t.work.now()
+	now, before := t.work.now(), named(again)
 	for i, x := range txs {
 		res := results[i]
 		t.logSent(ctx, x, res)
+		t.watchSent(ctx, began, x, res, before[x.ID])
 		w.Moves = append(w.Moves, Move{From: x.State, To: t.Rules.sent(x, res, head, now)})
 	}
 	return t.write(ctx, w, true)

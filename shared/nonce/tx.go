@@ -18,6 +18,7 @@ type Tx struct {
 	Seq       int64 // the queue's order
 	Payload   []byte
 	Handler   string // makes the transaction, out of the payload, once the nonce is there; "": the payload is the transaction
+	Trace     []byte // of its request, for a [Watcher], which alone knows what it means; nil: none
 
 	State         State
 	Sub           SubState

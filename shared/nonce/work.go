@@ -87,9 +87,15 @@ func (wr Write) bound(done Written) Write {
 
 // pick is the unsettled transactions with these ids, by nonce.
 func (w Work) pick(ids []string) []Tx {
-	named := make(map[string]bool, len(ids))
+	picked := named(ids)
+	return slices.DeleteFunc(slices.Clone(w.Unsettled), func(t Tx) bool { return !picked[t.ID] })
+}
+
+// named is a set of ids.
+func named(ids []string) map[string]bool {
+	set := make(map[string]bool, len(ids))
 	for _, id := range ids {
-		named[id] = true
+		set[id] = true
 	}
-	return slices.DeleteFunc(slices.Clone(w.Unsettled), func(t Tx) bool { return !named[t.ID] })
+	return set
 }

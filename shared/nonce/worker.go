@@ -28,9 +28,14 @@ type Worker struct {
 	// waits for an operator; the log has an ERROR line when one becomes STUCK.
 	Resolution StuckResolution
 
-	Node string // this instance, in owners and logs
-	Log  *slog.Logger
-	At   func(point string) // passed at each step by its name; nil but in tests
+	// Stopping says that this process is about to end: a tenure gives the lease back
+	// with its next write, and asks for another to go on. nil: it never is.
+	Stopping func() bool
+
+	Node  string // this instance, in owners and logs
+	Log   *slog.Logger
+	Watch Watcher            // for metrics and traces; may be nil
+	At    func(point string) // passed at each step by its name; nil but in tests
 }
 
 // Serve looks at everything that s has due and does it, as far as the function

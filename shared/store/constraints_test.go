@@ -79,6 +79,7 @@ const (
 
 // nonsense is by the name of the constraint that must refuse it.
 var nonsense = map[string][]string{
+	"trace_is_a_span": {`update managed_tx set trace = '\x00' where tx_id = $sent`},
 	// Nonces: none twice, none left out, none moved.
 	"one_tx_per_nonce": {
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 1, prev_nonce = 0 where tx_id = $queued`,

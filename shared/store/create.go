@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
 // Intent is what a caller wants done once.
@@ -23,6 +24,7 @@ type Intent struct {
 	Payload     []byte // canonical JSON
 	Handler     string // makes the transaction out of the payload; "": the payload is the transaction
 	Fingerprint [32]byte
+	Trace       []byte // a [telemetry.Origin]; nil: not traced
 }
 
 // Accepted is what is on record for an intent.
@@ -52,11 +54,11 @@ with room as materialized (
     from (select from managed_tx q where q.submitter = u.submitter and q.queued limit $8) as queued) as places
     from unnest($9::text[]) as u (submitter)
 )
-insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, fencing_token)
-select i.tx_id, s.submitter, i.request_id, i.caller, nullif(i.handler, ''), i.fingerprint,
+insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token)
+select i.tx_id, s.submitter, i.request_id, i.caller, nullif(i.handler, ''), i.fingerprint, i.trace,
        (select fencing_token from submitter_lease where submitter = s.submitter)
-  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int[]) with ordinality
-       as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, place)
+  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int[], $10::bytea[]) with ordinality
+       as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, trace, place)
   join submitter s on s.submitter = i.submitter
   left join room r on r.submitter = i.submitter
  where s.status = 'ACTIVE' and (select is_authority()) and s.callers && array['*', i.caller]
@@ -116,9 +118,14 @@ type Created struct {
 // queueBound is how many intents may wait for one submitter, or nearly: see
 // bounds.
 //
+// An intent without a trace has that of ctx, if that is recorded.
+//
 // The error wraps [ErrUnknownSubmitter] (not registered, or not the caller's to
 // use), [ErrRequestConflict], [ErrProtected], [ErrSuspended], [ErrQueueFull] or [ErrMoved].
 func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted, error) {
+	if in.Trace == nil {
+		in.Trace = telemetry.Origin(ctx)
+	}
 	got, err := s.create(ctx, in, queueBound)
 	if err != nil {
 		return Accepted{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
@@ -149,7 +156,7 @@ func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, wit
 	if within != nil {
 		b.Queue(`select set_config('lock_timeout', $1, true)`, strconv.FormatInt(within.Milliseconds(), 10))
 	}
-	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.handler, c.fingerprint, c.number, queueBound, slices.Collect(maps.Keys(c.counted)))
+	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.handler, c.fingerprint, c.number, queueBound, slices.Collect(maps.Keys(c.counted)), c.trace)
 	b.Queue(insertPayloads, c.id, c.payload)
 	b.Queue("commit")
 	b.Queue(findIntents, c.caller, c.submitter, c.requestID).Query(func(rows pgx.Rows) error { return scanFound(rows, found) })
@@ -194,7 +201,7 @@ func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent) 
 // intents are intents turned on their side, as unnest wants them.
 type intents struct {
 	id, caller, submitter, requestID, payload, handler []string
-	fingerprint                                        [][]byte
+	fingerprint, trace                                 [][]byte
 	number                                             []int // among the submitter's, from 1 on
 	counted                                            map[nonce.Submitter]int
 }
@@ -208,7 +215,7 @@ func (s *Store) intentColumns(all []Intent) intents {
 		c.id, c.caller = append(c.id, in.TxID), append(c.caller, in.Caller)
 		c.submitter, c.requestID = append(c.submitter, string(in.Submitter)), append(c.requestID, in.RequestID)
 		c.payload, c.handler = append(c.payload, string(in.Payload)), append(c.handler, in.Handler)
-		c.fingerprint = append(c.fingerprint, in.Fingerprint[:])
+		c.fingerprint, c.trace = append(c.fingerprint, in.Fingerprint[:]), append(c.trace, in.Trace)
 		numbers[in.Submitter]++
 		c.number = append(c.number, numbers[in.Submitter])
 		if _, ok := c.counted[in.Submitter]; !ok && s.bounds.unseen(in.Submitter) {

@@ -26,6 +26,8 @@ type Decided struct {
 	SubState  nonce.SubState
 	Ordered   nonce.Order // waits for whoever holds the lease
 	Token     int64       // in force after the commit
+	Recorded  bool        // the decision was new
+	Trace     []byte      // of the transaction's request, a [telemetry.Origin]; nil: not traced
 }
 
 // ErrTooLate reports a decision about a transaction that is final, or, but for
@@ -76,7 +78,7 @@ select tx_id, $4, $2, $5
 
 const findDecided = `
 select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''), coalesce(l.fencing_token, 0),
-       is_authority() or $3, m.caller = '` + PayoutCaller + `' and $2 <> '` + PayoutCaller + `'
+       is_authority() or $3, m.caller = '` + PayoutCaller + `' and $2 <> '` + PayoutCaller + `', m.trace
   from managed_tx m
   left join submitter_lease l on l.submitter = m.submitter
  where m.tx_id = $1 and (m.caller = $2 or $3)`
@@ -98,16 +100,16 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 	if d.Action == nonce.OrderWait {
 		statement = recordDecision
 	}
-	var recorded, believed, payout bool
+	var believed, payout bool
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(statement, d.TxID, d.By.Caller, d.By.Operator, d.Action, d.Reason).Exec(func(tag pgconn.CommandTag) error {
-		recorded = tag.RowsAffected() > 0
+		out.Recorded = tag.RowsAffected() > 0
 		return nil
 	})
 	b.Queue("commit")
 	b.Queue(findDecided, d.TxID, d.By.Caller, d.By.Operator).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed, &payout)
+		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed, &payout, &out.Trace)
 	})
 	err := s.send(ctx, b)
 	switch {
@@ -117,9 +119,9 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 		return out, fmt.Errorf("decide about %s: %w", d.TxID, err)
 	case !believed: // what ran after the backup was made is not known here
 		return out, fmt.Errorf("decide about %s: %w", d.TxID, ErrInDoubt)
-	case !recorded && payout && !out.State.Final() && out.Ordered != d.Action && (d.Action == nonce.OrderCancel || d.Action == nonce.OrderPlaceholder):
+	case !out.Recorded && payout && !out.State.Final() && out.Ordered != d.Action && (d.Action == nonce.OrderCancel || d.Action == nonce.OrderPlaceholder):
 		return out, fmt.Errorf("%s of %s: %w", d.Action, d.TxID, ErrCoordinators)
-	case !recorded && d.Action != nonce.OrderCancel && out.Ordered != d.Action:
+	case !out.Recorded && d.Action != nonce.OrderCancel && out.Ordered != d.Action:
 		return out, fmt.Errorf("%s: %w", out.State, ErrTooLate)
 	}
 	return out, nil

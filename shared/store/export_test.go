@@ -33,7 +33,9 @@ var HotStatements = map[string]string{
 	"moveTxs": moveTxs, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "showCursor": showCursor,
 	"order": order, "findDecided": findDecided, "record": recordColumns + ` where tx_id = $1 and (caller = $2 or $3)`,
 	"recordByRequest": recordColumns + byRequest,
-	"overdue":         overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,
+	"listOwn":         listOwn, "listAll": listAll, "inList": inList,
+	"overdue": overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,
+	"backlog": backlog,
 }
 
 // leaseHeld is what hold_lease runs.

@@ -131,8 +131,11 @@ func explain(t *testing.T, conn *pgxpool.Conn, name, statement string) string {
 	if err := conn.QueryRow(t.Context(), `select cardinality(parameter_types) from pg_prepared_statements where name = $1`, "hot "+name).Scan(&parameters); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	rows, err := conn.Query(t.Context(), `explain (costs off) execute `+hot+`(`+strings.Join(strings.Split(strings.Repeat("null ", parameters-1)+"null", " "), ", ")+`)`,
-		pgx.QueryExecModeSimpleProtocol)
+	given := strings.Join(slices.Repeat([]string{"null"}, parameters), ", ")
+	if parameters > 0 {
+		given = "(" + given + ")"
+	}
+	rows, err := conn.Query(t.Context(), `explain (costs off) execute `+hot+given, pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}

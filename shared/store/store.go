@@ -37,6 +37,7 @@ type Store struct {
 // waiting.
 type Options struct {
 	URL      string
+	Dial     pgconn.DialFunc // connects in place of the URL's host; may be nil
 	MaxConns int
 	Lease    lease.Rules
 
@@ -64,6 +65,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	cfg.PingTimeout = 2 * time.Second
 	cfg.ConnConfig.ConnectTimeout = 3 * time.Second
 	cfg.ConnConfig.Tracer = o.Tracer
+	if o.Dial != nil {
+		cfg.ConnConfig.DialFunc = o.Dial
+		cfg.ConnConfig.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+	}
 	for name, d := range map[string]time.Duration{
 		"statement_timeout":                   o.StatementTimeout,
 		"lock_timeout":                        o.LockTimeout,

@@ -5,41 +5,77 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
-// Costs counts every round trip to Postgres on the meter of its context.
+// Costs counts every round trip to Postgres on the meter of its context, and makes a
+// span of it where the context's is recorded.
 type Costs struct{}
 
+// endKey is where a round trip's context has what ends its span.
+type endKey struct{}
+
 // TraceQueryStart counts a statement sent by itself, which commits itself.
-func (Costs) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+func (Costs) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	telemetry.MeterFrom(ctx).SQL(1, 1)
-	return ctx
+	if !telemetry.Recorded(ctx) {
+		return ctx
+	}
+	return begun(ctx, data.SQL, 1)
 }
 
 // TraceQueryEnd counts nothing.
-func (Costs) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (Costs) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+	ended(ctx, data.Err)
+}
 
 // TraceBatchStart counts a pipelined batch: one round trip. It commits where it
 // says so, and at its end where it does not.
 func (Costs) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
-	statements, commits := 0, 0
+	statements, commits, first := 0, 0, ""
 	for _, q := range data.Batch.QueuedQueries {
-		switch strings.TrimSpace(q.SQL) {
+		switch text := strings.TrimSpace(q.SQL); text {
 		case "begin":
 		case "commit":
 			commits++
 		default:
-			statements++
+			if statements++; statements == 1 {
+				first = text
+			}
 		}
 	}
 	telemetry.MeterFrom(ctx).SQL(statements, max(commits, 1))
-	return ctx
+	if !telemetry.Recorded(ctx) {
+		return ctx
+	}
+	return begun(ctx, first, statements)
 }
 
 // TraceBatchQuery counts nothing.
 func (Costs) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 
 // TraceBatchEnd counts nothing.
-func (Costs) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+func (Costs) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchEndData) {
+	ended(ctx, data.Err)
+}
+
+// statementShown is how much of a statement's text a span shows: enough to know it.
+const statementShown = 100
+
+// begun is the context of a round trip that has a span. Statements have no values in
+// their text.
+func begun(ctx context.Context, statement string, statements int) context.Context {
+	shown := strings.Join(strings.Fields(statement[:min(len(statement), 2*statementShown)]), " ")
+	shown = strings.ToValidUTF8(shown[:min(len(shown), statementShown)], "")
+	ctx, end := telemetry.Begin(ctx, "postgres", attribute.String("db.query.summary", shown),
+		attribute.Int("statements", statements))
+	return context.WithValue(ctx, endKey{}, end)
+}
+
+func ended(ctx context.Context, err error) {
+	if end, ok := ctx.Value(endKey{}).(func(error)); ok {
+		end(err)
+	}
+}

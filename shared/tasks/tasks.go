@@ -157,7 +157,13 @@ func (t *Tasks) add(ctx context.Context, e errand) (made bool, err error) {
 	if t.made.has(name) {
 		return false, nil
 	}
-	_, err = client.CreateTask(ctx, &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: t.task(name, e)})
+	task := t.task(name, e)
+	if trace := telemetry.Traceparent(ctx); trace != "" {
+		task.GetHttpRequest().Headers["traceparent"] = trace
+	}
+	calling, end := telemetry.Begin(ctx, "CreateTask "+e.function)
+	_, err = client.CreateTask(calling, &cloudtaskspb.CreateTaskRequest{Parent: queue, Task: task})
+	end(err)
 	if err != nil && status.Code(err) != codes.AlreadyExists {
 		return false, fmt.Errorf("create task %s: %w", name, err)
 	}
@@ -214,7 +220,7 @@ var reconnecting = grpc.ConnectParams{
 
 // dial outlives the request that happens to be first: hence no context of its.
 func dial(endpoint string) (*cloudtasks.Client, error) {
-	options := []option.ClientOption{option.WithGRPCDialOption(grpc.WithConnectParams(reconnecting))}
+	options := []option.ClientOption{option.WithTelemetryDisabled(), option.WithGRPCDialOption(grpc.WithConnectParams(reconnecting))}
 	if endpoint != "" {
 		options = append(options, option.WithEndpoint(endpoint), option.WithoutAuthentication(),
 			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))

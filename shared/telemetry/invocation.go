@@ -5,19 +5,23 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Invocation serves each request by next with a context that carries a new
-// [Meter] and the trace of the request's traceparent header, if it has a valid
-// one (https://www.w3.org/TR/trace-context/). When next ends, or panics, it
+// [Meter] and a span of the function's name, which continues the trace of the
+// request's traceparent header, if it has a valid one
+// (https://www.w3.org/TR/trace-context/). When next ends, or panics, it
 // logs one line "invocation" with the function's name, the cost, durationMs
 // (milliseconds) and the status of the answer: a warning from 500 on.
 func Invocation(log *slog.Logger, function string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-		ctx = WithMeter(ctx)
+		ctx, span := tracer.Start(WithMeter(ctx), function, trace.WithSpanKind(trace.SpanKindServer))
 		answer := &answer{ResponseWriter: w}
 		returned := false
 		defer func() {
@@ -25,7 +29,9 @@ func Invocation(log *slog.Logger, function string, next http.Handler) http.Handl
 			if status >= http.StatusInternalServerError {
 				level = slog.LevelWarn
 			}
-			attrs := append([]slog.Attr{slog.String("function", function)}, MeterFrom(ctx).Cost().attrs()...)
+			cost := MeterFrom(ctx).Cost()
+			endInvocation(span, status, cost)
+			attrs := append([]slog.Attr{slog.String("function", function)}, cost.attrs()...)
 			log.LogAttrs(ctx, level, "invocation", append(attrs,
 				slog.Float64("durationMs", float64(time.Since(start).Microseconds())/1000),
 				slog.Int("status", status))...)
@@ -33,6 +39,18 @@ func Invocation(log *slog.Logger, function string, next http.Handler) http.Handl
 		next.ServeHTTP(answer, r.WithContext(ctx))
 		returned = true
 	})
+}
+
+// endInvocation ends the span of an invocation with its status and cost.
+func endInvocation(span trace.Span, status int, cost Cost) {
+	if span.IsRecording() {
+		span.SetAttributes(attribute.Int("http.response.status_code", status), attribute.Int64("sqlRoundTrips", cost.SQLRoundTrips),
+			attribute.Int64("rpcRoundTrips", cost.RPCRoundTrips), attribute.Int64("tasks", cost.Tasks))
+		if status >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, "")
+		}
+	}
+	span.End()
 }
 
 // answer remembers the status that a handler answers with.

@@ -19,20 +19,24 @@ var (
 	// LeaseFenced counts writes that were refused because the lease was no
 	// longer held, by [Op].
 	LeaseFenced = counter("lease_fenced_total", "writes refused by the fence")
-	// TxCreate counts creates, by [Result].
+	// TxCreate counts creates, by [Result]: accepted, known, refused, error (whether
+	// it was stored is not known).
 	TxCreate = counter("tx_create_total", "creates")
-	// TxSubmit counts broadcasts, by [Result].
+	// TxSubmit counts broadcasts, by [Result]: the class of the node's answer.
 	TxSubmit = counter("tx_submit_total", "broadcasts")
 	// ReceiptCheck counts receipts asked for, by [Result]: found, not_found,
 	// error.
 	ReceiptCheck = counter("receipt_check_total", "receipts asked for")
 	// NewFork counts lists of confirming blocks that were replaced.
 	NewFork = counter("confirmations_newFork_total", "lists of confirming blocks replaced")
-	// TxResubmit counts repeated broadcasts, by [Result].
+	// TxResubmit counts repeated broadcasts, by [Result]: the class of the node's
+	// answer. [TxSubmit] counts them too.
 	TxResubmit = counter("tx_resubmit_total", "repeated broadcasts")
-	// Finality counts transactions that became final, by [Result].
+	// Finality counts transactions that became final, by [Result]: confirmed,
+	// reverted, placeholder, displaced, rejected, cancelled.
 	Finality = counter("finality_total", "transactions that became final")
-	// StuckDecision counts decisions on stuck transactions, by [Action].
+	// StuckDecision counts decisions on stuck transactions, by people or by code, by
+	// [Action]: wait, rebroadcast, replace, placeholder.
 	StuckDecision = counter("stuck_decision_total", "decisions on stuck transactions")
 	// Transfers counts what transfers have come to, by [State]: once for each
 	// state that a transfer enters.
@@ -47,11 +51,19 @@ var (
 	ConservationCheck = counter("conservation_check_total", "checks of conservation")
 	// QueueDepth is how many intents wait for a nonce; the sweep sets it.
 	QueueDepth = gauge("queue_depth", "intents waiting for a nonce", "{intent}")
+	// QueueFullness is how near the fullest queue is to its bound, from 0 to 1; the
+	// sweep sets it.
+	QueueFullness = ratio("queue_fullness_ratio", "fullest queue, as a part of its bound")
 	// InFlightAge is how long the oldest transaction has held its nonce, in
 	// seconds; the sweep sets it.
 	InFlightAge = gauge("in_flight_age_seconds", "age of the oldest held nonce", "s")
 	// ProtectSubmitters is how many submitters are in PROTECT; the sweep sets it.
 	ProtectSubmitters = gauge("protect_submitters", "submitters in PROTECT", "{submitter}")
+	// StuckTransactions is how many transactions are STUCK; the sweep sets it.
+	StuckTransactions = gauge("stuck_transactions", "transactions that wait for a decision", "{transaction}")
+	// ReceiptBacklog is how many transactions were sent and have no receipt yet; the
+	// sweep sets it.
+	ReceiptBacklog = gauge("receipt_backlog", "transactions sent, without a receipt", "{transaction}")
 )
 
 // Result is the label result of a count.
@@ -70,7 +82,7 @@ func label(name, value string) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String(name, value))
 }
 
-func meter() metric.Meter { return otel.Meter("github.com/fencepost/fencepost/shared/telemetry") }
+func meter() metric.Meter { return otel.Meter(Scope) }
 
 func counter(name, description string) metric.Int64Counter {
 	c, err := meter().Int64Counter(name, metric.WithDescription(description))
@@ -82,6 +94,14 @@ func counter(name, description string) metric.Int64Counter {
 
 func gauge(name, description, unit string) metric.Int64Gauge {
 	g, err := meter().Int64Gauge(name, metric.WithDescription(description), metric.WithUnit(unit))
+	if err != nil {
+		otel.Handle(err) // g shows nothing, and can be used
+	}
+	return g
+}
+
+func ratio(name, description string) metric.Float64Gauge {
+	g, err := meter().Float64Gauge(name, metric.WithDescription(description), metric.WithUnit("1"))
 	if err != nil {
 		otel.Handle(err) // g shows nothing, and can be used
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -14,7 +15,8 @@ const readyDeadline = 2 * time.Second
 // NOT_FOUND where no path matches, and METHOD_NOT_ALLOWED with the Allow header
 // where the path matches for other methods. Make one with [NewMux].
 type Mux struct {
-	mux *http.ServeMux
+	mux      *http.ServeMux
+	patterns []string
 }
 
 // NewMux is a mux without patterns.
@@ -23,11 +25,17 @@ func NewMux() *Mux { return &Mux{mux: http.NewServeMux()} }
 // HandleFunc adds a pattern as [http.ServeMux.HandleFunc] does, and like it
 // panics on one that is malformed or conflicts with another.
 func (m *Mux) HandleFunc(pattern string, handler http.HandlerFunc) {
-	m.mux.HandleFunc(pattern, handler)
+	m.Handle(pattern, handler)
 }
 
 // Handle adds a pattern as [http.ServeMux.Handle] does.
-func (m *Mux) Handle(pattern string, handler http.Handler) { m.mux.Handle(pattern, handler) }
+func (m *Mux) Handle(pattern string, handler http.Handler) {
+	m.mux.Handle(pattern, handler)
+	m.patterns = append(m.patterns, pattern)
+}
+
+// Patterns are those that were added, in order.
+func (m *Mux) Patterns() []string { return slices.Clone(m.patterns) }
 
 // ServeHTTP hands the request to the handler of the pattern that matches best.
 func (m *Mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {

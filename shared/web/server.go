@@ -16,37 +16,67 @@ import (
 )
 
 // Cloud Run sends SIGKILL 10 s after SIGTERM. What the drain leaves of them
-// belongs to the hooks.
+// belongs to the hooks. The contexts of requests end a while before the drain does,
+// so that what is given up can still be put in order: a lease given back, an answer
+// recorded.
 const (
 	defaultDrain = 8 * time.Second
 	hookDeadline = 1500 * time.Millisecond
+	orderly      = 2500 * time.Millisecond
 )
 
 // Gate counts the requests in flight, and once closed lets no further one in.
 // The zero Gate is open. See [Edge] for how requests pass it.
 type Gate struct {
-	mu       sync.Mutex
-	inFlight int
-	idle     chan struct{} // made by shut; closed when nothing is in flight
+	mu      sync.Mutex
+	idle    chan struct{}              // made by shut; closed when nothing is in flight
+	cancels map[int]context.CancelFunc // of the requests in flight
+	next    int                        // key of the next of them
 }
 
-func (g *Gate) enter() bool {
+// enter is the context of a request that was let in, and how it leaves; ok is false
+// once the gate is closed.
+func (g *Gate) enter(ctx context.Context) (_ context.Context, leave func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.idle != nil {
-		return false
+		return ctx, nil, false
 	}
-	g.inFlight++
-	return true
+	if g.cancels == nil {
+		g.cancels = make(map[int]context.CancelFunc)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	key := g.next
+	g.next++
+	g.cancels[key] = cancel
+	return ctx, func() { g.leave(key) }, true
 }
 
-func (g *Gate) leave() {
+func (g *Gate) leave(key int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.inFlight--
-	if g.idle != nil && g.inFlight == 0 {
+	g.cancels[key]()
+	delete(g.cancels, key)
+	if g.idle != nil && len(g.cancels) == 0 {
 		close(g.idle)
 	}
+}
+
+// abandon ends the contexts of all requests in flight.
+func (g *Gate) abandon() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, cancel := range g.cancels {
+		cancel()
+	}
+}
+
+// Stopping says that the gate is closed: nothing should be begun that another
+// instance can do as well.
+func (g *Gate) Stopping() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.idle != nil
 }
 
 // shut closes the gate for good; the channel is closed once nothing is in
@@ -56,7 +86,7 @@ func (g *Gate) shut() <-chan struct{} {
 	defer g.mu.Unlock()
 	if g.idle == nil {
 		g.idle = make(chan struct{})
-		if g.inFlight == 0 {
+		if len(g.cancels) == 0 {
 			close(g.idle)
 		}
 	}
@@ -67,18 +97,19 @@ func (g *Gate) shut() <-chan struct{} {
 func (g *Gate) InFlight() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.inFlight
+	return len(g.cancels)
 }
 
 func (g *Gate) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.enter() {
+		ctx, leave, ok := g.enter(r.Context())
+		if !ok {
 			w.Header().Set("Connection", "close")
 			Fail(w, r, &Problem{Code: Unavailable, Detail: "this instance is shutting down; try again", RetryAfter: unavailableRetryAfter})
 			return
 		}
-		defer g.leave()
-		next.ServeHTTP(w, r)
+		defer leave()
+		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
@@ -95,8 +126,8 @@ type ServeOptions struct {
 
 // Serve serves the functions registered with functions-framework-go until
 // SIGTERM, SIGINT or the end of ctx. Then new requests are refused with
-// UNAVAILABLE and "Connection: close", those in flight get until Drain, and the
-// hooks run. It returns nil after that even if requests were left over, which is
+// UNAVAILABLE and "Connection: close", those in flight get until Drain, 2.5 s before
+// which their contexts end, and the hooks run. It returns nil after that even if requests were left over, which is
 // logged; the program then ends with status 0. An error is either the
 // framework's (unknown FUNCTION_TARGET, port taken) or the hooks'.
 //
@@ -117,8 +148,11 @@ func Serve(ctx context.Context, o ServeOptions) error {
 }
 
 func (o ServeOptions) drain() error {
-	timer := time.NewTimer(cmp.Or(o.Drain, defaultDrain))
+	within := cmp.Or(o.Drain, defaultDrain)
+	timer := time.NewTimer(within)
 	defer timer.Stop()
+	abandon := time.AfterFunc(max(0, within-orderly), o.Gate.abandon)
+	defer abandon.Stop()
 	select {
 	case <-o.Gate.shut():
 	case <-timer.C:

@@ -26,7 +26,7 @@ const (
 )
 
 // serveAsChild is main of the child: /slow says "in" and then waits for standard
-// input to end.
+// input to end, /patient for the end of its context.
 func serveAsChild(port string) int {
 	drain, err := time.ParseDuration(os.Getenv(childDrain))
 	if err != nil {
@@ -38,6 +38,12 @@ func serveAsChild(port string) int {
 	mux.HandleFunc("GET /slow", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Println("in")
 		_, _ = io.ReadAll(os.Stdin)
+		web.Reply(w, r, http.StatusOK, "done")
+	})
+	mux.HandleFunc("GET /patient", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println("in")
+		<-r.Context().Done()
+		fmt.Printf("gives up, stopping: %t\n", gate.Stopping())
 		web.Reply(w, r, http.StatusOK, "done")
 	})
 	functions.HTTP("child", web.Edge(gate, mux).ServeHTTP)
@@ -108,12 +114,15 @@ func (c *child) await(t *testing.T, status int) *http.Response {
 	}
 }
 
-// slow asks /slow and waits until the child is in its handler.
-func (c *child) slow(t *testing.T) <-chan error {
+// slow asks for /slow.
+func (c *child) slow(t *testing.T) <-chan error { return c.ask(t, "/slow") }
+
+// ask asks for a path and waits until the child is in its handler.
+func (c *child) ask(t *testing.T, path string) <-chan error {
 	t.Helper()
 	answered := make(chan error, 1)
 	go func() {
-		resp, err := c.client.Get(c.url + "/slow")
+		resp, err := c.client.Get(c.url + path)
 		if err == nil {
 			resp.Body.Close()
 			if resp.StatusCode != http.StatusOK {
@@ -177,4 +186,22 @@ func TestTheDrainEndsThoughARequestDoesNot(t *testing.T) {
 	if err := <-answered; err == nil {
 		t.Error("got an answer from a request that never ended, want the connection lost")
 	}
+}
+
+// What waits for its context gives up in time to put things in order, and is
+// answered.
+func TestTheContextEndsBeforeTheDrain(t *testing.T) {
+	t.Parallel()
+	c := startChild(t, 3*time.Second)
+	answered := c.ask(t, "/patient")
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Errorf("got %v for the request in flight at SIGTERM, want 200", err)
+	}
+	if !c.lines.Scan() || c.lines.Text() != "gives up, stopping: true" {
+		t.Errorf("got %q, want it to give up while the instance stops", c.lines.Text())
+	}
+	c.wantCleanExit(t)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/ubscore"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
 // server and core are the programs, built once for all tests, with the race detector
@@ -61,6 +62,7 @@ type house struct {
 	DB     *pgxpool.Pool
 	client *ethclient.Client
 	log    *keptLog
+	watch  *webtest.Watch // of every answer
 
 	scanned scanned
 }
@@ -79,6 +81,10 @@ var quick = map[string]string{
 
 func build(ctx context.Context, o stack.Options) (_ *house, err error) {
 	h := &house{log: new(keptLog)}
+	if h.watch, err = webtest.NewWatch("../../../functions/openapi.yaml"); err != nil {
+		return nil, err
+	}
+	o.Around = h.watch.Around
 	if o.Cluster, err = pgcluster.Shared(); err != nil {
 		return nil, err
 	}
@@ -103,7 +109,7 @@ func build(ctx context.Context, o stack.Options) (_ *house, err error) {
 func (h *house) close() error {
 	h.client.Close()
 	h.DB.Close()
-	return h.Stack.Close()
+	return errors.Join(h.Stack.Close(), h.watch.Err())
 }
 
 // shared is the house of all tests that harm nobody else's users. It is swept each

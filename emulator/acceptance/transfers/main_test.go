@@ -26,6 +26,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/ubscore"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
 // server and core are the programs, built once for all tests, with the race
@@ -60,8 +61,9 @@ const within = 2 * time.Minute
 // house is a running stack, and a look behind its back.
 type house struct {
 	*stack.Stack
-	DB  *pgxpool.Pool
-	log *keptLog
+	DB    *pgxpool.Pool
+	log   *keptLog
+	watch *webtest.Watch // of every answer
 }
 
 // quick are settings under which who is lost is found within seconds.
@@ -72,6 +74,10 @@ var quick = map[string]string{
 
 func build(ctx context.Context, o stack.Options) (_ *house, err error) {
 	h := &house{log: new(keptLog)}
+	if h.watch, err = webtest.NewWatch("../../../functions/openapi.yaml"); err != nil {
+		return nil, err
+	}
+	o.Around = h.watch.Around
 	if o.Cluster, err = pgcluster.Shared(); err != nil {
 		return nil, err
 	}
@@ -98,7 +104,7 @@ func build(ctx context.Context, o stack.Options) (_ *house, err error) {
 
 func (h *house) close() error {
 	h.DB.Close()
-	return h.Stack.Close()
+	return errors.Join(h.Stack.Close(), h.watch.Err())
 }
 
 // shared is the house of all tests that harm nobody else's users. It is swept each

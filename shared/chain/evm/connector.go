@@ -51,8 +51,12 @@ type Options struct {
 	MaxInFlight int                   // round trips at once, further ones wait; 0: [DefaultMaxInFlight]
 	MaxBatch    int                   // calls in one round trip; a question of more takes several; 0: [DefaultMaxBatch]
 	OnRoundTrip func(context.Context) // called before each HTTP request is sent; nil: nothing is
+	Trace       Trace                 // begins a span of each HTTP request; nil: nothing does
 	Node        string                // the node's name as evidence; "": host and port of URL
 }
+
+// Trace begins a span in ctx, and gives its context and what ends it.
+type Trace func(ctx context.Context, name string) (context.Context, func(error))
 
 // Connector implements [nonce.ChainConnector]. It may be used from many
 // goroutines.
@@ -90,7 +94,7 @@ func New(o Options) (*Connector, error) {
 	c := &Connector{chainID: o.ChainID, node: o.Node, timeout: o.Timeout, maxBatch: o.MaxBatch,
 		idle: transport, places: make(chan struct{}, o.MaxInFlight)}
 	web := &http.Client{
-		Transport: &counted{transport, o.OnRoundTrip},
+		Transport: &counted{transport, o.OnRoundTrip, o.Trace},
 		// A redirect would take the bytes, and the credentials, elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -117,6 +121,9 @@ func (o *Options) setDefaults(at *url.URL) error {
 	if o.OnRoundTrip == nil {
 		o.OnRoundTrip = func(context.Context) {}
 	}
+	if o.Trace == nil {
+		o.Trace = func(ctx context.Context, _ string) (context.Context, func(error)) { return ctx, func(error) {} }
+	}
 	if o.Node == "" {
 		o.Node = at.Host // without user and password
 	}
@@ -130,11 +137,14 @@ func (c *Connector) Close() { c.idle.CloseIdleConnections() }
 type counted struct {
 	next        http.RoundTripper
 	onRoundTrip func(context.Context)
+	trace       Trace
 }
 
 func (t *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.onRoundTrip(r.Context())
+	_, end := t.trace(r.Context(), "chain")
 	response, err := t.next.RoundTrip(r)
+	end(err)
 	if err == nil {
 		response.Body = http.MaxBytesReader(nil, response.Body, maxAnswerBytes)
 	}

@@ -43,7 +43,7 @@ func TestMON003ConservationBroken(t *testing.T) {
 	if diff := cmp.Diff([]string{"all  "}, w.open()); diff != "" {
 		t.Errorf("halts (-want +got):\n%s", diff)
 	}
-	if got := w.log.lines(`"severity":"CRITICAL"`, "conservation violated", "BALANCE_DIFFERS"); got != 1 {
+	if got := w.log.lines(`"severity":"CRITICAL"`, "conservation violated", `"alert":"MON-003"`, "BALANCE_DIFFERS"); got != 1 {
 		t.Errorf("CRITICAL lines: got %d, want 1", got)
 	}
 	halted("again", 1, conservation.ResultStanding)

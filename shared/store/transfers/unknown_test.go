@@ -102,7 +102,7 @@ func (r rig) waits(t *testing.T, kind transfer.Type, s asking, o *odd, says tran
 func oddRig(t *testing.T) (rig, *odd) {
 	t.Helper()
 	r := newRig(t)
-	r.put(t, payable)
+	r.offer(t, payable)
 	o := &odd{vault: r.vault}
 	all := map[transfer.AccountType]transfer.Ledger{transfer.Funding: o, transfer.Spot: o, transfer.Chain: o}
 	c, err := transfer.New(r.Store, r.Store, all, transfer.DefaultRules(), telemetry.NewLogger(r.log, slog.LevelError, ""))

@@ -1,0 +1,18 @@
+# One image for every function and for the migration job. FUNCTION_TARGET says which function a container is; the
+# migration job runs /migrate instead.
+FROM golang:1.26-bookworm AS build
+ENV CGO_ENABLED=0 GOTOOLCHAIN=local
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY functions functions
+COPY migrations migrations
+COPY shared shared
+RUN go build -trimpath -ldflags="-s -w" -o /out/ ./functions/server ./migrations/migrate
+
+# Certificates, time zones and nothing that could be run: no shell, no package manager, no root.
+FROM gcr.io/distroless/static-debian12:nonroot
+COPY --from=build /out/server /out/migrate /
+USER 65532:65532
+EXPOSE 8080
+ENTRYPOINT ["/server"]

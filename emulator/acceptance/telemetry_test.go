@@ -1,0 +1,357 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/telemetry/export/exporttest"
+)
+
+// observed is a stack with a collector, one process for each function.
+func observed(t *testing.T, settings map[string]string) (bench, *exporttest.Collector) {
+	t.Helper()
+	c := exporttest.Start(t)
+	all := map[string]string{
+		"FENCEPOST_TELEMETRY_OTLP_ENDPOINT": c.Addr, "FENCEPOST_TELEMETRY_FLUSH_EVERY": "100ms", "FENCEPOST_TELEMETRY_TRACE_ONE_IN": "1",
+	}
+	maps.Copy(all, settings)
+	return setup(t, stack.Options{Split: true, Processes: 1, Settings: all}), c
+}
+
+// flushed has every process deliver until the condition holds.
+func (b bench) flushed(t *testing.T, c *exporttest.Collector, what string, holds func() bool) {
+	t.Helper()
+	err := poll(b.ctx, func() bool {
+		for _, p := range b.Processes() {
+			if response, err := http.Get("http://" + p.Addr() + "/healthz"); err == nil {
+				_ = response.Body.Close()
+			}
+		}
+		return holds()
+	})
+	if err != nil {
+		t.Fatalf("%s: %v; series %v", what, err, c.Series())
+	}
+}
+
+// page adds up what the pages of all processes show, by series.
+func (b bench) page(t *testing.T) (sums map[string]float64, text string) {
+	t.Helper()
+	sums = map[string]float64{}
+	for _, p := range b.Processes() {
+		response, err := http.Get("http://" + p.Addr() + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatalf("page of metrics: got %d, %v", response.StatusCode, err)
+		}
+		for line := range strings.Lines(string(page)) {
+			name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
+			if n, err := strconv.ParseFloat(value, 64); ok && err == nil {
+				sums[name] += n
+			}
+		}
+		text += string(page)
+	}
+	return sums, text
+}
+
+// Three intents of which one is posted twice, one is refused, and one is cancelled:
+// every count is right, at the collector and on the pages alike, and the sweep's
+// gauges are.
+func TestMetricsOfRealIntents(t *testing.T) {
+	t.Parallel()
+	b, c := observed(t, nil)
+	s, other := b.Submitters()[0], b.Submitters()[1]
+	b.post(t, transfer(s, "a"))
+	b.post(t, transfer(s, "a"))
+	b.post(t, transfer(other, "b"))
+	b.post(t, map[string]any{"submitter": s, "requestId": "refused", "payload": map[string]any{"to": "nobody"}})
+	conflict := transfer(s, "a")
+	conflict["payload"] = map[string]any{"to": "0x00000000000000000000000000000000000cafe0", "value": "2"}
+	b.post(t, conflict)
+	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, other, nonce.Confirmed, 1)
+	if err := b.RunSweep(b.ctx); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{
+		`tx_create_total{result="accepted"}`: 2, `tx_create_total{result="known"}`: 1, `tx_create_total{result="refused"}`: 2,
+		`tx_submit_total{result="accepted"}`: 2, `receipt_check_total{result="found"}`: 0, `finality_total{result="confirmed"}`: 2,
+		`lease_acquire_total{result="inserted"}`: 2,
+		`queue_depth`:                            0, `queue_fullness_ratio`: 0, `in_flight_age_seconds`: 0, `protect_submitters`: 0, `stuck_transactions`: 0, `receipt_backlog`: 0,
+	}
+	began := time.Now()
+	b.flushed(t, c, "what was counted came", func() bool {
+		come := slices.Contains(c.Series(), "receipt_backlog{}")
+		for series, n := range want {
+			come = come && c.Value(otlp(series)) >= n
+		}
+		return come || time.Since(began) > 20*time.Second
+	})
+	shown, _ := b.page(t)
+	for series, n := range want {
+		value, ok := shown[series]
+		delivered := c.Value(otlp(series))
+		switch {
+		case !ok:
+			t.Errorf("%s is not on the page", series)
+		case series == `receipt_check_total{result="found"}`: // once for each look at each, whose number is time's
+			if value < 2 || delivered < 2 {
+				t.Errorf("%s: got %v on the pages and %v delivered, want 2 at least", series, value, delivered)
+			}
+		case value != n || delivered != n:
+			t.Errorf("%s: got %v on the pages and %v delivered, want %v", series, value, delivered, n)
+		}
+	}
+}
+
+// otlp is a series of the page by the collector's name.
+func otlp(series string) string {
+	if !strings.Contains(series, "{") {
+		return series + "{}"
+	}
+	return strings.ReplaceAll(series, `"`, "")
+}
+
+// What waits is shown by the sweep: intents in a queue, with the fullest queue as a
+// part of its bound, one that holds its nonce and has no receipt, and PROTECT.
+func TestGaugesOfWhatWaits(t *testing.T) {
+	t.Parallel()
+	b, c := observed(t, map[string]string{"FENCEPOST_QUEUE_MAX_PER_SUBMITTER": "10"})
+	s, other := b.Submitters()[0], b.Submitters()[1]
+	b.useTheKey(t, 0, 1)
+	if err := b.Chain.WaitBlock(b.ctx, b.Chain.Head()+2); err != nil {
+		t.Fatal(err)
+	}
+	b.post(t, transfer(s, "foreign"))
+	b.inProtect(t, s)
+	b.Chain.StopMining()
+	for _, request := range []string{"1", "2", "3"} {
+		b.post(t, transfer(other, request))
+	}
+	b.await(t, other, nonce.Tracking, 1)
+	b.flushed(t, c, "the gauges came", func() bool {
+		if err := b.RunSweep(b.ctx); err != nil {
+			t.Fatal(err)
+		}
+		return c.Value("in_flight_age_seconds{}") >= 1
+	})
+	want := map[string]float64{"queue_depth{}": 3, "queue_fullness_ratio{}": 0.2, "protect_submitters{}": 1, "receipt_backlog{}": 1, "stuck_transactions{}": 0}
+	got := map[string]float64{}
+	for series := range want {
+		got[series] = c.Value(series)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("gauges (-want +got):\n%s", diff)
+	}
+	b.Chain.StartMining()
+}
+
+// One intent has one trace, from the request that brought it, through tasks that run
+// in other processes, to the calls to the chain and the final state; log lines carry
+// its id; and no secret is in anything that is delivered or shown.
+func TestOneTracePerIntent(t *testing.T) {
+	t.Parallel()
+	b, c := observed(t, nil)
+	s := b.Submitters()[0]
+	_, first := b.post(t, transfer(s, "first"))
+	_, second := b.post(t, transfer(s, "second"))
+	b.await(t, s, nonce.Confirmed, 2)
+	for _, txID := range []string{first, second} {
+		var spans []exporttest.Span
+		began := time.Now()
+		b.flushed(t, c, "the trace of "+txID+" came", func() bool {
+			spans = traceOf(c, txID)
+			return names(spans)["CONFIRMED"] > 0 && len(orphans(spans)) == 0 || time.Since(began) > 20*time.Second
+		})
+		b.checkTrace(t, txID, spans)
+	}
+	one, two := traceOf(c, first), traceOf(c, second)
+	if len(one) == 0 || len(two) == 0 || one[0].TraceID == two[0].TraceID {
+		t.Fatalf("traces of two intents: got %d and %d spans, or one trace; want two traces", len(one), len(two))
+	}
+	tasks := names(one)
+	for _, name := range []string{"create", "CreateTask advance", "advance", "chain", "postgres"} {
+		if tasks[name] == 0 {
+			t.Errorf("trace of an intent that was alone: got %v, want %s in it", tasks, name)
+		}
+	}
+	b.keepsSecrets(t, c)
+}
+
+// traceOf are the spans of the trace in which the intent was sent.
+func traceOf(c *exporttest.Collector, txID string) (spans []exporttest.Span) {
+	all := c.Spans()
+	i := slices.IndexFunc(all, func(x exporttest.Span) bool { return x.Name == "send" && x.Attributes["txId"] == txID })
+	for _, x := range all {
+		if i >= 0 && x.TraceID == all[i].TraceID {
+			spans = append(spans, x)
+		}
+	}
+	return spans
+}
+
+func names(spans []exporttest.Span) map[string]int {
+	all := map[string]int{}
+	for _, x := range spans {
+		all[x.Name]++
+	}
+	return all
+}
+
+func (b bench) checkTrace(t *testing.T, txID string, spans []exporttest.Span) {
+	t.Helper()
+	got := names(spans)
+	for _, name := range []string{"create", "send", "SUBMITTED", "TRACKING", "CONFIRMED"} {
+		if got[name] == 0 {
+			t.Errorf("trace of %s: got %v, want %s in it", txID, got, name)
+		}
+	}
+	if lost := orphans(spans); len(lost) > 0 {
+		t.Errorf("trace of %s: the spans %v are under some that are not in it", txID, names(lost))
+	}
+	if len(spans) == 0 {
+		return
+	}
+	line := fmt.Sprintf(`"message":"intent accepted","logging.googleapis.com/trace":"projects/%s/traces/%s"`, b.Setting("FENCEPOST_TASKS_PROJECT"), spans[0].TraceID)
+	if !b.log.has(line) {
+		t.Errorf("log: want a line with %s", line)
+	}
+}
+
+// orphans are the spans whose parent is not there.
+func orphans(spans []exporttest.Span) (lost []exporttest.Span) {
+	there := map[string]bool{"": true}
+	for _, x := range spans {
+		there[x.SpanID] = true
+	}
+	for _, x := range spans {
+		if !there[x.Parent] {
+			lost = append(lost, x)
+		}
+	}
+	return lost
+}
+
+// keepsSecrets looks for keys, passwords and tokens in all that was told.
+func (b bench) keepsSecrets(t *testing.T, c *exporttest.Collector) {
+	t.Helper()
+	info, err := b.Info(b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page := b.page(t)
+	secrets := []string{"Bearer", "eyJ"}
+	if password := regexp.MustCompile(`:([^:@/]+)@`).FindStringSubmatch(b.Setting("FENCEPOST_DATABASE_URL")); password != nil {
+		secrets = append(secrets, password[1])
+	}
+	for _, s := range info.Submitters {
+		secrets = append(secrets, strings.TrimPrefix(s.PrivateKey, "0x"))
+	}
+	for _, secret := range secrets {
+		for where, text := range map[string]string{"what was delivered": c.Text(), "the pages": page} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s: got a secret in it: %.8s…", where, secret)
+			}
+		}
+		if b.log.has(secret) {
+			t.Errorf("the log: got a secret in it: %.8s…", secret)
+		}
+	}
+}
+
+// The commands of the page about telemetry do what it says.
+func TestTelemetryPage(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/telemetry.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("commands on the page: got %d, want two: one to start, and one to look", len(blocks))
+	}
+	b := setup(t, stack.Options{})
+	b.post(t, transfer(b.Submitters()[0], "r"))
+	b.await(t, b.Submitters()[0], nonce.Confirmed, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if info, err := b.Info(r.Context()); err == nil && r.URL.Path == "/info" {
+			_ = json.NewEncoder(w).Encode(info)
+		}
+	}))
+	defer server.Close()
+	command := strings.ReplaceAll(blocks[1][1], "http://127.0.0.1:7070", server.URL)
+	out, err := exec.CommandContext(b.ctx, "bash", "-euo", "pipefail", "-c", command).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), `finality_total{result="confirmed"} 1`) {
+		t.Errorf("%s\ngot %v and\n%s\nwant the intent counted", command, err, out)
+	}
+}
+
+// A reorg that takes a transaction away, its bytes sent again, a cancel in the queue,
+// and an operator's decision are counted too.
+func TestMetricsOfTrouble(t *testing.T) {
+	t.Parallel()
+	b, c := observed(t, withSettings(quick, map[string]string{
+		"FENCEPOST_CONFIRMATIONS_REQUIRED": "3", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
+	}))
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	_, txID := b.post(t, transfer(s, "a"))
+	b.await(t, s, nonce.Tracking, 1)
+	_, waits := b.post(t, transfer(s, "b"))
+	for range 2 { // the repeat is no second end
+		b.cancel(t, waits)
+	}
+	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide", map[string]any{"action": "wait", "reason": "r"})
+	if err != nil || status != http.StatusAccepted {
+		t.Fatalf("decide: got %d %s, %v", status, answer, err)
+	}
+	included := func(want int) {
+		t.Helper()
+		if err := poll(b.ctx, func() bool { return b.count(`select count(*) from managed_tx where receipt is not null`) == want }); err != nil {
+			t.Fatalf("transactions with a receipt: want %d: %v", want, err)
+		}
+	}
+	if err := b.Chain.MineExactly(b.raw(t, txID, "ORIGINAL")); err != nil {
+		t.Fatal(err)
+	}
+	included(1)
+	if err := b.Chain.Reorg(1, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.Chain.DropPool()
+	included(0)
+	b.Chain.StartMining()
+	b.await(t, s, nonce.Confirmed, 1)
+	least := []string{"confirmations_newFork_total{}", "tx_resubmit_total{result=accepted}", "finality_total{result=confirmed}",
+		"finality_total{result=cancelled}", "stuck_decision_total{action=wait}"}
+	began := time.Now()
+	b.flushed(t, c, "what was counted came", func() bool {
+		return !slices.ContainsFunc(least, func(series string) bool { return c.Value(series) < 1 }) || time.Since(began) > 20*time.Second
+	})
+	for _, series := range least {
+		if got := c.Value(series); got < 1 || got > 1 && !strings.HasPrefix(series, "tx_resubmit") {
+			t.Errorf("%s: got %v, want 1", series, got)
+		}
+	}
+}

@@ -1,0 +1,22 @@
+package stack
+
+import (
+	"context"
+
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// Client calls the public paths as the account. All clients of the stack share its
+// connections.
+func (s *Stack) Client(account string) (*client.Client, error) {
+	return s.client(func(ctx context.Context) (string, error) { return s.Issuer.Token(ctx, account, PublicAudience) })
+}
+
+// UserClient calls the public paths as the user.
+func (s *Stack) UserClient(userID int64) (*client.Client, error) {
+	return s.client(func(context.Context) (string, error) { return s.Users.UserToken(userID, UsersAudience) })
+}
+
+func (s *Stack) client(token func(context.Context) (string, error)) (*client.Client, error) {
+	return client.New(client.Options{URL: s.URLMap.PublicURL(), Token: token, Transport: s.connections})
+}

@@ -1,0 +1,102 @@
+package stack
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// deployed reads one of the files that Terraform deploys by.
+func deployed[T any](t *testing.T, name string) (parsed T) {
+	t.Helper()
+	text, err := os.ReadFile("../../terraform/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &parsed); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return parsed
+}
+
+// The queues here are those that are deployed, with the settings that the code
+// relies on.
+func TestQueuesAreThoseDeployed(t *testing.T) {
+	t.Parallel()
+	got := deployed[struct {
+		MaxAttempts int              `json:"max_attempts"`
+		MinBackoff  string           `json:"min_backoff"`
+		MaxBackoff  string           `json:"max_backoff"`
+		Workers     map[string]int32 `json:"max_concurrent_dispatches"`
+	}](t, "queues.json")
+	if got.MaxAttempts != -1 {
+		t.Errorf("max_attempts: got %d, want -1, without end", got.MaxAttempts)
+	}
+	for _, b := range []struct {
+		name, deployed string
+		here           time.Duration
+	}{{"min_backoff", got.MinBackoff, minBackoff}, {"max_backoff", got.MaxBackoff, maxBackoff}} {
+		if d, err := time.ParseDuration(b.deployed); err != nil || d != b.here {
+			t.Errorf("%s: got %s deployed, want %s as here", b.name, b.deployed, b.here)
+		}
+	}
+	workers := map[string]int32{}
+	for kind, n := range queueWorkers {
+		workers[string(kind)] = n
+	}
+	if diff := cmp.Diff(workers, got.Workers); diff != "" {
+		t.Errorf("tasks of each queue under way at once (-here +deployed):\n%s", diff)
+	}
+}
+
+// The load balancer leads where the URL map here does, and nowhere else; behind
+// it are the same functions, each with the queue that it serves here.
+func TestFunctionsAreThoseDeployed(t *testing.T) {
+	t.Parallel()
+	type function struct {
+		Target    string   // "": its name
+		Paths     []string // none: internal
+		Queue     string
+		Transfers bool // only where there are transfers
+	}
+	catalogue := deployed[map[string]function](t, "functions.json")
+	for _, transfers := range []bool{false, true} {
+		s := &Stack{options: Options{Transfers: transfers}}
+		public, _ := s.routes()
+		here, there := map[string]string{}, map[string]string{}
+		for _, r := range public {
+			here[r.Pattern] = r.Service
+		}
+		var targets []string
+		for name, f := range catalogue {
+			if f.Transfers && !transfers {
+				continue
+			}
+			target := f.Target
+			if target == "" {
+				target = name
+			}
+			targets = append(targets, target)
+			for _, path := range f.Paths {
+				there[path] = target
+			}
+			if f.Queue != "" && f.Queue != target {
+				t.Errorf("%s: got it serving the queue of %s, want its own: tasks call the function that their queue is named after", name, f.Queue)
+			}
+			if len(f.Paths) > 0 && f.Queue != "" {
+				t.Errorf("%s: got public paths and a queue, want two functions: the one is reached from outside, the other never", name)
+			}
+		}
+		if diff := cmp.Diff(here, there); diff != "" {
+			t.Errorf("public paths and their functions, transfers %t (-here +deployed):\n%s", transfers, diff)
+		}
+		slices.Sort(targets)
+		if diff := cmp.Diff(s.functionNames(), slices.Compact(targets)); diff != "" {
+			t.Errorf("functions, transfers %t (-here +deployed):\n%s", transfers, diff)
+		}
+	}
+}

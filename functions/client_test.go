@@ -1,0 +1,287 @@
+package functions_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// shopAccount is an account that callers may post for.
+const shopAccount = "eip155:1337:0x0000000000000000000000000000000000005409"
+
+// clientOf calls the house with the token.
+func (h house) clientOf(token string) *client.Client {
+	h.t.Helper()
+	c, err := client.New(client.Options{URL: h.url, Token: func(context.Context) (string, error) { return token, nil }})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(c.CloseIdle)
+	return c
+}
+
+// callerToken is the token of a caller or operator.
+func (h house) callerToken(name string) string {
+	return h.issuer.token(h.t, "public", jwt.MapClaims{"sub": name, "email": name + "@fencepost.example", "email_verified": true})
+}
+
+func intentOf(requestID string) client.Intent {
+	return client.Intent{Submitter: shopAccount, RequestID: requestID, Payload: client.Payload{To: paidTo, Value: "1"}}
+}
+
+// collect is what a list yields, by name, and how it ends.
+func collect[T any](list iter.Seq2[T, error], name func(T) string) (names string, err error) {
+	var all []string
+	for one, err := range list {
+		if err != nil {
+			return strings.Join(all, " "), err
+		}
+		all = append(all, name(one))
+	}
+	return strings.Join(all, " "), nil
+}
+
+// The client posts, finds, lists, cancels and waits, and gets what belongs to its
+// caller.
+func TestClientOfIntents(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Bundle.Register(t, shopAccount, 1)
+	shop, other, operator := h.clientOf(h.callerToken("shop")), h.clientOf(h.callerToken("other")), h.clientOf(h.callerToken("ann"))
+	ids := map[string]string{}
+	for i := range 7 {
+		created, err := shop.CreateTx(t.Context(), intentOf(fmt.Sprint("r", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[fmt.Sprint("r", i)] = created.TxID
+	}
+	if again, err := shop.CreateTx(t.Context(), intentOf("r3")); err != nil || again.TxID != ids["r3"] {
+		t.Errorf("the same again: got %+v, %v; want %s", again, err, ids["r3"])
+	}
+	results, err := other.CreateTxBatch(t.Context(), []client.Intent{intentOf("o0"), intentOf("r3"), intentOf("o1")})
+	if err != nil || len(results) != 3 || results[0].Status != 202 || results[1].Code != "REQUEST_ID_CONFLICT" || results[2].TxID == "" {
+		t.Errorf("batch: got %+v, %v; want the middle one refused", results, err)
+	}
+	if outcome, err := shop.CancelTx(t.Context(), ids["r5"]); err != nil || outcome != client.Cancelled {
+		t.Errorf("cancel: got %s, %v; want CANCELLED", outcome, err)
+	}
+	if tx, err := shop.WaitTx(t.Context(), ids["r5"]); err != nil || tx.State != client.Failed || tx.SubState != "CANCELLED" || tx.RequestID != "r5" {
+		t.Errorf("wait: got %+v, %v; want FAILED/CANCELLED", tx, err)
+	}
+	if tx, err := shop.TxByRequest(t.Context(), shopAccount, "r2"); err != nil || tx.TxID != ids["r2"] || tx.State != client.Queued {
+		t.Errorf("by request: got %+v, %v; want %s QUEUED", tx, err, ids["r2"])
+	}
+	for _, c := range []struct {
+		who   *client.Client
+		query client.TxQuery
+		want  string
+	}{
+		{shop, client.TxQuery{PageSize: 3}, "r6 r5 r4 r3 r2 r1 r0"},
+		{shop, client.TxQuery{PageSize: 7}, "r6 r5 r4 r3 r2 r1 r0"},
+		{shop, client.TxQuery{PageSize: 2, State: client.Queued}, "r6 r4 r3 r2 r1 r0"},
+		{shop, client.TxQuery{State: client.Failed}, "r5"},
+		{other, client.TxQuery{}, "o1 o0"},
+		{operator, client.TxQuery{PageSize: 2}, "o1 o0 r6 r5 r4 r3 r2 r1 r0"},
+		{h.clientOf(h.callerToken("nobody")), client.TxQuery{}, ""},
+	} {
+		c.query.Submitter = shopAccount
+		if got, err := collect(c.who.ListTx(t.Context(), c.query), func(tx client.ListedTx) string { return tx.RequestID }); err != nil || got != c.want {
+			t.Errorf("list %+v: got %s, %v; want %s", c.query, got, err, c.want)
+		}
+	}
+	if _, err := other.Tx(t.Context(), ids["r0"]); client.CodeOf(err) != "NOT_FOUND" {
+		t.Errorf("another's: got %v, want NOT_FOUND", err)
+	}
+	if s, err := operator.Submitter(t.Context(), shopAccount); err != nil || s.Status != "ACTIVE" || s.Queued != 8 {
+		t.Errorf("submitter: got %+v, %v; want ACTIVE with 8 in its queue", s, err)
+	}
+}
+
+// The client moves money and pays out, and lists what its user asked for.
+func TestClientOfTransfers(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.registerPayer()
+	c := h.clientOf(h.userToken(alice))
+	moved, err := c.CreateTransfer(t.Context(), client.TransferRequest{From: "FUNDING", To: "SPOT", Asset: "USDT", Amount: "1.5", CID: "c"})
+	if err != nil || moved.State != client.TransferCommitted {
+		t.Fatalf("got %+v, %v; want COMMITTED", moved, err)
+	}
+	again, err := c.CreateTransfer(t.Context(), client.TransferRequest{From: "FUNDING", To: "SPOT", Asset: "USDT", Amount: "1.5", CID: "c"})
+	if err != nil || again.ReqID != moved.ReqID || again.Code != "DUPLICATE_REQUEST" {
+		t.Errorf("the same again: got %+v, %v; want %s", again, err, moved.ReqID)
+	}
+	_, err = c.CreateTransfer(t.Context(), client.TransferRequest{From: "SPOT", To: "FUNDING", Asset: "USDT", Amount: "2000"})
+	var p *client.Problem
+	if !errors.As(err, &p) || p.Code != "INSUFFICIENT_BALANCE" || p.State != client.TransferFailed || p.ReqID == "" {
+		t.Fatalf("too much: got %v, want INSUFFICIENT_BALANCE with the transfer", err)
+	}
+	paid, err := c.CreatePayout(t.Context(), client.PayoutRequest{Asset: "USDT", Amount: "2", Address: paidTo})
+	if err != nil || paid.State != client.TransferPending {
+		t.Fatalf("payout: got %+v, %v; want PENDING", paid, err)
+	}
+	if seen, err := c.Transfer(t.Context(), paid.ReqID); err != nil || seen.Address != paidTo || seen.Amount != "2" {
+		t.Errorf("payout: got %+v, %v; want 2 to %s", seen, err, paidTo)
+	}
+	if seen, err := c.WaitTransfer(t.Context(), p.ReqID); err != nil || seen.State != client.TransferFailed || seen.Reason != p.Code {
+		t.Errorf("wait: got %+v, %v; want FAILED", seen, err)
+	}
+	id := func(x client.Transfer) string { return x.ReqID }
+	for state, want := range map[client.TransferState]string{
+		"": paid.ReqID + " " + p.ReqID + " " + moved.ReqID, client.TransferCommitted: moved.ReqID, client.TransferRolledBack: "",
+	} {
+		for _, size := range []int{0, 1, 2, 3} {
+			if got, err := collect(c.ListTransfers(t.Context(), client.TransferQuery{State: state, PageSize: size}), id); err != nil || got != want {
+				t.Errorf("%s, %d a page: got %s, %v; want %s", state, size, got, err, want)
+			}
+		}
+	}
+	if got, err := collect(h.clientOf(h.userToken(bob)).ListTransfers(t.Context(), client.TransferQuery{}), id); err != nil || got != "" {
+		t.Errorf("another user's list: got %s, %v; want nothing", got, err)
+	}
+	report, err := h.clientOf(h.callerToken("ann")).CheckConservation(t.Context(), true)
+	if err != nil || report.Result != "ok" || report.Entries == 0 {
+		t.Errorf("conservation: got %+v, %v; want ok of some entries", report, err)
+	}
+}
+
+// keyed makes one request with these headers Idempotency-Key.
+func (h house) keyed(token, path string, body any, keys ...string) answer {
+	h.t.Helper()
+	ctx := context.WithValue(h.t.Context(), headerKey{}, http.Header{"Idempotency-Key": keys})
+	return call(h.t, ctx, token, "POST", h.url+path, body)
+}
+
+// The header Idempotency-Key is another name of the body's key: alone it is the key,
+// and beside it the same.
+func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Bundle.Register(t, shopAccount, 1)
+	h.registerPayer()
+	intent := func(requestID string) map[string]any {
+		body := map[string]any{"submitter": shopAccount, "payload": map[string]any{"to": paidTo}}
+		if requestID != "" {
+			body["requestId"] = requestID
+		}
+		return body
+	}
+	cid := func(body map[string]any, cid string) map[string]any {
+		if cid != "" {
+			body["cid"] = cid
+		}
+		return body
+	}
+	for _, api := range []struct {
+		path, token, field, id string
+		accepted, again        int
+		body                   func(key string) map[string]any
+	}{
+		{"/api/v1/tx", h.callerToken("shop"), "requestId", "txId", 202, 200, intent},
+		{"/api/v1/internal_transfer", h.userToken(alice), "cid", "req_id", 200, 200, func(key string) map[string]any { return cid(order(nil), key) }},
+		{"/api/v1/payout", h.userToken(bob), "cid", "req_id", 202, 200, func(key string) map[string]any {
+			return cid(map[string]any{"asset": "USDT", "amount": "1", "address": paidTo}, key)
+		}},
+	} {
+		first := h.keyed(api.token, api.path, api.body(""), "key-1")
+		if first.status != api.accepted {
+			t.Fatalf("%s: got %v, want %d", api.path, first, api.accepted)
+		}
+		same := fmt.Sprint(api.again, " ", first.body[api.id])
+		for _, c := range []struct {
+			name, inBody string
+			keys         []string
+			want         string // status and id, or status, code and field
+		}{
+			{"again", "", []string{"key-1"}, same},
+			{"a string of RFC 8941", "", []string{`"key-1"`}, same},
+			{"in the body", "key-1", nil, same},
+			{"in both", "key-1", []string{"key-1"}, same},
+			{"in both, as a string", "key-1", []string{`"key-1"`}, same},
+			{"two keys", "key-2", []string{"key-1"}, "400 INVALID_FIELD " + api.field},
+			{"the header twice", "", []string{"key-1", "key-1"}, "400 INVALID_FIELD Idempotency-Key"},
+			{"joined by a proxy", "", []string{"key-1, key-1"}, "400 INVALID_FIELD Idempotency-Key"},
+			{"with a parameter", "", []string{`"key-1";a=1`}, "400 INVALID_FIELD Idempotency-Key"},
+			{"not closed", "", []string{`"key-1`}, "400 INVALID_FIELD Idempotency-Key"},
+			{"empty", "key-1", []string{""}, "400 INVALID_FIELD Idempotency-Key"},
+			{"an empty string", "key-1", []string{`""`}, "400 INVALID_FIELD Idempotency-Key"},
+			{"not ASCII", "", []string{"é"}, "400 INVALID_FIELD Idempotency-Key"},
+			{"too long", "", []string{strings.Repeat("k", 129)}, "400 INVALID_FIELD " + api.field},
+		} {
+			a := h.keyed(api.token, api.path, api.body(c.inBody), c.keys...)
+			got := a.is("code", "field")
+			if a.status < 300 {
+				got = a.is(api.id)
+			}
+			if got != c.want {
+				t.Errorf("%s, %s: got %s (%v), want %s", api.path, c.name, got, a.body["detail"], c.want)
+			}
+		}
+	}
+	escaped := h.keyed(h.callerToken("shop"), "/api/v1/tx", intent(""), `"a \"b\" \\c"`)
+	if found, err := h.clientOf(h.callerToken("shop")).TxByRequest(t.Context(), shopAccount, `a "b" \c`); err != nil || found.TxID != escaped.body["txId"] {
+		t.Errorf("with escapes: got %v, found %+v, %v", escaped, found, err)
+	}
+	if got, want := h.keyed(h.callerToken("shop"), "/api/v1/tx:batch", map[string]any{"intents": []any{intent("x")}}, "key-1").is("code", "field"), "400 UNSUPPORTED_FIELD Idempotency-Key"; got != want {
+		t.Errorf("a batch: got %s, want %s", got, want)
+	}
+}
+
+// What a list cannot answer is refused by its parameter's name.
+func TestListsRefuse(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Bundle.Register(t, shopAccount, 1)
+	for i := range 2 {
+		if _, err := h.clientOf(h.callerToken("shop")).CreateTx(t.Context(), intentOf(fmt.Sprint("r", i))); err != nil {
+			t.Fatal(err)
+		}
+		if a := h.post(alice, nil); a.status != 200 {
+			t.Fatal(a)
+		}
+	}
+	list := func(token, query string) answer {
+		path := "/api/v1/internal_transfer?"
+		if strings.HasPrefix(query, "submitter") {
+			path = "/api/v1/tx?"
+		}
+		return call(t, t.Context(), token, "GET", h.url+path+query, nil)
+	}
+	txs, transfers := "submitter="+shopAccount, ""
+	ofTxs := fmt.Sprint(list(h.callerToken("shop"), txs+"&pageSize=1").body["nextPageToken"])
+	ofTransfers := fmt.Sprint(list(h.userToken(alice), transfers+"pageSize=1").body["next_page_token"])
+	for _, c := range []struct{ name, token, query, want string }{
+		{"no submitter", h.callerToken("shop"), "submitter=", "400 INVALID_FIELD submitter"},
+		{"a submitter that is none", h.callerToken("shop"), "submitter=x", "400 INVALID_FIELD submitter"},
+		{"a state that is none", h.callerToken("shop"), txs + "&state=DONE", "400 INVALID_FIELD state"},
+		{"none a page", h.callerToken("shop"), txs + "&pageSize=0", "400 INVALID_FIELD pageSize"},
+		{"too many a page", h.callerToken("shop"), txs + "&pageSize=501", "400 INVALID_FIELD pageSize"},
+		{"a sign", h.callerToken("shop"), txs + "&pageSize=%2B5", "400 INVALID_FIELD pageSize"},
+		{"another parameter", h.callerToken("shop"), txs + "&offset=1", "400 UNSUPPORTED_FIELD offset"},
+		{"twice", h.callerToken("shop"), txs + "&state=QUEUED&state=FAILED", "400 INVALID_FIELD state"},
+		{"no token of a page", h.callerToken("shop"), txs + "&pageToken=x", "400 INVALID_FIELD pageToken"},
+		{"the other list's", h.callerToken("shop"), txs + "&pageToken=" + ofTransfers, "400 INVALID_FIELD pageToken"},
+		{"another caller's", h.callerToken("other"), txs + "&pageToken=" + ofTxs, "400 INVALID_FIELD pageToken"},
+		{"no caller", h.userToken(alice), txs, "401 UNAUTHORIZED <nil>"},
+		{"a state that is none, of transfers", h.userToken(alice), "state=PENDING", "400 INVALID_FIELD state"},
+		{"too many transfers a page", h.userToken(alice), "pageSize=501", "400 INVALID_FIELD pageSize"},
+		{"the other list's, of transfers", h.userToken(alice), "pageToken=" + ofTxs, "400 INVALID_FIELD pageToken"},
+		{"another user's", h.userToken(bob), "pageToken=" + ofTransfers, "400 INVALID_FIELD pageToken"},
+		{"no user", h.callerToken("shop"), "pageSize=1", "401 UNAUTHORIZED <nil>"},
+		{"its own", h.callerToken("shop"), txs + "&pageSize=500&pageToken=" + ofTxs, "200 <nil> <nil>"},
+		{"its own, of transfers", h.userToken(alice), "pageToken=" + ofTransfers, "200 <nil> <nil>"},
+	} {
+		if got := list(c.token, c.query).is("code", "field"); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,20 @@
+package functions
+
+import (
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// Watched is the book of submitters where what is done by it counts.
+func Watched(s *store.Store) nonce.Book { return watchedStore{s} }
+
+// Patterns are all that the functions serve.
+func (a *App) Patterns() []string {
+	all := web.NewMux()
+	a.routeHouse(all)
+	for _, route := range a.routes() {
+		route(all)
+	}
+	return all.Patterns()
+}

@@ -1,0 +1,85 @@
+package functions_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// Every internal function refuses whoever has not the tasks' own token, whatever the
+// headers of Cloud Tasks and the scheduler say, which anybody can send.
+func TestInternalFunctionsRefuseOthers(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	app, err := h.app(h.transferSettings()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = app.Close(t.Context()) })
+	tasks := func(differs jwt.MapClaims) jwt.MapClaims {
+		claims := jwt.MapClaims{"sub": "1", "email": "tasks@fencepost.example", "email_verified": true}
+		for name, value := range differs {
+			claims[name] = value
+		}
+		return claims
+	}
+	old := jwt.MapClaims{"iat": time.Now().Add(-2 * time.Hour).Unix(), "exp": time.Now().Add(-time.Hour).Unix()}
+	refused := map[string]struct {
+		token string
+		want  int
+	}{
+		"none":                {"", http.StatusUnauthorized},
+		"expired":             {h.issuer.token(t, "internal", tasks(old)), http.StatusUnauthorized},
+		"another audience":    {h.issuer.token(t, "public", tasks(nil)), http.StatusUnauthorized},
+		"another issuer":      {h.issuer.token(t, "internal", tasks(jwt.MapClaims{"iss": "https://accounts.google.com"})), http.StatusUnauthorized},
+		"forged":              {startIssuer(t).token(t, "internal", tasks(jwt.MapClaims{"iss": h.issuer.url})), http.StatusUnauthorized},
+		"another account":     {h.issuer.token(t, "internal", tasks(jwt.MapClaims{"email": "ann@fencepost.example"})), http.StatusForbidden},
+		"an address unproven": {h.issuer.token(t, "internal", tasks(jwt.MapClaims{"email_verified": false})), http.StatusForbidden},
+	}
+	seen := 0
+	for _, pattern := range app.Patterns() {
+		method, path, _ := strings.Cut(pattern, " ")
+		if !strings.HasPrefix(path, "/internal/") {
+			continue
+		}
+		seen++
+		for name, c := range refused {
+			if got := fromTheCloud(t, c.token, method, h.url+path); got != c.want {
+				t.Errorf("%s with the token %q: got %d, want %d", pattern, name, got, c.want)
+			}
+		}
+		if got := fromTheCloud(t, h.issuer.token(t, "internal", tasks(nil)), method, h.url+path); got == http.StatusUnauthorized || got == http.StatusForbidden {
+			t.Errorf("%s with the tasks' own token: got %d, want it let in", pattern, got)
+		}
+	}
+	if seen < 7 {
+		t.Errorf("internal functions: got %d, want at least 7", seen)
+	}
+}
+
+// fromTheCloud sends the headers that Cloud Tasks and the scheduler send.
+func fromTheCloud(t *testing.T, token, method, url string) (status int) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "X-CloudTasks-QueueName": "advance", "X-CloudTasks-TaskName": "t", "X-CloudTasks-TaskRetryCount": "0",
+		"X-CloudScheduler": "true", "X-CloudScheduler-JobName": "sweep",
+	} {
+		req.Header.Set(name, value)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}

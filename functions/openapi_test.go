@@ -1,0 +1,118 @@
+package functions_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/web/webtest"
+)
+
+var described = sync.OnceValues(func() (*webtest.Contract, error) { return webtest.Load([]byte(functions.OpenAPI)) })
+
+// apiOf is openapi.yaml, which every answer of every test is held to: see
+// house.serve.
+func apiOf(t *testing.T) *webtest.Contract {
+	t.Helper()
+	c, err := described()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// The description has every path that callers, users and operators may call, and no
+// other.
+func TestDescriptionHasEveryPath(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	app, err := h.app(h.transferSettings()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = app.Close(t.Context()) })
+	served := slices.DeleteFunc(app.Patterns(), func(p string) bool { return strings.Contains(p, " /internal/") })
+	slices.Sort(served)
+	if diff := cmp.Diff(served, apiOf(t).Operations()); diff != "" {
+		t.Errorf("served, and described (-served +described):\n%s", diff)
+	}
+}
+
+// The description has every code that is declared anywhere, and no other.
+func TestDescriptionHasEveryCode(t *testing.T) {
+	t.Parallel()
+	declared := map[string]bool{}
+	for _, folder := range []string{".", "../shared/web", "../shared/transfer", "../shared/ledger/payout"} {
+		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: got %d files, %v", folder, len(files), err)
+		}
+		for _, file := range files {
+			if !strings.HasSuffix(file, "_test.go") {
+				codesIn(t, file, declared)
+			}
+		}
+	}
+	want := slices.Sorted(maps.Keys(declared))
+	got := append(apiOf(t).Codes(), "METHOD_NOT_ALLOWED", "STEP_FAILED") // of no operation, and of internal ones
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("declared, and described (-declared +described):\n%s", diff)
+	}
+}
+
+// codesIn adds the names of the codes and reasons that the file declares.
+func codesIn(t *testing.T, file string, into map[string]bool) {
+	t.Helper()
+	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(tree, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CompositeLit:
+			if nameOf(n.Type) == "Code" && len(n.Elts) > 0 {
+				value := n.Elts[0]
+				if pair, ok := value.(*ast.KeyValueExpr); ok {
+					value = pair.Value
+				}
+				addText(value, into)
+			}
+		case *ast.ValueSpec:
+			if nameOf(n.Type) == "Reason" {
+				for _, value := range n.Values {
+					addText(value, into)
+				}
+			}
+		}
+		return true
+	})
+}
+
+// nameOf is the last part of a type's name.
+func nameOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}
+
+func addText(e ast.Expr, into map[string]bool) {
+	if literal, ok := e.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+		text, _ := strconv.Unquote(literal.Value)
+		into[text] = true
+	}
+}

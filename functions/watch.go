@@ -1,0 +1,226 @@
+package functions
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+)
+
+// watchedStore is the store, and counts creates, and what becomes of leases.
+type watchedStore struct{ *store.Store }
+
+// Create implements [payout.Manager].
+func (s watchedStore) Create(ctx context.Context, in store.Intent, queueBound int) (store.Accepted, error) {
+	accepted, err := s.Store.Create(ctx, in, queueBound)
+	countCreate(ctx, accepted, err)
+	return accepted, err
+}
+
+// CreateAll is [store.Store.CreateAll]. Each intent begins a trace of its own.
+func (s watchedStore) CreateAll(ctx context.Context, all []store.Intent, queueBound int) ([]store.Created, error) {
+	for i := range all {
+		all[i].Trace = telemetry.NewOrigin(ctx, attribute.String(telemetry.TxIDKey, all[i].TxID))
+	}
+	created, err := s.Store.CreateAll(ctx, all, queueBound)
+	for i := range all {
+		if err != nil {
+			countCreate(ctx, store.Accepted{}, err)
+			continue
+		}
+		countCreate(ctx, created[i].Accepted, created[i].Err)
+	}
+	return created, err
+}
+
+func countCreate(ctx context.Context, accepted store.Accepted, err error) {
+	result := "known"
+	switch {
+	case err != nil && refuses(err):
+		result = "refused"
+	case err != nil:
+		result = "error"
+	case accepted.New:
+		result = "accepted"
+	}
+	telemetry.TxCreate.Add(ctx, 1, telemetry.Result(result))
+}
+
+// refuses says that a create that came to err has certainly stored nothing.
+func refuses(err error) bool {
+	for _, refusal := range []error{store.ErrUnknownSubmitter, store.ErrRequestConflict, store.ErrProtected,
+		store.ErrSuspended, store.ErrQueueFull, store.ErrMoved} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+// Take implements [nonce.Book].
+func (s watchedStore) Take(ctx context.Context, sub nonce.Submitter, owner string, wide bool) (nonce.Taken, error) {
+	taken, err := s.Store.Take(ctx, sub, owner, wide)
+	switch {
+	case err != nil:
+	case !taken.Held:
+		telemetry.LeaseAcquire.Add(ctx, 1, telemetry.Result("not_owner"))
+	case taken.Token == 1:
+		telemetry.LeaseAcquire.Add(ctx, 1, telemetry.Result("inserted"))
+	default:
+		telemetry.LeaseAcquire.Add(ctx, 1, telemetry.Result("taken_over"))
+	}
+	return taken, err
+}
+
+// Again implements [nonce.Book].
+func (s watchedStore) Again(ctx context.Context, l lease.Lease, wide bool) (nonce.Work, error) {
+	work, err := s.Store.Again(ctx, l, wide)
+	countRenewal(ctx, "again", err)
+	return work, err
+}
+
+// Renew implements [nonce.Book].
+func (s watchedStore) Renew(ctx context.Context, l lease.Lease) (lease.Lease, error) {
+	renewed, err := s.Store.Renew(ctx, l)
+	countRenewal(ctx, "renew", err)
+	return renewed, err
+}
+
+func countRenewal(ctx context.Context, op string, err error) {
+	if err == nil {
+		telemetry.LeaseAcquire.Add(ctx, 1, telemetry.Result("renewed"))
+	}
+	countFenced(ctx, op, err)
+}
+
+func countFenced(ctx context.Context, op string, err error) {
+	if errors.Is(err, lease.ErrFenced) {
+		telemetry.LeaseFenced.Add(ctx, 1, telemetry.Op(op))
+	}
+}
+
+// Write implements [nonce.Book].
+func (s watchedStore) Write(ctx context.Context, w nonce.Write) (nonce.Written, error) {
+	done, err := s.Store.Write(ctx, w)
+	countFenced(ctx, opOf(w), err)
+	return done, err
+}
+
+// opOf names a write by the weightiest thing in it.
+func opOf(w nonce.Write) string {
+	switch {
+	case len(w.Allocate) > 0:
+		return "allocate"
+	case len(w.Store) > 0:
+		return "store"
+	case len(w.Moves) > 0:
+		return "move"
+	case !w.Cursor.Empty():
+		return "cursor"
+	}
+	return "release"
+}
+
+// watchedChain is a chain, and counts the receipts that it is asked for.
+type watchedChain struct{ nonce.ChainConnector }
+
+// Look implements [nonce.ChainConnector].
+func (c watchedChain) Look(ctx context.Context, q nonce.Look) (nonce.View, error) {
+	v, err := c.ChainConnector.Look(ctx, q)
+	if len(q.Receipts) == 0 {
+		return v, err
+	}
+	var answers [nonce.AnswerFound + 1]int64
+	for _, h := range q.Receipts {
+		answers[v.Receipts[h].Answer]++ // after an error: unknown
+	}
+	for answer, result := range map[nonce.Answer]string{nonce.AnswerFound: "found", nonce.AnswerNotFound: "not_found", nonce.AnswerUnknown: "error"} {
+		if n := answers[answer]; n > 0 {
+			telemetry.ReceiptCheck.Add(ctx, n, telemetry.Result(result))
+		}
+	}
+	return v, err
+}
+
+// watcher counts and traces what tenures do. Each step is in the trace of the intent
+// that it was made for.
+type watcher struct{}
+
+// Wrote implements [nonce.Watcher].
+func (watcher) Wrote(ctx context.Context, began time.Time, steps []nonce.Step) {
+	for _, s := range steps {
+		if s.NewFork {
+			telemetry.NewFork.Add(ctx, 1)
+		}
+		if s.Decided != nil {
+			countDecision(ctx, s.Decided.Action)
+		}
+		if s.To.State.Final() && !s.From.State.Final() {
+			telemetry.Finality.Add(ctx, 1, telemetry.Result(endOf(s.To)))
+		}
+		if s.From.State != s.To.State || s.From.Sub != s.To.Sub {
+			telemetry.Step(ctx, s.To.Trace, string(s.To.State), began, stepAttributes(s.To)...)
+		}
+	}
+}
+
+// endOf is how a final transaction has ended, as a label.
+func endOf(x nonce.Tx) string {
+	if x.State == nonce.Confirmed {
+		return "confirmed"
+	}
+	return strings.ToLower(string(x.Sub))
+}
+
+func stepAttributes(x nonce.Tx) []attribute.KeyValue {
+	if len(x.Trace) == 0 {
+		return nil
+	}
+	attrs := []attribute.KeyValue{attribute.String(telemetry.TxIDKey, x.ID), attribute.String("subState", string(x.Sub))}
+	if len(x.Versions) > 0 {
+		attrs = append(attrs, attribute.String("txHash", x.Hash().String()))
+	}
+	return attrs
+}
+
+// Sent implements [nonce.Watcher].
+func (watcher) Sent(ctx context.Context, began time.Time, x nonce.Tx, res nonce.SendResult, again bool) {
+	result := telemetry.Result(res.Class.String())
+	telemetry.TxSubmit.Add(ctx, 1, result)
+	if again {
+		telemetry.TxResubmit.Add(ctx, 1, result)
+	}
+	telemetry.Step(ctx, x.Trace, "send", began,
+		append(stepAttributes(x), attribute.String("result", res.Class.String()), attribute.Bool("again", again))...)
+}
+
+// Onward implements [nonce.Watcher]: the tasks go on in the trace of the invocation,
+// where that is of something they are about; else in that of the first that has one.
+func (watcher) Onward(ctx context.Context, unsettled, queue []nonce.Tx) context.Context {
+	about := unsettled
+	if len(about) == 0 {
+		about = queue[:min(len(queue), 1)]
+	}
+	var first []byte
+	for _, x := range about {
+		if telemetry.InTraceOf(ctx, x.Trace) {
+			return ctx
+		}
+		if first == nil {
+			first = x.Trace
+		}
+	}
+	return telemetry.Onward(ctx, first)
+}
+
+// countDecision counts what was decided about a transaction, by the names of the API.
+func countDecision(ctx context.Context, action nonce.Order) {
+	telemetry.StuckDecision.Add(ctx, 1, telemetry.Action(strings.ToLower(string(action))))
+}

@@ -1,0 +1,98 @@
+package migrations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Grants are who may do what with our tables, by their names as roles of the server,
+// which must be there.
+type Grants struct {
+	Functions []string // read and write rows, and nothing else: no table is theirs to change
+	Readers   []string // read rows: people who look into what an alert is about
+}
+
+var (
+	// onlyAdded are the tables whose rows never change.
+	onlyAdded = []string{"tx_document", "tx_history", "transfer_history", "conservation_finding"}
+	// thrownAway are the tables whose rows are deleted. Of all others none ever goes.
+	thrownAway = []string{"conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_standing"}
+)
+
+// ofFunctions is what functions may do with a table.
+func ofFunctions(table string) string {
+	switch {
+	case slices.Contains(onlyAdded, table):
+		return "select, insert"
+	case slices.Contains(thrownAway, table):
+		return "select, insert, update, delete"
+	}
+	return "select, insert, update"
+}
+
+// Grant gives these rights, and takes none. What a later migration adds is granted by
+// calling it again.
+func Grant(ctx context.Context, databaseURL string, to Grants, how ...Option) (err error) {
+	if len(to.Functions)+len(to.Readers) == 0 {
+		return nil
+	}
+	config, err := parse(databaseURL, how)
+	if err != nil {
+		return fmt.Errorf("grant: %w", err)
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("grant: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	tables, err := grantable(ctx, conn)
+	if err != nil {
+		return fmt.Errorf("grant: %w", err)
+	}
+	var statements []string
+	for _, table := range tables {
+		statements = append(statements, on(table, ofFunctions(table), to.Functions), on(table, "select", to.Readers))
+	}
+	all := slices.Concat(to.Functions, to.Readers)
+	statements = append(statements, "grant usage on schema public to "+names(all))
+	if len(to.Functions) > 0 {
+		statements = append(statements, "grant usage on all sequences in schema public to "+names(to.Functions))
+	}
+	if _, err := conn.Exec(ctx, strings.Join(statements, ";")); err != nil { // one transaction
+		return fmt.Errorf("grant to %s: %w", names(all), err)
+	}
+	return nil
+}
+
+// grantable are our tables, each partitioned one as a whole.
+func grantable(ctx context.Context, conn *pgx.Conn) ([]string, error) {
+	rows, err := conn.Query(ctx, `
+select relname
+  from pg_class
+ where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition and relname <> 'goose_db_version'
+ order by relname`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+func on(table, rights string, roles []string) string {
+	if len(roles) == 0 {
+		return ""
+	}
+	return "grant " + rights + " on " + pgx.Identifier{table}.Sanitize() + " to " + names(roles)
+}
+
+func names(roles []string) string {
+	quoted := make([]string, len(roles))
+	for i, role := range roles {
+		quoted[i] = pgx.Identifier{role}.Sanitize()
+	}
+	return strings.Join(quoted, ", ")
+}

@@ -1,0 +1,77 @@
+package migrations
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+)
+
+// What the functions' role may do with each table, and a reader's, is what is meant,
+// also a second time; and neither owns anything.
+func TestGrant(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	if _, err := Up(t.Context(), databaseURL, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	conn := dial(t, databaseURL)
+	functions, reader := fmt.Sprintf("create@p%d.iam", time.Now().UnixNano()), fmt.Sprintf("ann@p%d.example", time.Now().UnixNano())
+	for _, role := range []string{functions, reader} {
+		quoted := pgx.Identifier{role}.Sanitize()
+		do(t, conn, `create role `+quoted)
+		defer do(t, conn, fmt.Sprintf(`reset role; drop owned by %[1]s; drop role %[1]s`, quoted))
+	}
+	for range 2 {
+		if err := Grant(t.Context(), databaseURL, Grants{Functions: []string{functions}, Readers: []string{reader}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const rights = `
+select relname || ' ' || array_to_string(array(
+  select lower(p) from unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE}'::text[]) as p where has_table_privilege($1, oid, p)), ',')
+  from pg_class
+ where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition`
+	want := map[string][]string{}
+	for _, table := range texts(t, conn, `select relname from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition`) {
+		may, reads := "select,insert,update", "select"
+		switch table {
+		case "goose_db_version":
+			may, reads = "", ""
+		case "tx_document", "tx_history", "transfer_history", "conservation_finding":
+			may = "select,insert"
+		case "conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_standing":
+			may = "select,insert,update,delete"
+		}
+		want[functions], want[reader] = append(want[functions], table+" "+may), append(want[reader], table+" "+reads)
+	}
+	for role, lines := range want {
+		if diff := cmp.Diff(lines, texts(t, conn, rights, role)); diff != "" {
+			t.Errorf("rights of %s (-want +got):\n%s", role, diff)
+		}
+	}
+	do(t, conn, `set role `+pgx.Identifier{functions}.Sanitize())
+	do(t, conn, `select keep_partitions()`)
+	do(t, conn, `insert into tx_history (tx_id, submitter, at, state, attempts) values (gen_random_uuid(), 'eip155:1:0x00000000000000000000000000000000000000a1', now(), 'QUEUED', 0)`)
+	if _, err := conn.Exec(t.Context(), `create table mine (id int)`); err == nil {
+		t.Error("a table of their own: got it made, want it refused")
+	}
+}
+
+// A role that is not there is an error, and then nobody has got anything.
+func TestGrantToNobody(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	if _, err := Up(t.Context(), databaseURL, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Grant(t.Context(), databaseURL, Grants{Functions: []string{"nobody"}}); err == nil {
+		t.Error("got no error, want one")
+	}
+	if err := Grant(t.Context(), databaseURL, Grants{}); err != nil {
+		t.Errorf("to none: got %v, want nothing done", err)
+	}
+}

@@ -1,0 +1,197 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// How long answers may be.
+const (
+	answerMost  = 16 << 20 // bytes; 500 transactions have less than 1 MiB, a receipt with many logs has some
+	problemMost = 64 << 10
+)
+
+// request is what one call asks, in each of its attempts.
+type request struct {
+	method, path string // the path as it is sent, escaped
+	query        url.Values
+	body         any // nil: none
+}
+
+// target is the path with the query, if there is one.
+func (q request) target() string {
+	if len(q.query) == 0 {
+		return q.path
+	}
+	return q.path + "?" + q.query.Encode()
+}
+
+// call asks until there is a definite answer, and decodes it into out, a pointer; nil:
+// there is nothing to decode.
+func (c *Client) call(ctx context.Context, q request, out any) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	body, err := encode(q)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.options.Within)
+	defer cancel()
+	uncertain := false // what an attempt did is not known
+	for most := c.options.RetryFirst; ; most = min(2*most, c.options.RetryMost) {
+		err := c.attempt(ctx, q, body, out)
+		if err == nil {
+			return nil
+		}
+		var p *Problem
+		later, after := errors.Is(err, ErrUnknown), time.Duration(0)
+		if errors.As(err, &p) {
+			later, after = p.later(), p.RetryAfter
+		}
+		uncertain = errors.Is(err, ErrUnknown) || uncertain && (p == nil || !p.final())
+		// Longer by chance, so that those who were turned away together do not come back
+		// together.
+		if !later || !sleepBefore(ctx, after+rand.N(most)) {
+			return told(q, err, uncertain)
+		}
+	}
+}
+
+func encode(q request) ([]byte, error) {
+	if q.body == nil {
+		return nil, nil
+	}
+	body, err := json.Marshal(q.body)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: encode the body: %w", q.method, q.path, err)
+	}
+	return body, nil
+}
+
+// told is the error of a call whose last attempt ended by err.
+func told(q request, err error, uncertain bool) error {
+	if uncertain && !errors.Is(err, ErrUnknown) && q.method != http.MethodGet {
+		return fmt.Errorf("%s %s: %w; of an earlier attempt %w", q.method, q.path, err, ErrUnknown)
+	}
+	return fmt.Errorf("%s %s: %w", q.method, q.path, err)
+}
+
+// attempt asks once. The error has a [Problem] where there was an answer that refuses,
+// and is [ErrUnknown] where there was none that says what was done.
+func (c *Client) attempt(ctx context.Context, q request, body []byte, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.AttemptTimeout)
+	defer cancel()
+	token, err := c.options.Token(ctx)
+	if err != nil {
+		return fmt.Errorf("fetch a token: %w", err)
+	}
+	r, err := http.NewRequestWithContext(ctx, q.method, c.base+q.target(), bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Accept", "application/json, application/problem+json")
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return refusal(resp)
+	}
+	if err := decode(resp, answerMost, "application/json", out); err != nil {
+		return fmt.Errorf("%w: answer %d: %w", ErrUnknown, resp.StatusCode, err)
+	}
+	return nil
+}
+
+// refusal is the problem that the answer tells. What is none of Fencepost's, such as a
+// load balancer's page, is a problem without a code.
+func refusal(resp *http.Response) error {
+	p := new(Problem)
+	if err := decode(resp, problemMost, "application/problem+json", p); err != nil {
+		*p = Problem{Title: http.StatusText(resp.StatusCode), Detail: "no problem+json: " + err.Error()}
+	}
+	p.Status, p.RetryAfter = resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"))
+	if p.unknown() {
+		return fmt.Errorf("%w: %w", ErrUnknown, p)
+	}
+	return p
+}
+
+// decode reads a body of the media type into out, if there is one to read into.
+func decode(resp *http.Response, most int64, media string, out any) error {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	switch {
+	case err != nil:
+		return err
+	case int64(len(text)) > most:
+		return fmt.Errorf("the body is longer than %d bytes", most)
+	case out == nil:
+		return nil
+	}
+	got, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil || got != media {
+		return fmt.Errorf("Content-Type %q: want %s", resp.Header.Get("Content-Type"), media)
+	}
+	return json.Unmarshal(text, out)
+}
+
+// retryAfter reads the header in either of its forms (RFC 9110, section 10.2.3); 0: it
+// says nothing, or is over.
+func retryAfter(text string) time.Duration {
+	const most = 1 << 31 // seconds
+	if seconds, err := strconv.ParseUint(text, 10, 63); err == nil {
+		return time.Duration(min(seconds, most)) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(time.Until(at), 0)
+	}
+	return 0
+}
+
+// sleepBefore waits, unless ctx ends before that is over: then it says no at once.
+func sleepBefore(ctx context.Context, d time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
+		return false
+	}
+	return sleep(ctx, d) == nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// poll looks until final says that it saw the end, or the error is a refusal.
+func (c *Client) poll(ctx context.Context, look func() (final bool, err error)) error {
+	for wait := c.options.PollFirst; ; wait = min(wait*3/2, c.options.PollMost) {
+		final, err := look()
+		if final || err != nil && !errors.Is(err, ErrUnknown) {
+			return err
+		}
+		if slept := sleep(ctx, wait/2+rand.N(wait)); slept != nil {
+			return errors.Join(slept, err)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package config
+
+import "time"
+
+// Telemetry is where metrics and traces go.
+type Telemetry struct {
+	// OTLPEndpoint is the host:port of a collector that takes OTLP over gRPC; "":
+	// none, and nothing is traced.
+	OTLPEndpoint string
+	// Prometheus offers GET /metrics to whoever reaches the port.
+	Prometheus bool
+	// FlushEvery is how long what was counted and traced may wait to be delivered at
+	// the end of a request.
+	FlushEvery time.Duration
+	// TraceOneIn is of how many intents one is traced, beside those that the caller
+	// traces; 1: all.
+	TraceOneIn int
+}
+
+func (t *Telemetry) settings() []setting {
+	return []setting{
+		{name: "telemetry.otlpEndpoint",
+			meaning: "a collector of metrics and traces, by OTLP over gRPC: in plain text on this machine, such as a sidecar, else by TLS",
+			field:   hostPort(&t.OTLPEndpoint)},
+		{name: "telemetry.prometheus", def: "false",
+			meaning: "offer `GET /metrics` to everybody who reaches the port; never on Cloud Run",
+			field:   boolean(&t.Prometheus)},
+		{name: "telemetry.flushEvery", def: "10s",
+			meaning: "how long metrics and traces may wait for the collector; then the next request to end delivers them, within a second",
+			field:   duration(&t.FlushEvery, 100*time.Millisecond, 10*time.Minute)},
+		{name: "telemetry.traceOneIn", def: "100",
+			meaning: "of so many intents one is traced, where a collector is named; one whose `traceparent` is sampled always is; 1: all",
+			field:   number(&t.TraceOneIn, "a number of intents", 1, 1_000_000)},
+	}
+}
+
+func (c *Config) telemetryRules() []rule {
+	return []rule{{
+		of:     []string{"telemetry.prometheus", "K_SERVICE"},
+		broken: c.Telemetry.Prometheus && c.Platform.OnCloudRun(),
+		say:    "where K_SERVICE is set, a public service would show its metrics to everybody, and each scrape another instance's: set telemetry.prometheus to false, and name a collector in telemetry.otlpEndpoint",
+	}}
+}

@@ -1,0 +1,83 @@
+package shared_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/config"
+)
+
+// text is all of what the files under a folder that end so say.
+func text(t *testing.T, folder, ending string) string {
+	t.Helper()
+	var all strings.Builder
+	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ending) || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all.Write(b)
+		return err
+	})
+	if err != nil || all.Len() == 0 {
+		t.Fatalf("%s: got %d bytes of %s, %v; want some", folder, all.Len(), ending, err)
+	}
+	return all.String()
+}
+
+// each gives the first group of what the pattern finds, which must be something.
+func each(t *testing.T, in, pattern string) (found []string) {
+	t.Helper()
+	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(in, -1) {
+		found = append(found, m[1])
+	}
+	if len(found) == 0 {
+		t.Fatalf("%s: got none, want some to check", pattern)
+	}
+	return found
+}
+
+// A process refuses a variable that it does not know, and would not start.
+func TestVariablesDeployedAreSettings(t *testing.T) {
+	t.Parallel()
+	known := config.Help()
+	for _, name := range each(t, text(t, "../terraform", ".tf"), `\b(FENCEPOST_[A-Z_]*[A-Z]|CLOUD_RUN_[A-Z_]+|FUNCTION_TARGET)\b`) {
+		if !regexp.MustCompile(`(?m)^\s*` + name + `\b`).MatchString(known) {
+			t.Errorf("terraform sets %s, which is no setting", name)
+		}
+	}
+}
+
+// Alerts and dashboard ask for metrics by the names that are counted.
+func TestMetricsAskedForAreCounted(t *testing.T) {
+	t.Parallel()
+	counted := text(t, "telemetry", "metrics.go")
+	alerts := text(t, "../terraform/modules/alerts", ".tf")
+	asked := append(each(t, alerts, `(?:promql|query) += (.*)`), each(t, alerts, `(?s)promql = join\((.*?)\]\)`)...)
+	ours := slices.DeleteFunc(asked, func(query string) bool { return strings.Contains(query, "_googleapis_com:") })
+	given := regexp.MustCompile(`\$\{[^}]*\}`)
+	for _, name := range each(t, given.ReplaceAllString(strings.Join(ours, "\n"), ""), `\b([a-z]+_[A-Za-z_]+)\b`) {
+		if !strings.Contains(counted, `"`+name+`"`) {
+			t.Errorf("an alert or a chart asks for %s, which nothing counts", name)
+		}
+	}
+}
+
+// Alerts look in the log for what is logged.
+func TestLogLinesAlertedUponAreLogged(t *testing.T) {
+	t.Parallel()
+	policies := text(t, "../terraform/modules/alerts", "policies.tf")
+	logged := text(t, ".", ".go") + text(t, "../functions", ".go")
+	for _, pattern := range []string{`jsonPayload\.message=~?\\"\^?(.*?)\\"`, `jsonPayload\.alert=\\"(.*?)\\"`} {
+		for _, literal := range each(t, policies, pattern) {
+			if !strings.Contains(logged, `"`+literal) {
+				t.Errorf("an alert looks for %q, which nothing logs", literal)
+			}
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package shared_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// runbooks are the pages by name, without the one that lists them.
+func runbooks(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("../docs/runbooks/*.md")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("runbooks: got %v, %v; want some", files, err)
+	}
+	pages := make(map[string]string)
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages[strings.TrimSuffix(filepath.Base(file), ".md")] = string(b)
+	}
+	delete(pages, "README")
+	return pages
+}
+
+// Each alert has its page, each page is an alert's or one of two, and the list has
+// all of them.
+func TestEachAlertHasItsRunbook(t *testing.T) {
+	t.Parallel()
+	alerts := []string{"upgrade", "restore"}
+	alerts = append(alerts, each(t, text(t, "../terraform/modules/alerts", "policies.tf"), `(?m)^    ([a-z-]+) = \{$`)...)
+	jobs := regexp.MustCompile(`(?s)  jobs = \{(.*?)\n  \}`).FindString(text(t, "../terraform", "main.tf"))
+	for _, job := range each(t, jobs, `(?m)^    ([a-z-]+) += \{`) {
+		alerts = append(alerts, job+"-missed")
+	}
+	slices.Sort(alerts)
+	pages := runbooks(t)
+	if diff := cmp.Diff(slices.Compact(alerts), slices.Sorted(maps.Keys(pages))); diff != "" {
+		t.Errorf("pages (-alerts +docs/runbooks):\n%s", diff)
+	}
+	list := text(t, "../docs/runbooks", "README.md")
+	for name, page := range pages {
+		if !strings.Contains(list, "]("+name+".md)") {
+			t.Errorf("docs/runbooks/README.md: no link to %s.md", name)
+		}
+		for _, part := range []string{"# ", "ook at**", "**Do", "ever"} {
+			if !strings.Contains(page, part) && name != "restore" {
+				t.Errorf("%s.md: got no %q, want what it means, what to look at, what to do, what never to do", name, part)
+			}
+		}
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)(?:#([^)]*))?\)`)
+
+// A link to a page leads to one, and to a heading that it has.
+func TestLinksOfPagesLead(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../docs/*.md")
+	more, _ := filepath.Glob("../docs/runbooks/*.md")
+	if err != nil || len(more) == 0 {
+		t.Fatalf("pages: got %d and %d, %v", len(pages), len(more), err)
+	}
+	for _, page := range slices.Concat(pages, more, []string{"../README.md"}) {
+		b, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range link.FindAllStringSubmatch(string(b), -1) {
+			target, err := os.ReadFile(filepath.Join(filepath.Dir(page), found[1]))
+			if err != nil && !isFolder(filepath.Join(filepath.Dir(page), found[1])) {
+				t.Errorf("%s: link to %s: %v", page, found[1], err)
+			}
+			if heading := found[2]; heading != "" && !slices.Contains(headings(string(target)), heading) {
+				t.Errorf("%s: link to %s#%s, which has no such heading", page, found[1], heading)
+			}
+		}
+	}
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// headings are the anchors of a page as GitHub makes them.
+func headings(page string) (anchors []string) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		kept := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		anchors = append(anchors, strings.ReplaceAll(kept, " ", "-"))
+	}
+	return anchors
+}
+
+// Calls that a runbook names are answered by the functions.
+func TestRunbooksNameCallsThatAreThere(t *testing.T) {
+	t.Parallel()
+	served := text(t, "../functions", ".go")
+	for name, page := range runbooks(t) {
+		for _, call := range regexp.MustCompile("`((?:GET|POST) /(?:admin|api)/v1/[^`]*)`").FindAllStringSubmatch(page, -1) {
+			if !strings.Contains(served, `"`+call[1]+`"`) {
+				t.Errorf("%s.md: names %s, which no function serves", name, call[1])
+			}
+		}
+	}
+}
+
+// queried is what stands for the variables of a runbook's queries.
+var queried = map[string]string{
+	"submitter": "eip155:1:0x00000000000000000000000000000000000000a1", "tx_id": "01a1fda0-b1f9-7b07-a2c1-57c667e395bc",
+	"req_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "user_id": "7", "asset_id": "1",
+}
+
+// Each query of a runbook runs on the newest schema, as a reader, who may change
+// nothing.
+func TestQueriesOfRunbooksRun(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	reader := fmt.Sprintf("reader@p%d.example", time.Now().UnixNano())
+	role := pgx.Identifier{reader}.Sanitize()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	run := func(statements string) error { _, err := conn.Exec(t.Context(), statements); return err }
+	if err := run("create role " + role); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = run(fmt.Sprintf("reset role; drop owned by %[1]s; drop role %[1]s", role)) }()
+	if err := migrations.Grant(t.Context(), url, migrations.Grants{Readers: []string{reader}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := run("set role " + role); err != nil {
+		t.Fatal(err)
+	}
+	blocks := 0
+	for name, page := range runbooks(t) {
+		for _, block := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(page, -1) {
+			query := regexp.MustCompile(`:'(\w+)'`).ReplaceAllStringFunc(block[1], func(variable string) string {
+				return "'" + queried[strings.Trim(variable, ":'")] + "'"
+			})
+			if blocks++; !strings.HasSuffix(strings.TrimSpace(query), ";") {
+				t.Errorf("%s.md: a query does not end in a semicolon, which psql would wait for:\n%s", name, query)
+			}
+			if err := run("begin read only;" + query + "rollback"); err != nil {
+				t.Errorf("%s.md: %v\n%s", name, err, query)
+				_ = run("rollback")
+			}
+		}
+	}
+	if blocks < 20 {
+		t.Errorf("queries: got %d, too few to be all", blocks)
+	}
+}

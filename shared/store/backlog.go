@@ -1,0 +1,45 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Backlog is what waits, of all submitters together.
+type Backlog struct {
+	Queued     int           // intents that wait for a nonce
+	Fullest    int           // of them, in the longest queue of one submitter
+	OldestHeld time.Duration // since the first signature for the nonce that has been held for longest; 0: none is held
+	Stuck      int           // transactions that wait for a decision
+	NoReceipt  int           // transactions that were sent and have no receipt yet
+	Protected  int           // submitters in PROTECT: all, where the database is not the one written last
+}
+
+// backlog reads only what is unfinished. Of one submitter's nonces the lowest has
+// been held for longest.
+const backlog = `
+with queue as (
+  select count(*) as length from managed_tx where queued group by submitter
+), unsettled as materialized (
+  select submitter, nonce, tx_id, state, sub_state, updated_at from managed_tx where unsettled
+), lowest as (
+  select distinct on (submitter) tx_id, updated_at from unsettled order by submitter, nonce
+)
+select (select coalesce(sum(length), 0) from queue), (select coalesce(max(length), 0) from queue),
+       (select coalesce(clock_timestamp() - min(coalesce(v.created_at, l.updated_at)), interval '0')
+          from lowest l
+          left join tx_version v on v.tx_id = l.tx_id and v.version = 1),
+       (select count(*) from unsettled where state = 'STUCK'),
+       (select count(*) from unsettled where state = 'SUBMITTED' or sub_state = 'PENDING'),
+       case when is_authority() then (select count(*) from protect_episode where closed_at is null)
+            else (select count(*) from submitter) end`
+
+// Backlog reads what waits, in one round trip.
+func (s *Store) Backlog(ctx context.Context) (b Backlog, err error) {
+	err = s.db.QueryRow(ctx, backlog).Scan(&b.Queued, &b.Fullest, &b.OldestHeld, &b.Stuck, &b.NoReceipt, &b.Protected)
+	if err != nil {
+		return Backlog{}, fmt.Errorf("read the backlog: %w", err)
+	}
+	return b, nil
+}

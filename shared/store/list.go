@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// ErrCursor reports a place in a list that is not in it.
+var ErrCursor = errors.New("no such place in the list")
+
+// ListQuery asks for one page of a submitter's transactions, the newest first.
+type ListQuery struct {
+	Submitter nonce.Submitter
+	State     nonce.State // "": of every state
+	After     string      // the place that the page before has told; "": from the newest on
+	Size      int         // at most so many, from 1 on
+}
+
+// Listed is a transaction as a list has it: what [Record] has, less what is bulky.
+type Listed struct {
+	TxID           string          `json:"txId"`
+	Submitter      nonce.Submitter `json:"submitter"`
+	RequestID      string          `json:"requestId"`
+	State          nonce.State     `json:"state"`
+	SubState       *string         `json:"subState"`
+	TxHash         *string         `json:"txHash"`
+	ReplacedByHash *string         `json:"replacedByHash"`
+	LastError      *string         `json:"lastError"`
+	CreatedAt      time.Time       `json:"createdAt"`
+	UpdatedAt      time.Time       `json:"updatedAt"`
+	ConfirmedAt    *time.Time      `json:"confirmedAt"`
+
+	Nonce *int64 `json:"-"` // for operators
+}
+
+// scanMost is how many transactions one page looks at where it wants those of one
+// state. It may end with fewer than were asked for, and even with none.
+const scanMost = 500
+
+// The rows before a place (a txId; null: before the end), the newest first. A page
+// begins behind a row and not at a number of rows, so what comes and goes before it
+// shifts nothing. What is not final yet is younger than the oldest that is not.
+const (
+	listColumns = `
+select m.tx_id, m.submitter, m.request_id, m.state, m.sub_state, m.tx_hash, m.replaced_by_hash, m.last_error,
+       m.created_at, m.updated_at, m.confirmed_at, m.nonce`
+	listPlace = `m.seq < coalesce((select seq from managed_tx where tx_id = $2), 9223372036854775807)
+   and m.seq >= case
+       when $3 = 'QUEUED' then (select q.seq from managed_tx q where q.submitter = $1 and q.queued order by q.seq limit 1)
+       when $3 in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')
+       then (select min(u.seq) from managed_tx u where u.submitter = $1 and u.unsettled)
+       else 0 end`
+
+	listOwn = listColumns + `
+  from managed_tx m
+ where m.submitter = $1 and m.caller = $5 and ` + listPlace + `
+ order by m.seq desc
+ limit $4`
+
+	// An operator sees what all callers posted. The index has them one caller after
+	// the other: each is found by a step of its own, and gives as many as a page has.
+	listAll = `
+with recursive callers as (
+  (select f.caller from managed_tx f where f.submitter = $1 order by f.caller limit 1)
+  union all
+  select (select n.caller from managed_tx n where n.submitter = $1 and n.caller > c.caller order by n.caller limit 1)
+    from callers c
+   where c.caller is not null
+)` + listColumns + `
+  from callers c
+ cross join lateral (select * from managed_tx m where m.submitter = $1 and m.caller = c.caller and ` + listPlace + `
+                      order by m.seq desc
+                      limit $4) as m
+ order by m.seq desc
+ limit $4`
+
+	inList = `
+select $1::uuid is null or exists (select from managed_tx where tx_id = $1 and submitter = $2 and (caller = $3 or $4))`
+)
+
+// List is one page of what v may see, and the place to go on from; "" at the end.
+// Whoever follows the places sees each transaction once that was there when the
+// first page was read; where State is given a page may have fewer than Size, or
+// none, and yet a place to go on from. The error is [ErrCursor] where After names no
+// transaction in the list.
+func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed, next string, err error) {
+	limit := q.Size + 1
+	if q.State != "" {
+		limit = max(limit, scanMost)
+	}
+	statement, args := listOwn, []any{q.Submitter, nullable(q.After), string(q.State), limit, v.Caller}
+	if v.Operator {
+		statement, args = listAll, args[:4]
+	}
+	var known bool
+	var rows []Listed
+	b := new(pgx.Batch)
+	b.Queue(inList, nullable(q.After), q.Submitter, v.Caller, v.Operator).QueryRow(func(row pgx.Row) error { return row.Scan(&known) })
+	b.Queue(statement, args...).Query(func(found pgx.Rows) (err error) {
+		rows, err = pgx.CollectRows(found, pgx.RowToStructByPos[Listed])
+		return err
+	})
+	if err := s.send(ctx, b); err != nil {
+		return nil, "", err
+	}
+	if !known {
+		return nil, "", ErrCursor
+	}
+	page, next = pageOf(rows, q, limit)
+	return page, next, nil
+}
+
+// pageOf takes the page out of the rows that were looked at.
+func pageOf(rows []Listed, q ListQuery, limit int) (page []Listed, next string) {
+	for i, r := range rows {
+		if q.State != "" && r.State != q.State {
+			continue
+		}
+		page = append(page, r)
+		if len(page) == q.Size {
+			if i+1 < len(rows) {
+				next = r.TxID
+			}
+			return page, next
+		}
+	}
+	if len(rows) == limit {
+		next = rows[limit-1].TxID
+	}
+	return page, next
+}
+
+// nullable is nil for the empty text.
+func nullable(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}

@@ -1,0 +1,89 @@
+package transfers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// ErrCursor reports a place in a list that is not in it.
+var ErrCursor = errors.New("no such place in the list")
+
+// ListQuery asks for one page of a user's transfers, the newest first.
+type ListQuery struct {
+	UserID int64
+	State  *transfer.State // nil: of every state
+	After  string          // the req_id that the page before has told as the place; "": from the newest on
+	Size   int             // at most so many, from 1 on
+}
+
+// scanMost is how many transfers one page looks at where it wants those of one
+// state. It may end with fewer than were asked for, and even with none.
+const scanMost = 500
+
+// listOf is the user's transfers before a place, the newest first. The index gives
+// them in the order of their times; of the same microsecond all are taken, and sorted.
+const listOf = transferColumns + `
+ where t.transfer_id = any (array(
+       select f.transfer_id from transfers_tb f
+        where f.user_id = $1
+          and (f.created_at, f.transfer_id) < (
+              coalesce((select p.created_at from transfers_tb p where p.req_id = $2), 'infinity'),
+              coalesce((select p.transfer_id from transfers_tb p where p.req_id = $2), 9223372036854775807))
+        order by f.created_at desc
+        fetch first ($3) rows with ties))
+ order by t.created_at desc, t.transfer_id desc
+ limit $3`
+
+const inList = `
+select $1 = '' or exists (select from transfers_tb where req_id = $1 and user_id = $2)`
+
+// List is one page of the user's transfers, and the place to go on from; "" at the
+// end. Where State is given a page may have fewer than Size, or none, and yet a place
+// to go on from. The error is [ErrCursor] where After is no transfer of the user's.
+func (s *Store) List(ctx context.Context, q ListQuery) (page []transfer.Transfer, next string, err error) {
+	limit := q.Size + 1
+	if q.State != nil {
+		limit = max(limit, scanMost)
+	}
+	var known bool
+	var rows []transfer.Transfer
+	b := new(pgx.Batch)
+	b.Queue(inList, q.After, q.UserID).QueryRow(func(row pgx.Row) error { return row.Scan(&known) })
+	b.Queue(listOf, q.UserID, q.After, limit).Query(func(found pgx.Rows) (err error) {
+		rows, err = pgx.CollectRows(found, func(row pgx.CollectableRow) (transfer.Transfer, error) { return scanTransfer(row) })
+		return err
+	})
+	if err := s.send(ctx, b); err != nil {
+		return nil, "", fmt.Errorf("list transfers of user %d: %w", q.UserID, err)
+	}
+	if !known {
+		return nil, "", ErrCursor
+	}
+	page, next = pageOf(rows, q, limit)
+	return page, next, nil
+}
+
+// pageOf takes the page out of the rows that were looked at.
+func pageOf(rows []transfer.Transfer, q ListQuery, limit int) (page []transfer.Transfer, next string) {
+	for i, t := range rows {
+		if q.State != nil && t.State != *q.State {
+			continue
+		}
+		page = append(page, t)
+		if len(page) == q.Size {
+			if i+1 < len(rows) {
+				next = t.ReqID
+			}
+			return page, next
+		}
+	}
+	if len(rows) == limit {
+		next = rows[limit-1].ReqID
+	}
+	return page, next
+}

@@ -1,0 +1,38 @@
+package telemetry_test
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The page lists the metrics that the code declares, each once, and no others.
+func TestDocsHaveEveryMetric(t *testing.T) {
+	t.Parallel()
+	code, err := os.ReadFile("metrics.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/telemetry.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var declared, listed []string
+	for _, m := range regexp.MustCompile(`= (?:counter|gauge|ratio)\("(\w+)"`).FindAllStringSubmatch(string(code), -1) {
+		declared = append(declared, m[1])
+	}
+	for line := range strings.Lines(string(page)) {
+		if m := regexp.MustCompile("^\\| `([a-zA-Z_]+)` \\|").FindStringSubmatch(line); m != nil {
+			listed = append(listed, m[1])
+		}
+	}
+	slices.Sort(declared)
+	slices.Sort(listed)
+	if diff := cmp.Diff(declared, listed); diff != "" || len(declared) < 19 {
+		t.Errorf("metrics of docs/telemetry.md (-declared +listed):\n%s", diff)
+	}
+}

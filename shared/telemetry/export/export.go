@@ -1,0 +1,249 @@
+// Package export hands what a process counts and traces to whoever watches the
+// deployment: a collector, by OTLP over gRPC, and a page in Prometheus' form.
+//
+// Nothing happens between requests, where an instance may have no processor: what
+// has come up is delivered at the end of a request, when that was last done some
+// time ago, and when the process ends.
+package export
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/exemplar"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/fencepost/fencepost/shared/telemetry"
+)
+
+// Options say where to deliver, and as what.
+type Options struct {
+	OTLPEndpoint string        // host:port of a collector; "": none
+	Prometheus   bool          // a page with all metrics, see [Exporter.Page]
+	FlushEvery   time.Duration // how long what has come up may wait for the end of a request
+	TraceOneIn   int           // of so many traces that begin here one is recorded; 1: all
+
+	Service  string // service.name
+	Version  string // service.version; "": none
+	Instance string // service.instance.id
+	Log      *slog.Logger
+}
+
+// Exporter delivers. A nil Exporter has nothing to deliver, and may be used.
+type Exporter struct {
+	every  time.Duration
+	log    *slog.Logger
+	page   http.Handler // nil: none
+	began  time.Time
+	last   atomic.Int64  // when a delivery last began, or failed, in nanoseconds after began
+	failed atomic.Int64  // deliveries that failed since one succeeded
+	turn   chan struct{} // holds one element while a delivery is under way
+	otlp   bool
+	conn   *grpc.ClientConn
+	reader *sdkmetric.ManualReader
+	spans  spans
+
+	metrics *otlpmetricgrpc.Exporter
+	traces  sdktrace.SpanExporter
+}
+
+// flushWithin bounds a delivery: the request at whose end it is made waits for it.
+const flushWithin = time.Second
+
+// Start sets the providers of this process' metrics and traces; with neither an
+// endpoint nor a page it sets none, and returns nil. It connects when it first
+// delivers. A process does this once.
+func Start(ctx context.Context, o Options) (*Exporter, error) {
+	if o.OTLPEndpoint == "" && !o.Prometheus {
+		return nil, nil
+	}
+	e := &Exporter{every: o.FlushEvery, log: o.Log, began: time.Now(), turn: make(chan struct{}, 1)}
+	as := resource.NewSchemaless(slices.DeleteFunc([]attribute.KeyValue{
+		attribute.String("service.name", o.Service), attribute.String("service.version", o.Version), attribute.String("service.instance.id", o.Instance),
+	}, func(a attribute.KeyValue) bool { return a.Value.AsString() == "" })...)
+	options := []sdkmetric.Option{sdkmetric.WithResource(as), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter), sdkmetric.WithView(oursAlone)}
+	if o.Prometheus {
+		page, reader, err := newPage()
+		if err != nil {
+			return nil, err
+		}
+		e.page, options = page, append(options, sdkmetric.WithReader(reader))
+	}
+	if o.OTLPEndpoint != "" {
+		if err := e.open(ctx, o.OTLPEndpoint); err != nil {
+			return nil, err
+		}
+		options = append(options, sdkmetric.WithReader(e.reader))
+		otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithResource(as), sdktrace.WithSpanProcessor(&e.spans),
+			sdktrace.WithSampler(sampler(o.TraceOneIn))))
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { o.Log.Warn("telemetry", "error", err.Error()) }))
+	otel.SetMeterProvider(sdkmetric.NewMeterProvider(options...))
+	return e, nil
+}
+
+// oursAlone drops what libraries count: nobody asked for it, and its labels are not
+// bounded by us.
+func oursAlone(i sdkmetric.Instrument) (sdkmetric.Stream, bool) {
+	return sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}}, i.Scope.Name != telemetry.Scope
+}
+
+// sampler records what a caller records, and of all else one in so many. Cloud Run
+// gives a request that has no traceparent one that is not sampled, so that this says
+// nothing about what the caller wants.
+func sampler(oneIn int) sdktrace.Sampler {
+	ratio := sdktrace.TraceIDRatioBased(1 / float64(max(oneIn, 1)))
+	return sdktrace.ParentBased(ratio, sdktrace.WithRemoteParentNotSampled(ratio))
+}
+
+// reconnecting bounds how long a collector may be there again before it is noticed.
+var reconnecting = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
+	MinConnectTimeout: 5 * time.Second,
+}
+
+// open makes the exporters of metrics and traces, over one connection. It is in
+// plain text only to this machine.
+func (e *Exporter) open(ctx context.Context, endpoint string) (err error) {
+	how := credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
+	if host, _, _ := net.SplitHostPort(endpoint); host == "localhost" || net.ParseIP(host).IsLoopback() {
+		how = insecure.NewCredentials()
+	}
+	if e.conn, err = grpc.NewClient(endpoint, grpc.WithTransportCredentials(how), grpc.WithConnectParams(reconnecting)); err != nil {
+		return fmt.Errorf("collector at %s: %w", endpoint, err)
+	}
+	e.otlp, e.reader = true, sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(temporality))
+	e.metrics, err = otlpmetricgrpc.New(ctx, otlpmetricgrpc.WithGRPCConn(e.conn),
+		otlpmetricgrpc.WithTimeout(flushWithin), otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig{}))
+	if err != nil {
+		return fmt.Errorf("metrics to %s: %w", endpoint, err)
+	}
+	e.traces, err = otlptracegrpc.New(ctx, otlptracegrpc.WithGRPCConn(e.conn),
+		otlptracegrpc.WithTimeout(flushWithin), otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{}))
+	if err != nil {
+		return fmt.Errorf("traces to %s: %w", endpoint, err)
+	}
+	return nil
+}
+
+// temporality has a gauge delivered once for each time that it was set: the next
+// sweep may run elsewhere, and what this process last saw is then out of date.
+func temporality(kind sdkmetric.InstrumentKind) metricdata.Temporality {
+	if kind == sdkmetric.InstrumentKindGauge {
+		return metricdata.DeltaTemporality
+	}
+	return metricdata.CumulativeTemporality
+}
+
+// AtEnd serves each request by next, and delivers at its end what has waited for
+// long enough, within a second: the work is done by then, and its answer waits, since
+// an instance has a processor for as long as it has not answered. That it cannot
+// deliver is logged, and nothing else; it tries again ever more rarely.
+func (e *Exporter) AtEnd(next http.Handler) http.Handler {
+	if e == nil || !e.otlp {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r)
+		if e.due() {
+			e.warn(r.Context(), e.Flush(context.WithoutCancel(r.Context())))
+		}
+	})
+}
+
+// patienceMost is how many times the wait for the next delivery is doubled at most.
+const patienceMost = 5
+
+// due says to one caller that it is time to deliver.
+func (e *Exporter) due() bool {
+	now, last, failed := int64(time.Since(e.began)), e.last.Load(), e.failed.Load()
+	wait := int64(e.every) << min(failed, patienceMost)
+	return (now-last >= wait || failed == 0 && e.spans.crowded()) && e.last.CompareAndSwap(last, now)
+}
+
+func (e *Exporter) warn(ctx context.Context, err error) {
+	if err != nil {
+		e.log.WarnContext(ctx, "telemetry not delivered", "error", err.Error())
+	}
+}
+
+// Flush delivers everything, within a second. What the collector did not take is
+// delivered the next time: counters by their nature, spans because they are kept.
+func (e *Exporter) Flush(ctx context.Context) error {
+	if e == nil || !e.otlp {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, flushWithin)
+	defer cancel()
+	select {
+	case e.turn <- struct{}{}:
+		defer func() { <-e.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := errors.Join(e.flushSpans(ctx), e.flushMetrics(ctx)); err != nil {
+		e.failed.Add(1)
+		e.last.Store(int64(time.Since(e.began)))
+		return err
+	}
+	e.failed.Store(0)
+	return nil
+}
+
+// together is how many spans one message has at most.
+const together = 1024
+
+func (e *Exporter) flushSpans(ctx context.Context) error {
+	all, dropped := e.spans.take()
+	if dropped > 0 {
+		e.log.WarnContext(ctx, "spans dropped: too many between two deliveries", "spans", dropped)
+	}
+	for len(all) > 0 {
+		n := min(together, len(all))
+		if err := e.traces.ExportSpans(ctx, all[:n]); err != nil {
+			e.spans.add(all...)
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+func (e *Exporter) flushMetrics(ctx context.Context) error {
+	var all metricdata.ResourceMetrics
+	if err := ctx.Err(); err != nil { // what is set once would be lost
+		return err
+	}
+	if err := e.reader.Collect(ctx, &all); err != nil {
+		return err
+	}
+	return e.metrics.Export(ctx, &all)
+}
+
+// Close delivers everything a last time.
+func (e *Exporter) Close(ctx context.Context) error {
+	if e == nil || !e.otlp {
+		return nil
+	}
+	err := e.Flush(ctx)
+	return errors.Join(err, e.conn.Close())
+}

@@ -1,0 +1,224 @@
+package export_test
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/telemetry/export"
+	"github.com/fencepost/fencepost/shared/telemetry/export/exporttest"
+)
+
+// house is a server of one function, which counts, sets a gauge and traces, with an
+// exporter.
+type house struct {
+	*exporttest.Collector
+	exporter *export.Exporter
+	url      string
+}
+
+const every = 50 * time.Millisecond
+
+func setup(t *testing.T) house {
+	t.Helper()
+	c := exporttest.Start(t)
+	log := slog.New(slog.DiscardHandler)
+	e, err := export.Start(t.Context(), export.Options{
+		OTLPEndpoint: c.Addr, Prometheus: true, FlushEvery: every, TraceOneIn: 1, Service: "create", Instance: "node", Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close(context.WithoutCancel(t.Context())) })
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", e.Page())
+	mux.Handle("POST /", telemetry.Invocation(log, "create", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("accepted"))
+		if r.URL.Path == "/sweep" {
+			telemetry.QueueDepth.Record(r.Context(), 7)
+			telemetry.QueueFullness.Record(r.Context(), 0.25)
+		}
+	})))
+	server := httptest.NewServer(e.AtEnd(mux))
+	t.Cleanup(server.Close)
+	return house{c, e, server.URL}
+}
+
+// post makes a request and says how long it took.
+func (h house) post(t *testing.T, path, traceparent string) time.Duration {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if traceparent != "" {
+		r.Header.Set("traceparent", traceparent)
+	}
+	began := time.Now()
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	_ = response.Body.Close()
+	return time.Since(began)
+}
+
+// until makes requests until the condition holds.
+func (h house) until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("still not so: %s; series %v, %d spans, %d calls", what, h.Series(), len(h.Spans()), h.Calls())
+		}
+		h.post(t, "/", "")
+	}
+}
+
+// What is counted and traced is delivered at the end of requests, and whatever the
+// collector does, no request waits for longer than a second and nothing is lost. The
+// steps run one after the other: the providers are the process'.
+func TestDelivery(t *testing.T) {
+	t.Parallel()
+	h := setup(t)
+	t.Run("counters, gauges and spans come", h.come)
+	t.Run("a page shows the same", h.page)
+	t.Run("what a caller does not sample is sampled by ratio", h.unsampled)
+	t.Run("a collector that is out of reach costs nothing", h.refused)
+	t.Run("a collector that hangs costs a second, ever more rarely", h.hung)
+	t.Run("the end delivers what is left", h.end)
+}
+
+const caller = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+func (h house) come(t *testing.T) {
+	h.post(t, "/sweep", caller)
+	h.until(t, "the gauge came", func() bool { return h.Value("queue_depth{}") == 7 && h.Value("queue_fullness_ratio{}") == 0.25 })
+	h.until(t, "a later count came", func() bool { return h.Value("tx_create_total{result=accepted}") >= 3 })
+	if got := h.Spans()[0]; got.TraceID != caller[3:35] || got.Parent != caller[36:52] || got.Name != "create" || got.Attributes["http.response.status_code"] == "" {
+		t.Errorf("first span: got %+v, want create in the caller's trace, under its span", got)
+	}
+	h.Forget()
+	before := h.Calls()
+	h.until(t, "further deliveries came", func() bool { return h.Calls() >= before+4 })
+	library, err := otel.Meter("of a library").Int64Counter("library_total")
+	if err != nil {
+		t.Fatal(err)
+	}
+	library.Add(t.Context(), 1)
+	before = h.Calls()
+	h.until(t, "further deliveries came", func() bool { return h.Calls() >= before+4 })
+	if diff := cmp.Diff([]string{"tx_create_total{result=accepted}"}, h.Series()); diff != "" {
+		t.Errorf("series of deliveries after the one that had the gauges, which come once, with a library that counts too (-want +got):\n%s", diff)
+	}
+}
+
+func (h house) page(t *testing.T) {
+	response, err := http.Get(h.url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\nqueue_depth 7\n", "\nqueue_fullness_ratio 0.25\n", "\ntx_create_total{result=\"accepted\"} ", "# HELP tx_create_total creates"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("page: got\n%s\nwant %q in it", text, want)
+		}
+	}
+}
+
+func (h house) unsampled(t *testing.T) {
+	id := "00000000000000000000000000000001"
+	h.post(t, "/", "00-"+id+"-00f067aa0ba902b7-00")
+	h.until(t, "the span came", func() bool { return h.has(id) })
+}
+
+func (h house) has(traceID string) bool {
+	for _, s := range h.Spans() {
+		if s.TraceID == traceID {
+			return true
+		}
+	}
+	return false
+}
+
+func (h house) refused(t *testing.T) {
+	h.Refuse()
+	before, id := h.Calls(), newTrace(1)
+	h.post(t, "/", "00-"+id+"-00f067aa0ba902b7-01")
+	h.until(t, "deliveries were refused", func() bool { return h.Calls() >= before+2 })
+	h.Take()
+	h.until(t, "the span came all the same", func() bool { return h.has(id) })
+}
+
+func (h house) hung(t *testing.T) {
+	h.Hang()
+	id := newTrace(2)
+	h.post(t, "/", "00-"+id+"-00f067aa0ba902b7-01")
+	var longest, quick time.Duration // of all, and the longest time without a slow one
+	for began, last := time.Now(), time.Now(); quick < 10*every && time.Since(began) < 15*time.Second; {
+		took := h.post(t, "/", "")
+		if longest = max(longest, took); took > 500*time.Millisecond {
+			last = time.Now()
+		}
+		quick = time.Since(last)
+	}
+	if longest < 500*time.Millisecond || longest > 3*time.Second {
+		t.Errorf("the slowest request while the collector hung: got %v, want a second", longest)
+	}
+	if quick < 10*every {
+		t.Errorf("between slow requests: got %v at most, want ever more, and %v in the end", quick, 10*every)
+	}
+	h.Take()
+	h.until(t, "the span came all the same", func() bool { return h.has(id) })
+}
+
+func (h house) end(t *testing.T) {
+	h.until(t, "deliveries go well", func() bool { return h.exporter.Flush(t.Context()) == nil })
+	want := h.Value("tx_create_total{result=accepted}") + 1
+	telemetry.TxCreate.Add(t.Context(), 1, telemetry.Result("accepted"))
+	if err := h.exporter.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.Value("tx_create_total{result=accepted}"); got != want {
+		t.Errorf("counted when the exporter is closed: got %v, want %v", got, want)
+	}
+}
+
+// newTrace is the id of a trace.
+func newTrace(n uint64) string {
+	var id trace.TraceID
+	binary.BigEndian.PutUint64(id[:], 0xfe<<56|n)
+	return id.String()
+}
+
+// With nothing to deliver to there is no exporter, and none is needed.
+func TestNone(t *testing.T) {
+	t.Parallel()
+	e, err := export.Start(t.Context(), export.Options{})
+	if err != nil || e != nil {
+		t.Fatalf("got %v, %v; want none", e, err)
+	}
+	if e.Page() != nil || e.Flush(t.Context()) != nil || e.Close(t.Context()) != nil {
+		t.Error("an exporter that is none: got something to do, want nothing")
+	}
+	served := false
+	e.AtEnd(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true })).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	if !served {
+		t.Error("the request was not served")
+	}
+}

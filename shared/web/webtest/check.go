@@ -1,0 +1,175 @@
+package webtest
+
+import (
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// exchange is one request and its answer.
+type exchange struct {
+	request *http.Request
+	asked   []byte // its body
+	values  func(name string) string
+	status  int
+	header  http.Header
+	body    []byte
+}
+
+// check says what is wrong with the exchange by the document; nil: nothing.
+func (c *Contract) check(e exchange) error {
+	if strings.HasPrefix(e.request.URL.Path, "/internal/") {
+		return nil // no part of the contract
+	}
+	pattern, values := c.find(e.request)
+	op, ok := c.operations[pattern]
+	if !ok {
+		return c.checkUnknown(e)
+	}
+	e.values = values
+	if err := op.checkAnswer(e); err != nil {
+		return fmt.Errorf("%s answered %d: %w\n%s %s", pattern, e.status, err, e.header.Get("Content-Type"), e.body)
+	}
+	if e.status < 300 {
+		if err := op.checkRequest(e); err != nil {
+			return fmt.Errorf("%s was accepted with %d, although the document forbids it: %w\n%s\n%s", pattern, e.status, err, e.request.URL, e.asked)
+		}
+	}
+	return nil
+}
+
+// find is the pattern of the operation that the request is for, and its path's values.
+func (c *Contract) find(r *http.Request) (pattern string, values func(string) string) {
+	probe := r.Clone(r.Context())
+	if _, pattern = c.mux.Handler(probe); pattern == "" {
+		return "", nil
+	}
+	probe.Body = http.NoBody
+	c.mux.ServeHTTP(nowhere{}, probe) // which sets them
+	return pattern, probe.PathValue
+}
+
+// nowhere drops what is written.
+type nowhere struct{}
+
+// Header is a new one.
+func (nowhere) Header() http.Header { return http.Header{} }
+
+// Write drops b.
+func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
+
+// WriteHeader does nothing.
+func (nowhere) WriteHeader(int) {}
+
+// checkUnknown judges the answer to what is no operation.
+func (c *Contract) checkUnknown(e exchange) error {
+	fail := func(why any) error {
+		return fmt.Errorf("%s %s, which the document does not have, answered %d: %v\n%s", e.request.Method, e.request.URL.Path, e.status, why, e.body)
+	}
+	if e.status == http.StatusBadGateway || e.request.Method == http.MethodHead {
+		return nil
+	}
+	value, err := parse(e.body)
+	if err != nil {
+		return fail(err)
+	}
+	if err := c.problem.Validate(value); err != nil {
+		return fail(err)
+	}
+	switch fmt.Sprintf("%d %v", e.status, members(value)["code"]) {
+	case "404 NOT_FOUND", "503 UNAVAILABLE":
+		return nil
+	case "405 METHOD_NOT_ALLOWED":
+		if e.header.Get("Allow") == "" {
+			return fail("without the header Allow")
+		}
+		return nil
+	}
+	return fail("want 404 NOT_FOUND or 405 METHOD_NOT_ALLOWED")
+}
+
+func (op *operation) checkAnswer(e exchange) error {
+	a, ok := op.answers[e.status]
+	switch {
+	case !ok:
+		return fmt.Errorf("the document does not have this status")
+	case a.free, e.request.Method == http.MethodHead:
+		return nil
+	}
+	for _, h := range a.headers {
+		if err := h.check("header", e.header.Values(h.name)); err != nil {
+			return err
+		}
+	}
+	if len(a.content) == 0 {
+		if len(e.body) > 0 {
+			return fmt.Errorf("got a body, want none")
+		}
+		return nil
+	}
+	media, _, err := mime.ParseMediaType(e.header.Get("Content-Type"))
+	schema, ok := a.content[media]
+	if err != nil || !ok {
+		return fmt.Errorf("Content-Type %q is none that the document has", e.header.Get("Content-Type"))
+	}
+	value, err := parse(e.body)
+	if err != nil {
+		return err
+	}
+	if status, ok := members(value)["status"]; ok && media == "application/problem+json" && fmt.Sprint(status) != fmt.Sprint(e.status) {
+		return fmt.Errorf("the problem's status is %v", status)
+	}
+	return schema.Validate(value)
+}
+
+func (op *operation) checkRequest(e exchange) error {
+	query, err := url.ParseQuery(e.request.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	for _, p := range op.parameters {
+		var given []string
+		switch p.in {
+		case "query":
+			given = query[p.name]
+			delete(query, p.name)
+		case "header":
+			given = e.request.Header.Values(p.name)
+		case "path":
+			given = []string{e.values(p.name)}
+		}
+		if err := p.check(p.in+" parameter", given); err != nil {
+			return err
+		}
+	}
+	for name := range query {
+		return fmt.Errorf("there is no query parameter %q", name)
+	}
+	if op.body == nil {
+		return nil
+	}
+	value, err := parse(e.asked)
+	if err != nil {
+		return err
+	}
+	return op.body.Validate(value)
+}
+
+// check judges the values of a parameter or header.
+func (p parameter) check(kind string, given []string) error {
+	switch {
+	case len(given) > 1:
+		return fmt.Errorf("%s %s stands %d times", kind, p.name, len(given))
+	case len(given) == 0 || given[0] == "" && p.in == "query":
+		if p.required {
+			return fmt.Errorf("%s %s is missing", kind, p.name)
+		}
+		return nil
+	}
+	if err := p.schema.Validate(p.valueOf(given[0])); err != nil {
+		return fmt.Errorf("%s %s: %w", kind, p.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,281 @@
+// Package webtest holds what goes over HTTP to the API's own description: a
+// [Contract] is an OpenAPI 3.1 document, and its Handler tells of every answer that
+// the document does not have, and of every request that was accepted although the
+// document forbids it.
+package webtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Contract is an API's description, ready to be held against requests and answers.
+// It is meant to be shared.
+type Contract struct {
+	document   any
+	mux        *http.ServeMux
+	operations map[string]*operation // by pattern, such as "GET /api/v1/tx/{txId}"
+	problem    *jsonschema.Schema
+}
+
+// operation is one method of one path.
+type operation struct {
+	parameters []parameter
+	body       *jsonschema.Schema // nil: none is described
+	answers    map[int]answer
+}
+
+type parameter struct {
+	name, in string
+	required bool
+	number   bool // it stands for a JSON number
+	schema   *jsonschema.Schema
+}
+
+// answer is what a status may come with.
+type answer struct {
+	free    bool // it has no description, and is not ours
+	content map[string]*jsonschema.Schema
+	headers []parameter
+}
+
+// foreign are the statuses of whatever stands between us and the caller.
+var foreign = []int{http.StatusBadGateway, http.StatusGatewayTimeout}
+
+const resource = "https://fencepost.example/openapi.json"
+
+// Load reads an OpenAPI 3.1 document. The error says what is wrong with it: its form,
+// an example that its own schema refuses, a reference that leads nowhere.
+//
+// An object in an answer may have no member that the document does not name, though
+// the document allows clients to meet some: one that is missing in it is a fault of
+// the document.
+func Load(text []byte) (*Contract, error) {
+	parsed, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		return nil, fmt.Errorf("read the API's description: %w", err)
+	}
+	if err := parsed.Validate(context.Background(), openapi3.EnableExamplesValidation()); err != nil {
+		return nil, fmt.Errorf("the API's description: %w", err)
+	}
+	plain, err := parsed.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("write the API's description as JSON: %w", err)
+	}
+	c := &Contract{mux: http.NewServeMux(), operations: map[string]*operation{}}
+	if c.document, err = jsonschema.UnmarshalJSON(bytes.NewReader(plain)); err != nil {
+		return nil, fmt.Errorf("read the API's description: %w", err)
+	}
+	schemas, _ := c.at("/components/schemas")
+	closeObjects(schemas)
+	return c, c.compile()
+}
+
+// closeObjects lets objects have the members alone that are described.
+func closeObjects(schema any) {
+	switch s := schema.(type) {
+	case map[string]any:
+		_, open := s["additionalProperties"]
+		_, described := s["properties"]
+		if s["type"] == "object" && described && !open {
+			s["additionalProperties"] = false
+		}
+		for _, inner := range s {
+			closeObjects(inner)
+		}
+	case []any:
+		for _, inner := range s {
+			closeObjects(inner)
+		}
+	}
+}
+
+// compile makes everything ready that is described.
+func (c *Contract) compile() (err error) {
+	compiler := jsonschema.NewCompiler()
+	compiler.DefaultDraft(jsonschema.Draft2020)
+	compiler.AssertFormat()
+	if err := compiler.AddResource(resource, c.document); err != nil {
+		return err
+	}
+	if c.problem, err = compiler.Compile(resource + "#/components/schemas/Problem"); err != nil {
+		return fmt.Errorf("schema of problems: %w", err)
+	}
+	paths, _ := c.at("/paths")
+	for path, item := range members(paths) {
+		for method := range members(item) {
+			pattern, pointer := strings.ToUpper(method)+" "+path, "/paths/"+escape(path)+"/"+method
+			if c.operations[pattern], err = c.operation(compiler, pointer); err != nil {
+				return fmt.Errorf("%s: %w", pattern, err)
+			}
+			c.mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
+		}
+	}
+	return nil
+}
+
+func (c *Contract) operation(compiler *jsonschema.Compiler, pointer string) (*operation, error) {
+	op := &operation{answers: map[int]answer{}}
+	parameters, _ := c.at(pointer + "/parameters")
+	list, _ := parameters.([]any)
+	for i := range list {
+		value, at := c.at(pointer + "/parameters/" + strconv.Itoa(i))
+		p, err := c.parameter(compiler, fmt.Sprint(members(value)["name"]), at)
+		if err != nil {
+			return nil, err
+		}
+		op.parameters = append(op.parameters, p)
+	}
+	var err error
+	if body, at := c.at(pointer + "/requestBody"); body != nil {
+		if op.body, err = c.schema(compiler, at+"/content/application~1json/schema"); err != nil {
+			return nil, err
+		}
+	}
+	responses, _ := c.at(pointer + "/responses")
+	for text := range members(responses) {
+		status, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, fmt.Errorf("response %q: want each status by its number", text)
+		}
+		if op.answers[status], err = c.answer(compiler, status, pointer+"/responses/"+text); err != nil {
+			return nil, err
+		}
+	}
+	return op, nil
+}
+
+func (c *Contract) parameter(compiler *jsonschema.Compiler, name, pointer string) (p parameter, err error) {
+	value, at := c.at(pointer)
+	schema, _ := c.at(at + "/schema")
+	kind := members(schema)["type"]
+	p = parameter{name: name, in: fmt.Sprint(members(value)["in"]), required: members(value)["required"] == true, number: kind == "integer" || kind == "number"}
+	p.schema, err = c.schema(compiler, at+"/schema")
+	return p, err
+}
+
+func (c *Contract) answer(compiler *jsonschema.Compiler, status int, pointer string) (a answer, err error) {
+	value, at := c.at(pointer)
+	content := members(members(value)["content"])
+	a = answer{free: len(content) == 0 && slices.Contains(foreign, status), content: map[string]*jsonschema.Schema{}}
+	for media := range content {
+		if a.content[media], err = c.schema(compiler, at+"/content/"+escape(media)+"/schema"); err != nil {
+			return a, err
+		}
+	}
+	for name := range members(members(value)["headers"]) {
+		p, err := c.parameter(compiler, name, at+"/headers/"+escape(name))
+		if err != nil {
+			return a, err
+		}
+		a.headers = append(a.headers, p)
+	}
+	return a, nil
+}
+
+// schema compiles what stands at the pointer.
+func (c *Contract) schema(compiler *jsonschema.Compiler, pointer string) (*jsonschema.Schema, error) {
+	value, at := c.at(pointer)
+	if value == nil {
+		return nil, fmt.Errorf("%s: there is no schema", pointer)
+	}
+	parts := strings.Split(at, "/")
+	for i, part := range parts {
+		parts[i] = url.PathEscape(part)
+	}
+	return compiler.Compile(resource + "#" + strings.Join(parts, "/"))
+}
+
+// at is what stands at a JSON pointer, and where it really stands: references on the
+// way are followed. nil: nothing is there.
+func (c *Contract) at(pointer string) (value any, at string) {
+	value = c.document
+	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		at += "/" + part
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
+		case []any:
+			i, err := strconv.Atoi(part)
+			if err != nil || i >= len(v) {
+				return nil, at
+			}
+			value = v[i]
+		default:
+			return nil, at
+		}
+		if ref, ok := members(value)["$ref"].(string); ok {
+			value, at = c.at(strings.TrimPrefix(ref, "#"))
+		}
+	}
+	return value, at
+}
+
+func escape(part string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(part) }
+
+// members are those of an object; none for anything else.
+func members(value any) map[string]any {
+	object, _ := value.(map[string]any)
+	return object
+}
+
+// Operations are those that the document has, such as "GET /api/v1/tx/{txId}", in order.
+func (c *Contract) Operations() []string { return slices.Sorted(maps.Keys(c.operations)) }
+
+// Codes are all that the document lets a member "code" be, in order.
+func (c *Contract) Codes() []string {
+	found := map[string]bool{}
+	var walk func(any)
+	walk = func(value any) {
+		if list, ok := value.([]any); ok {
+			for _, inner := range list {
+				walk(inner)
+			}
+		}
+		for name, inner := range members(value) {
+			if name == "code" {
+				c.enumerated(inner, found)
+			}
+			walk(inner)
+		}
+	}
+	walk(c.document)
+	return slices.Sorted(maps.Keys(found))
+}
+
+// enumerated adds the texts that a schema lists.
+func (c *Contract) enumerated(schema any, into map[string]bool) {
+	s := members(schema)
+	if ref, ok := s["$ref"].(string); ok {
+		value, _ := c.at(strings.TrimPrefix(ref, "#"))
+		s = members(value)
+	}
+	list, _ := s["enum"].([]any)
+	for _, one := range append(slices.Clone(list), s["const"]) {
+		if text, ok := one.(string); ok {
+			into[text] = true
+		}
+	}
+}
+
+// parse reads a JSON value with its numbers as they were written.
+func parse(text []byte) (any, error) { return jsonschema.UnmarshalJSON(bytes.NewReader(text)) }
+
+// valueOf is a parameter's text as the JSON value that it stands for.
+func (p parameter) valueOf(text string) any {
+	if p.number {
+		return json.Number(text)
+	}
+	return text
+}

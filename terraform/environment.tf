@@ -1,0 +1,47 @@
+# What each function finds in its environment. docs/settings.md says what the variables mean.
+
+locals {
+  environment = merge({
+    FENCEPOST_CHAIN_ID                = tostring(var.chain_id)
+    FENCEPOST_DATABASE_INSTANCE       = module.database.connection_name
+    FENCEPOST_DATABASE_MAX_CONNS      = tostring(var.database.pool)
+    FENCEPOST_TASKS_PROJECT           = var.project
+    FENCEPOST_TASKS_LOCATION          = var.region
+    FENCEPOST_TASKS_QUEUE_PREFIX      = var.name
+    FENCEPOST_TASKS_QUEUE_SHARDS      = tostring(var.queue_shards)
+    FENCEPOST_TASKS_SERVICE_ACCOUNT   = local.accounts["tasks"]
+    FENCEPOST_TASKS_DISPATCH_DEADLINE = "60s"
+    # The queue puts the host of its function in place of this one: no function can have a task, and with it the
+    # tasks account's token, sent to a host of its choice.
+    FENCEPOST_TASKS_TARGET_URL       = "https://replaced-by-the-queue.invalid"
+    FENCEPOST_OIDC_ISSUER            = var.oidc.issuer
+    FENCEPOST_OIDC_JWKS_URL          = var.oidc.jwks_url
+    FENCEPOST_AUTH_PUBLIC_AUDIENCE   = "https://${var.domain}"
+    FENCEPOST_AUTH_INTERNAL_AUDIENCE = local.internal_audience
+    }, length(var.operators) == 0 ? {} : {
+    FENCEPOST_AUTH_OPERATORS = join(",", sort(var.operators))
+    }, var.transfers == null ? {} : {
+    FENCEPOST_TRADING_URL         = var.transfers.trading_url
+    FENCEPOST_AUTH_USERS_ISSUER   = var.transfers.users_issuer
+    FENCEPOST_AUTH_USERS_JWKS_URL = var.transfers.users_jwks_url
+    FENCEPOST_AUTH_USERS_AUDIENCE = var.transfers.users_audience
+    }, var.collector_image == null ? {} : {
+    FENCEPOST_TELEMETRY_OTLP_ENDPOINT = "localhost:4317"
+  })
+
+  own_environment = {
+    for name, f in local.functions : name => merge({
+      # No password is in it: the account's own token is one.
+      FENCEPOST_DATABASE_URL = join(" ", concat(
+        ["user=${module.database.users[name]}", "dbname=${module.database.database}", "sslmode=disable"],
+        # Ends a transaction whose client was frozen inside it, so that the lease row is free again.
+        f.lease ? ["transaction_timeout=10000"] : [],
+      ))
+      # Who may call its internal paths: checked in the function again, whatever Cloud Run has let in.
+      FENCEPOST_AUTH_INTERNAL_ACCOUNTS = f.scheduled ? local.accounts["scheduler"] : local.accounts["tasks"]
+      CLOUD_RUN_TIMEOUT_SECONDS        = tostring(f.timeout)
+      }, f.timeout <= 60 ? {} : {
+      FENCEPOST_TASKS_DISPATCH_DEADLINE = "${f.timeout}s"
+    })
+  }
+}

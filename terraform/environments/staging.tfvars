@@ -1,0 +1,7 @@
+# As prod, smaller.
+environment = "staging"
+
+database = {
+  tier            = "db-custom-2-7680"
+  max_connections = 400
+}

@@ -1,0 +1,185 @@
+# The map of functions is functions.json, the settings of queues queues.json: plain data, which a test of the
+# emulator reads too, so that what is tried on one machine is what is deployed.
+
+locals {
+  catalogue = jsondecode(file("${path.module}/functions.json"))
+  queue     = jsondecode(file("${path.module}/queues.json"))
+
+  functions = {
+    for name, f in local.catalogue : name => {
+      target        = try(f.target, name)
+      paths         = try(f.paths, [])
+      public        = length(try(f.paths, [])) > 0
+      queue         = try(f.queue, null)
+      enqueues      = [for kind in try(f.enqueues, []) : kind if contains(keys(local.queues), kind)]
+      scheduled     = try(f.scheduled, false)
+      signs         = try(f.signs, false)
+      timeout       = try(f.timeout, 60)
+      lease         = try(f.lease, false)
+      max_instances = try(var.max_instances[name], f.max_instances, var.default_max_instances)
+      min_instances = try(var.min_instances[name], 0)
+    } if var.transfers != null || !try(f.transfers, false)
+  }
+
+  # The function that serves each queue.
+  queues = { for name, f in local.catalogue : f.queue => name if can(f.queue) && (var.transfers != null || !try(f.transfers, false)) }
+
+  # Instances exist only once there is an image of them.
+  deployed = { for name, f in local.functions : name => f if var.image != null }
+
+  connections = sum([for f in values(local.functions) : f.max_instances * var.database.pool])
+}
+
+module "network" {
+  source = "./modules/network"
+
+  name         = var.name
+  region       = var.region
+  subnet_range = var.subnet_range
+
+  depends_on = [google_project_service.api]
+}
+
+module "database" {
+  source = "./modules/database"
+
+  name                = var.name
+  region              = var.region
+  network             = module.network.network
+  size                = var.database
+  connections         = local.connections
+  deletion_protection = var.deletion_protection
+
+  accounts         = { for name in keys(local.functions) : name => local.accounts[name] }
+  migrator_account = local.accounts["migrate"]
+  readers          = var.readers
+
+  # Cloud SQL finds no private network before Google's services are peered with it.
+  depends_on = [module.network]
+}
+
+module "signer" {
+  source = "./modules/signer"
+
+  name    = var.name
+  region  = var.region
+  keys    = var.signing_keys
+  signers = { for name, f in local.functions : name => local.members[name] if f.signs && var.signer == "kms" }
+
+  depends_on = [google_project_service.api]
+}
+
+module "function" {
+  source   = "./modules/function"
+  for_each = local.deployed
+
+  name                = "${var.name}-${each.key}"
+  region              = var.region
+  target              = each.value.target
+  public              = each.value.public
+  image               = var.image
+  account             = local.accounts[each.key]
+  network             = module.network.network
+  subnet              = module.network.subnet
+  timeout             = each.value.timeout
+  concurrency         = var.concurrency
+  min_instances       = each.value.min_instances
+  max_instances       = each.value.max_instances
+  environment         = merge(local.environment, local.own_environment[each.key], var.settings)
+  secrets             = local.secrets_of[each.key]
+  keys_secret         = local.keys_secret_of[each.key]
+  audience            = local.internal_audience
+  invokers            = local.invokers[each.key]
+  collector_image     = var.collector_image
+  deletion_protection = var.deletion_protection
+
+  depends_on = [google_secret_manager_secret_iam_member.reader, module.database]
+}
+
+module "queue" {
+  source   = "./modules/queue"
+  for_each = var.image == null ? {} : local.queues
+
+  prefix                    = "${var.name}-${each.key}"
+  region                    = var.region
+  shards                    = var.queue_shards
+  host                      = trimprefix(module.function[each.value].uri, "https://")
+  settings                  = local.queue
+  max_concurrent_dispatches = local.queue.max_concurrent_dispatches[each.key]
+  capacity                  = local.functions[each.value].max_instances * var.concurrency
+  enqueuers                 = { for name, f in local.functions : name => local.members[name] if contains(f.enqueues, each.key) }
+
+  depends_on = [google_project_service.api]
+}
+
+module "schedule" {
+  source   = "./modules/schedule"
+  for_each = { for name, job in local.jobs : name => job if contains(keys(local.deployed), name) }
+
+  name     = "${var.name}-${each.key}"
+  region   = var.region
+  schedule = each.value.schedule
+  deadline = each.value.deadline
+  uri      = "${module.function[each.key].uri}/internal/${local.functions[each.key].target}"
+  body     = each.value.body
+  account  = local.accounts["scheduler"]
+  audience = local.internal_audience
+}
+
+module "migration" {
+  source = "./modules/migration"
+  count  = local.migrate_image == null ? 0 : 1
+
+  name           = "${var.name}-migrate"
+  region         = var.region
+  image          = local.migrate_image
+  account        = local.accounts["migrate"]
+  network        = module.network.network
+  subnet         = module.network.subnet
+  instance       = module.database.connection_name
+  database_url   = module.database.migrator_url
+  database_roles = values(module.database.users)
+  readers        = module.database.readers
+}
+
+module "balancer" {
+  source = "./modules/balancer"
+  count  = var.image == null ? 0 : 1
+
+  name                = var.name
+  region              = var.region
+  domain              = var.domain
+  services            = { for name, f in local.deployed : name => { service = module.function[name].name, paths = f.paths } if f.public }
+  fallback            = "query"
+  admin               = "admin"
+  admin_ranges        = var.admin_ranges
+  requests_per_minute = var.requests_per_minute
+  preview             = var.armor_preview
+}
+
+module "alerts" {
+  source = "./modules/alerts"
+  count  = var.image == null ? 0 : 1
+
+  name                  = var.name
+  runbooks_url          = var.runbooks_url
+  notification_channels = var.notification_channels
+  metrics               = var.collector_image != null
+  transfers             = var.transfers != null
+  jobs                  = { for name, job in local.jobs : name => { runs = job.runs, window = job.window } if contains(keys(local.deployed), name) }
+  in_flight_seconds     = var.in_flight_seconds
+  max_connections       = var.database.max_connections
+  database_id           = "${var.project}:${module.database.instance}"
+}
+
+locals {
+  migrate_image = var.migrate_image != null ? var.migrate_image : var.image
+
+  # What is scheduled. Two runs in a row may be missed before somebody is told: window holds several, of which runs
+  # must have succeeded. A condition of absence can be 23.5 hours long at most, hence twice a day, not once.
+  jobs = {
+    sweep             = { schedule = "* * * * *", deadline = "60s", body = {}, runs = 3, window = "300s" }
+    conservation      = { schedule = "* * * * *", deadline = "60s", body = {}, runs = 3, window = "300s" }
+    conservation-full = { schedule = "17 3,15 * * *", deadline = "1800s", body = { full = true }, runs = 1, window = "82800s" }
+  }
+}

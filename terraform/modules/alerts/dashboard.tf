@@ -1,0 +1,55 @@
+locals {
+  run = "monitored_resource=\"cloud_run_revision\",service_name=~\"${var.name}-.*\""
+
+  charts = concat([
+    { title = "Creates a second", query = "sum by (result) (rate(tx_create_total[5m]))" },
+    { title = "Final a second", query = "sum by (result) (rate(finality_total[5m]))" },
+    { title = "Broadcasts and repetitions a second", query = "sum(rate(tx_submit_total[5m])) or sum(rate(tx_resubmit_total[5m]))" },
+    { title = "Intents that wait", query = "max(queue_depth)" },
+    { title = "Fullest queue, of its bound", query = "max(queue_fullness_ratio)" },
+    { title = "Sent, without a receipt", query = "max(receipt_backlog)" },
+    { title = "Transactions that are STUCK", query = "max(stuck_transactions)" },
+    { title = "Oldest nonce held, in seconds", query = "max(in_flight_age_seconds)" },
+    { title = "Submitters in PROTECT", query = "max(protect_submitters)" },
+    { title = "Leases a second", query = "sum by (result) (rate(lease_acquire_total[5m]))" },
+    { title = "Writes refused by the fence a second", query = "sum by (op) (rate(lease_fenced_total[5m]))" },
+    { title = "Receipts asked for a second", query = "sum by (result) (rate(receipt_check_total[5m]))" },
+    { title = "Reorgs seen a second", query = "sum(rate(confirmations_newFork_total[5m]))" },
+    { title = "Decisions on what was STUCK a second", query = "sum by (action) (rate(stuck_decision_total[5m]))" },
+    ], var.transfers ? [
+    { title = "Transfers a second", query = "sum by (state) (rate(transfer_total[5m]))" },
+    { title = "Longest stuck transfer, in seconds", query = "max by (state) (transfer_stuck_seconds)" },
+    { title = "Refunds of unknown outcome a second", query = "sum(rate(refund_failures_total[5m]))" },
+    { title = "Checks of conservation a second", query = "sum by (result) (rate(conservation_check_total[5m]))" },
+    ] : [], [
+    { title = "Requests a second", query = "sum by (service_name) (rate(run_googleapis_com:request_count{${local.run}}[5m]))" },
+    { title = "Answers of 5xx a second", query = "sum by (service_name) (rate(run_googleapis_com:request_count{${local.run},response_code_class=\"5xx\"}[5m]))" },
+    { title = "Instances", query = "sum by (service_name) (run_googleapis_com:container_instance_count{${local.run}})" },
+    { title = "Tasks that wait", query = "sum by (queue_id) (cloudtasks_googleapis_com:queue_depth{monitored_resource=\"cloud_tasks_queue\",queue_id=~\"${var.name}-.*\"})" },
+    { title = "Connections to the database", query = "sum(cloudsql_googleapis_com:database_postgresql_num_backends{monitored_resource=\"cloudsql_database\",database_id=\"${var.database_id}\"})" },
+  ])
+}
+
+resource "google_monitoring_dashboard" "this" {
+  dashboard_json = jsonencode({
+    displayName = "Fencepost (${var.name})"
+    mosaicLayout = {
+      columns = 48
+      tiles = [for i, chart in local.charts : {
+        xPos   = (i % 3) * 16
+        yPos   = floor(i / 3) * 12
+        width  = 16
+        height = 12
+        widget = {
+          title = chart.title
+          xyChart = {
+            dataSets = [{
+              plotType        = "LINE"
+              timeSeriesQuery = { prometheusQuery = chart.query }
+            }]
+          }
+        }
+      }]
+    }
+  })
+}

@@ -1,0 +1,4 @@
+output "pages" {
+  description = "The pages that docs/runbooks must have."
+  value       = sort(keys(local.policies))
+}

@@ -1,0 +1,193 @@
+# What somebody is told of. Each policy is named after its page in docs/runbooks, and links it.
+#
+# Metrics of the functions are asked for in PromQL, by the names that the code gives them. What must be told even where
+# no metric gets through, and what happens once, is found in the log.
+
+locals {
+  services = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=~\"^${var.name}-\""
+
+  by_metric = {
+    fenced-writes = {
+      severity = "WARNING"
+      title    = "Fenced writes surge"
+      conditions = [{
+        title = "More than one write in twenty is refused by the fence"
+        promql = join(" and ", [
+          "sum(rate(lease_fenced_total[10m])) > 0.05 * sum(rate(lease_acquire_total[10m]))",
+          "sum(increase(lease_fenced_total[10m])) > 20",
+        ])
+        duration = "300s"
+      }]
+    }
+    resubmits = {
+      severity = "WARNING"
+      title    = "Transactions are sent again and again"
+      conditions = [{
+        title = "More than one broadcast in five is a repetition"
+        promql = join(" and ", [
+          "sum(rate(tx_resubmit_total[15m])) > 0.2 * sum(rate(tx_submit_total[15m]))",
+          "sum(increase(tx_resubmit_total[15m])) > 10",
+        ])
+        duration = "300s"
+      }]
+    }
+    queue-full = {
+      severity   = "ERROR"
+      title      = "A queue of intents is nearly full"
+      conditions = [{ title = "80% of queue.maxPerSubmitter wait", promql = "max(queue_fullness_ratio) >= 0.8", duration = "120s" }]
+    }
+    in-flight-age = {
+      severity   = "WARNING"
+      title      = "A nonce has been held for long"
+      conditions = [{ title = "Longer than ${var.in_flight_seconds} s", promql = "max(in_flight_age_seconds) > ${var.in_flight_seconds}", duration = "120s" }]
+    }
+    metrics-absent = {
+      severity   = "ERROR"
+      title      = "The functions' metrics do not arrive"
+      conditions = [{ title = "No gauge of the sweep for 15 minutes", promql = "absent(protect_submitters)", duration = "900s" }]
+    }
+  }
+
+  # Told for as long as it lasts where there are metrics, else once, by the log.
+  by_both = {
+    protect = {
+      severity = "CRITICAL"
+      title    = "A submitter is in PROTECT"
+      promql   = "max(protect_submitters) > 0"
+      filter   = "jsonPayload.message=~\"^PROTECT: \""
+    }
+    stuck = {
+      severity = "ERROR"
+      title    = "A transaction is STUCK"
+      promql   = "max(stuck_transactions) > 0"
+      filter   = "jsonPayload.message=\"transaction moved\" AND jsonPayload.state=\"STUCK\""
+    }
+  }
+
+  receipts_grow = {
+    title    = "More wait for a receipt than twice as many half an hour ago"
+    promql   = "max(receipt_backlog) > 500 and max(receipt_backlog) > 2 * max(receipt_backlog offset 30m)"
+    duration = "600s"
+  }
+
+  by_platform = {
+    receipt-backlog = {
+      severity = "WARNING"
+      title    = "The receipt backlog grows"
+      conditions = concat(var.metrics ? [local.receipts_grow] : [], [
+        {
+          title     = "Receipt tasks start 30 s late"
+          filter    = "resource.type=\"cloud_tasks_queue\" AND resource.labels.queue_id=starts_with(\"${var.name}-receipt-\") AND metric.type=\"cloudtasks.googleapis.com/queue/task_attempt_delays\""
+          aligner   = "ALIGN_PERCENTILE_95"
+          reducer   = "REDUCE_MAX"
+          group_by  = []
+          above     = 30000 # milliseconds
+          threshold = true
+          duration  = "600s"
+        },
+        {
+          title     = "Receipt tasks pile up"
+          filter    = "resource.type=\"cloud_tasks_queue\" AND resource.labels.queue_id=starts_with(\"${var.name}-receipt-\") AND metric.type=\"cloudtasks.googleapis.com/queue/depth\""
+          aligner   = "ALIGN_MEAN"
+          reducer   = "REDUCE_MAX"
+          group_by  = []
+          above     = 20000
+          threshold = true
+          duration  = "600s"
+        },
+      ])
+    }
+    function-errors = {
+      severity = "ERROR"
+      title    = "A function answers with errors"
+      conditions = [{
+        title     = "More than twenty answers of 5xx in five minutes"
+        filter    = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=starts_with(\"${var.name}-\") AND metric.type=\"run.googleapis.com/request_count\" AND metric.labels.response_code_class=\"5xx\""
+        aligner   = "ALIGN_DELTA"
+        reducer   = "REDUCE_SUM"
+        group_by  = ["resource.labels.service_name"]
+        above     = 20
+        threshold = true
+        duration  = "300s"
+      }]
+    }
+    database = {
+      severity = "ERROR"
+      title    = "The database is at its limits"
+      conditions = [
+        for c in [
+          { title = "80% of its connections", metric = "postgresql/num_backends", reducer = "REDUCE_SUM", above = floor(0.8 * var.max_connections) },
+          { title = "90% of its processors", metric = "cpu/utilization", reducer = "REDUCE_MAX", above = 0.9 },
+          { title = "85% of its disk", metric = "disk/utilization", reducer = "REDUCE_MAX", above = 0.85 },
+          ] : {
+          title     = c.title
+          filter    = "resource.type=\"cloudsql_database\" AND resource.labels.database_id=\"${var.database_id}\" AND metric.type=\"cloudsql.googleapis.com/database/${c.metric}\""
+          aligner   = "ALIGN_MEAN"
+          reducer   = c.reducer
+          group_by  = []
+          above     = c.above
+          threshold = true
+          duration  = "600s"
+        }
+      ]
+    }
+  }
+
+  by_log = merge(var.metrics ? {} : local.by_both, {
+    restored-database = {
+      severity = "CRITICAL", title = "The database is not the one that was written last"
+      filter   = "jsonPayload.message=~\"^PROTECT on every submitter\""
+    }
+    }, var.transfers ? {
+    transfer-stuck = {
+      severity = "CRITICAL", title = "MON-001: withdrawn, and not deposited"
+      filter   = "jsonPayload.alert=\"MON-001\""
+    }
+    refund-failing = {
+      severity = "CRITICAL", title = "MON-002: a refund fails again and again"
+      filter   = "jsonPayload.alert=\"MON-002\""
+    }
+    conservation-violated = {
+      severity = "CRITICAL", title = "MON-003: conservation is broken, and transfers are halted"
+      filter   = "jsonPayload.alert=\"MON-003\""
+    }
+    unusual-transfers = {
+      severity = "WARNING", title = "MON-004: unusually many transfers of one user"
+      filter   = "jsonPayload.alert=\"MON-004\""
+    }
+    payout-blocked = {
+      severity = "CRITICAL", title = "A payout waits for a person"
+      filter   = "jsonPayload.message=~\"^a payout waits for a person\""
+    }
+  } : {})
+
+  # A job that fails and a job that is not run at all look different: the one gives too small a count, the other none.
+  by_job = {
+    for job, j in var.jobs : "${job}-missed" => {
+      severity = "ERROR"
+      title    = "The job ${job} does not run"
+      conditions = [
+        for absent in [false, true] : {
+          title     = absent ? "It was not run" : "It succeeded fewer than ${j.runs} times"
+          filter    = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=\"${var.name}-${job}\" AND metric.type=\"run.googleapis.com/request_count\" AND metric.labels.response_code_class=\"2xx\""
+          absent    = absent
+          threshold = !absent
+          aligner   = "ALIGN_DELTA"
+          reducer   = "REDUCE_SUM"
+          group_by  = []
+          below     = j.runs
+          period    = j.window
+          duration  = absent ? j.window : "0s"
+        }
+      ]
+    }
+  }
+
+  policies = merge(
+    var.metrics ? local.by_metric : {},
+    { for name, p in local.by_both : name => merge(p, { conditions = [{ title = "At least one", promql = p.promql, duration = "0s" }] }) if var.metrics },
+    local.by_platform,
+    { for name, p in local.by_log : name => { severity = p.severity, title = p.title, conditions = [{ title = p.title, log = "${local.services} AND ${p.filter}" }] } },
+    local.by_job,
+  )
+}

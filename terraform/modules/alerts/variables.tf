@@ -1,0 +1,39 @@
+variable "name" {
+  type = string
+}
+
+variable "runbooks_url" {
+  type = string
+}
+
+variable "notification_channels" {
+  type = list(string)
+}
+
+variable "metrics" {
+  description = "Whether the functions' own metrics are exported."
+  type        = bool
+}
+
+variable "transfers" {
+  type = bool
+}
+
+variable "jobs" {
+  description = "How many runs of each job must succeed within which time."
+  type        = map(object({ runs = number, window = string }))
+}
+
+variable "in_flight_seconds" {
+  description = "How long the oldest nonce may be held before somebody is told."
+  type        = number
+}
+
+variable "max_connections" {
+  type = number
+}
+
+variable "database_id" {
+  description = "project:instance, as Cloud Monitoring names a database."
+  type        = string
+}

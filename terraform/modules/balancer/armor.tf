@@ -1,0 +1,110 @@
+# Cloud Armor, in front of everything public. Limits here are against floods; limits of callers are the functions'.
+
+locals {
+  # JSON bodies look like SQL injection to this one rule.
+  waf = { 1000 = "evaluatePreconfiguredExpr('sqli-stable', ['owasp-crs-v030001-id942432-sqli'])" }
+}
+
+resource "google_compute_security_policy" "public" {
+  name = "${var.name}-public"
+
+  advanced_options_config {
+    json_parsing = "STANDARD"
+    log_level    = "NORMAL"
+  }
+
+  dynamic "rule" {
+    for_each = local.waf
+
+    content {
+      action      = "deny(403)"
+      priority    = rule.key
+      preview     = var.preview
+      description = "Injection, without the rule that takes JSON for it"
+
+      match {
+        expr {
+          expression = rule.value
+        }
+      }
+    }
+  }
+
+  rule {
+    action      = "throttle"
+    priority    = 2000
+    preview     = var.preview
+    description = "Floods from one address"
+
+    match {
+      versioned_expr = "SRC_IPS_V1"
+
+      config {
+        src_ip_ranges = ["*"]
+      }
+    }
+
+    rate_limit_options {
+      conform_action = "allow"
+      exceed_action  = "deny(429)"
+      enforce_on_key = "IP"
+
+      rate_limit_threshold {
+        count        = var.requests_per_minute
+        interval_sec = 60
+      }
+    }
+  }
+
+  rule {
+    action      = "allow"
+    priority    = 2147483647
+    description = "Everything else: the functions ask for a token"
+
+    match {
+      versioned_expr = "SRC_IPS_V1"
+
+      config {
+        src_ip_ranges = ["*"]
+      }
+    }
+  }
+}
+
+# Where the operators' addresses are known, nobody else gets as far as the admin functions. This is never a preview:
+# whoever sets it means it.
+resource "google_compute_security_policy" "admin" {
+  count = length(var.admin_ranges) > 0 ? 1 : 0
+
+  name = "${var.name}-admin"
+
+  rule {
+    action      = "allow"
+    priority    = 1000
+    preview     = false
+    description = "Operators"
+
+    match {
+      versioned_expr = "SRC_IPS_V1"
+
+      config {
+        src_ip_ranges = var.admin_ranges
+      }
+    }
+  }
+
+  rule {
+    action      = "deny(404)"
+    priority    = 2147483647
+    preview     = false
+    description = "Everybody else"
+
+    match {
+      versioned_expr = "SRC_IPS_V1"
+
+      config {
+        src_ip_ranges = ["*"]
+      }
+    }
+  }
+}

@@ -1,0 +1,134 @@
+# The way in from the internet: one address, one certificate, and a URL map that is the one list of public paths.
+
+locals {
+  # Paths are written as net/http does: {name} for one segment, a slash at the end for everything below, a method in
+  # front where it matters. What is more exact comes first.
+  paths = flatten([
+    for name, s in var.services : [
+      for path in s.paths : {
+        service = name
+        method  = length(split(" ", path)) > 1 ? split(" ", path)[0] : null
+        path    = reverse(split(" ", path))[0]
+      }
+    ]
+  ])
+
+  routes = { for p in local.paths : join(" ", compact([p.method, p.path])) => merge(p, {
+    prefix   = endswith(p.path, "/")
+    template = strcontains(p.path, "{")
+  }) }
+
+  # A path with a method goes before the same path without one, a longer path before a shorter.
+  order = reverse(sort([for key, r in local.routes : format("%d %d %03d %s", r.prefix ? 0 : r.template ? 1 : 2, r.method == null ? 0 : 1, length(r.path), key)]))
+
+  rules = [for i, line in local.order : merge(local.routes[join(" ", slice(split(" ", line), 3, length(split(" ", line))))], { priority = i + 1 })]
+}
+
+resource "google_compute_global_address" "this" {
+  name = var.name
+}
+
+resource "google_compute_region_network_endpoint_group" "service" {
+  for_each = var.services
+
+  name                  = each.value.service
+  region                = var.region
+  network_endpoint_type = "SERVERLESS"
+
+  cloud_run {
+    service = each.value.service
+  }
+}
+
+resource "google_compute_backend_service" "service" {
+  for_each = var.services
+
+  name                  = each.value.service
+  load_balancing_scheme = "EXTERNAL_MANAGED"
+  protocol              = "HTTPS"
+  security_policy       = each.key == var.admin && length(var.admin_ranges) > 0 ? google_compute_security_policy.admin[0].id : google_compute_security_policy.public.id
+
+  backend {
+    group = google_compute_region_network_endpoint_group.service[each.key].id
+  }
+
+  log_config {
+    enable      = true
+    sample_rate = 0.1
+  }
+}
+
+resource "google_compute_url_map" "this" {
+  name = var.name
+
+  # What is on no list is answered 404 by a function that serves nothing there.
+  default_service = google_compute_backend_service.service[var.fallback].id
+
+  host_rule {
+    hosts        = [var.domain]
+    path_matcher = "public"
+  }
+
+  path_matcher {
+    name            = "public"
+    default_service = google_compute_backend_service.service[var.fallback].id
+
+    dynamic "route_rules" {
+      for_each = local.rules
+
+      content {
+        priority = route_rules.value.priority
+        service  = google_compute_backend_service.service[route_rules.value.service].id
+
+        match_rules {
+          full_path_match     = route_rules.value.prefix || route_rules.value.template ? null : route_rules.value.path
+          prefix_match        = route_rules.value.prefix ? route_rules.value.path : null
+          path_template_match = route_rules.value.template ? replace(route_rules.value.path, "/\\{[^}]*\\}/", "*") : null
+
+          dynamic "header_matches" {
+            for_each = route_rules.value.method == null ? [] : [route_rules.value.method]
+
+            content {
+              header_name = ":method"
+              exact_match = header_matches.value
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+resource "google_compute_managed_ssl_certificate" "this" {
+  name = "${var.name}-${substr(sha256(var.domain), 0, 8)}"
+
+  managed {
+    domains = [var.domain]
+  }
+
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+
+resource "google_compute_ssl_policy" "this" {
+  name            = var.name
+  profile         = "MODERN"
+  min_tls_version = "TLS_1_2"
+}
+
+resource "google_compute_target_https_proxy" "this" {
+  name             = var.name
+  url_map          = google_compute_url_map.this.id
+  ssl_certificates = [google_compute_managed_ssl_certificate.this.id]
+  ssl_policy       = google_compute_ssl_policy.this.id
+}
+
+# Port 443 alone: a token that is sent in the clear is lost before any redirect could be answered.
+resource "google_compute_global_forwarding_rule" "this" {
+  name                  = var.name
+  load_balancing_scheme = "EXTERNAL_MANAGED"
+  ip_address            = google_compute_global_address.this.id
+  port_range            = "443"
+  target                = google_compute_target_https_proxy.this.id
+}

@@ -1,0 +1,8 @@
+output "address" {
+  value = google_compute_global_address.this.address
+}
+
+output "routes" {
+  description = "The public paths in the order they are tried, and the function of each."
+  value       = [for r in local.rules : { path = join(" ", compact([r.method, r.path])), function = r.service }]
+}

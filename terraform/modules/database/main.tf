@@ -1,0 +1,110 @@
+# The one authority: a Postgres with a standby in another zone, reached by private address and by IAM alone.
+
+locals {
+  # An account's name in Postgres, which is shorter than its e-mail address.
+  users    = { for name, email in var.accounts : name => trimsuffix(email, ".gserviceaccount.com") }
+  migrator = trimsuffix(var.migrator_account, ".gserviceaccount.com")
+}
+
+resource "google_sql_database_instance" "this" {
+  name                = var.name
+  region              = var.region
+  database_version    = var.size.version
+  deletion_protection = var.deletion_protection
+
+  settings {
+    tier                        = var.size.tier
+    edition                     = "ENTERPRISE"
+    availability_type           = var.size.regional ? "REGIONAL" : "ZONAL"
+    disk_size                   = var.size.disk_gb
+    disk_type                   = "PD_SSD"
+    disk_autoresize             = true
+    deletion_protection_enabled = var.deletion_protection
+    connector_enforcement       = "REQUIRED"
+    retain_backups_on_delete    = var.deletion_protection
+
+    ip_configuration {
+      ipv4_enabled    = false
+      private_network = var.network
+      ssl_mode        = "ENCRYPTED_ONLY"
+    }
+
+    backup_configuration {
+      enabled                        = true
+      start_time                     = "02:00"
+      point_in_time_recovery_enabled = true
+      transaction_log_retention_days = var.size.log_retention_days
+
+      backup_retention_settings {
+        retained_backups = var.size.backups
+      }
+    }
+
+    insights_config {
+      query_insights_enabled = true
+    }
+
+    maintenance_window {
+      day          = 7
+      hour         = 3
+      update_track = "stable"
+    }
+
+    database_flags {
+      name  = "cloudsql.iam_authentication"
+      value = "on"
+    }
+
+    database_flags {
+      name  = "max_connections"
+      value = tostring(var.size.max_connections)
+    }
+  }
+
+  lifecycle {
+    # The disk grows by itself; a plan must not shrink it by making another database.
+    ignore_changes = [settings[0].disk_size]
+
+    precondition {
+      condition     = var.connections <= var.size.max_connections - var.size.connections_reserved
+      error_message = "All functions at their max_instances, each with database.pool connections, open ${var.connections}; the server takes ${var.size.max_connections} less ${var.size.connections_reserved} reserved. Lower max_instances or raise database.max_connections."
+    }
+  }
+}
+
+resource "google_sql_database" "this" {
+  name     = "fencepost"
+  instance = google_sql_database_instance.this.name
+
+  # The users' tables go with it, and users that own or may read some cannot be deleted.
+  deletion_policy = "ABANDON"
+}
+
+# The functions read and write rows; the migration grants them that, and nothing grants them more.
+resource "google_sql_user" "function" {
+  for_each = local.users
+
+  name            = each.value
+  instance        = google_sql_database_instance.this.name
+  type            = "CLOUD_IAM_SERVICE_ACCOUNT"
+  deletion_policy = "ABANDON"
+}
+
+# People read, as themselves; the migration grants them that.
+resource "google_sql_user" "reader" {
+  for_each = var.readers
+
+  name            = each.value
+  instance        = google_sql_database_instance.this.name
+  type            = "CLOUD_IAM_USER"
+  deletion_policy = "ABANDON"
+}
+
+# The migration makes the tables and owns them.
+resource "google_sql_user" "migrator" {
+  name            = local.migrator
+  instance        = google_sql_database_instance.this.name
+  type            = "CLOUD_IAM_SERVICE_ACCOUNT"
+  database_roles  = ["cloudsqlsuperuser"]
+  deletion_policy = "ABANDON"
+}

@@ -1,0 +1,47 @@
+variable "name" {
+  type = string
+}
+
+variable "region" {
+  type = string
+}
+
+variable "network" {
+  type = string
+}
+
+variable "size" {
+  type = object({
+    version              = string
+    tier                 = string
+    regional             = bool
+    disk_gb              = number
+    max_connections      = number
+    connections_reserved = number
+    log_retention_days   = number
+    backups              = number
+  })
+}
+
+variable "connections" {
+  description = "How many connections all functions open at most."
+  type        = number
+}
+
+variable "deletion_protection" {
+  type = bool
+}
+
+variable "accounts" {
+  description = "The functions' service accounts, by function."
+  type        = map(string)
+}
+
+variable "readers" {
+  description = "E-mail addresses of the people who may read."
+  type        = set(string)
+}
+
+variable "migrator_account" {
+  type = string
+}

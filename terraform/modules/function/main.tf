@@ -1,0 +1,170 @@
+# One function as one Cloud Run service.
+
+locals {
+  collected = var.collector_image != null
+}
+
+resource "google_cloud_run_v2_service" "this" {
+  name                = var.name
+  location            = var.region
+  deletion_protection = var.deletion_protection
+
+  # Public functions are reached through the load balancer and in no other way: they have no address of their own, and
+  # only the load balancer is let in. Cloud Run's own check of callers is off for them, since callers bring tokens of
+  # other issuers and audiences, which the function verifies. Internal ones take what comes from this project's Cloud
+  # Tasks and Scheduler, with a token of an account that may invoke them.
+  ingress              = var.public ? "INGRESS_TRAFFIC_INTERNAL_LOAD_BALANCER" : "INGRESS_TRAFFIC_INTERNAL_ONLY"
+  default_uri_disabled = var.public
+  invoker_iam_disabled = var.public
+  custom_audiences     = var.public ? [] : [var.audience]
+
+  # Bounds all revisions together: while one takes over from another, both hold connections.
+  scaling {
+    max_instance_count = var.max_instances
+  }
+
+  template {
+    service_account                  = var.account
+    timeout                          = "${var.timeout}s"
+    execution_environment            = "EXECUTION_ENVIRONMENT_GEN2"
+    max_instance_request_concurrency = var.concurrency
+
+    scaling {
+      min_instance_count = var.min_instances
+      max_instance_count = var.max_instances
+    }
+
+    vpc_access {
+      egress = "PRIVATE_RANGES_ONLY"
+
+      network_interfaces {
+        network    = var.network
+        subnetwork = var.subnet
+      }
+    }
+
+    containers {
+      name  = "function"
+      image = var.image
+
+      depends_on = local.collected ? ["collector"] : []
+
+      ports {
+        container_port = 8080
+      }
+
+      resources {
+        limits            = { cpu = var.cpu, memory = var.memory }
+        cpu_idle          = true
+        startup_cpu_boost = true
+      }
+
+      env {
+        name  = "FUNCTION_TARGET"
+        value = var.target
+      }
+
+      dynamic "env" {
+        for_each = merge(var.environment, var.keys_secret == null ? {} : {
+          FENCEPOST_SIGNER_LOCAL_KEYS_FILE = "/secrets/signer/keys"
+        })
+
+        content {
+          name  = env.key
+          value = env.value
+        }
+      }
+
+      dynamic "env" {
+        for_each = var.secrets
+
+        content {
+          name = env.key
+
+          value_source {
+            secret_key_ref {
+              secret  = env.value.secret
+              version = env.value.version
+            }
+          }
+        }
+      }
+
+      dynamic "volume_mounts" {
+        for_each = var.keys_secret == null ? [] : [true]
+
+        content {
+          name       = "signer-keys"
+          mount_path = "/secrets/signer"
+        }
+      }
+
+      # Alive, not ready: an instance without a database answers 503 and is not replaced by another without one.
+      startup_probe {
+        period_seconds    = 1
+        failure_threshold = 30
+
+        http_get {
+          path = "/healthz"
+        }
+      }
+    }
+
+    dynamic "containers" {
+      for_each = local.collected ? [true] : []
+
+      content {
+        name  = "collector"
+        image = var.collector_image
+        args  = ["--config=env:COLLECTOR_CONFIG"]
+
+        resources {
+          limits   = { cpu = "1", memory = "512Mi" }
+          cpu_idle = true
+        }
+
+        env {
+          name  = "COLLECTOR_CONFIG"
+          value = file("${path.module}/collector.yaml")
+        }
+
+        startup_probe {
+          period_seconds    = 1
+          failure_threshold = 30
+
+          http_get {
+            path = "/"
+            port = 13133
+          }
+        }
+      }
+    }
+
+    dynamic "volumes" {
+      for_each = var.keys_secret == null ? [] : [var.keys_secret]
+
+      content {
+        name = "signer-keys"
+
+        secret {
+          secret       = volumes.value.secret
+          default_mode = 256 # 0400
+
+          items {
+            path    = "keys"
+            version = volumes.value.version
+          }
+        }
+      }
+    }
+  }
+}
+
+resource "google_cloud_run_v2_service_iam_member" "invoker" {
+  for_each = var.invokers
+
+  name     = google_cloud_run_v2_service.this.name
+  location = google_cloud_run_v2_service.this.location
+  role     = "roles/run.invoker"
+  member   = each.value
+}

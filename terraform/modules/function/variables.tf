@@ -1,0 +1,92 @@
+variable "name" {
+  type = string
+}
+
+variable "region" {
+  type = string
+}
+
+variable "target" {
+  description = "FUNCTION_TARGET: which function of the image it serves."
+  type        = string
+}
+
+variable "public" {
+  description = "Whether the load balancer leads to it; else only tasks and jobs do."
+  type        = bool
+}
+
+variable "image" {
+  type = string
+}
+
+variable "account" {
+  type = string
+}
+
+variable "network" {
+  type = string
+}
+
+variable "subnet" {
+  type = string
+}
+
+variable "timeout" {
+  description = "How long a request may take, in seconds."
+  type        = number
+}
+
+variable "concurrency" {
+  type = number
+}
+
+variable "min_instances" {
+  type = number
+}
+
+variable "max_instances" {
+  type = number
+}
+
+variable "cpu" {
+  type    = string
+  default = "1"
+}
+
+variable "memory" {
+  type    = string
+  default = "512Mi"
+}
+
+variable "environment" {
+  type = map(string)
+}
+
+variable "secrets" {
+  description = "Secrets that are read as variables, by variable."
+  type        = map(object({ secret = string, version = string }))
+}
+
+variable "keys_secret" {
+  description = "The secret with the local signer's keys, mounted as a file; null: it never signs with them."
+  type        = object({ secret = string, version = string })
+}
+
+variable "audience" {
+  description = "What tokens for an internal function are made for."
+  type        = string
+}
+
+variable "invokers" {
+  description = "The members that may call it, by what they are."
+  type        = map(string)
+}
+
+variable "collector_image" {
+  type = string
+}
+
+variable "deletion_protection" {
+  type = bool
+}

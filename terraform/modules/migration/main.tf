@@ -1,0 +1,44 @@
+# Brings the schema up to date, as the owner of the tables. Nobody runs it but a person or a pipeline, before a release.
+
+resource "google_cloud_run_v2_job" "this" {
+  name                = var.name
+  location            = var.region
+  deletion_protection = false # it holds nothing
+
+  template {
+    template {
+      service_account = var.account
+      timeout         = "3600s"
+      max_retries     = 0
+
+      vpc_access {
+        egress = "PRIVATE_RANGES_ONLY"
+
+        network_interfaces {
+          network    = var.network
+          subnetwork = var.subnet
+        }
+      }
+
+      containers {
+        image   = var.image
+        command = ["/migrate"]
+        args    = ["up", "--grant-to", join(",", sort(var.database_roles)), "--grant-read-to", join(",", sort(var.readers))]
+
+        env {
+          name  = "FENCEPOST_DATABASE_URL"
+          value = var.database_url
+        }
+
+        env {
+          name  = "FENCEPOST_DATABASE_INSTANCE"
+          value = var.instance
+        }
+
+        resources {
+          limits = { cpu = "1", memory = "512Mi" }
+        }
+      }
+    }
+  }
+}

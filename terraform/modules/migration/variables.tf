@@ -1,0 +1,42 @@
+variable "name" {
+  type = string
+}
+
+variable "region" {
+  type = string
+}
+
+variable "image" {
+  type = string
+}
+
+variable "account" {
+  type = string
+}
+
+variable "network" {
+  type = string
+}
+
+variable "subnet" {
+  type = string
+}
+
+variable "instance" {
+  description = "The database's connection name."
+  type        = string
+}
+
+variable "database_url" {
+  type = string
+}
+
+variable "readers" {
+  description = "People's names in Postgres, which get to read rows."
+  type        = list(string)
+}
+
+variable "database_roles" {
+  description = "The functions' names in Postgres, which get to read and write rows."
+  type        = list(string)
+}

@@ -1,0 +1,11 @@
+variable "name" {
+  type = string
+}
+
+variable "region" {
+  type = string
+}
+
+variable "subnet_range" {
+  type = string
+}

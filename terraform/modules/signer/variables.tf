@@ -1,0 +1,16 @@
+variable "name" {
+  type = string
+}
+
+variable "region" {
+  type = string
+}
+
+variable "keys" {
+  type = set(string)
+}
+
+variable "signers" {
+  description = "The members that may sign, by function."
+  type        = map(string)
+}

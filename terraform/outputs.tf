@@ -1,0 +1,59 @@
+output "address" {
+  description = "What the domain's A record must say."
+  value       = one(module.balancer[*].address)
+}
+
+output "api" {
+  description = "The base URL of the public API, which is also the audience of callers' tokens."
+  value       = "https://${var.domain}"
+}
+
+output "repository" {
+  description = "Where the image is pushed."
+  value       = "${var.region}-docker.pkg.dev/${var.project}/${google_artifact_registry_repository.images.repository_id}"
+}
+
+output "secrets" {
+  description = "The secrets that want a value."
+  value       = sort([for s in google_secret_manager_secret.value : s.secret_id])
+}
+
+output "migration_job" {
+  description = "The job that brings the schema up to date."
+  value       = one(module.migration[*].name)
+}
+
+output "database_instance" {
+  description = "The database's connection name."
+  value       = module.database.connection_name
+}
+
+output "signing_keys" {
+  description = "The first version of each signing key, by name."
+  value       = module.signer.keys
+}
+
+output "events_topic" {
+  description = "The topic that events are published to."
+  value       = google_pubsub_topic.events.id
+}
+
+output "public_routes" {
+  description = "The public paths in the order they are tried, and the function of each."
+  value       = try(module.balancer[0].routes, [])
+}
+
+output "queues" {
+  description = "The names of the queues, by kind of work."
+  value       = { for kind, q in module.queue : kind => q.names }
+}
+
+output "runbooks" {
+  description = "The pages that alerts link."
+  value       = [for page in try(module.alerts[0].pages, []) : "${var.runbooks_url}/${page}.md"]
+}
+
+output "connections" {
+  description = "How many connections all functions open at most, and how many the database leaves them."
+  value       = { most = local.connections, room = var.database.max_connections - var.database.connections_reserved }
+}

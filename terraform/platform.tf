@@ -1,0 +1,64 @@
+resource "google_project_service" "api" {
+  for_each = toset([
+    "artifactregistry.googleapis.com",
+    "cloudkms.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
+    "cloudscheduler.googleapis.com",
+    "cloudtasks.googleapis.com",
+    "cloudtrace.googleapis.com",
+    "compute.googleapis.com",
+    "iam.googleapis.com",
+    "logging.googleapis.com",
+    "monitoring.googleapis.com",
+    "pubsub.googleapis.com",
+    "run.googleapis.com",
+    "secretmanager.googleapis.com",
+    "servicenetworking.googleapis.com",
+    "sqladmin.googleapis.com",
+  ])
+
+  service            = each.key
+  disable_on_destroy = false
+}
+
+resource "google_artifact_registry_repository" "images" {
+  repository_id = var.name
+  location      = var.region
+  format        = "DOCKER"
+  description   = "Images of the functions and of the migration job."
+
+  docker_config {
+    immutable_tags = true
+  }
+
+  depends_on = [google_project_service.api]
+}
+
+# Events, in the order of each submitter: subscriptions ask for message ordering, and drop what they have seen by
+# txId, type and sequence.
+resource "google_pubsub_topic" "events" {
+  name                       = "${var.name}-events"
+  message_retention_duration = "604800s"
+
+  message_storage_policy {
+    allowed_persistence_regions = [var.region]
+  }
+
+  depends_on = [google_project_service.api]
+}
+
+resource "google_pubsub_topic_iam_member" "publisher" {
+  for_each = { for name, f in local.functions : name => f if contains(["publish", "sweep"], name) }
+
+  topic  = google_pubsub_topic.events.name
+  role   = "roles/pubsub.publisher"
+  member = local.members[each.key]
+}
+
+resource "google_pubsub_topic_iam_member" "subscriber" {
+  for_each = var.events_subscribers
+
+  topic  = google_pubsub_topic.events.name
+  role   = "roles/pubsub.subscriber"
+  member = each.key
+}

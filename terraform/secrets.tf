@@ -1,0 +1,53 @@
+# Secrets are made empty. Their values come from a person, by gcloud, and are never in a plan or in the state.
+
+locals {
+  # Which functions read a secret, and as which variable; the keys are mounted as a file.
+  secrets = merge({
+    rpc-urls = { variable = "FENCEPOST_RPC_URLS", readers = keys(local.functions) }
+    }, var.signer == "local" ? {
+    signer-keys = { variable = null, readers = [for name, f in local.functions : name if f.signs] }
+    } : {}, var.transfers == null ? {} : {
+    trading-secret = { variable = "FENCEPOST_TRADING_SECRET", readers = keys(local.functions) }
+  })
+
+  secrets_of = {
+    for name in keys(local.functions) : name => {
+      for id, s in local.secrets : s.variable => {
+        secret = google_secret_manager_secret.value[id].secret_id, version = lookup(var.secret_versions, id, "1")
+      } if s.variable != null && contains(s.readers, name)
+    }
+  }
+
+  keys_secret_of = {
+    for name in keys(local.functions) : name => try(contains(local.secrets["signer-keys"].readers, name), false) ? {
+      secret = google_secret_manager_secret.value["signer-keys"].secret_id, version = lookup(var.secret_versions, "signer-keys", "1")
+    } : null
+  }
+}
+
+resource "google_secret_manager_secret" "value" {
+  for_each = local.secrets
+
+  secret_id           = "${var.name}-${each.key}"
+  deletion_protection = var.deletion_protection
+
+  replication {
+    user_managed {
+      replicas {
+        location = var.region
+      }
+    }
+  }
+
+  depends_on = [google_project_service.api]
+}
+
+resource "google_secret_manager_secret_iam_member" "reader" {
+  for_each = merge([
+    for id, s in local.secrets : { for name in s.readers : "${id} ${name}" => { id = id, name = name } }
+  ]...)
+
+  secret_id = google_secret_manager_secret.value[each.value.id].id
+  role      = "roles/secretmanager.secretAccessor"
+  member    = local.members[each.value.name]
+}

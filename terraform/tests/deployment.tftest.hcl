@@ -1,0 +1,335 @@
+# The house as a whole, in each environment: terraform test -var-file=environments/prod.tfvars
+
+mock_provider "google" {
+  override_during = plan
+
+  mock_resource "google_kms_key_ring" {
+    defaults = {
+      id = "projects/project-1/locations/europe-west1/keyRings/fencepost-signers"
+    }
+  }
+
+  mock_resource "google_kms_crypto_key" {
+    defaults = {
+      id = "projects/project-1/locations/europe-west1/keyRings/fencepost-signers/cryptoKeys/treasury"
+    }
+  }
+}
+
+variables {
+  project      = "project-1"
+  domain       = "api.example.com"
+  chain_id     = 1
+  operators    = ["ada@example.com"]
+  readers      = ["ada@example.com"]
+  image        = "europe-west1-docker.pkg.dev/project-1/fencepost/functions@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+  signing_keys = ["treasury"]
+
+  transfers = {
+    trading_url    = "https://core.example.com"
+    users_issuer   = "https://users.example.com"
+    users_jwks_url = "https://users.example.com/jwks"
+    users_audience = "https://exchange.example.com"
+  }
+}
+
+run "everything" {
+  command = plan
+
+  # Each function that tasks or jobs call has an address of its own.
+  override_resource {
+    target          = module.function["advance"].google_cloud_run_v2_service.this
+    override_during = plan
+    values          = { uri = "https://advance.example.run.app" }
+  }
+
+  override_resource {
+    target          = module.function["receipt"].google_cloud_run_v2_service.this
+    override_during = plan
+    values          = { uri = "https://receipt.example.run.app" }
+  }
+
+  override_resource {
+    target          = module.function["confirm"].google_cloud_run_v2_service.this
+    override_during = plan
+    values          = { uri = "https://confirm.example.run.app" }
+  }
+
+  override_resource {
+    target          = module.function["resubmit"].google_cloud_run_v2_service.this
+    override_during = plan
+    values          = { uri = "https://resubmit.example.run.app" }
+  }
+
+  override_resource {
+    target          = module.function["transfer-step"].google_cloud_run_v2_service.this
+    override_during = plan
+    values          = { uri = "https://transfer-step.example.run.app" }
+  }
+
+  override_resource {
+    target          = module.function["sweep"].google_cloud_run_v2_service.this
+    override_during = plan
+    values          = { uri = "https://sweep.example.run.app" }
+  }
+
+  override_resource {
+    target          = module.function["conservation"].google_cloud_run_v2_service.this
+    override_during = plan
+    values          = { uri = "https://conservation.example.run.app" }
+  }
+
+  override_resource {
+    target          = module.function["conservation-full"].google_cloud_run_v2_service.this
+    override_during = plan
+    values          = { uri = "https://conservation-full.example.run.app" }
+  }
+
+  assert {
+    condition     = length(distinct([for f in module.function : f.account])) == length(local.functions)
+    error_message = "Two functions run as the same account."
+  }
+
+  assert {
+    condition     = alltrue([for name, f in module.function : f.account == "fencepost-${name}@project-1.iam.gserviceaccount.com"])
+    error_message = "A function does not run as its own account."
+  }
+
+  assert {
+    condition     = alltrue([for name, f in module.function : length(f.invokers) == (local.functions[name].public ? 0 : 1)])
+    error_message = "A function is invoked by more or fewer than the one account that its work comes from."
+  }
+
+  assert {
+    condition = alltrue([for f in module.function : length(setsubtract(f.invokers, [
+      local.members["tasks"], local.members["scheduler"],
+    ])) == 0])
+    error_message = "Somebody but the tasks account and the scheduler's may invoke a function."
+  }
+
+  assert {
+    condition = alltrue([for name, f in module.function : local.functions[name].public
+      ? f.ingress == "INGRESS_TRAFFIC_INTERNAL_LOAD_BALANCER" && !f.checks_callers
+    : f.ingress == "INGRESS_TRAFFIC_INTERNAL_ONLY" && f.checks_callers])
+    error_message = "A public function can be reached past the load balancer, or an internal one without a token."
+  }
+
+  assert {
+    condition     = alltrue([for f in fileset(path.root, "**/*.tf") : !strcontains(file(f), "allUsers") && !strcontains(file(f), "allAuthenticatedUsers")])
+    error_message = "Something is granted to everybody."
+  }
+
+  assert {
+    condition     = alltrue([for r in output.public_routes : local.functions[r.function].public && !strcontains(r.path, "internal/")])
+    error_message = "The URL map leads to an internal function."
+  }
+
+  assert {
+    condition     = toset([for r in output.public_routes : r.function]) == toset([for name, f in local.functions : name if f.public])
+    error_message = "A public function has no path, or an internal one has."
+  }
+
+  assert {
+    condition     = [for r in output.public_routes : r.path if r.function == "cancel" || r.function == "query"] == ["/api/v1/tx/{txId}/cancel", "/api/v1/tx/"]
+    error_message = "The path of a cancel must be tried before the paths of queries, which begin as it does."
+  }
+
+  assert {
+    condition     = alltrue([for kind, names in output.queues : names == [for i in range(var.queue_shards) : "fencepost-${kind}-${i}"]])
+    error_message = "Queues are not named as the code looks for them: prefix, function, shard."
+  }
+
+  assert {
+    condition     = toset(keys(output.queues)) == toset(keys(local.queue.max_concurrent_dispatches))
+    error_message = "A kind of work in queues.json has no queue, or a queue has no settings there."
+  }
+
+  assert {
+    condition     = alltrue([for kind, q in module.queue : q.host == (kind == "transfer" ? "transfer-step.example.run.app" : "${kind}.example.run.app")])
+    error_message = "A queue sends its tasks to another function than the one that serves it."
+  }
+
+  assert {
+    condition     = alltrue([for kind, q in module.queue : toset(q.enqueuers) == toset([for name, f in local.functions : local.members[name] if contains(f.enqueues, kind)])])
+    error_message = "A function may make tasks that it never makes, or may not make those it does."
+  }
+
+  assert {
+    condition     = !contains(keys(google_service_account_iam_member.acts_as_tasks), "query") && !contains(keys(google_service_account_iam_member.acts_as_tasks), "conservation")
+    error_message = "A function that makes no tasks may act as the tasks account."
+  }
+
+  assert {
+    condition     = alltrue([for job in module.schedule : job.token.service_account_email == "fencepost-scheduler@project-1.iam.gserviceaccount.com" && job.token.audience == local.internal_audience])
+    error_message = "A scheduled job calls without the scheduler's token."
+  }
+
+  assert {
+    condition = { for name, job in module.schedule : name => job.uri } == {
+      sweep             = "https://sweep.example.run.app/internal/sweep"
+      conservation      = "https://conservation.example.run.app/internal/conservation"
+      conservation-full = "https://conservation-full.example.run.app/internal/conservation"
+    }
+    error_message = "A job calls another address than its function's."
+  }
+
+  assert {
+    condition     = toset(keys(module.schedule)) == toset([for name, f in local.functions : name if f.scheduled])
+    error_message = "A function that waits for the scheduler has no job, or a job has no function."
+  }
+
+  assert {
+    condition     = alltrue([for key in keys(google_secret_manager_secret_iam_member.reader) : !startswith(key, "signer-keys ") || key == "signer-keys advance"])
+    error_message = "A function that never signs may read the keys."
+  }
+
+  assert {
+    condition     = toset([for g in google_project_iam_member.account : g.role if g.member == "user:ada@example.com"]) == toset(["roles/cloudsql.client", "roles/cloudsql.instanceUser", "roles/cloudsql.studioUser"])
+    error_message = "A reader of the database cannot log in, or may do more."
+  }
+
+  assert {
+    condition     = var.signer != "kms" || !contains(keys(google_secret_manager_secret.value), "signer-keys")
+    error_message = "There is a secret for keys although the HSM has them."
+  }
+
+  assert {
+    condition     = output.connections.most <= output.connections.room
+    error_message = "This environment's functions can open more connections than its database takes."
+  }
+
+  assert {
+    condition     = var.environment != "prod" || (var.deletion_protection && var.database.regional && var.database.log_retention_days == 7)
+    error_message = "In prod the database must be protected, have a standby and a week of logs to restore from."
+  }
+
+  assert {
+    condition = toset([for url in output.runbooks : trimsuffix(basename(url), ".md")]) == toset([
+      "conservation-full-missed", "conservation-missed", "conservation-violated", "database", "fenced-writes", "function-errors", "in-flight-age",
+      "metrics-absent", "payout-blocked", "protect", "queue-full", "receipt-backlog", "refund-failing", "restored-database",
+      "resubmits", "stuck", "sweep-missed", "transfer-stuck", "unusual-transfers",
+    ])
+    error_message = "The alerts are not those that have a page."
+  }
+}
+
+run "without_transfers" {
+  command = plan
+
+  variables {
+    transfers = null
+  }
+
+  assert {
+    condition     = length(setintersection(keys(module.function), ["transfer", "transfer-step", "conservation", "conservation-full"])) == 0
+    error_message = "A function of transfers is deployed where there is no trading core."
+  }
+
+  assert {
+    condition     = !contains(keys(output.queues), "transfer") && !contains(keys(module.schedule), "conservation")
+    error_message = "A queue or a job of transfers is there without their functions."
+  }
+
+  assert {
+    condition     = alltrue([for url in output.runbooks : !strcontains(url, "transfer") && !strcontains(url, "conservation")])
+    error_message = "There are alerts upon transfers where there are none."
+  }
+
+  assert {
+    condition     = !anytrue([for name in keys(local.environment) : startswith(name, "FENCEPOST_TRADING_") || startswith(name, "FENCEPOST_AUTH_USERS_")])
+    error_message = "Settings of transfers are set without their functions."
+  }
+}
+
+run "before_there_is_an_image" {
+  command = plan
+
+  variables {
+    image = null
+  }
+
+  assert {
+    condition     = length(module.function) == 0 && length(module.queue) == 0 && output.address == null
+    error_message = "Something is deployed that needs an image."
+  }
+
+  assert {
+    condition     = length(output.secrets) > 0 && output.repository == "europe-west1-docker.pkg.dev/project-1/fencepost"
+    error_message = "The first apply must make what the image and the secrets are put in."
+  }
+}
+
+run "migration_goes_ahead" {
+  command = plan
+
+  variables {
+    image         = null
+    migrate_image = "europe-west1-docker.pkg.dev/project-1/fencepost/functions@sha256:ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"
+  }
+
+  assert {
+    condition     = output.migration_job == "fencepost-migrate" && length(module.function) == 0
+    error_message = "The schema cannot be made before the functions are there."
+  }
+}
+
+run "prod_is_protected" {
+  command = plan
+
+  variables {
+    environment         = "prod"
+    deletion_protection = false
+  }
+
+  expect_failures = [var.deletion_protection]
+}
+
+run "image_by_tag" {
+  command = plan
+
+  variables {
+    image = "europe-west1-docker.pkg.dev/project-1/fencepost/functions:latest"
+  }
+
+  expect_failures = [var.image]
+}
+
+run "secret_among_the_settings" {
+  command = plan
+
+  variables {
+    settings = { FENCEPOST_RPC_URLS = "https://node.example.com/key" }
+  }
+
+  expect_failures = [var.settings]
+}
+
+run "no_signer_of_that_kind" {
+  command = plan
+
+  variables {
+    signer = "kms"
+  }
+
+  expect_failures = [var.signer]
+}
+
+run "latest_secret" {
+  command = plan
+
+  variables {
+    secret_versions = { rpc-urls = "latest" }
+  }
+
+  expect_failures = [var.secret_versions]
+}
+
+run "old_postgres" {
+  command = plan
+
+  variables {
+    database = { version = "POSTGRES_16" }
+  }
+
+  expect_failures = [var.database]
+}

@@ -1,0 +1,586 @@
+# Each module by itself, down to the arguments that the code or the rules of the house rely on.
+
+mock_provider "google" {
+  override_during = plan
+
+  mock_resource "google_kms_key_ring" {
+    defaults = {
+      id = "projects/project-1/locations/europe-west1/keyRings/fencepost-signers"
+    }
+  }
+
+  mock_resource "google_kms_crypto_key" {
+    defaults = {
+      id = "projects/project-1/locations/europe-west1/keyRings/fencepost-signers/cryptoKeys/treasury"
+    }
+  }
+
+  mock_resource "google_sql_database_instance" {
+    defaults = {
+      connection_name = "project-1:europe-west1:fencepost"
+    }
+  }
+}
+
+# Those of the root, which the modules do not read.
+variables {
+  project   = "project-1"
+  domain    = "api.example.com"
+  chain_id  = 1
+  operators = ["ada@example.com"]
+  region    = "europe-west1"
+  name      = "fencepost"
+}
+
+run "queue" {
+  command = plan
+
+  module {
+    source = "./modules/queue"
+  }
+
+  variables {
+    prefix                    = "fencepost-advance"
+    shards                    = 3
+    host                      = "advance.example.run.app"
+    settings                  = { max_attempts = -1, min_backoff = "0.100s", max_backoff = "10s", max_doublings = 5, max_dispatches_per_second = 500 }
+    max_concurrent_dispatches = 100
+    capacity                  = 300
+    enqueuers                 = { create = "serviceAccount:create@project-1.iam.gserviceaccount.com" }
+  }
+
+  assert {
+    condition     = alltrue([for q in google_cloud_tasks_queue.shard : q.retry_config[0].max_attempts == -1 && q.retry_config[0].max_retry_duration == "0s"])
+    error_message = "A queue gives tasks up."
+  }
+
+  assert {
+    condition     = alltrue([for q in google_cloud_tasks_queue.shard : tonumber(trimsuffix(q.retry_config[0].max_backoff, "s")) <= 10])
+    error_message = "A queue waits for more than ten seconds between two tries."
+  }
+
+  assert {
+    condition     = alltrue([for q in google_cloud_tasks_queue.shard : q.rate_limits[0].max_dispatches_per_second <= 500 && q.rate_limits[0].max_concurrent_dispatches == 100])
+    error_message = "A queue has other limits than it was told, or more than the service allows."
+  }
+
+  assert {
+    condition = alltrue([for q in google_cloud_tasks_queue.shard :
+      q.http_target[0].uri_override[0].host == "advance.example.run.app" && q.http_target[0].uri_override[0].scheme == "HTTPS" && q.http_target[0].uri_override[0].uri_override_enforce_mode == "ALWAYS"
+    ])
+    error_message = "A maker of tasks can choose where they go."
+  }
+
+  assert {
+    condition     = [for q in google_cloud_tasks_queue.shard : q.name] == ["fencepost-advance-0", "fencepost-advance-1", "fencepost-advance-2"] && length(google_cloud_tasks_queue_iam_member.enqueuer) == 3
+    error_message = "A shard is missing, or nobody may make tasks on it."
+  }
+}
+
+run "queue_that_gives_up" {
+  command = plan
+
+  module {
+    source = "./modules/queue"
+  }
+
+  variables {
+    prefix                    = "fencepost-advance"
+    shards                    = 1
+    host                      = "advance.example.run.app"
+    settings                  = { max_attempts = 100, min_backoff = "0.100s", max_backoff = "60s", max_doublings = 5, max_dispatches_per_second = 500 }
+    max_concurrent_dispatches = 100
+    capacity                  = 100
+    enqueuers                 = {}
+  }
+
+  expect_failures = [var.settings]
+}
+
+run "queue_beyond_its_function" {
+  command = plan
+
+  module {
+    source = "./modules/queue"
+  }
+
+  variables {
+    prefix                    = "fencepost-advance"
+    shards                    = 3
+    host                      = "advance.example.run.app"
+    settings                  = { max_attempts = -1, min_backoff = "0.100s", max_backoff = "10s", max_doublings = 5, max_dispatches_per_second = 500 }
+    max_concurrent_dispatches = 100
+    capacity                  = 299
+    enqueuers                 = {}
+  }
+
+  expect_failures = [google_cloud_tasks_queue.shard]
+}
+
+run "database" {
+  command = plan
+
+  module {
+    source = "./modules/database"
+  }
+
+  variables {
+    network             = "projects/project-1/global/networks/fencepost"
+    size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14 }
+    connections         = 380
+    deletion_protection = true
+    accounts            = { create = "fencepost-create@project-1.iam.gserviceaccount.com", advance = "fencepost-advance@project-1.iam.gserviceaccount.com" }
+    migrator_account    = "fencepost-migrate@project-1.iam.gserviceaccount.com"
+    readers             = ["ada@example.com"]
+  }
+
+  assert {
+    condition     = google_sql_database_instance.this.deletion_protection && google_sql_database_instance.this.settings[0].deletion_protection_enabled
+    error_message = "The database can be destroyed."
+  }
+
+  assert {
+    condition     = google_sql_database_instance.this.settings[0].availability_type == "REGIONAL" && google_sql_database_instance.this.settings[0].backup_configuration[0].point_in_time_recovery_enabled
+    error_message = "The database has no standby, or cannot be restored to a point in time."
+  }
+
+  assert {
+    condition     = !google_sql_database_instance.this.settings[0].ip_configuration[0].ipv4_enabled && google_sql_database_instance.this.settings[0].connector_enforcement == "REQUIRED"
+    error_message = "The database has a public address, or takes connections past the connector."
+  }
+
+  assert {
+    condition     = contains([for f in google_sql_database_instance.this.settings[0].database_flags : "${f.name}=${f.value}"], "cloudsql.iam_authentication=on") && contains([for f in google_sql_database_instance.this.settings[0].database_flags : "${f.name}=${f.value}"], "max_connections=400")
+    error_message = "The server does not know the accounts, or takes another number of connections than was counted with."
+  }
+
+  assert {
+    condition     = alltrue([for u in google_sql_user.function : u.type == "CLOUD_IAM_SERVICE_ACCOUNT" && u.password == null && u.database_roles == null])
+    error_message = "A function logs in by a password, or as more than itself."
+  }
+
+  assert {
+    condition     = alltrue([for u in google_sql_user.reader : u.type == "CLOUD_IAM_USER" && u.password == null && u.database_roles == null]) && output.readers == ["ada@example.com"]
+    error_message = "A reader logs in by a password, or as more than a reader."
+  }
+
+  assert {
+    condition     = output.users["create"] == "fencepost-create@project-1.iam"
+    error_message = "A user's name in Postgres is its account without .gserviceaccount.com."
+  }
+}
+
+run "database_with_too_few_connections" {
+  command = plan
+
+  module {
+    source = "./modules/database"
+  }
+
+  variables {
+    network             = "projects/project-1/global/networks/fencepost"
+    size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14 }
+    connections         = 381
+    deletion_protection = true
+    accounts            = {}
+    migrator_account    = "fencepost-migrate@project-1.iam.gserviceaccount.com"
+    readers             = ["ada@example.com"]
+  }
+
+  expect_failures = [google_sql_database_instance.this]
+}
+
+run "migration" {
+  command = plan
+
+  module {
+    source = "./modules/migration"
+  }
+
+  variables {
+    name           = "fencepost-migrate"
+    image          = "image@sha256:0"
+    account        = "fencepost-migrate@project-1.iam.gserviceaccount.com"
+    network        = "network"
+    subnet         = "subnet"
+    instance       = "project-1:europe-west1:fencepost"
+    database_url   = "user=fencepost-migrate@project-1.iam dbname=fencepost sslmode=disable"
+    database_roles = ["fencepost-query@project-1.iam", "fencepost-create@project-1.iam"]
+    readers        = ["ada@example.com"]
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_job.this.template[0].template[0].containers[0].command == tolist(["/migrate"]) && google_cloud_run_v2_job.this.template[0].template[0].containers[0].args == tolist(["up", "--grant-to", "fencepost-create@project-1.iam,fencepost-query@project-1.iam", "--grant-read-to", "ada@example.com"])
+    error_message = "The migration does not say who may read and write what it makes."
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_job.this.template[0].template[0].max_retries == 0 && google_cloud_run_v2_job.this.template[0].template[0].service_account == "fencepost-migrate@project-1.iam.gserviceaccount.com"
+    error_message = "A migration that fails is run again unasked, or is run as another than the tables' owner."
+  }
+}
+
+run "public_function" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    name                = "fencepost-create"
+    target              = "create"
+    public              = true
+    image               = "image@sha256:0"
+    account             = "fencepost-create@project-1.iam.gserviceaccount.com"
+    network             = "network"
+    subnet              = "subnet"
+    timeout             = 60
+    concurrency         = 40
+    min_instances       = 0
+    max_instances       = 7
+    environment         = { FENCEPOST_CHAIN_ID = "1" }
+    secrets             = { FENCEPOST_RPC_URLS = { secret = "fencepost-rpc-urls", version = "3" } }
+    keys_secret         = null
+    audience            = "https://internal.invalid"
+    invokers            = {}
+    collector_image     = null
+    deletion_protection = true
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this.default_uri_disabled && google_cloud_run_v2_service.this.ingress == "INGRESS_TRAFFIC_INTERNAL_LOAD_BALANCER"
+    error_message = "A public function can be reached past the load balancer."
+  }
+
+  assert {
+    condition     = length(google_cloud_run_v2_service_iam_member.invoker) == 0
+    error_message = "A public function grants somebody the right to invoke it."
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this.scaling[0].max_instance_count == 7 && google_cloud_run_v2_service.this.template[0].scaling[0].max_instance_count == 7
+    error_message = "Two revisions at once could open more connections than were counted."
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this.template[0].containers[0].resources[0].cpu_idle && google_cloud_run_v2_service.this.template[0].containers[0].resources[0].startup_cpu_boost
+    error_message = "An idle instance is billed for its processor."
+  }
+
+  assert {
+    condition     = { for e in google_cloud_run_v2_service.this.template[0].containers[0].env : e.name => try(e.value_source[0].secret_key_ref[0].version, e.value) } == { FUNCTION_TARGET = "create", FENCEPOST_CHAIN_ID = "1", FENCEPOST_RPC_URLS = "3" }
+    error_message = "The environment is not what was given, or a secret is not read by its version."
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this.template[0].vpc_access[0].network_interfaces[0].subnetwork == "subnet" && google_cloud_run_v2_service.this.template[0].vpc_access[0].connector == null
+    error_message = "The way to the database is not a direct one."
+  }
+
+  assert {
+    condition     = length(google_cloud_run_v2_service.this.template[0].containers) == 1 && length(google_cloud_run_v2_service.this.template[0].volumes) == 0
+    error_message = "There is a collector without an image, or a volume without keys."
+  }
+}
+
+run "internal_function" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    name                = "fencepost-advance"
+    target              = "advance"
+    public              = false
+    image               = "image@sha256:0"
+    account             = "fencepost-advance@project-1.iam.gserviceaccount.com"
+    network             = "network"
+    subnet              = "subnet"
+    timeout             = 60
+    concurrency         = 40
+    min_instances       = 0
+    max_instances       = 7
+    environment         = {}
+    secrets             = {}
+    keys_secret         = { secret = "fencepost-signer-keys", version = "2" }
+    audience            = "https://internal.invalid"
+    invokers            = { tasks = "serviceAccount:fencepost-tasks@project-1.iam.gserviceaccount.com" }
+    collector_image     = "collector:1"
+    deletion_protection = true
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this.ingress == "INGRESS_TRAFFIC_INTERNAL_ONLY" && !google_cloud_run_v2_service.this.invoker_iam_disabled && !google_cloud_run_v2_service.this.default_uri_disabled
+    error_message = "An internal function is open, or tasks cannot reach it."
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this.custom_audiences == tolist(["https://internal.invalid"])
+    error_message = "Cloud Run would refuse the tokens that tasks bring, before the function sees them."
+  }
+
+  assert {
+    condition     = [for g in google_cloud_run_v2_service_iam_member.invoker : "${g.role} ${g.member}"] == ["roles/run.invoker serviceAccount:fencepost-tasks@project-1.iam.gserviceaccount.com"]
+    error_message = "Another account than the tasks' may invoke it."
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this.template[0].volumes[0].secret[0].secret == "fencepost-signer-keys" && google_cloud_run_v2_service.this.template[0].volumes[0].secret[0].items[0].version == "2" && contains([for e in google_cloud_run_v2_service.this.template[0].containers[0].env : "${e.name}=${e.value}"], "FENCEPOST_SIGNER_LOCAL_KEYS_FILE=/secrets/signer/keys")
+    error_message = "The keys are not where the setting says."
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this.template[0].containers[1].name == "collector" && contains(google_cloud_run_v2_service.this.template[0].containers[0].depends_on, "collector") && length(google_cloud_run_v2_service.this.template[0].containers[1].ports) == 0
+    error_message = "The collector is missing, starts after the function, or takes its requests."
+  }
+
+  assert {
+    condition     = yamldecode(one(google_cloud_run_v2_service.this.template[0].containers[1].env).value).service.pipelines.metrics.exporters == ["googlemanagedprometheus"]
+    error_message = "The collector's settings are not YAML, or metrics go elsewhere than alerts look for them."
+  }
+}
+
+run "signer" {
+  command = plan
+
+  module {
+    source = "./modules/signer"
+  }
+
+  variables {
+    keys    = ["treasury", "payouts"]
+    signers = { advance = "serviceAccount:fencepost-advance@project-1.iam.gserviceaccount.com" }
+  }
+
+  assert {
+    condition     = alltrue([for k in google_kms_crypto_key.signer : k.version_template[0].algorithm == "EC_SIGN_SECP256K1_SHA256" && k.version_template[0].protection_level == "HSM" && k.purpose == "ASYMMETRIC_SIGN"])
+    error_message = "A key is not a secp256k1 key of the HSM."
+  }
+
+  assert {
+    condition     = toset([for g in google_kms_crypto_key_iam_member.signer : "${g.role} ${g.member}"]) == toset([for r in ["signer", "publicKeyViewer"] : "roles/cloudkms.${r} serviceAccount:fencepost-advance@project-1.iam.gserviceaccount.com"]) && length(google_kms_crypto_key_iam_member.signer) == 4
+    error_message = "Somebody else may sign, or one who signs may do more."
+  }
+}
+
+run "schedule" {
+  command = plan
+
+  module {
+    source = "./modules/schedule"
+  }
+
+  variables {
+    name     = "fencepost-conservation-full"
+    schedule = "17 3,15 * * *"
+    deadline = "1800s"
+    uri      = "https://conservation-full.example.run.app/internal/conservation"
+    body     = { full = true }
+    account  = "fencepost-scheduler@project-1.iam.gserviceaccount.com"
+    audience = "https://internal.invalid"
+  }
+
+  assert {
+    condition     = google_cloud_scheduler_job.this.http_target[0].oidc_token[0].service_account_email == "fencepost-scheduler@project-1.iam.gserviceaccount.com" && google_cloud_scheduler_job.this.http_target[0].oidc_token[0].audience == "https://internal.invalid"
+    error_message = "The job calls without a token."
+  }
+
+  assert {
+    condition     = base64decode(google_cloud_scheduler_job.this.http_target[0].body) == "{\"full\":true}" && google_cloud_scheduler_job.this.http_target[0].http_method == "POST"
+    error_message = "The job does not ask for what it is for."
+  }
+}
+
+run "balancer" {
+  command = plan
+
+  module {
+    source = "./modules/balancer"
+  }
+
+  override_resource {
+    target          = google_compute_security_policy.public
+    override_during = plan
+    values          = { id = "projects/project-1/global/securityPolicies/fencepost-public" }
+  }
+
+  override_resource {
+    target          = google_compute_security_policy.admin
+    override_during = plan
+    values          = { id = "projects/project-1/global/securityPolicies/fencepost-admin" }
+  }
+
+  variables {
+    services = {
+      create = { service = "fencepost-create", paths = ["POST /api/v1/tx", "/api/v1/tx:batch"] }
+      query  = { service = "fencepost-query", paths = ["/api/v1/tx/", "/api/v1/tx"] }
+      cancel = { service = "fencepost-cancel", paths = ["/api/v1/tx/{txId}/cancel"] }
+      admin  = { service = "fencepost-admin", paths = ["/admin/v1/"] }
+    }
+    fallback            = "query"
+    admin               = "admin"
+    admin_ranges        = ["192.0.2.0/24"]
+    requests_per_minute = 600
+    preview             = true
+  }
+
+  assert {
+    condition = [for r in google_compute_url_map.this.path_matcher[0].route_rules : join(" ", compact([
+      try(r.match_rules[0].header_matches[0].exact_match, null), r.match_rules[0].full_path_match, r.match_rules[0].path_template_match, r.match_rules[0].prefix_match,
+    ]))] == ["POST /api/v1/tx", "/api/v1/tx:batch", "/api/v1/tx", "/api/v1/tx/*/cancel", "/api/v1/tx/", "/admin/v1/"]
+    error_message = "Paths are missing, or tried in an order that lets a wider one take what is another's."
+  }
+
+  assert {
+    condition     = [for r in google_compute_url_map.this.path_matcher[0].route_rules : r.priority] == [1, 2, 3, 4, 5, 6]
+    error_message = "Two rules have the same rank."
+  }
+
+  assert {
+    condition     = alltrue([for b in google_compute_backend_service.service : b.load_balancing_scheme == "EXTERNAL_MANAGED"]) && length(google_compute_backend_service.service) == 4
+    error_message = "A public function has no backend."
+  }
+
+  assert {
+    condition     = google_compute_global_forwarding_rule.this.port_range == "443" && google_compute_ssl_policy.this.min_tls_version == "TLS_1_2"
+    error_message = "Requests can come in the clear."
+  }
+
+  assert {
+    condition     = [for r in google_compute_security_policy.public.rule : [r.preview, r.rate_limit_options[0].rate_limit_threshold[0].count] if r.action == "throttle"] == [[true, 600]]
+    error_message = "There is no limit of requests, or it is enforced in spite of preview."
+  }
+
+  assert {
+    condition     = [for r in google_compute_security_policy.public.rule : r.match[0].expr[0].expression if length(r.match[0].expr) > 0] == ["evaluatePreconfiguredExpr('sqli-stable', ['owasp-crs-v030001-id942432-sqli'])"]
+    error_message = "The rule that takes JSON for an injection is not left out."
+  }
+
+  assert {
+    condition     = google_compute_backend_service.service["admin"].security_policy == google_compute_security_policy.admin[0].id && google_compute_backend_service.service["create"].security_policy == google_compute_security_policy.public.id
+    error_message = "The admin functions are not behind the operators' addresses."
+  }
+
+  assert {
+    condition     = { for r in google_compute_security_policy.admin[0].rule : r.action => r.preview } == { "allow" = false, "deny(404)" = false }
+    error_message = "Others than operators get as far as the admin functions."
+  }
+}
+
+run "alerts" {
+  command = plan
+
+  module {
+    source = "./modules/alerts"
+  }
+
+  variables {
+    runbooks_url          = "https://example.com/runbooks"
+    notification_channels = ["projects/project-1/notificationChannels/1"]
+    metrics               = true
+    transfers             = true
+    jobs                  = { sweep = { runs = 3, window = "300s" }, conservation-full = { runs = 1, window = "82800s" } }
+    in_flight_seconds     = 1200
+    max_connections       = 400
+    database_id           = "project-1:fencepost"
+  }
+
+  assert {
+    condition     = alltrue([for name, p in google_monitoring_alert_policy.this : p.documentation[0].links[0].url == "https://example.com/runbooks/${name}.md" && strcontains(p.documentation[0].content, "https://example.com/runbooks/${name}.md")])
+    error_message = "An alert does not link its page."
+  }
+
+  assert {
+    condition     = alltrue([for p in google_monitoring_alert_policy.this : length(p.conditions) > 0 && length(p.notification_channels) == 1])
+    error_message = "An alert can never fire, or nobody is told."
+  }
+
+  assert {
+    condition = alltrue([for p in google_monitoring_alert_policy.this : alltrue([for c in p.conditions :
+      length(c.condition_threshold) + length(c.condition_absent) + length(c.condition_prometheus_query_language) + length(c.condition_matched_log) == 1
+    ])])
+    error_message = "A condition is none, or several."
+  }
+
+  assert {
+    condition = alltrue([for name in ["sweep-missed", "conservation-full-missed"] : (
+      length(google_monitoring_alert_policy.this[name].conditions) == 2 &&
+      length(google_monitoring_alert_policy.this[name].conditions[0].condition_threshold) == 1 &&
+      google_monitoring_alert_policy.this[name].conditions[0].condition_threshold[0].comparison == "COMPARISON_LT" &&
+      length(google_monitoring_alert_policy.this[name].conditions[1].condition_absent) == 1
+    )])
+    error_message = "A job that fails, or one that is not run at all, goes unseen."
+  }
+
+  assert {
+    # Cloud Monitoring takes no condition of absence longer than 23 hours and a half.
+    condition     = alltrue(flatten([for p in google_monitoring_alert_policy.this : [for c in p.conditions : [for a in c.condition_absent : tonumber(trimsuffix(a.duration, "s")) <= 84600]]]))
+    error_message = "A condition of absence is too long."
+  }
+
+  assert {
+    condition     = alltrue([for p in google_monitoring_alert_policy.this : length(p.conditions) == 1 && length(p.alert_strategy[0].notification_rate_limit) == 1 if anytrue([for c in p.conditions : length(c.condition_matched_log) > 0])])
+    error_message = "A policy upon the log has one condition, and says how often it tells."
+  }
+
+  assert {
+    condition     = alltrue([for id in ["MON-001", "MON-002", "MON-003", "MON-004"] : anytrue([for p in google_monitoring_alert_policy.this : strcontains(try(p.conditions[0].condition_matched_log[0].filter, ""), "jsonPayload.alert=\"${id}\"")])])
+    error_message = "An alert of transfers tells nobody."
+  }
+
+  assert {
+    condition     = google_monitoring_alert_policy.this["queue-full"].conditions[0].condition_prometheus_query_language[0].query == "max(queue_fullness_ratio) >= 0.8"
+    error_message = "A queue is told of at another mark than 80% of its bound."
+  }
+
+  assert {
+    condition     = { for name in ["protect", "stuck"] : name => google_monitoring_alert_policy.this[name].conditions[0].condition_prometheus_query_language[0].query } == { protect = "max(protect_submitters) > 0", stuck = "max(stuck_transactions) > 0" }
+    error_message = "What waits for a person is not told for as long as it waits."
+  }
+
+  assert {
+    condition     = length(google_monitoring_alert_policy.this["receipt-backlog"].conditions[0].condition_prometheus_query_language) == 1
+    error_message = "Nobody is told that receipts stay out."
+  }
+
+  assert {
+    condition = alltrue([for metric in [
+      "lease_acquire_total", "lease_fenced_total", "tx_create_total", "tx_submit_total", "receipt_check_total", "confirmations_newFork_total",
+      "tx_resubmit_total", "finality_total", "stuck_decision_total", "queue_depth", "in_flight_age_seconds", "protect_submitters",
+      "transfer_total", "transfer_stuck_seconds", "refund_failures_total", "conservation_check_total",
+    ] : strcontains(google_monitoring_dashboard.this.dashboard_json, metric)])
+    error_message = "A metric is not on the dashboard."
+  }
+}
+
+run "alerts_without_metrics" {
+  command = plan
+
+  module {
+    source = "./modules/alerts"
+  }
+
+  variables {
+    runbooks_url          = "https://example.com/runbooks"
+    notification_channels = []
+    metrics               = false
+    transfers             = false
+    jobs                  = {}
+    in_flight_seconds     = 1200
+    max_connections       = 400
+    database_id           = "project-1:fencepost"
+  }
+
+  assert {
+    condition     = alltrue(flatten([for p in google_monitoring_alert_policy.this : [for c in p.conditions : length(c.condition_prometheus_query_language) == 0]]))
+    error_message = "An alert asks for a metric that nothing exports."
+  }
+
+  assert {
+    condition     = alltrue([for name in ["protect", "stuck"] : length(google_monitoring_alert_policy.this[name].conditions[0].condition_matched_log) == 1])
+    error_message = "Without metrics nobody is told what waits for a person."
+  }
+}

@@ -1,0 +1,290 @@
+# What every deployment must say.
+
+variable "project" {
+  description = "The Google Cloud project that everything is made in."
+  type        = string
+}
+
+variable "environment" {
+  description = "Which of the environments this is."
+  type        = string
+
+  validation {
+    condition     = contains(["dev", "staging", "prod"], var.environment)
+    error_message = "environment must be dev, staging or prod."
+  }
+}
+
+variable "domain" {
+  description = "The host name of the public API, such as api.example.com. Its A record is made by hand, from the output address."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z0-9-]+(\\.[a-z0-9-]+)+$", var.domain))
+    error_message = "domain must be a host name in lower case without scheme or path."
+  }
+}
+
+variable "chain_id" {
+  description = "The EIP-155 id of the default chain."
+  type        = number
+
+  validation {
+    condition     = var.chain_id > 0 && floor(var.chain_id) == var.chain_id
+    error_message = "chain_id must be a whole number above 0."
+  }
+}
+
+variable "operators" {
+  description = "E-mail addresses of the people who may call the admin functions."
+  type        = set(string)
+}
+
+variable "readers" {
+  description = "E-mail addresses of the people who may read the database, to look into what an alert is about. Nothing in it is a key; intents and balances are."
+  type        = set(string)
+  default     = []
+}
+
+variable "image" {
+  description = "The functions' image by digest, HOST/PROJECT/REPOSITORY/NAME@sha256:…. Null deploys everything but the functions and what leads to them."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.image == null || can(regex("@sha256:[0-9a-f]{64}$", var.image))
+    error_message = "image must name a digest: a tag can come to mean something else between two instances."
+  }
+}
+
+variable "migrate_image" {
+  description = "The image of the migration job, where it goes ahead of the functions' one; null: the same."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.migrate_image == null || can(regex("@sha256:[0-9a-f]{64}$", var.migrate_image))
+    error_message = "migrate_image must name a digest."
+  }
+}
+
+# What has a default.
+
+variable "region" {
+  description = "The region of everything that has one."
+  type        = string
+  default     = "europe-west1"
+}
+
+variable "name" {
+  description = "What each resource's name begins with; also the prefix of the queues."
+  type        = string
+  default     = "fencepost"
+
+  validation {
+    # fencepost-conservation-full is 10 + 17 long, and an account's name has 30 characters.
+    condition     = can(regex("^[a-z][a-z0-9-]{0,10}[a-z0-9]$", var.name))
+    error_message = "name must be 2 to 12 lower-case letters, digits and hyphens, and begin with a letter."
+  }
+}
+
+variable "subnet_range" {
+  description = "The addresses that instances take for their way to the database. Each instance holds one, for a while after its end too: about four for each of max_instances."
+  type        = string
+  default     = "10.8.0.0/22"
+}
+
+variable "queue_shards" {
+  description = "Over how many queues each kind of work is spread by submitter; one queue dispatches at most 500 tasks a second."
+  type        = number
+  default     = 1
+
+  validation {
+    condition     = var.queue_shards >= 1 && var.queue_shards <= 100 && floor(var.queue_shards) == var.queue_shards
+    error_message = "queue_shards must be a whole number from 1 to 100."
+  }
+}
+
+variable "default_max_instances" {
+  description = "The most instances of a function for which functions.json and max_instances say nothing."
+  type        = number
+  default     = 10
+}
+
+variable "max_instances" {
+  description = "The most instances of a function, by name, over what functions.json says."
+  type        = map(number)
+  default     = {}
+
+  validation {
+    condition     = alltrue([for name in keys(var.max_instances) : contains(keys(jsondecode(file("${path.module}/functions.json"))), name)])
+    error_message = "max_instances names a function that functions.json has not."
+  }
+}
+
+variable "min_instances" {
+  description = "Instances that are kept warm, by function. Each is billed while idle."
+  type        = map(number)
+  default     = {}
+}
+
+variable "concurrency" {
+  description = "How many requests one instance serves at once."
+  type        = number
+  default     = 40
+}
+
+variable "database" {
+  description = "The size of the Cloud SQL instance. connections_reserved is kept free for people, backups and the migration."
+  type = object({
+    version              = optional(string, "POSTGRES_17")
+    tier                 = optional(string, "db-custom-2-7680")
+    regional             = optional(bool, true)
+    disk_gb              = optional(number, 20)
+    max_connections      = optional(number, 400)
+    connections_reserved = optional(number, 20)
+    pool                 = optional(number, 4)
+    log_retention_days   = optional(number, 7)
+    backups              = optional(number, 14)
+  })
+  default = {}
+
+  validation {
+    # Before 17 nothing in the server ends a transaction whose client was frozen in the middle of a batch.
+    condition     = can(regex("^POSTGRES_(1[7-9]|[2-9][0-9])$", var.database.version))
+    error_message = "database.version must be POSTGRES_17 or later: transaction_timeout is needed."
+  }
+}
+
+variable "deletion_protection" {
+  description = "Whether the database, the functions and the keys refuse to be destroyed. In prod always."
+  type        = bool
+  default     = true
+
+  validation {
+    condition     = var.deletion_protection || var.environment != "prod"
+    error_message = "deletion_protection cannot be switched off in prod."
+  }
+}
+
+variable "secret_versions" {
+  description = "The versions in use of the secrets rpc-urls, signer-keys and trading-secret. Numbers, so that an instance started tomorrow reads what one started today did."
+  type        = map(string)
+  default     = {}
+
+  validation {
+    condition     = alltrue([for v in values(var.secret_versions) : can(regex("^[1-9][0-9]*$", v))])
+    error_message = "secret_versions must be numbers; latest is not a version."
+  }
+}
+
+variable "signer" {
+  description = "Who signs: local (keys from the secret signer-keys) or kms (signing_keys). The functions have no KMS signer yet: with kms, leave image null."
+  type        = string
+  default     = "local"
+
+  validation {
+    condition     = contains(["local", "kms"], var.signer)
+    error_message = "signer must be local or kms."
+  }
+
+  validation {
+    condition     = var.signer == "local" || var.image == null
+    error_message = "The functions cannot sign by KMS yet, and would allocate nothing: set signer to local, or image to null."
+  }
+}
+
+variable "signing_keys" {
+  description = "Names of the secp256k1 keys in the HSM, one for each signing account. A key is never destroyed by Terraform."
+  type        = set(string)
+  default     = []
+}
+
+variable "transfers" {
+  description = "The trading core, and whose tokens say who a user is. Null: no transfers are offered, and nothing of theirs is deployed."
+  type = object({
+    trading_url    = string
+    users_issuer   = string
+    users_jwks_url = string
+    users_audience = string
+  })
+  default = null
+}
+
+variable "oidc" {
+  description = "Whose tokens callers, operators, tasks and the scheduler bring."
+  type = object({
+    issuer   = optional(string, "https://accounts.google.com")
+    jwks_url = optional(string, "https://www.googleapis.com/oauth2/v3/certs")
+  })
+  default = {}
+}
+
+variable "settings" {
+  description = "Further settings of all functions, as docs/settings.md lists them. They come last. Secrets have no place here."
+  type        = map(string)
+  default     = {}
+
+  validation {
+    condition     = alltrue([for name in keys(var.settings) : startswith(name, "FENCEPOST_")])
+    error_message = "settings must be variables that begin with FENCEPOST_."
+  }
+
+  validation {
+    condition     = length(setintersection(keys(var.settings), ["FENCEPOST_RPC_URLS", "FENCEPOST_TRADING_SECRET", "FENCEPOST_DATABASE_URL"])) == 0
+    error_message = "FENCEPOST_RPC_URLS and FENCEPOST_TRADING_SECRET are read from Secret Manager, and FENCEPOST_DATABASE_URL is made for each function."
+  }
+}
+
+variable "admin_ranges" {
+  description = "Addresses that may reach the admin paths at all, at most ten ranges. Empty: from everywhere, and only the operators' tokens decide."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = length(var.admin_ranges) <= 10
+    error_message = "one rule of Cloud Armor takes at most ten ranges."
+  }
+}
+
+variable "requests_per_minute" {
+  description = "How many requests one address may make a minute before Cloud Armor answers 429."
+  type        = number
+  default     = 6000
+}
+
+variable "armor_preview" {
+  description = "Whether Cloud Armor's rules only log what they would refuse. False once the log shows that they refuse nothing they should not."
+  type        = bool
+  default     = true
+}
+
+variable "collector_image" {
+  description = "The OpenTelemetry collector beside each function. Null: nothing is exported, and alerts upon metrics are not made."
+  type        = string
+  default     = "us-docker.pkg.dev/cloud-ops-agents-artifacts/google-cloud-opentelemetry-collector/otelcol-google:0.160.0"
+}
+
+variable "in_flight_seconds" {
+  description = "How long the oldest nonce may be held before somebody is told: several times what finality takes, and less than stuck.after."
+  type        = number
+  default     = 1200
+}
+
+variable "notification_channels" {
+  description = "Full names of the Cloud Monitoring channels that alerts go to. Made by hand: they hold addresses and tokens."
+  type        = list(string)
+  default     = []
+}
+
+variable "runbooks_url" {
+  description = "Where the folder docs/runbooks can be read, without a slash at its end. Each alert links its page there."
+  type        = string
+  default     = "https://github.com/fencepost/fencepost/blob/main/docs/runbooks"
+}
+
+variable "events_subscribers" {
+  description = "Accounts that may read events by a subscription of their own, as IAM members such as serviceAccount:shop@other.iam.gserviceaccount.com."
+  type        = set(string)
+  default     = []
+}
