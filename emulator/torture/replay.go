@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -156,16 +157,17 @@ select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) fro
 		return nil, err
 	}
 	for after := uint64(0); ; {
-		entries, _, err := e.house.Core.Ledger().Journal(ctx, after, 5000)
+		some, _, err := e.house.Core.Ledger().Journal(ctx, after, 5000)
 		if err != nil {
 			return nil, err
 		}
-		if len(entries) == 0 {
+		if len(some) == 0 {
 			break
 		}
-		for _, j := range entries {
-			after = j.Seq
-			lines = append(lines, fmt.Sprintf("trading %d %s %s %d %s", j.Seq, j.ReqID, j.Op, j.Units, j.Refused))
+		for _, j := range some {
+			if after = j.Seq; wire.Moves(j.Op) {
+				lines = append(lines, fmt.Sprintf("trading %d %s %s %d %s", j.Seq, j.ReqID, j.Op, j.Units, j.Refused))
+			}
 		}
 	}
 	_, balances, err := e.house.Core.Ledger().AllBalances(ctx)

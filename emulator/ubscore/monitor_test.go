@@ -262,7 +262,7 @@ func TestTheLongestLinesAreRead(t *testing.T) {
 	t.Parallel()
 	w := watch(t, 6)
 	w.Page = 0
-	const lines, workers = 9000, 64 // more than an answer holds, if all of them were in one
+	const lines, workers = 9900, 64 // more than an answer holds, if all of them were in one
 	var group sync.WaitGroup
 	for worker := range workers {
 		group.Go(func() {

@@ -173,6 +173,28 @@ func TestNumberedReadsEachLineOnce(t *testing.T) {
 	})
 }
 
+// A page ends where the journal did at its first answer, however fast that grows.
+func TestAPageDoesNotChaseItsJournal(t *testing.T) {
+	t.Parallel()
+	c := &growing{}
+	c.append()
+	p, err := Numbered{Core: c}.Page(t.Context(), "", 1000)
+	if at, _ := parsePlace(p.Next); err != nil || p.More || at.line != 2 {
+		t.Errorf("got up to %s, more: %t, error %v; want the two lines that the first answer told of", p.Next, p.More, err)
+	}
+}
+
+// growing is a journal to which a line comes with each that is read.
+type growing struct{ core }
+
+func (g *growing) Journal(_ context.Context, after uint64, limit int) ([]Line, uint64, error) {
+	some := g.lines[after:min(int(after)+limit, len(g.lines))]
+	for range some {
+		g.append()
+	}
+	return some, uint64(len(g.lines)), nil
+}
+
 // A finding whose asset nobody knows, or that has no user, halts everything.
 func TestUnclearFindingsHaltAll(t *testing.T) {
 	t.Parallel()
