@@ -333,6 +333,17 @@ run "internal_function" {
   }
 
   assert {
+    # The last octal digit's highest bit.
+    condition     = floor(google_cloud_run_v2_service.this.template[0].volumes[0].secret[0].default_mode / 4) % 2 == 1 && google_cloud_run_v2_service.this.template[0].volumes[0].secret[0].items[0].mode == null
+    error_message = "Only root may read the keys, and the image's user is another."
+  }
+
+  assert {
+    condition     = length(google_cloud_run_v2_service.this.template[0].containers[0].volume_mounts) == 1 && length(google_cloud_run_v2_service.this.template[0].containers[1].volume_mounts) == 0
+    error_message = "The collector has the keys too, or the function has them not."
+  }
+
+  assert {
     condition     = google_cloud_run_v2_service.this.template[0].containers[1].name == "collector" && contains(google_cloud_run_v2_service.this.template[0].containers[0].depends_on, "collector") && length(google_cloud_run_v2_service.this.template[0].containers[1].ports) == 0
     error_message = "The collector is missing, starts after the function, or takes its requests."
   }
