@@ -32,11 +32,12 @@ locals {
   own_environment = {
     for name, f in local.functions : name => merge({
       # No password is in it: the account's own token is one.
-      FENCEPOST_DATABASE_URL = join(" ", concat(
-        ["user=${module.database.users[name]}", "dbname=${module.database.database}", "sslmode=disable"],
-        # Ends a transaction whose client was frozen inside it, so that the lease row is free again.
-        f.lease ? ["transaction_timeout=10000"] : [],
-      ))
+      # The server ends a transaction whose client was frozen inside it, so that the rows that it locked are free again:
+      # each function is a role of its own, and none may end another's sessions.
+      FENCEPOST_DATABASE_URL = join(" ", [
+        "user=${module.database.users[name]}", "dbname=${module.database.database}", "sslmode=disable",
+        "transaction_timeout=${f.transaction_timeout}",
+      ])
       # Who may call its internal paths: checked in the function again, whatever Cloud Run has let in.
       FENCEPOST_AUTH_INTERNAL_ACCOUNTS = f.scheduled ? local.accounts["scheduler"] : local.accounts["tasks"]
       CLOUD_RUN_TIMEOUT_SECONDS        = tostring(f.timeout)

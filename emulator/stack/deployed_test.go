@@ -62,6 +62,7 @@ func TestFunctionsAreThoseDeployed(t *testing.T) {
 		Paths     []string // none: internal
 		Queue     string
 		Transfers bool // only where there are transfers
+		Long      bool `json:"long_transactions"` // which lock no row of a submitter or a transfer
 	}
 	catalogue := deployed[map[string]function](t, "functions.json")
 	for _, transfers := range []bool{false, true} {
@@ -81,6 +82,9 @@ func TestFunctionsAreThoseDeployed(t *testing.T) {
 				target = name
 			}
 			targets = append(targets, target)
+			if f.Long != (target == "conservation") {
+				t.Errorf("%s: got long transactions %t, want them of checks of conservation alone: all others lock rows of submitters and transfers", name, f.Long)
+			}
 			for _, path := range f.Paths {
 				there[path] = target
 			}

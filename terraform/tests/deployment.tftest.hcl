@@ -160,6 +160,13 @@ run "everything" {
   }
 
   assert {
+    condition = { for name in keys(local.functions) : name => regex("transaction_timeout=([0-9]+)", local.own_environment[name].FENCEPOST_DATABASE_URL)[0] } == {
+      for name in keys(local.functions) : name => lookup({ conservation = "60000", conservation-full = "1800000" }, name, "10000")
+    }
+    error_message = "A function whose client is frozen in a transaction keeps others from its rows for longer than a lease."
+  }
+
+  assert {
     condition     = alltrue([for job in module.schedule : job.token.service_account_email == "fencepost-scheduler@project-1.iam.gserviceaccount.com" && job.token.audience == local.internal_audience])
     error_message = "A scheduled job calls without the scheduler's token."
   }
