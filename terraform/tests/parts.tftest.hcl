@@ -500,7 +500,7 @@ run "alerts" {
   }
 
   assert {
-    condition     = alltrue([for name, p in google_monitoring_alert_policy.this : p.documentation[0].links[0].url == "https://example.com/runbooks/${name}.md" && strcontains(p.documentation[0].content, "https://example.com/runbooks/${name}.md")])
+    condition     = alltrue([for name, p in google_monitoring_alert_policy.this : p.documentation[0].links[0].url == "https://example.com/runbooks/${trimsuffix(name, "-logged")}.md" && strcontains(p.documentation[0].content, "https://example.com/runbooks/${trimsuffix(name, "-logged")}.md")])
     error_message = "An alert does not link its page."
   }
 
@@ -553,6 +553,11 @@ run "alerts" {
   }
 
   assert {
+    condition     = alltrue([for name in ["protect-logged", "stuck-logged"] : length(google_monitoring_alert_policy.this[name].conditions[0].condition_matched_log) == 1])
+    error_message = "What waits for a person is told by metrics alone, which go a longer way than the log."
+  }
+
+  assert {
     condition     = length(google_monitoring_alert_policy.this["receipt-backlog"].conditions[0].condition_prometheus_query_language) == 1
     error_message = "Nobody is told that receipts stay out."
   }
@@ -591,7 +596,7 @@ run "alerts_without_metrics" {
   }
 
   assert {
-    condition     = alltrue([for name in ["protect", "stuck"] : length(google_monitoring_alert_policy.this[name].conditions[0].condition_matched_log) == 1])
+    condition     = alltrue([for name in ["protect-logged", "stuck-logged"] : length(google_monitoring_alert_policy.this[name].conditions[0].condition_matched_log) == 1])
     error_message = "Without metrics nobody is told what waits for a person."
   }
 }
