@@ -44,7 +44,7 @@ module "network" {
 module "database" {
   source = "./modules/database"
 
-  name                = var.name
+  instance_name       = coalesce(var.database_instance_name, var.name)
   region              = var.region
   network             = module.network.network
   size                = var.database

@@ -156,6 +156,17 @@ variable "database" {
   }
 }
 
+variable "database_instance_name" {
+  description = "The Cloud SQL instance's name, where it is not name: that of the new instance after a restore."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.database_instance_name == null || can(regex("^[a-z][a-z0-9-]{0,78}[a-z0-9]$", var.database_instance_name))
+    error_message = "database_instance_name must be lower-case letters, digits and hyphens, and begin with a letter."
+  }
+}
+
 variable "deletion_protection" {
   description = "Whether the database, the functions and the keys refuse to be destroyed. In prod always."
   type        = bool

@@ -280,6 +280,19 @@ run "migration_goes_ahead" {
   }
 }
 
+run "after_a_restore" {
+  command = plan
+
+  variables {
+    database_instance_name = "fencepost-restored"
+  }
+
+  assert {
+    condition     = module.database.instance == "fencepost-restored" && module.function["query"].name == "fencepost-query"
+    error_message = "The functions cannot be pointed at a restored instance, or everything else gets another name too."
+  }
+}
+
 run "prod_is_protected" {
   command = plan
 

@@ -125,6 +125,7 @@ run "database" {
   }
 
   variables {
+    instance_name       = "fencepost-restored"
     network             = "projects/project-1/global/networks/fencepost"
     size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14 }
     connections         = 380
@@ -178,6 +179,7 @@ run "database_with_too_few_connections" {
   }
 
   variables {
+    instance_name       = "fencepost-restored"
     network             = "projects/project-1/global/networks/fencepost"
     size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14 }
     connections         = 381
