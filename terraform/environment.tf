@@ -20,11 +20,6 @@ locals {
     FENCEPOST_AUTH_INTERNAL_AUDIENCE = local.internal_audience
     }, length(var.operators) == 0 ? {} : {
     FENCEPOST_AUTH_OPERATORS = join(",", sort(var.operators))
-    }, var.transfers == null ? {} : {
-    FENCEPOST_TRADING_URL         = var.transfers.trading_url
-    FENCEPOST_AUTH_USERS_ISSUER   = var.transfers.users_issuer
-    FENCEPOST_AUTH_USERS_JWKS_URL = var.transfers.users_jwks_url
-    FENCEPOST_AUTH_USERS_AUDIENCE = var.transfers.users_audience
     }, var.collector_image == null ? {} : {
     FENCEPOST_TELEMETRY_OTLP_ENDPOINT = "localhost:4317"
   })
@@ -41,6 +36,11 @@ locals {
       # Who may call its internal paths: checked in the function again, whatever Cloud Run has let in.
       FENCEPOST_AUTH_INTERNAL_ACCOUNTS = f.scheduled ? local.accounts["scheduler"] : local.accounts["tasks"]
       CLOUD_RUN_TIMEOUT_SECONDS        = tostring(f.timeout)
+      }, !f.ledgers ? {} : {
+      FENCEPOST_TRADING_URL         = var.transfers.trading_url
+      FENCEPOST_AUTH_USERS_ISSUER   = var.transfers.users_issuer
+      FENCEPOST_AUTH_USERS_JWKS_URL = var.transfers.users_jwks_url
+      FENCEPOST_AUTH_USERS_AUDIENCE = var.transfers.users_audience
       }, f.timeout <= 60 ? {} : {
       FENCEPOST_TASKS_DISPATCH_DEADLINE = "${f.timeout}s"
     })

@@ -14,6 +14,7 @@ locals {
       enqueues  = [for kind in try(f.enqueues, []) : kind if contains(keys(local.queues), kind)]
       scheduled = try(f.scheduled, false)
       signs     = try(f.signs, false)
+      ledgers   = try(f.ledgers, false) && var.transfers != null
       timeout   = try(f.timeout, 60)
       # In milliseconds: a lease's length; for checks of conservation, which read all accounts in one snapshot, a request's.
       transaction_timeout = try(f.long_transactions, false) ? 1000 * try(f.timeout, 60) : 10000

@@ -478,8 +478,13 @@ run "balancer" {
   }
 
   assert {
-    condition     = { for r in google_compute_security_policy.admin[0].rule : r.action => r.preview } == { "allow" = false, "deny(404)" = false }
-    error_message = "Others than operators get as far as the admin functions."
+    condition     = { for r in google_compute_security_policy.admin[0].rule : format("%010d %s", r.priority, r.action) => r.preview } == { "0000001000 deny(403)" = true, "0000002000 throttle" = true, "0000003000 allow" = false, "2147483647 deny(404)" = false }
+    error_message = "Others than operators get as far as the admin functions, or operators past the rules for everybody."
+  }
+
+  assert {
+    condition     = alltrue([for r in google_compute_security_policy.admin[0].rule : toset(r.match[0].config[0].src_ip_ranges) == toset(["192.0.2.0/24"]) if contains(["throttle", "allow"], r.action)])
+    error_message = "Operators' rules are for other addresses."
   }
 }
 
