@@ -137,6 +137,9 @@ func (g *Gate) handler(next http.Handler) http.Handler {
 		}
 		defer leave()
 		next.ServeHTTP(w, r.WithContext(ctx))
+		if g.Stopping() { // the process ends with the last request that leaves: its answer must be out
+			_ = http.NewResponseController(w).Flush()
+		}
 	})
 }
 
