@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/ethclient"
+
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
@@ -60,7 +63,7 @@ func TestH28CancelAfterAllocation(t *testing.T) {
 	if status, got := b.cancel(t, id); status != http.StatusAccepted || got.Outcome != "PENDING" {
 		t.Fatalf("cancel with a nonce: got %d %+v, want 202 PENDING", status, got)
 	}
-	b.versions(t, id, "ORIGINAL", "PLACEHOLDER")
+	b.replaced(t, id, "PLACEHOLDER")
 	b.Chain.StartMining()
 	b.await(t, s, nonce.Failed, 1)
 	want := cancelled{"CANCELLED", "FAILED", "PLACEHOLDER"}
@@ -90,6 +93,29 @@ func (b bench) versions(t *testing.T, txID string, kinds ...string) {
 		if have[i] != kind {
 			t.Fatalf("versions: got %v, want %v", have, kinds)
 		}
+	}
+}
+
+// replaced waits until the chain's pool holds a second version of this kind: until
+// then a block could still take the original.
+func (b bench) replaced(t *testing.T, txID, kind string) {
+	t.Helper()
+	b.versions(t, txID, "ORIGINAL", kind)
+	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	err = poll(b.ctx, func() bool {
+		var hash string
+		if b.DB.QueryRow(b.ctx, `select tx_hash from tx_version where tx_id = $1 and version = 2`, txID).Scan(&hash) != nil {
+			return false
+		}
+		_, _, err := client.TransactionByHash(b.ctx, common.HexToHash(hash))
+		return err == nil
+	})
+	if err != nil {
+		t.Fatalf("the %s of %s did not reach the pool: %v", kind, txID, err)
 	}
 }
 
@@ -152,7 +178,7 @@ func TestCancelAsksAnOperator(t *testing.T) {
 	if status, answer := decide(stack.OperatorAccount, map[string]any{"action": "placeholder", "reason": "the customer called"}); status != http.StatusAccepted {
 		t.Fatalf("decide: got %d %s, want 202", status, answer)
 	}
-	b.versions(t, id, "ORIGINAL", "PLACEHOLDER")
+	b.replaced(t, id, "PLACEHOLDER")
 	b.Chain.StartMining()
 	b.await(t, s, nonce.Failed, 1)
 	b.wantContiguous(t, s, 1)
@@ -182,7 +208,7 @@ func TestStuckIsReplacedByDecision(t *testing.T) {
 	if err != nil || status != http.StatusAccepted {
 		t.Fatalf("decide: got %d %s, %v; want 202", status, answer, err)
 	}
-	b.versions(t, id, "ORIGINAL", "BUMP")
+	b.replaced(t, id, "BUMP")
 	b.Chain.StartMining()
 	b.await(t, s, nonce.Confirmed, 1)
 	var replaced, first string
