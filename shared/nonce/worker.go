@@ -18,6 +18,9 @@ type Worker struct {
 	Book   Book
 	Chain  func(Submitter) (ChainConnector, error) // the connector of a submitter's chain
 	Signer SubmitterSignService
+	// SignerNamed is the signer that a registration names. nil: Signer signs for all.
+	SignerNamed func(signer string) SubmitterSignService
+
 	Wake   Waker
 	Rules  Rules
 
