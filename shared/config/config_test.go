@@ -122,7 +122,7 @@ func everythingLoaded() config.Config {
 		Conservation: config.Conservation{Halt: config.HaltGraded},
 		RPC:          config.RPC{URL: config.NewSecret("https://node.example/v2/key"), Timeout: 20 * time.Second, MaxInFlight: 13, MaxBatch: 50},
 		Chain:        config.Chain{ID: 1337, BlockTime: time.Second},
-		Signer:       config.Signer{LocalKeysFile: "/keys/local keys.json", LocalKeystore: "/keys/store", LocalPasswordFile: "/keys/password",
+		Signer: config.Signer{LocalKeysFile: "/keys/local keys.json", LocalKeystore: "/keys/store", LocalPasswordFile: "/keys/password",
 			KMSEndpoint: "127.0.0.1:8124", RemotesFile: "/keys/remotes.json", Timeout: 6 * time.Second},
 		Database: config.Database{URL: config.NewSecret("user=advance@proj.iam dbname=fencepost"), Instance: "proj:europe-west1:main", MaxConns: 5,
 			StatementTimeout: 4 * time.Second, LockTimeout: 2500 * time.Millisecond, IdleInTransactionTimeout: 2 * time.Second},

@@ -21,8 +21,8 @@ type Worker struct {
 	// SignerNamed is the signer that a registration names. nil: Signer signs for all.
 	SignerNamed func(signer string) SubmitterSignService
 
-	Wake   Waker
-	Rules  Rules
+	Wake  Waker
+	Rules Rules
 
 	// Handlers make the transactions of requests that name one.
 	Handlers map[string]Handler
