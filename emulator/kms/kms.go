@@ -7,11 +7,13 @@ package kms
 import (
 	"context"
 	"crypto/ecdsa"
+	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"hash/crc32"
 	"math/big"
 	"net"
+	"slices"
 	"sync"
 
 	"cloud.google.com/go/kms/apiv1/kmspb"
@@ -33,7 +35,7 @@ type Server struct {
 	mu      sync.Mutex
 	keys    map[string]*ecdsa.PrivateKey
 	fault   Fault
-	signed  int
+	asked   []string
 	release chan struct{} // closed when nothing hangs any more
 }
 
@@ -78,11 +80,12 @@ func (s *Server) SetFault(f Fault) {
 	s.release = make(chan struct{})
 }
 
-// Signed is how many signatures were made.
-func (s *Server) Signed() int {
+// Asked are the digests that were to be signed, in hex, in the order of the calls,
+// answered or not.
+func (s *Server) Asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.signed
+	return slices.Clone(s.asked)
 }
 
 func (s *Server) now(name string) (key *ecdsa.PrivateKey, f Fault, release chan struct{}) {
@@ -95,10 +98,13 @@ func (s *Server) now(name string) (key *ecdsa.PrivateKey, f Fault, release chan 
 // higher s, as KMS's own do.
 func (s *Server) AsymmetricSign(ctx context.Context, q *kmspb.AsymmetricSignRequest) (*kmspb.AsymmetricSignResponse, error) {
 	key, fault, release := s.now(q.GetName())
+	digest := q.GetDigest().GetSha256()
+	s.mu.Lock()
+	s.asked = append(s.asked, hex.EncodeToString(digest))
+	s.mu.Unlock()
 	if err := fault.before(ctx, release); err != nil {
 		return nil, err
 	}
-	digest := q.GetDigest().GetSha256()
 	switch {
 	case key == nil:
 		return nil, status.Errorf(codes.NotFound, "CryptoKeyVersion %s not found.", q.GetName())
@@ -114,9 +120,6 @@ func (s *Server) AsymmetricSign(ctx context.Context, q *kmspb.AsymmetricSignRequ
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	s.mu.Lock()
-	s.signed++
-	s.mu.Unlock()
 	return fault.after(&kmspb.AsymmetricSignResponse{
 		Name: q.GetName(), Signature: signature, SignatureCrc32C: wrapperspb.Int64(checksum(signature)),
 		VerifiedDigestCrc32C: q.GetDigestCrc32C() != nil, ProtectionLevel: kmspb.ProtectionLevel_HSM,

@@ -50,6 +50,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	fault   Fault
+	asked   []string
 	release chan struct{} // closed when nothing hangs any more
 }
 
@@ -97,6 +98,23 @@ func (s *Server) SetFault(f Fault) {
 	s.release = make(chan struct{})
 }
 
+// Asked are the transactions that were to be signed, as they were told, in the order
+// of the calls, answered or not.
+func (s *Server) Asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
+}
+
+// note keeps what is to be signed.
+func (s *Server) note(c call) {
+	if len(c.Params) == 1 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.asked = append(s.asked, string(c.Params[0]))
+	}
+}
+
 func (s *Server) now() (Fault, chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,6 +139,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not JSON-RPC", http.StatusBadRequest)
 		return
 	}
+	s.note(c)
 	fault, release := s.now()
 	if fault.instead(w, r, release) {
 		return
