@@ -40,6 +40,11 @@ const remoteName = "emulator"
 // clefWithin bounds the start of clef.
 const clefWithin = 30 * time.Second
 
+// SignsElsewhere says that another process than the functions has the keys.
+func (s *Stack) SignsElsewhere() bool {
+	return s.options.Signer != "" && s.options.Signer != SignerLocal
+}
+
 // holders are the accounts that sign, with their keys.
 func (s *Stack) holders() map[nonce.Submitter]devchain.Account {
 	all := map[nonce.Submitter]devchain.Account{}

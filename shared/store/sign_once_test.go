@@ -1,9 +1,16 @@
 package store_test
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
+	"math/big"
+	"math/rand/v2"
 	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/rlp"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -85,4 +92,64 @@ func TestSignOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What the database reads in a transaction's bytes is what go-ethereum wrote there,
+// whatever its fields; of bytes cut short it reads nothing.
+func TestSignedCallReadsWhatIsSigned(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	draw := rand.New(rand.NewPCG(1, 2))
+	number := func(bits int) *big.Int {
+		n := new(big.Int).SetUint64(draw.Uint64())
+		n.Lsh(n, uint(draw.IntN(193))).Add(n, new(big.Int).SetUint64(draw.Uint64()))
+		return n.Rsh(n, uint(max(n.BitLen()-draw.IntN(bits+1), 0)))
+	}
+	lengths := []int{0, 1, 2, 54, 55, 56, 57, 255, 256, 257, 65_535, 65_536, 130_000}
+	for i := range 200 {
+		tx := &types.DynamicFeeTx{
+			ChainID: number(62), Nonce: number(62).Uint64(), GasTipCap: number(256), GasFeeCap: number(256), Gas: number(64).Uint64(),
+			Value: number(256), Data: make([]byte, lengths[i%len(lengths)]), V: new(big.Int), R: number(256), S: number(256),
+		}
+		for j := range tx.Data {
+			tx.Data[j] = byte(draw.Uint32())
+		}
+		if i%7 > 0 {
+			tx.To = (*common.Address)(number(256).FillBytes(make([]byte, 32))[12:])
+		}
+		raw, err := types.NewTx(tx).MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var chain, n *int64
+		var call []byte
+		ask := func(raw []byte) {
+			t.Helper()
+			if err := db.DB.QueryRow(t.Context(), `select chain, nonce, call from signed_call($1)`, raw).Scan(&chain, &n, &call); err != nil {
+				t.Fatalf("%x: %v", raw[:min(len(raw), 200)], err)
+			}
+		}
+		ask(raw)
+		if chain == nil || n == nil || uint64(*chain) != tx.ChainID.Uint64() || uint64(*n) != tx.Nonce || !bytes.Equal(call, encodedCall(t, tx)) {
+			t.Fatalf("%x: got chain %v, nonce %v, %d bytes of call; want %s, %d and %d bytes", raw[:min(len(raw), 200)], chain, n, len(call), tx.ChainID, tx.Nonce, len(encodedCall(t, tx)))
+		}
+		end := bytes.Index(raw, call) + len(call)
+		if ask(raw[:draw.IntN(end)]); chain != nil || n != nil || call != nil {
+			t.Fatalf("%x, cut short: got chain %v, nonce %v, want nothing", raw[:min(len(raw), 200)], chain, n)
+		}
+	}
+}
+
+// encodedCall is the receiver, the value and the data, as they stand next to each
+// other.
+func encodedCall(t *testing.T, tx *types.DynamicFeeTx) (all []byte) {
+	t.Helper()
+	for _, field := range []any{tx.To, tx.Value, tx.Data} {
+		text, err := rlp.EncodeToBytes(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, text...)
+	}
+	return all
 }
