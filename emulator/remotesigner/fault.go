@@ -32,6 +32,9 @@ const (
 	Hanging            // no answer, until the fault is another
 )
 
+// elsewhere is where a redirect leads.
+const elsewhere = "/elsewhere"
+
 // instead does what a fault does in place of an answer, and says whether it did.
 func (f Fault) instead(w http.ResponseWriter, r *http.Request, release chan struct{}) bool {
 	switch f {
@@ -42,7 +45,10 @@ func (f Fault) instead(w http.ResponseWriter, r *http.Request, release chan stru
 	case Broken:
 		w.WriteHeader(http.StatusInternalServerError)
 	case Elsewhere:
-		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		if r.URL.Path == elsewhere { // who comes here is answered as if nothing were wrong
+			return false
+		}
+		http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
 	case Endless:
 		for block := make([]byte, 64<<10); ; {
 			if _, err := w.Write(block); err != nil {

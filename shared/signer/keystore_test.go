@@ -38,6 +38,9 @@ func TestDecryptKeyVectors(t *testing.T) {
 		if err != nil || !bytes.Equal(crypto.FromECDSA(key), common.FromHex(vectorKey)) {
 			t.Errorf("%s: got another key, %v, want the vector's", name, err)
 		}
+		if _, err := signer.DecryptKey([]byte(file), vectorPassword+"s"); err == nil { // the file has no address that would tell
+			t.Errorf("%s, by another password: got nil, want an error", name)
+		}
 	}
 }
 
