@@ -10,7 +10,7 @@ locals {
     # Who registers must know the names.
     signer-remotes = { variable = null, readers = [for name, f in local.functions : name if f.signs || f.registers] }
     } : {}, var.transfers == null ? {} : {
-    trading-secret = { variable = "FENCEPOST_TRADING_SECRET", readers = keys(local.functions) }
+    trading-secret = { variable = "FENCEPOST_TRADING_SECRET", readers = [for name, f in local.functions : name if f.ledgers] }
   })
 
   secrets_of = {
