@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -40,6 +41,7 @@ type flags struct {
 	demo, keep, verbose bool
 	intents, logs       string
 	server, otlp        string
+	signer, clef        string
 	api, control        string
 	processes           int
 }
@@ -53,6 +55,8 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
 	set.StringVar(&f.logs, "logs", "", "write the functions' log to this `file`")
 	set.StringVar(&f.otlp, "otlp", "", "deliver metrics, and a trace of each intent, to the collector at `host:port`, by OTLP over gRPC")
+	set.StringVar(&f.signer, "signer", "local", "who has the accounts' keys: `local`, the functions themselves; kms, a Cloud KMS of the emulator's own; remote, a signing service")
+	set.StringVar(&f.clef, "clef", "", "with --signer remote: the clef `program` to sign; default: a service of the emulator's own")
 	set.StringVar(&f.api, "api", "127.0.0.1:0", "where the public paths listen, as `host:port`")
 	set.StringVar(&f.control, "control", "127.0.0.1:0", "where GET /info is served, as `host:port`")
 	set.IntVar(&f.processes, "processes", 3, "how many function processes run side by side")
@@ -69,6 +73,12 @@ func parse(args []string) (flags, error) {
 	}
 	if f.processes < 1 || f.processes > 32 {
 		return f, fmt.Errorf("--processes %d: want 1 to 32", f.processes)
+	}
+	if !slices.Contains([]string{"local", "kms", "remote"}, f.signer) {
+		return f, fmt.Errorf("--signer %s: want local, kms or remote", f.signer)
+	}
+	if f.clef != "" && f.signer != "remote" {
+		return f, errors.New("--clef goes with --signer remote")
 	}
 	if !f.demo && (f.keep || f.intents != "") {
 		return f, errors.New("--keep and --intents go with --demo")
@@ -146,6 +156,7 @@ func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
 	began := time.Now()
 	s, err := stack.Start(ctx, stack.Options{
 		Binary: f.server, Processes: f.processes, Submitters: devAccounts, PublicAddr: f.api, Output: output, Log: log,
+		Signer: stack.SignerKind(f.signer), Clef: f.clef,
 		Settings: telemetrySettings(f.otlp),
 	})
 	if err == nil {

@@ -1,12 +1,14 @@
 package functions
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
@@ -53,6 +55,9 @@ func (a *App) register(w http.ResponseWriter, r *http.Request) error {
 	if err := a.startsWhereTheChainIs(r, reg); err != nil {
 		return err
 	}
+	if err := a.signerHasIt(r, reg); err != nil {
+		return err
+	}
 	isNew, err := a.store.Register(r.Context(), reg)
 	if err != nil {
 		return err
@@ -74,7 +79,7 @@ func (a *App) register(w http.ResponseWriter, r *http.Request) error {
 // registration checks the terms and fills in the deployment's defaults.
 func (a *App) registration(body registerRequest) (store.Registration, error) {
 	reg := store.Registration{
-		Signer: "local", StartNonce: a.config.Nonce.StartFrom, StartReason: strings.TrimSpace(body.Reason),
+		Signer: cmp.Or(body.Signer, signer.LocalName), StartNonce: a.config.Nonce.StartFrom, StartReason: strings.TrimSpace(body.Reason),
 		MaxInFlight: a.config.Nonce.MaxInFlight, Callers: body.Callers,
 	}
 	var err error
@@ -84,8 +89,8 @@ func (a *App) registration(body registerRequest) (store.Registration, error) {
 	if _, err := a.chainOf(reg.Submitter); err != nil {
 		return reg, web.FieldProblem("submitter", "is on chain %d; this deployment serves chain %d", reg.Submitter.ChainID(), a.config.Chain.ID)
 	}
-	if body.Signer != "" && body.Signer != reg.Signer {
-		return reg, web.FieldProblem("signer", "is not known: the signer here is %q", reg.Signer)
+	if _, err := a.signers.Named(reg.Signer); err != nil {
+		return reg, web.FieldProblem("signer", "is %v", err)
 	}
 	if body.StartNonce != nil {
 		reg.StartNonce = *body.StartNonce

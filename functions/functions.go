@@ -7,7 +7,6 @@ package functions
 import (
 	"cmp"
 	"context"
-	"crypto/ecdsa"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,6 +22,7 @@ import (
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/cloudsql"
 	"github.com/fencepost/fencepost/shared/tasks"
@@ -46,7 +46,8 @@ type App struct {
 	cloudSQL *cloudsql.Instance // nil where database.url says where the database is
 	tasks    *tasks.Tasks
 	chain    *evm.Connector
-	signer   nonce.SubmitterSignService
+	signers  signer.Directory
+	kms      *kms.Client
 	worker   *nonce.Worker
 	public   *web.Verifier
 	internal *web.Verifier
@@ -86,7 +87,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 		}
 	}
 	a := &App{config: c, log: log, node: node, points: crash.FromEnvironment(), gate: new(web.Gate)}
-	for _, open := range []func(context.Context) error{a.openExport, a.openStore, a.openChain, a.openSigner, a.openVerifiers} {
+	for _, open := range []func(context.Context) error{a.openExport, a.openStore, a.openChain, a.openSigners, a.openVerifiers} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
@@ -96,7 +97,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 		return nil, err
 	}
 	a.worker = &nonce.Worker{
-		Book: a.watched(), Chain: a.chainOf, Signer: a.signer, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
+		Book: a.watched(), Chain: a.chainOf, SignerNamed: a.signers.For, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
 		At: a.points, Handlers: ext.Handlers, Resolution: ext.Stuck, Watch: watcher{}, Stopping: a.gate.Stopping,
 	}
 	return a, nil
@@ -110,7 +111,7 @@ func (a *App) Close(ctx context.Context) error {
 	if a.transfers.offered() {
 		a.transfers.trading.Close()
 	}
-	failures := []error{a.tasks.Close()}
+	failures := []error{a.tasks.Close(), a.kms.Close()}
 	if a.cloudSQL != nil {
 		failures = append(failures, a.cloudSQL.Close())
 	}
@@ -152,6 +153,7 @@ func rules(c config.Config) nonce.Rules {
 		ResubmitMost:         c.Resubmit.MaxAttempts,
 		StuckAfter:           c.Stuck.After,
 		CallTimeout:          c.RPC.Timeout,
+		SignTimeout:          c.Signer.Timeout,
 		RoundsEndAfter:       c.Tasks.DispatchDeadline / 2,
 	}
 }
@@ -202,17 +204,6 @@ func (a *App) chainOf(s nonce.Submitter) (nonce.ChainConnector, error) {
 
 // watched is the store where what is done by it counts.
 func (a *App) watched() watchedStore { return watchedStore{a.store} }
-
-func (a *App) openSigner(context.Context) (err error) {
-	var keys map[nonce.Submitter]*ecdsa.PrivateKey // none, in a function that never signs
-	if path := a.config.Signer.LocalKeysFile; path != "" {
-		if keys, err = signer.LoadKeys(path); err != nil {
-			return err
-		}
-	}
-	a.signer, err = signer.NewLocal(keys)
-	return err
-}
 
 func (a *App) openVerifiers(context.Context) (err error) {
 	verifier := func(audience string) (*web.Verifier, error) {

@@ -14,6 +14,7 @@ locals {
       enqueues  = [for kind in try(f.enqueues, []) : kind if contains(keys(local.queues), kind)]
       scheduled = try(f.scheduled, false)
       signs     = try(f.signs, false)
+      registers = try(f.registers, false)
       ledgers   = try(f.ledgers, false) && var.transfers != null
       timeout   = try(f.timeout, 60)
       # In milliseconds: a lease's length; for checks of conservation, which read all accounts in one snapshot, a request's.
@@ -67,6 +68,7 @@ module "signer" {
   region  = var.region
   keys    = var.signing_keys
   signers = { for name, f in local.functions : name => local.members[name] if f.signs && var.signer == "kms" }
+  readers = { for name, f in local.functions : name => local.members[name] if f.registers && var.signer == "kms" }
 
   depends_on = [google_project_service.api]
 }
@@ -89,7 +91,7 @@ module "function" {
   max_instances       = each.value.max_instances
   environment         = merge(local.environment, local.own_environment[each.key], var.settings)
   secrets             = local.secrets_of[each.key]
-  keys_secret         = local.keys_secret_of[each.key]
+  signer_secret       = local.signer_secret_of[each.key]
   audience            = local.internal_audience
   invokers            = local.invokers[each.key]
   collector_image     = var.collector_image

@@ -6,6 +6,9 @@ locals {
     rpc-urls = { variable = "FENCEPOST_RPC_URLS", readers = keys(local.functions) }
     }, var.signer == "local" ? {
     signer-keys = { variable = null, readers = [for name, f in local.functions : name if f.signs] }
+    } : {}, var.signer == "remote" ? {
+    # Who registers must know the names.
+    signer-remotes = { variable = null, readers = [for name, f in local.functions : name if f.signs || f.registers] }
     } : {}, var.transfers == null ? {} : {
     trading-secret = { variable = "FENCEPOST_TRADING_SECRET", readers = [for name, f in local.functions : name if f.ledgers] }
   })
@@ -18,9 +21,13 @@ locals {
     }
   }
 
-  keys_secret_of = {
-    for name in keys(local.functions) : name => try(contains(local.secrets["signer-keys"].readers, name), false) ? {
-      secret = google_secret_manager_secret.value["signer-keys"].secret_id, version = lookup(var.secret_versions, "signer-keys", "1")
+  # The file of the signer, and the variable that says where it is.
+  signer_file = { local = "signer-keys", remote = "signer-remotes", kms = null }[var.signer]
+
+  signer_secret_of = {
+    for name in keys(local.functions) : name => try(contains(local.secrets[local.signer_file].readers, name), false) ? {
+      secret   = google_secret_manager_secret.value[local.signer_file].secret_id, version = lookup(var.secret_versions, local.signer_file, "1")
+      variable = { signer-keys = "FENCEPOST_SIGNER_LOCAL_KEYS_FILE", signer-remotes = "FENCEPOST_SIGNER_REMOTES_FILE" }[local.signer_file]
     } : null
   }
 }

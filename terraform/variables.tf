@@ -179,7 +179,7 @@ variable "deletion_protection" {
 }
 
 variable "secret_versions" {
-  description = "The versions in use of the secrets rpc-urls, signer-keys and trading-secret. Numbers, so that an instance started tomorrow reads what one started today did."
+  description = "The versions in use of the secrets rpc-urls, signer-keys, signer-remotes and trading-secret. Numbers, so that an instance started tomorrow reads what one started today did."
   type        = map(string)
   default     = {}
 
@@ -190,18 +190,18 @@ variable "secret_versions" {
 }
 
 variable "signer" {
-  description = "Who signs: local (keys from the secret signer-keys) or kms (signing_keys). The functions have no KMS signer yet: with kms, leave image null."
+  description = "What this deployment can sign by, beside what each submitter's registration says: local (keys from the secret signer-keys), kms (signing_keys) or remote (services listed in the secret signer-remotes)."
   type        = string
   default     = "local"
 
   validation {
-    condition     = contains(["local", "kms"], var.signer)
-    error_message = "signer must be local or kms."
+    condition     = contains(["local", "kms", "remote"], var.signer)
+    error_message = "signer must be local, kms or remote."
   }
 
   validation {
-    condition     = var.signer == "local" || var.image == null
-    error_message = "The functions cannot sign by KMS yet, and would allocate nothing: set signer to local, or image to null."
+    condition     = var.signer != "kms" || var.image == null || length(var.signing_keys) > 0
+    error_message = "signer is kms, and there is no key to sign by: name one in signing_keys."
   }
 }
 

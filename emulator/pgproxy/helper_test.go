@@ -167,6 +167,6 @@ func allocation(w nonce.Work) nonce.Write {
 	head := w.Queue[0]
 	one := big.NewInt(1)
 	head.Gas = &nonce.GasParams{Gas: 21_000, FeeCapWei: one, TipCapWei: one, ValueWei: one}
-	signed := &nonce.Signed{Hash: sha256.Sum256([]byte(head.ID)), Raw: []byte(head.ID)}
-	return nonce.Write{Lease: w.Lease, Allocate: []nonce.Allocation{{Tx: head, Nonce: w.NextNonce, Signed: signed}}}
+	signed := storetest.Signed(alice, w.NextNonce, head.ID)
+	return nonce.Write{Lease: w.Lease, Allocate: []nonce.Allocation{{Tx: head, Nonce: w.NextNonce, Signed: &signed}}}
 }

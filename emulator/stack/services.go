@@ -5,12 +5,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/ethereum/go-ethereum/crypto"
 
@@ -210,10 +208,6 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := s.writeKeys()
-	if err != nil {
-		return nil, err
-	}
 	env := map[string]string{
 		"FENCEPOST_DATABASE_URL":           database,
 		"FENCEPOST_RPC_URLS":               s.rpcURL(),
@@ -231,13 +225,13 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 		"FENCEPOST_AUTH_INTERNAL_AUDIENCE": InternalAudience,
 		"FENCEPOST_AUTH_INTERNAL_ACCOUNTS": TasksAccount + "," + SchedulerAccount,
 		"FENCEPOST_AUTH_OPERATORS":         OperatorAccount,
-		"FENCEPOST_SIGNER_LOCAL_KEYS_FILE": keys,
 		"FENCEPOST_TELEMETRY_PROMETHEUS":   "true",
 		"CLOUD_RUN_TIMEOUT_SECONDS":        "60",
 	}
 	if s.options.Window > 1 {
 		env["FENCEPOST_NONCE_STRICT_ENABLED"] = "false"
 	}
+	maps.Copy(env, s.signing.settings)
 	maps.Copy(env, s.transferSettings())
 	maps.Copy(env, s.options.Settings)
 	return env, nil
@@ -249,19 +243,6 @@ func list(env map[string]string) (entries []string) {
 		entries = append(entries, name+"="+value)
 	}
 	return entries
-}
-
-// writeKeys writes the dev accounts' keys where the local signer reads them.
-func (s *Stack) writeKeys() (path string, err error) {
-	var text strings.Builder
-	for i, sub := range s.Submitters() {
-		fmt.Fprintf(&text, "%s=%s\n", sub, s.key(i))
-	}
-	if s.options.Payouts {
-		fmt.Fprintf(&text, "%s=%s\n", s.Payer, keyOf(s.payer))
-	}
-	path = s.path("keys")
-	return path, os.WriteFile(path, []byte(text.String()), 0o600)
 }
 
 // key is the private key of the i-th dev account.

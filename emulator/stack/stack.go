@@ -17,7 +17,9 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/cloudtasks"
 	"github.com/fencepost/fencepost/emulator/issuer"
+	"github.com/fencepost/fencepost/emulator/kms"
 	"github.com/fencepost/fencepost/emulator/pgproxy"
+	"github.com/fencepost/fencepost/emulator/remotesigner"
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/scheduler"
 	"github.com/fencepost/fencepost/emulator/urlmap"
@@ -40,6 +42,8 @@ type Options struct {
 	Submitters int                             // how many dev accounts are registered; 0: 10
 	Window     int                             // max_in_flight of the dev accounts; 0: 1
 	SweepEvery time.Duration                   // 0: 1 min; negative: never, but for RunSweep
+	Signer     SignerKind                      // who has the accounts' keys; "": the functions themselves
+	Clef       string                          // of SignerRemote: the clef program; "": a signing service of the stack's own
 	Settings   map[string]string               // environment of the functions, over the stack's own
 	Transfers  bool                            // the second system too: a trading core, users' tokens, assets
 	Payouts    bool                            // and USDT and ETH can be paid out to the chain; implies Transfers
@@ -95,6 +99,10 @@ type Stack struct {
 	Costs    *Costs
 	Database string // URL, as the database's owner
 
+	// Of signers outside the functions, where asked for; nil otherwise.
+	KMS     *kms.Server
+	Signing *remotesigner.Server
+
 	// Of transfers, where asked for; nil otherwise.
 	Core      *Core
 	Users     *issuer.Issuer   // of the users' tokens
@@ -109,6 +117,7 @@ type Stack struct {
 	folder      string
 	connections *http.Transport   // of the clients
 	settings    map[string]string // the function processes' environment
+	signing     signing
 	services    []*service
 	scheduler   *scheduler.Scheduler
 	accounts    []devchain.Account
@@ -152,6 +161,7 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		{"the function server", s.build},
 		{"Postgres", s.startDatabase},
 		{"the chain", s.startChain},
+		{"the signer", s.startSigner},
 		{"the token issuer", s.startIssuer},
 		{"transfers", s.startTransfers},
 		{"the URL map", s.startURLMap},

@@ -9,6 +9,7 @@ import (
 // Registration puts a signing account under management.
 type Registration struct {
 	Submitter   string   `json:"submitter"`
+	Signer      string   `json:"signer,omitempty"`      // "local", "kms:<key version>" or "remote:<name>"; "": "local"
 	Callers     []string `json:"callers"`               // who may post: e-mails or subjects, or "*"; "transfer", alone, for a payer
 	StartNonce  uint64   `json:"startNonce,omitempty"`  // the chain's count of the account; 0: the deployment's usual
 	Reason      string   `json:"reason,omitempty"`      // why StartNonce is not 0

@@ -64,10 +64,21 @@ func (c *Chain) settings() []setting {
 	}
 }
 
-// Signer is where signing keys are.
+// Signer is where signing keys are, and who has those that are elsewhere.
 type Signer struct {
 	// LocalKeysFile is the path of the file with local keys; "" for none.
 	LocalKeysFile string
+	// LocalKeystore is a folder of encrypted key files, for accounts of the default
+	// chain; "" for none.
+	LocalKeystore string
+	// LocalPasswordFile is the path of the file with the password of LocalKeystore.
+	LocalPasswordFile string
+	// KMSEndpoint is host:port of a Cloud KMS without TLS; "" is Google's.
+	KMSEndpoint string
+	// RemotesFile is the path of the list of remote signers; "" for none.
+	RemotesFile string
+	// Timeout is how long one signature may take.
+	Timeout time.Duration
 }
 
 func (s *Signer) settings() []setting {
@@ -75,6 +86,21 @@ func (s *Signer) settings() []setting {
 		{name: "signer.local.keysFile",
 			meaning: "the file with the private keys of the local signer, mounted from a secret",
 			field:   text(&s.LocalKeysFile, "a path", path)},
+		{name: "signer.local.keystore",
+			meaning: "a folder of go-ethereum's encrypted key files, for accounts of the default chain; all are opened when the process starts",
+			field:   text(&s.LocalKeystore, "a path", path)},
+		{name: "signer.local.passwordFile",
+			meaning: "the file whose first line is the password of `signer.local.keystore`, mounted from a secret",
+			field:   text(&s.LocalPasswordFile, "a path", path)},
+		{name: "signer.kms.endpoint",
+			meaning: "a Cloud KMS other than Google's, reached without TLS and without credentials: the emulator's",
+			field:   hostPort(&s.KMSEndpoint)},
+		{name: "signer.remotesFile",
+			meaning: "the list of remote signers by name, mounted from a secret, as docs/signers.md shows it",
+			field:   text(&s.RemotesFile, "a path", path)},
+		{name: "signer.timeout", def: "5s",
+			meaning: "how long one signature may take; an answer that does not come is unknown, and asked for again. The lease bounds it too",
+			field:   duration(&s.Timeout, 100*time.Millisecond, 5*time.Minute)},
 	}
 }
 

@@ -53,6 +53,10 @@ func (c *Config) leaseRules() []rule {
 		of:     []string{"rpc.timeout", "lease.duration"},
 		broken: c.RPC.Timeout > lease,
 		say:    "set rpc.timeout to at most lease.duration: no call may outlast the lease it is made under",
+	}, {
+		of:     []string{"signer.local.keystore", "signer.local.passwordFile"},
+		broken: (c.Signer.LocalKeystore == "") != (c.Signer.LocalPasswordFile == ""),
+		say:    "set signer.local.keystore and signer.local.passwordFile together, or neither",
 	}}
 }
 

@@ -32,7 +32,8 @@ type Rules struct {
 	ResubmitEvery        time.Duration
 	ResubmitMost         int           // broadcasts of one transaction before it is STUCK
 	StuckAfter           time.Duration // since the first broadcast, before it is STUCK
-	CallTimeout          time.Duration // of one call to a node or a signer
+	CallTimeout          time.Duration // of one call to a node
+	SignTimeout          time.Duration // of one call to a signer; 0: CallTimeout
 	RoundsEndAfter       time.Duration // no further round is begun past this age of the invocation
 }
 

@@ -184,6 +184,10 @@ func (t *tenure) look(ctx context.Context, q Look) (v View, err error) {
 
 // call makes one call to the outside, which must end before the lease does.
 func (t *tenure) call(ctx context.Context, f func(context.Context) error) error {
+	return t.callWithin(ctx, t.Rules.CallTimeout, f)
+}
+
+func (t *tenure) callWithin(ctx context.Context, most time.Duration, f func(context.Context) error) error {
 	if t.Rules.Lease.Short(t.work.Lease) {
 		renewed, err := t.Book.Renew(ctx, t.work.Lease)
 		if err != nil {
@@ -191,7 +195,7 @@ func (t *tenure) call(ctx context.Context, f func(context.Context) error) error 
 		}
 		t.work.Lease = renewed
 	}
-	ctx, cancel := t.work.Lease.CallContext(ctx, t.Rules.CallTimeout)
+	ctx, cancel := t.work.Lease.CallContext(ctx, most)
 	defer cancel()
 	return f(ctx)
 }

@@ -1,6 +1,7 @@
 package nonce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ func (t *tenure) prepareQueue(ctx context.Context, v View) preparation {
 		return p
 	}
 	p = t.prepareServed(v)
-	inProcess := t.Signer.InProcess(w.submitter())
+	inProcess := t.signer().InProcess(w.submitter())
 	for i := range p.allocate {
 		a := &p.allocate[i]
 		if !inProcess || a.Tx.Handler != "" {
@@ -72,9 +73,17 @@ func (t *tenure) prepareServed(v View) preparation {
 	return p
 }
 
+// signer is who has the submitter's key.
+func (t *tenure) signer() SubmitterSignService {
+	if t.SignerNamed == nil {
+		return t.Signer
+	}
+	return t.SignerNamed(t.work.Signer)
+}
+
 func (t *tenure) sign(ctx context.Context, tx Unsigned) (s Signed, err error) {
-	err = t.call(ctx, func(ctx context.Context) error {
-		s, err = t.Signer.Sign(ctx, t.work.submitter(), tx)
+	err = t.callWithin(ctx, cmp.Or(t.Rules.SignTimeout, t.Rules.CallTimeout), func(ctx context.Context) error {
+		s, err = t.signer().Sign(ctx, t.work.submitter(), tx)
 		return err
 	})
 	return s, err

@@ -18,8 +18,11 @@ type Worker struct {
 	Book   Book
 	Chain  func(Submitter) (ChainConnector, error) // the connector of a submitter's chain
 	Signer SubmitterSignService
-	Wake   Waker
-	Rules  Rules
+	// SignerNamed is the signer that a registration names. nil: Signer signs for all.
+	SignerNamed func(signer string) SubmitterSignService
+
+	Wake  Waker
+	Rules Rules
 
 	// Handlers make the transactions of requests that name one.
 	Handlers map[string]Handler

@@ -29,7 +29,7 @@ type Local struct {
 	keys map[nonce.Submitter]*ecdsa.PrivateKey
 }
 
-var _ nonce.SubmitterSignService = (*Local)(nil)
+var _ Service = (*Local)(nil)
 
 // NewLocal makes a signer of keys. Each must be the key of its submitter's
 // account: one that is not would sign what no chain takes for that account.
@@ -54,12 +54,9 @@ func (l *Local) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) 
 	if !ok {
 		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, ErrNoKey)
 	}
-	if tx.ChainID != s.ChainID() {
-		return nonce.Signed{}, fmt.Errorf("sign for %s: the transaction is for chain %d", s, tx.ChainID)
-	}
-	inner, err := dynamicFee(tx)
+	inner, err := unsigned(s, tx)
 	if err != nil {
-		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
+		return nonce.Signed{}, err
 	}
 	signed, err := types.SignNewTx(key, types.LatestSignerForChainID(inner.ChainID), inner)
 	if err != nil {
@@ -70,6 +67,15 @@ func (l *Local) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) 
 		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
 	}
 	return nonce.Signed{Hash: nonce.Hash(signed.Hash()), Raw: raw}, nil
+}
+
+// Check implements [Service]. A signer without any key, as in a function that never
+// signs, does not know.
+func (l *Local) Check(_ context.Context, s nonce.Submitter) error {
+	if _, ok := l.keys[s]; !ok && len(l.keys) > 0 {
+		return fmt.Errorf("the local signer for %s: %w", s, ErrNoKey)
+	}
+	return nil
 }
 
 // InProcess implements [nonce.SubmitterSignService]: always true.

@@ -12,12 +12,9 @@ import (
 // it with its hash. A signer outside the process may be wrong, or asked by
 // someone else: what it sends back is stored only after this.
 func Verify(s nonce.Submitter, tx nonce.Unsigned, raw []byte) (nonce.Signed, error) {
-	if tx.ChainID != s.ChainID() {
-		return nonce.Signed{}, fmt.Errorf("signature for %s: the transaction is for chain %d", s, tx.ChainID)
-	}
-	inner, err := dynamicFee(tx)
+	inner, err := unsigned(s, tx)
 	if err != nil {
-		return nonce.Signed{}, fmt.Errorf("signature for %s: %w", s, err)
+		return nonce.Signed{}, err
 	}
 	signed := new(types.Transaction)
 	if err := signed.UnmarshalBinary(raw); err != nil {

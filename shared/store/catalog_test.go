@@ -332,6 +332,7 @@ var guarded = map[string][]duty{
 		{"submitter", "", `delete from submitter where submitter = $bob`, "start_never_changes"},
 		{"submitter", "", `update submitter set start_nonce = 1, start_reason = 'r'`, "start_never_changes"},
 	},
+	"sign_once":      signedOnce,
 	"keep_authority": {{"authority", "", `delete from authority`, byGuard}},
 	"keep_authority_changes": {
 		{"authority_change", newAuth + `(1, 1, 'o', 'r')`, `delete from authority_change`, byGuard},

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/big"
@@ -136,11 +135,6 @@ func violated(err error) string {
 	return fmt.Sprintf("none (error %v)", err)
 }
 
-// signed is what a signer would make of the transaction of that id.
-func signed(txID string) nonce.Signed {
-	return nonce.Signed{Hash: sha256.Sum256([]byte(txID)), Raw: []byte(txID)}
-}
-
 // allocations are for the whole queue of w, from the cursor on.
 func allocations(w nonce.Work, withBytes bool) []nonce.Allocation {
 	var all []nonce.Allocation
@@ -149,7 +143,7 @@ func allocations(w nonce.Work, withBytes bool) []nonce.Allocation {
 		q.Gas = &nonce.GasParams{Gas: 21_000, FeeCapWei: one, TipCapWei: one, ValueWei: one}
 		a := nonce.Allocation{Tx: q, Nonce: w.NextNonce + uint64(i)}
 		if withBytes {
-			s := signed(q.ID)
+			s := storetest.Signed(q.Submitter, a.Nonce, q.ID)
 			a.Signed = &s
 		}
 		all = append(all, a)

@@ -95,7 +95,7 @@ func TestQuarterIsDetached(t *testing.T) {
 		t.Fatalf("read a transaction whose quarter is gone: %v", err)
 	}
 	const facts = `{"txHash": "%s", "document": %s, "blockHash": "%s", "succeeded": true, "blockNumber": 7}`
-	h := signed(in.TxID).Hash
+	h := storetest.Signed(alice, 0, in.TxID).Hash
 	wantBefore, wantAfter := fmt.Sprintf(facts, h, `{"logs": []}`, nonce.Hash{7}), fmt.Sprintf(facts, h, `null`, nonce.Hash{7})
 	if got := string(before.Receipt); got != wantBefore {
 		t.Errorf("receipt: got %s, want %s", got, wantBefore)

@@ -46,7 +46,7 @@ func TestWriteIsOneTransaction(t *testing.T) {
 	tables := append([]string{"submitter_lease"}, written...)
 	before := contents(t, db, tables...)
 	wr := everything(w)
-	taken := signed(theirs.Queue[0].ID)
+	taken := storetest.Signed(alice, wr.Allocate[0].Nonce, theirs.Queue[0].ID)
 	wr.Allocate[0].Signed = &taken
 	if _, err := db.Write(t.Context(), wr); violated(err) != "tx_version_pkey" {
 		t.Errorf("a hash that is bound already: got %v, want it refused by tx_version_pkey", err)
@@ -64,7 +64,7 @@ func TestBytesForNothingHeldWriteNothing(t *testing.T) {
 	tables := append([]string{"submitter_lease"}, written...)
 	before := contents(t, db, tables...)
 	wr := everything(w)
-	wr.Store = []nonce.Version{{Tx: wr.Allocate[0].Tx, From: nonce.InFlight, Kind: nonce.VersionOriginal, Signed: signed(w.Queue[0].ID)}}
+	wr.Store = []nonce.Version{{Tx: wr.Allocate[0].Tx, From: nonce.InFlight, Kind: nonce.VersionOriginal, Signed: storetest.Signed(alice, 0, w.Queue[0].ID)}}
 	if done, err := db.Write(t.Context(), wr); err == nil {
 		t.Errorf("bytes for a QUEUED transaction: got %+v and no error", done)
 	}

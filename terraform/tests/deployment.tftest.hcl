@@ -343,10 +343,53 @@ run "no_signer_of_that_kind" {
   command = plan
 
   variables {
-    signer = "kms"
+    signer = "paper"
   }
 
   expect_failures = [var.signer]
+}
+
+run "kms_without_a_key" {
+  command = plan
+
+  variables {
+    signer       = "kms"
+    signing_keys = []
+  }
+
+  expect_failures = [var.signer]
+}
+
+run "kms" {
+  command = plan
+
+  variables {
+    signer       = "kms"
+    signing_keys = ["treasury"]
+  }
+
+  assert {
+    condition     = !contains(keys(google_secret_manager_secret.value), "signer-keys") && alltrue([for name in keys(local.functions) : local.signer_secret_of[name] == null])
+    error_message = "A function is given keys although the HSM has them."
+  }
+
+  assert {
+    condition     = toset([for name, role in module.signer.grants : "${name} ${role}"]) == toset(["treasury admin roles/cloudkms.publicKeyViewer", "treasury advance roles/cloudkms.signer"])
+    error_message = "Another function than the one that signs, or the one that registers, may use a key."
+  }
+}
+
+run "remote_signers" {
+  command = plan
+
+  variables {
+    signer = "remote"
+  }
+
+  assert {
+    condition     = toset([for name, s in local.signer_secret_of : "${name} ${s.variable}" if s != null]) == toset(["admin FENCEPOST_SIGNER_REMOTES_FILE", "advance FENCEPOST_SIGNER_REMOTES_FILE"])
+    error_message = "A function that neither signs nor registers may read how services are asked to sign, or one that does may not."
+  }
 }
 
 run "latest_secret" {

@@ -243,7 +243,7 @@ run "public_function" {
     max_instances       = 7
     environment         = { FENCEPOST_CHAIN_ID = "1" }
     secrets             = { FENCEPOST_RPC_URLS = { secret = "fencepost-rpc-urls", version = "3" } }
-    keys_secret         = null
+    signer_secret       = null
     audience            = "https://internal.invalid"
     invokers            = {}
     collector_image     = null
@@ -307,7 +307,7 @@ run "internal_function" {
     max_instances       = 7
     environment         = {}
     secrets             = {}
-    keys_secret         = { secret = "fencepost-signer-keys", version = "2" }
+    signer_secret       = { secret = "fencepost-signer-keys", version = "2", variable = "FENCEPOST_SIGNER_LOCAL_KEYS_FILE" }
     audience            = "https://internal.invalid"
     invokers            = { tasks = "serviceAccount:fencepost-tasks@project-1.iam.gserviceaccount.com" }
     collector_image     = "collector:1"
@@ -366,6 +366,7 @@ run "signer" {
   variables {
     keys    = ["treasury", "payouts"]
     signers = { advance = "serviceAccount:fencepost-advance@project-1.iam.gserviceaccount.com" }
+    readers = { admin = "serviceAccount:fencepost-admin@project-1.iam.gserviceaccount.com" }
   }
 
   assert {
@@ -374,7 +375,7 @@ run "signer" {
   }
 
   assert {
-    condition     = toset([for g in google_kms_crypto_key_iam_member.signer : "${g.role} ${g.member}"]) == toset([for r in ["signer", "publicKeyViewer"] : "roles/cloudkms.${r} serviceAccount:fencepost-advance@project-1.iam.gserviceaccount.com"]) && length(google_kms_crypto_key_iam_member.signer) == 4
+    condition     = toset([for g in google_kms_crypto_key_iam_member.signer : "${g.role} ${g.member}"]) == toset(["roles/cloudkms.signer serviceAccount:fencepost-advance@project-1.iam.gserviceaccount.com", "roles/cloudkms.publicKeyViewer serviceAccount:fencepost-admin@project-1.iam.gserviceaccount.com"]) && length(google_kms_crypto_key_iam_member.signer) == 4
     error_message = "Somebody else may sign, or one who signs may do more."
   }
 }

@@ -1,5 +1,5 @@
-// Package signertest is the contract of [nonce.SubmitterSignService] as tests,
-// run by every implementation.
+// Package signertest is the contract of [signer.Service] as tests, run by every
+// implementation.
 package signertest
 
 import (
@@ -21,7 +21,7 @@ import (
 
 // Fixture is a signer that can sign for Submitter.
 type Fixture struct {
-	Signer    nonce.SubmitterSignService
+	Signer    signer.Service
 	Submitter nonce.Submitter
 	Secrets   []string // texts that must never be seen: the key, in each form it has
 }
@@ -36,6 +36,7 @@ func Run(t *testing.T, newFixture func(t *testing.T) Fixture) {
 		"ContextEnds":       testContextEnds,
 		"SideBySide":        testSideBySide,
 		"InProcessIsStable": testInProcess,
+		"Check":             testCheck,
 		"PrintsNoSecret":    testPrintsNoSecret,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,8 +98,23 @@ func testSigns(t *testing.T, f Fixture) {
 func testUnknownSubmitter(t *testing.T, f Fixture) {
 	nobody := nonce.NewSubmitter(f.Submitter.ChainID(), nonce.Address{0xba, 0xd0})
 	got, err := f.Signer.Sign(t.Context(), nobody, f.transfer(0))
-	if !errors.Is(err, signer.ErrNoKey) || got.Raw != nil {
-		t.Errorf("got %d bytes, %v, want none and ErrNoKey", len(got.Raw), err)
+	if err == nil || got.Raw != nil {
+		t.Errorf("got %d bytes, %v, want none and an error", len(got.Raw), err)
+	}
+	// Who is asked over a network may not say why.
+	if f.Signer.InProcess(nobody) && !errors.Is(err, signer.ErrNoKey) {
+		t.Errorf("in this process: got %v, want ErrNoKey", err)
+	}
+}
+
+// What is asked before anything is signed is what signing comes to.
+func testCheck(t *testing.T, f Fixture) {
+	if err := f.Signer.Check(t.Context(), f.Submitter); err != nil {
+		t.Errorf("its own account: got %v, want nil", err)
+	}
+	nobody := nonce.NewSubmitter(f.Submitter.ChainID(), nonce.Address{0xba, 0xd0})
+	if err := f.Signer.Check(t.Context(), nobody); !errors.Is(err, signer.ErrNoKey) {
+		t.Errorf("another account: got %v, want ErrNoKey", err)
 	}
 }
 

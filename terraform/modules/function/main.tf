@@ -65,8 +65,8 @@ resource "google_cloud_run_v2_service" "this" {
       }
 
       dynamic "env" {
-        for_each = merge(var.environment, var.keys_secret == null ? {} : {
-          FENCEPOST_SIGNER_LOCAL_KEYS_FILE = "/secrets/signer/keys"
+        for_each = merge(var.environment, var.signer_secret == null ? {} : {
+          (var.signer_secret.variable) = "/secrets/signer/keys"
         })
 
         content {
@@ -91,10 +91,10 @@ resource "google_cloud_run_v2_service" "this" {
       }
 
       dynamic "volume_mounts" {
-        for_each = var.keys_secret == null ? [] : [true]
+        for_each = var.signer_secret == null ? [] : [true]
 
         content {
-          name       = "signer-keys"
+          name       = "signer"
           mount_path = "/secrets/signer"
         }
       }
@@ -141,10 +141,10 @@ resource "google_cloud_run_v2_service" "this" {
     }
 
     dynamic "volumes" {
-      for_each = var.keys_secret == null ? [] : [var.keys_secret]
+      for_each = var.signer_secret == null ? [] : [var.signer_secret]
 
       content {
-        name = "signer-keys"
+        name = "signer"
 
         secret {
           secret = volumes.value.secret

@@ -68,9 +68,9 @@ variable "secrets" {
   type        = map(object({ secret = string, version = string }))
 }
 
-variable "keys_secret" {
-  description = "The secret with the local signer's keys, mounted as a file; null: it never signs with them."
-  type        = object({ secret = string, version = string })
+variable "signer_secret" {
+  description = "The secret with the local signer's keys, or with the list of remote signers, mounted as a file, and the variable that is told where; null: neither."
+  type        = object({ secret = string, version = string, variable = string })
 }
 
 variable "audience" {

@@ -28,10 +28,16 @@ resource "google_kms_crypto_key" "signer" {
 }
 
 locals {
-  # The signature, and the public key that its account's address is checked against; nothing that changes a key.
-  grants = { for triple in setproduct(var.keys, keys(var.signers), ["roles/cloudkms.signer", "roles/cloudkms.publicKeyViewer"]) :
-    join(" ", triple) => { key = triple[0], member = var.signers[triple[1]], role = triple[2] }
-  }
+  # Who signs may do that alone: the account is recovered from each signature. Who registers sees the public key that
+  # the account is checked against, and signs nothing. Nobody may change a key.
+  grants = merge(
+    { for pair in setproduct(var.keys, keys(var.signers)) :
+      join(" ", pair) => { key = pair[0], member = var.signers[pair[1]], role = "roles/cloudkms.signer" }
+    },
+    { for pair in setproduct(var.keys, keys(var.readers)) :
+      join(" ", pair) => { key = pair[0], member = var.readers[pair[1]], role = "roles/cloudkms.publicKeyViewer" }
+    },
+  )
 }
 
 resource "google_kms_crypto_key_iam_member" "signer" {

@@ -14,3 +14,8 @@ variable "signers" {
   description = "The members that may sign, by function."
   type        = map(string)
 }
+
+variable "readers" {
+  description = "The members that may see the public keys, by function."
+  type        = map(string)
+}

@@ -1,0 +1,168 @@
+package acceptance
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/kms"
+	"github.com/fencepost/fencepost/emulator/remotesigner"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// asked is what the stack's signer was asked to sign, answered or not.
+func (b bench) asked() []string {
+	if b.KMS != nil {
+		return b.KMS.Asked()
+	}
+	return b.Signing.Asked()
+}
+
+// A signer that gives no answer, or a wrong one, holds up its submitter and nothing
+// else: the nonce stays bound, nothing is stored, the same is asked for again, and the
+// first right answer carries it on.
+func TestSignerWithoutAnswerHoldsTheNonce(t *testing.T) {
+	t.Parallel()
+	impatient := withSettings(quick, map[string]string{"FENCEPOST_SIGNER_TIMEOUT": "200ms"})
+	byKMS := func(f kms.Fault) func(bench) { return func(b bench) { b.KMS.SetFault(f) } }
+	remotely := func(f remotesigner.Fault) func(bench) { return func(b bench) { b.Signing.SetFault(f) } }
+	for name, c := range map[string]struct {
+		signer stack.SignerKind
+		spoil  func(bench)
+		mend   func(bench)
+	}{
+		"KMS is silent":             {stack.SignerKMS, byKMS(kms.Hanging), byKMS(kms.None)},
+		"KMS is away":               {stack.SignerKMS, byKMS(kms.Unavailable), byKMS(kms.None)},
+		"KMS signs by another key":  {stack.SignerKMS, byKMS(kms.AnotherKey), byKMS(kms.None)},
+		"a service is silent":       {stack.SignerRemote, remotely(remotesigner.Hanging), remotely(remotesigner.None)},
+		"a service signs the next":  {stack.SignerRemote, remotely(remotesigner.AnotherNonce), remotely(remotesigner.None)},
+		"a service signs by itself": {stack.SignerRemote, remotely(remotesigner.AnotherKey), remotely(remotesigner.None)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{Settings: impatient, Signer: c.signer})
+			s, other := b.Submitters()[0], b.Submitters()[1]
+			before := len(b.asked())
+			c.spoil(b)
+			first := b.postUntilAnswered(t, transfer(s, "first"))
+			b.postUntilAnswered(t, transfer(s, "second"))
+			if err := poll(b.ctx, func() bool { return len(b.asked()) >= before+3 }); err != nil {
+				t.Fatalf("asked %d times, want at least 3: %v", len(b.asked())-before, err)
+			}
+			b.heldUnsigned(t, first)
+			questions := slices.Clone(b.asked()[before:])
+			slices.Sort(questions)
+			if different := slices.Compact(questions); len(different) != 1 {
+				t.Errorf("questions for one nonce: got %d different ones, want one: %v", len(different), different)
+			}
+			c.mend(b)
+			b.postUntilAnswered(t, transfer(other, "beside it"))
+			b.ends(t, map[nonce.Submitter]int{s: 2, other: 1})
+			b.signedOnce(t, first)
+		})
+	}
+}
+
+// signedOnce wants one version of the transaction, its own.
+func (b bench) signedOnce(t *testing.T, txID string) {
+	t.Helper()
+	b.versions(t, txID, "ORIGINAL")
+	if n := b.count(`select count(*) from tx_version where tx_id = $1`, txID); n != 1 {
+		t.Errorf("versions of %s: got %d, want 1", txID, n)
+	}
+}
+
+// heldUnsigned waits until the transaction says that its signer gave no answer, and
+// wants its nonce held, no bytes of it, and nothing allocated behind it.
+func (b bench) heldUnsigned(t *testing.T, txID string) {
+	t.Helper()
+	var r record
+	err := poll(b.ctx, func() bool {
+		_, r = b.ask(t, stack.OperatorAccount, txID)
+		return r.LastError != nil
+	})
+	if err != nil || r.State != "IN_FLIGHT" || r.Nonce == nil || *r.Nonce != 0 || *r.LastError != "not signed: the signer gave no answer" {
+		t.Errorf("unsigned: got %s, nonce %v, %s, %v; want IN_FLIGHT at nonce 0, and why", r.State, r.Nonce, text(r.LastError), err)
+	}
+	if n := b.count(`select count(*) from tx_version`); n != 0 {
+		t.Errorf("versions: got %d, want none", n)
+	}
+	if n := b.count(`select count(*) from managed_tx where nonce is not null`); n != 1 {
+		t.Errorf("nonces: got %d bound, want 1", n)
+	}
+}
+
+// A process that dies between the signer's answer and the store has lost bytes that
+// nobody has seen: another asks again, and one version is stored and mined.
+func TestKilledBesideASignerElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, signer := range []stack.SignerKind{stack.SignerKMS, stack.SignerRemote} {
+		for _, point := range []string{"advance.stored", "advance.version_signed", "advance.version_stored"} {
+			t.Run(string(signer)+" "+point, func(t *testing.T) {
+				t.Parallel()
+				b, folder := setupArmed(t, point, stack.Options{Signer: signer})
+				s := b.Submitters()[0]
+				var ids []string
+				for i := range 2 {
+					ids = append(ids, b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i))))
+				}
+				b.killed(t, folder, point)
+				b.ends(t, map[nonce.Submitter]int{s: 2})
+				for _, id := range ids {
+					b.signedOnce(t, id)
+				}
+			})
+		}
+	}
+	if !slices.Contains(crash.All(), "advance.version_signed") {
+		t.Error("advance.version_signed is no point any more")
+	}
+}
+
+// Which signer an account has is said when it is registered, and refused then if that
+// signer is not there, or has another account's key. A registration is not changed.
+func TestRegistrationNamesTheSigner(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Signer: stack.SignerKMS})
+	stranger := nonce.NewSubmitter(b.Chain.ChainID(), nonce.Address{0xba, 0xd0})
+	register := func(s nonce.Submitter, signer string) (status int, answer string) {
+		t.Helper()
+		status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters",
+			map[string]any{"submitter": s, "callers": []string{"*"}, "signer": signer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status, string(text)
+	}
+	key := func(i int) string {
+		return "kms:projects/emulator/locations/local/keyRings/signers/cryptoKeys/" + b.Submitters()[i].Address().String() + "/cryptoKeyVersions/1"
+	}
+	for _, c := range []struct {
+		of     nonce.Submitter
+		signer string
+		status int
+	}{
+		{stranger, key(0), http.StatusBadRequest},
+		{stranger, key(0)[:len(key(0))-1] + "2", http.StatusBadRequest},
+		{stranger, "kms:treasury", http.StatusBadRequest},
+		{stranger, "remote:treasury", http.StatusBadRequest},
+		{stranger, "HSM", http.StatusBadRequest},
+		{b.Submitters()[0], key(1), http.StatusBadRequest},
+		{b.Submitters()[0], "local", http.StatusConflict},
+	} {
+		if status, answer := register(c.of, c.signer); status != c.status || (status == http.StatusBadRequest && !(strings.Contains(answer, `"signer"`) && strings.Contains(answer, "INVALID_FIELD"))) {
+			t.Errorf("%s by %s: got %d %s, want %d about the signer", c.of, c.signer, status, answer, c.status)
+		}
+	}
+	b.KMS.SetFault(kms.Unavailable)
+	if status, answer := register(stranger, key(0)); status != http.StatusServiceUnavailable {
+		t.Errorf("KMS is away: got %d %s, want 503", status, answer)
+	}
+	if n := b.count(`select count(*) from submitter`); n != 2 {
+		t.Errorf("registered: got %d, want the 2 of before", n)
+	}
+}

@@ -1,0 +1,219 @@
+// Package remotesigner is the emulator's stand-in for a signing service: it signs by
+// eth_signTransaction over HTTP, with keys of its own, for whoever brings its token.
+//
+// For tests it also answers wrongly in one chosen way; see [Fault].
+package remotesigner
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/subtle"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/big"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+)
+
+// Options say what a service is.
+type Options struct {
+	Token string              // the bearer token that it wants; "": none
+	Keys  []*ecdsa.PrivateKey // of its accounts
+	Style Style               // of its answers
+}
+
+// Style is how a service answers.
+type Style int
+
+// Web3signer answers eth_signTransaction with hex digits, clef
+// account_signTransaction with an object.
+const (
+	Web3signer Style = iota
+	Clef
+)
+
+// Server signs. It may be used from many goroutines, and is an [http.Handler].
+type Server struct {
+	options Options
+	keys    map[common.Address]*ecdsa.PrivateKey
+	server  *http.Server
+	url     string
+
+	mu      sync.Mutex
+	fault   Fault
+	asked   []string
+	release chan struct{} // closed when nothing hangs any more
+}
+
+// New makes a service that is not served yet.
+func New(o Options) *Server {
+	s := &Server{options: o, keys: map[common.Address]*ecdsa.PrivateKey{}, release: make(chan struct{})}
+	for _, key := range o.Keys {
+		s.keys[crypto.PubkeyToAddress(key.PublicKey)] = key
+	}
+	return s
+}
+
+// Start makes a service and serves it on a free port of 127.0.0.1; the caller ends
+// that with [Server.Close].
+func Start(o Options) (*Server, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen as a remote signer: %w", err)
+	}
+	s := New(o)
+	s.url = "http://" + l.Addr().String()
+	s.server = &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = s.server.Serve(l) }() // ends with Close
+	return s, nil
+}
+
+// URL is where the service is.
+func (s *Server) URL() string { return s.url }
+
+// Close ends serving at once, and lets go what hangs.
+func (s *Server) Close() error {
+	s.SetFault(None)
+	if s.server == nil {
+		return nil
+	}
+	return s.server.Close()
+}
+
+// SetFault has every answer from now on be wrong in that way; what hung is let go.
+func (s *Server) SetFault(f Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = f
+	close(s.release)
+	s.release = make(chan struct{})
+}
+
+// Asked are the transactions that were to be signed, as they were told, in the order
+// of the calls, answered or not.
+func (s *Server) Asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
+}
+
+// note keeps what is to be signed.
+func (s *Server) note(c call) {
+	if len(c.Params) == 1 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.asked = append(s.asked, string(c.Params[0]))
+	}
+}
+
+func (s *Server) now() (Fault, chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fault, s.release
+}
+
+// call is one request of JSON-RPC.
+type call struct {
+	ID     json.RawMessage   `json:"id"`
+	Method string            `json:"method"`
+	Params []json.RawMessage `json:"params"`
+}
+
+// ServeHTTP answers one call.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if want := "Bearer " + s.options.Token; s.options.Token != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(want)) != 1 {
+		http.Error(w, "who are you?", http.StatusUnauthorized)
+		return
+	}
+	var c call
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&c); err != nil {
+		http.Error(w, "not JSON-RPC", http.StatusBadRequest)
+		return
+	}
+	s.note(c)
+	fault, release := s.now()
+	if fault.instead(w, r, release) {
+		return
+	}
+	answer := map[string]any{"jsonrpc": "2.0", "id": c.ID}
+	if result, refusal := s.answer(r.Context(), c, fault); refusal != nil {
+		answer["error"] = refusal
+	} else {
+		answer["result"] = result
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer) // who asked may have left
+}
+
+// refusal is an error of JSON-RPC.
+type refusal struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+func (s *Server) answer(_ context.Context, c call, fault Fault) (any, *refusal) {
+	sign, list := "eth_signTransaction", "eth_accounts"
+	if s.options.Style == Clef {
+		sign, list = "account_signTransaction", "account_list"
+	}
+	switch {
+	case c.Method == list && fault != NoList:
+		return slices.Collect(maps.Keys(s.keys)), nil
+	case c.Method != sign || len(c.Params) != 1:
+		return nil, &refusal{-32601, "the method " + c.Method + " does not exist"}
+	}
+	var args arguments
+	if err := json.Unmarshal(c.Params[0], &args); err != nil {
+		return nil, &refusal{-32602, err.Error()}
+	}
+	key := s.keys[args.From]
+	if key == nil {
+		return nil, &refusal{-32000, "no key for given address or file"}
+	}
+	raw, err := args.sign(key, fault)
+	switch {
+	case err != nil:
+		return nil, &refusal{-32000, err.Error()}
+	case s.options.Style == Clef:
+		return map[string]any{"raw": hexutil.Bytes(raw), "tx": map[string]any{}}, nil
+	}
+	return hexutil.Bytes(raw), nil
+}
+
+// arguments are a transaction that is to be signed.
+type arguments struct {
+	From    common.Address  `json:"from"`
+	To      *common.Address `json:"to"`
+	Gas     hexutil.Uint64  `json:"gas"`
+	FeeCap  *hexutil.Big    `json:"maxFeePerGas"`
+	TipCap  *hexutil.Big    `json:"maxPriorityFeePerGas"`
+	Value   *hexutil.Big    `json:"value"`
+	Nonce   *hexutil.Uint64 `json:"nonce"`
+	Data    hexutil.Bytes   `json:"data"`
+	ChainID *hexutil.Big    `json:"chainId"`
+}
+
+func (a arguments) sign(key *ecdsa.PrivateKey, fault Fault) ([]byte, error) {
+	if a.FeeCap == nil || a.TipCap == nil || a.Value == nil || a.Nonce == nil || a.ChainID == nil {
+		return nil, fmt.Errorf("want nonce, chainId, value, maxFeePerGas and maxPriorityFeePerGas")
+	}
+	inner := &types.DynamicFeeTx{
+		ChainID: (*big.Int)(a.ChainID), Nonce: uint64(*a.Nonce), To: a.To, Value: (*big.Int)(a.Value), Data: a.Data,
+		Gas: uint64(a.Gas), GasFeeCap: (*big.Int)(a.FeeCap), GasTipCap: (*big.Int)(a.TipCap),
+	}
+	key, tx := fault.spoil(key, inner)
+	signed, err := types.SignNewTx(key, types.LatestSignerForChainID(inner.ChainID), tx)
+	if err != nil {
+		return nil, err
+	}
+	return signed.MarshalBinary()
+}

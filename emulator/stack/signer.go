@@ -1,0 +1,135 @@
+package stack
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/clef"
+	"github.com/fencepost/fencepost/emulator/kms"
+	"github.com/fencepost/fencepost/emulator/remotesigner"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer/remote"
+)
+
+// SignerKind says who has the keys of the stack's accounts.
+type SignerKind string
+
+// The functions themselves, a Cloud KMS, or a signing service.
+const (
+	SignerLocal  SignerKind = "local"
+	SignerKMS    SignerKind = "kms"
+	SignerRemote SignerKind = "remote"
+)
+
+// signing is what the functions and the registrations are told of the signer.
+type signing struct {
+	settings map[string]string
+	names    map[nonce.Submitter]string // of the signer, as each submitter is registered with it
+}
+
+// remoteName is the signing service, as registrations name it.
+const remoteName = "emulator"
+
+// clefWithin bounds the start of clef.
+const clefWithin = 30 * time.Second
+
+// SignsElsewhere says that another process than the functions has the keys.
+func (s *Stack) SignsElsewhere() bool {
+	return s.options.Signer != "" && s.options.Signer != SignerLocal
+}
+
+// holders are the accounts that sign, with their keys.
+func (s *Stack) holders() map[nonce.Submitter]devchain.Account {
+	all := map[nonce.Submitter]devchain.Account{}
+	for i, sub := range s.Submitters() {
+		all[sub] = s.accounts[i]
+	}
+	if s.options.Payouts {
+		all[nonce.NewSubmitter(s.Chain.ChainID(), s.payer.Address)] = s.payer
+	}
+	return all
+}
+
+// startSigner puts the keys where the options want them, and nowhere else.
+func (s *Stack) startSigner(ctx context.Context) error {
+	s.signing = signing{map[string]string{}, map[nonce.Submitter]string{}}
+	switch s.options.Signer {
+	case "", SignerLocal:
+		return s.signHere()
+	case SignerKMS:
+		return s.signByKMS()
+	case SignerRemote:
+		return s.signRemotely(ctx)
+	}
+	return fmt.Errorf("signer %q: want %s, %s or %s", s.options.Signer, SignerLocal, SignerKMS, SignerRemote)
+}
+
+// signHere writes the keys where the local signer reads them.
+func (s *Stack) signHere() error {
+	var text strings.Builder
+	for sub, account := range s.holders() {
+		fmt.Fprintf(&text, "%s=%s\n", sub, keyOf(account))
+	}
+	path := s.path("keys")
+	s.signing.settings["FENCEPOST_SIGNER_LOCAL_KEYS_FILE"] = path
+	return os.WriteFile(path, []byte(text.String()), 0o600)
+}
+
+func (s *Stack) signByKMS() (err error) {
+	if s.KMS, err = kms.Start(); err != nil {
+		return err
+	}
+	s.onClose(func() error { s.KMS.Close(); return nil })
+	for sub, account := range s.holders() {
+		s.signing.names[sub] = "kms:" + s.KMS.Add(account.Address.String(), account.Key)
+	}
+	s.signing.settings["FENCEPOST_SIGNER_KMS_ENDPOINT"] = s.KMS.Addr()
+	return nil
+}
+
+func (s *Stack) signRemotely(ctx context.Context) error {
+	var keys []*ecdsa.PrivateKey
+	for sub, account := range s.holders() {
+		keys = append(keys, account.Key)
+		s.signing.names[sub] = "remote:" + remoteName
+	}
+	options, err := s.startRemote(ctx, keys)
+	if err != nil {
+		return err
+	}
+	list, err := json.Marshal(map[string]remote.Options{remoteName: options})
+	if err != nil {
+		return err
+	}
+	path := s.path("remotes")
+	s.signing.settings["FENCEPOST_SIGNER_REMOTES_FILE"] = path
+	return os.WriteFile(path, list, 0o600)
+}
+
+// startRemote starts clef, or else a service of the stack's own.
+func (s *Stack) startRemote(ctx context.Context, keys []*ecdsa.PrivateKey) (remote.Options, error) {
+	if s.options.Clef != "" {
+		ctx, cancel := context.WithTimeout(ctx, clefWithin)
+		defer cancel()
+		child, err := clef.Start(ctx, clef.Options{Path: s.options.Clef, ChainID: s.Chain.ChainID(), Keys: keys})
+		if err != nil {
+			return remote.Options{}, err
+		}
+		s.onClose(child.Close)
+		return remote.Options{URL: child.URL(), Method: remote.AccountSign}, nil
+	}
+	token := rand.Text()
+	var err error
+	if s.Signing, err = remotesigner.Start(remotesigner.Options{Token: token, Keys: keys}); err != nil {
+		return remote.Options{}, err
+	}
+	s.onClose(s.Signing.Close)
+	return remote.Options{URL: s.Signing.URL(), BearerToken: token}, nil
+}

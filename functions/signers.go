@@ -1,0 +1,79 @@
+package functions
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/signer/kms"
+	"github.com/fencepost/fencepost/shared/signer/remote"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// openSigners reads what this deployment can sign by. Which of it a submitter uses
+// its registration says.
+func (a *App) openSigners(context.Context) error {
+	c := a.config.Signer
+	keys, err := a.localKeys()
+	if err != nil {
+		return err
+	}
+	local, err := signer.NewLocal(keys)
+	if err != nil {
+		return err
+	}
+	a.kms = kms.New(kms.Options{Endpoint: c.KMSEndpoint, Timeout: c.Timeout})
+	a.signers = signer.Directory{Local: local, KMS: func(version string) signer.Service { return a.kms.Key(version) }}
+	if c.RemotesFile != "" {
+		a.signers.Remotes, err = remote.Load(c.RemotesFile, c.Timeout)
+	}
+	return err
+}
+
+// localKeys are none in a function that never signs.
+func (a *App) localKeys() (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
+	c := a.config.Signer
+	keys := map[nonce.Submitter]*ecdsa.PrivateKey{}
+	if c.LocalKeysFile != "" {
+		plain, err := signer.LoadKeys(c.LocalKeysFile)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(keys, plain)
+	}
+	if c.LocalKeystore != "" {
+		opened, err := signer.LoadKeystore(c.LocalKeystore, c.LocalPasswordFile, a.config.Chain.ID)
+		if err != nil {
+			return nil, err
+		}
+		for s, key := range opened {
+			if _, twice := keys[s]; twice {
+				return nil, fmt.Errorf("%s has a key in signer.local.keysFile and another in signer.local.keystore: leave one out", s)
+			}
+			keys[s] = key
+		}
+	}
+	return keys, nil
+}
+
+// signerHasIt refuses a registration whose signer has no key of the account: what it
+// signs would not be taken, and its first nonce would be held for ever.
+func (a *App) signerHasIt(r *http.Request, reg store.Registration) error {
+	service, err := a.signers.Named(reg.Signer)
+	if err == nil {
+		err = service.Check(r.Context(), reg.Submitter)
+	}
+	switch {
+	case errors.Is(err, signer.ErrNoKey):
+		return web.FieldProblem("signer", "cannot sign for the account: %v", err)
+	case err != nil:
+		return web.UnavailableBecause(err, "the signer could not be asked for the account; nothing was registered")
+	}
+	return nil
+}

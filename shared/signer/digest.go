@@ -1,0 +1,49 @@
+package signer
+
+import (
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Digest is what is signed to sign tx for s: the Keccak-256 hash of all its fields
+// and its type.
+func Digest(s nonce.Submitter, tx nonce.Unsigned) (nonce.Hash, error) {
+	inner, err := unsigned(s, tx)
+	if err != nil {
+		return nonce.Hash{}, err
+	}
+	return nonce.Hash(types.LatestSignerForChainID(inner.ChainID).Hash(types.NewTx(inner))), nil
+}
+
+// Attach makes the signed transaction of tx and a signature of its [Digest]: r, s and
+// v of 0 or 1, 32, 32 and 1 bytes. It proves what it made, as [Verify] does.
+func Attach(s nonce.Submitter, tx nonce.Unsigned, signature []byte) (nonce.Signed, error) {
+	inner, err := unsigned(s, tx)
+	if err != nil {
+		return nonce.Signed{}, err
+	}
+	signed, err := types.NewTx(inner).WithSignature(types.LatestSignerForChainID(inner.ChainID), signature)
+	if err != nil {
+		return nonce.Signed{}, fmt.Errorf("signature for %s: %w", s, err)
+	}
+	raw, err := signed.MarshalBinary()
+	if err != nil {
+		return nonce.Signed{}, fmt.Errorf("signature for %s: %w", s, err)
+	}
+	return Verify(s, tx, raw)
+}
+
+// unsigned is tx in go-ethereum's form, if it is of s's chain.
+func unsigned(s nonce.Submitter, tx nonce.Unsigned) (*types.DynamicFeeTx, error) {
+	if tx.ChainID != s.ChainID() {
+		return nil, fmt.Errorf("sign for %s: the transaction is for chain %d", s, tx.ChainID)
+	}
+	inner, err := dynamicFee(tx)
+	if err != nil {
+		return nil, fmt.Errorf("sign for %s: %w", s, err)
+	}
+	return inner, nil
+}

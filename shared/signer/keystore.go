@@ -1,0 +1,179 @@
+package signer
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/ecdsa"
+	"crypto/pbkdf2"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/crypto"
+	"golang.org/x/crypto/scrypt"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// maxKeystoreFile bounds one file of a keystore, in bytes; they have some 500.
+const maxKeystoreFile = 64 << 10
+
+// LoadKeystore reads every key file in a folder of go-ethereum's encrypted keystore,
+// for accounts of one chain; files that begin with a dot are left out. One password,
+// the first line of the file at passwordPath, opens them all. Opening one costs what
+// it was made to cost: by default a second and 256 MiB.
+//
+// Errors name the file and hold nothing of a key or of the password.
+func LoadKeystore(folder, passwordPath string, chainID uint64) (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
+	text, err := os.ReadFile(passwordPath)
+	if err != nil {
+		return nil, fmt.Errorf("password of the keystore: %w", err)
+	}
+	password, _, _ := strings.Cut(string(text), "\n")
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("keystore: %w", err)
+	}
+	keys := map[nonce.Submitter]*ecdsa.PrivateKey{}
+	for _, f := range files {
+		if f.IsDir() || strings.HasPrefix(f.Name(), ".") { // a mounted secret has its versions in hidden folders
+			continue
+		}
+		key, err := openKeyFile(filepath.Join(folder, f.Name()), strings.TrimSuffix(password, "\r"))
+		if err != nil {
+			return nil, fmt.Errorf("keystore, file %s: %w", f.Name(), err)
+		}
+		s := nonce.NewSubmitter(chainID, nonce.Address(crypto.PubkeyToAddress(key.PublicKey)))
+		if _, twice := keys[s]; twice {
+			return nil, fmt.Errorf("keystore, file %s: the account has a file already", f.Name())
+		}
+		keys[s] = key
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("keystore %s: no key file is in it", folder)
+	}
+	return keys, nil
+}
+
+func openKeyFile(path, password string) (*ecdsa.PrivateKey, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxKeystoreFile {
+		return nil, fmt.Errorf("want at most %d bytes", maxKeystoreFile)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return DecryptKey(text, password)
+}
+
+// encrypted is a key file of version 3.
+//
+// Source: https://ethereum.org/en/developers/docs/data-structures-and-encoding/web3-secret-storage/
+type encrypted struct {
+	Version int    `json:"version"`
+	Address string `json:"address"` // without 0x; some writers leave it out
+	Crypto  struct {
+		Cipher       string `json:"cipher"`
+		CipherText   string `json:"ciphertext"`
+		CipherParams struct {
+			IV string `json:"iv"`
+		} `json:"cipherparams"`
+		KDF       string    `json:"kdf"`
+		KDFParams kdfParams `json:"kdfparams"`
+		MAC       string    `json:"mac"`
+	} `json:"crypto"`
+}
+
+// kdfParams are those of scrypt (n, r, p) or of PBKDF2 (c, prf).
+type kdfParams struct {
+	Salt  string `json:"salt"`
+	DKLen int    `json:"dklen"`
+	N     int    `json:"n"`
+	R     int    `json:"r"`
+	P     int    `json:"p"`
+	C     int    `json:"c"`
+	PRF   string `json:"prf"`
+}
+
+// errKeyFile reports a file that is no key file of version 3.
+var errKeyFile = errors.New("not an encrypted key file of version 3 (aes-128-ctr with scrypt or pbkdf2)")
+
+// DecryptKey opens a key file of version 3.
+func DecryptKey(file []byte, password string) (*ecdsa.PrivateKey, error) {
+	var e encrypted
+	if json.Unmarshal(file, &e) != nil || e.Version != 3 || e.Crypto.Cipher != "aes-128-ctr" {
+		return nil, errKeyFile
+	}
+	cipherText, err1 := hex.DecodeString(e.Crypto.CipherText)
+	iv, err2 := hex.DecodeString(e.Crypto.CipherParams.IV)
+	mac, err3 := hex.DecodeString(e.Crypto.MAC)
+	if errors.Join(err1, err2, err3) != nil || len(iv) != aes.BlockSize {
+		return nil, errKeyFile
+	}
+	derived, err := e.derive(password)
+	if err != nil {
+		return nil, err
+	}
+	if subtle.ConstantTimeCompare(crypto.Keccak256(derived[16:32], cipherText), mac) != 1 {
+		return nil, errors.New("the password does not open it")
+	}
+	block, err := aes.NewCipher(derived[:16])
+	if err != nil {
+		return nil, errKeyFile
+	}
+	secret := make([]byte, len(cipherText))
+	cipher.NewCTR(block, iv).XORKeyStream(secret, cipherText)
+	key, err := crypto.ToECDSA(secret)
+	if err != nil {
+		return nil, errors.New("what it holds is no private key of secp256k1")
+	}
+	address := nonce.Address(crypto.PubkeyToAddress(key.PublicKey))
+	if said := strings.TrimPrefix(strings.ToLower(e.Address), "0x"); said != "" && "0x"+said != address.String() {
+		return nil, errors.New("the key is of another account than the file names")
+	}
+	return key, nil
+}
+
+// The most that a file may ask for: four times go-ethereum's own, 1 GiB.
+const (
+	maxScryptMemory = 1 << 30
+	maxRounds       = 10_000_000
+)
+
+// derive makes the 32 bytes of which one half decrypts and the other proves.
+func (e encrypted) derive(password string) ([]byte, error) {
+	k := e.Crypto.KDFParams
+	salt, err := hex.DecodeString(k.Salt)
+	if err != nil || k.DKLen != 32 {
+		return nil, errKeyFile
+	}
+	var derived []byte
+	switch e.Crypto.KDF {
+	case "scrypt":
+		if k.N < 2 || k.R < 1 || k.P < 1 || k.P > 64 || k.R > 1<<20 || k.N > maxScryptMemory/128/k.R {
+			return nil, errKeyFile
+		}
+		derived, err = scrypt.Key([]byte(password), salt, k.N, k.R, k.P, k.DKLen)
+	case "pbkdf2":
+		if k.PRF != "hmac-sha256" || k.C < 1 || k.C > maxRounds {
+			return nil, errKeyFile
+		}
+		derived, err = pbkdf2.Key(sha256.New, password, salt, k.C, k.DKLen)
+	default:
+		return nil, errKeyFile
+	}
+	if err != nil {
+		return nil, errKeyFile
+	}
+	return derived, nil
+}

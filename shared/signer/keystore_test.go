@@ -1,0 +1,183 @@
+package signer_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/signer/signertest"
+)
+
+// The test vectors of the format's own page: one for each way to derive a key.
+const (
+	vectorPassword = "testpassword"
+	vectorKey      = "7a28b5ba57c53603b0b07b56bba752f7784bf506fa95edc395f5cf6c7514fe9d"
+	vectorPBKDF2   = `{"crypto": {"cipher": "aes-128-ctr", "cipherparams": {"iv": "6087dab2f9fdbbfaddc31a909735c1e6"},
+		"ciphertext": "5318b4d5bcd28de64ee5559e671353e16f075ecae9f99c7a79a38af5f869aa46", "kdf": "pbkdf2",
+		"kdfparams": {"c": 262144, "dklen": 32, "prf": "hmac-sha256", "salt": "ae3cd4e7013836a3df6bd7241b12db061dbe2c6785853cce422d148a624ce0bd"},
+		"mac": "517ead924a9d0dc3124507e3393d175ce3ff7c1e96529c6c555ce9e51205e9b2"}, "id": "3198bc9c-6672-5ab3-d995-4942343ae5b6", "version": 3}`
+	vectorScrypt = `{"crypto": {"cipher": "aes-128-ctr", "cipherparams": {"iv": "83dbcc02d8ccb40e466191a123791e0e"},
+		"ciphertext": "d172bf743a674da9cdad04534d56926ef8358534d458fffccd4e6ad2fbde479c", "kdf": "scrypt",
+		"kdfparams": {"dklen": 32, "n": 262144, "r": 1, "p": 8, "salt": "ab0c7876052600dd703518d6fc3fe8984592145b591fc8fb5c6d43190334ba19"},
+		"mac": "2103ac29920d71da29f15d75b4a16dbe95cfd7ff8faea1056c33131d846e3097"}, "id": "3198bc9c-6672-5ab3-d995-4942343ae5b6", "version": 3}`
+)
+
+func TestDecryptKeyVectors(t *testing.T) {
+	t.Parallel()
+	for name, file := range map[string]string{"pbkdf2": vectorPBKDF2, "scrypt": vectorScrypt} {
+		key, err := signer.DecryptKey([]byte(file), vectorPassword)
+		if err != nil || !bytes.Equal(crypto.FromECDSA(key), common.FromHex(vectorKey)) {
+			t.Errorf("%s: got another key, %v, want the vector's", name, err)
+		}
+		if _, err := signer.DecryptKey([]byte(file), vectorPassword+"s"); err == nil { // the file has no address that would tell
+			t.Errorf("%s, by another password: got nil, want an error", name)
+		}
+	}
+}
+
+// keystore is a folder with a file of each key, and the path of their password's.
+func keystore(t *testing.T, password string, keys ...*ecdsa.PrivateKey) (folder, passwordPath string) {
+	t.Helper()
+	folder, passwordPath = t.TempDir(), filepath.Join(t.TempDir(), "password")
+	for _, key := range keys {
+		file, err := signertest.KeyFile(key, password)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(folder, "UTC--"+crypto.PubkeyToAddress(key.PublicKey).Hex()), string(file))
+	}
+	write(t, passwordPath, password+"\n")
+	return folder, passwordPath
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A signer whose keys come from an encrypted keystore keeps the contract of all
+// signers.
+func TestKeystoreContract(t *testing.T) {
+	t.Parallel()
+	signertest.Run(t, func(t *testing.T) signertest.Fixture {
+		key, address := newKey(t)
+		folder, password := keystore(t, "correct horse", key)
+		write(t, filepath.Join(folder, ".hidden"), "not a key file")
+		keys, err := signer.LoadKeystore(folder, password, 1337)
+		if err != nil {
+			t.Fatal(err)
+		}
+		local, err := signer.NewLocal(keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signertest.Fixture{Signer: local, Submitter: nonce.NewSubmitter(1337, address), Secrets: []string{hexOf(key), "correct horse"}}
+	})
+}
+
+// What does not open is told by its file's name, and shows neither password nor key.
+func TestLoadKeystoreErrors(t *testing.T) {
+	t.Parallel()
+	key, _ := newKey(t)
+	for name, spoil := range map[string]func(t *testing.T, folder, password string){
+		"wrong password":  func(t *testing.T, _, password string) { write(t, password, "battery staple\ncorrect horse") },
+		"no password":     func(t *testing.T, _, password string) { _ = os.Remove(password) },
+		"not JSON":        func(t *testing.T, folder, _ string) { write(t, filepath.Join(folder, "a"), hexOf(key)) },
+		"another version": func(t *testing.T, folder, _ string) { edit(t, folder, "version", 1) },
+		"another account": func(t *testing.T, folder, _ string) { edit(t, folder, "address", strings.Repeat("0", 40)) },
+		"the same again":  func(t *testing.T, folder, _ string) { copyOf(t, folder, nil) },
+		"too dear":        func(t *testing.T, folder, _ string) { copyOf(t, folder, map[string]any{"n": 1 << 26}) },
+		"no cost":         func(t *testing.T, folder, _ string) { copyOf(t, folder, map[string]any{"n": 0}) },
+		"too large":       func(t *testing.T, folder, _ string) { write(t, filepath.Join(folder, "a"), strings.Repeat(" ", 1<<17)) },
+		"nothing in it":   func(t *testing.T, folder, _ string) { _ = os.Remove(only(t, folder)) },
+		"damaged":         func(t *testing.T, folder, _ string) { damage(t, folder) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder, password := keystore(t, "correct horse", key)
+			spoil(t, folder, password)
+			_, err := signer.LoadKeystore(folder, password, 1)
+			if err == nil {
+				t.Fatal("got nil, want an error")
+			}
+			for _, secret := range []string{"correct horse", "battery staple", hexOf(key)} {
+				if strings.Contains(err.Error(), secret) {
+					t.Errorf("got %q, want no secret in it", err)
+				}
+			}
+		})
+	}
+}
+
+// only is the one file of a folder.
+func only(t *testing.T, folder string) string {
+	t.Helper()
+	files, err := os.ReadDir(folder)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("files: got %d, %v, want one", len(files), err)
+	}
+	return filepath.Join(folder, files[0].Name())
+}
+
+func read(t *testing.T, path string) (file map[string]any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func put(t *testing.T, path string, file map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, string(text))
+}
+
+// edit changes one field of the only file.
+func edit(t *testing.T, folder, field string, to any) {
+	t.Helper()
+	path := only(t, folder)
+	file := read(t, path)
+	file[field] = to
+	put(t, path, file)
+}
+
+// copyOf writes the only file a second time, with other costs.
+func copyOf(t *testing.T, folder string, costs map[string]any) {
+	t.Helper()
+	path := only(t, folder)
+	file := read(t, path)
+	for name, value := range costs {
+		file["crypto"].(map[string]any)["kdfparams"].(map[string]any)[name] = value
+	}
+	put(t, path+"-2", file)
+}
+
+// damage flips a bit of the ciphertext.
+func damage(t *testing.T, folder string) {
+	t.Helper()
+	path := only(t, folder)
+	file := read(t, path)
+	text := common.FromHex(file["crypto"].(map[string]any)["ciphertext"].(string))
+	text[0] ^= 1
+	file["crypto"].(map[string]any)["ciphertext"] = common.Bytes2Hex(text)
+	put(t, path, file)
+}

@@ -1,0 +1,184 @@
+// Package kms signs by keys in Cloud KMS that never leave the HSM: algorithm
+// EC_SIGN_SECP256K1_SHA256. What KMS is told to be a SHA-256 digest is the Keccak-256
+// hash of the transaction: it signs 32 bytes, whatever made them.
+package kms
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"sync"
+	"time"
+
+	cloudkms "cloud.google.com/go/kms/apiv1"
+	"cloud.google.com/go/kms/apiv1/kmspb"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
+)
+
+// errCorrupt reports an answer that is not as KMS sent it, or to another question.
+var errCorrupt = errors.New("the answer of Cloud KMS was damaged on its way, or is to another question")
+
+// Options say where Cloud KMS is.
+type Options struct {
+	Endpoint string        // host:port of a local service without TLS; "": Google's
+	Timeout  time.Duration // of one call, with its repetitions
+}
+
+// Client is a connection to Cloud KMS, made when it is first needed. It may be used
+// from many goroutines.
+type Client struct {
+	options Options
+
+	mu     sync.Mutex
+	client *cloudkms.KeyManagementClient // nil: not connected yet
+}
+
+// New makes a client. It connects to nothing yet.
+func New(o Options) *Client { return &Client{options: o} }
+
+// Close gives the connection back.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.client == nil {
+		return nil
+	}
+	return c.client.Close()
+}
+
+// reconnecting bounds how long Cloud KMS may be there again before it is noticed.
+var reconnecting = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
+	MinConnectTimeout: 5 * time.Second,
+}
+
+// connected outlives the request that happens to be first: hence no context of its.
+func (c *Client) connected() (*cloudkms.KeyManagementClient, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.client != nil {
+		return c.client, nil
+	}
+	options := []option.ClientOption{option.WithTelemetryDisabled(), option.WithGRPCDialOption(grpc.WithConnectParams(reconnecting))}
+	if c.options.Endpoint != "" {
+		options = append(options, option.WithEndpoint(c.options.Endpoint), option.WithoutAuthentication(),
+			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	}
+	client, err := cloudkms.NewKeyManagementClient(context.Background(), options...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Cloud KMS: %w", err)
+	}
+	c.client = client
+	return client, nil
+}
+
+// Key is one version of a key.
+type Key struct {
+	client *Client
+	name   string
+}
+
+var _ signer.Service = (*Key)(nil)
+
+// Key is the key version of that full name. It is not asked for yet.
+func (c *Client) Key(name string) *Key { return &Key{c, name} }
+
+// Sign implements [nonce.SubmitterSignService]. Asking again may give other bytes: KMS
+// promises no determinism. Where the key is of another account the error wraps
+// [signer.ErrNoKey].
+func (k *Key) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) (nonce.Signed, error) {
+	digest, err := signer.Digest(s, tx)
+	if err != nil {
+		return nonce.Signed{}, err
+	}
+	der, err := k.sign(ctx, digest)
+	if err != nil {
+		return nonce.Signed{}, fmt.Errorf("sign for %s by %s: %w", s, k.name, err)
+	}
+	signature, err := recoverable(der, digest, s.Address())
+	if err != nil {
+		return nonce.Signed{}, fmt.Errorf("sign for %s by %s: %w", s, k.name, err)
+	}
+	return signer.Attach(s, tx, signature)
+}
+
+// sign has KMS sign the digest, and proves that nothing was damaged either way.
+//
+// Source: https://cloud.google.com/kms/docs/data-integrity-guidelines
+func (k *Key) sign(ctx context.Context, digest nonce.Hash) (der []byte, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	client, err := k.client.connected()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.client.options.Timeout)
+	defer cancel()
+	answer, err := client.AsymmetricSign(ctx, &kmspb.AsymmetricSignRequest{
+		Name:         k.name,
+		Digest:       &kmspb.Digest{Digest: &kmspb.Digest_Sha256{Sha256: digest[:]}},
+		DigestCrc32C: wrapperspb.Int64(checksum(digest[:])),
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.GetName() != k.name, !answer.GetVerifiedDigestCrc32C(), !intact(answer.GetSignature(), answer.GetSignatureCrc32C()):
+		return nil, errCorrupt
+	}
+	return answer.GetSignature(), nil
+}
+
+// Check implements [signer.Service], by the key's public half.
+func (k *Key) Check(ctx context.Context, s nonce.Submitter) error {
+	client, err := k.client.connected()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.client.options.Timeout)
+	defer cancel()
+	public, err := client.GetPublicKey(ctx, &kmspb.GetPublicKeyRequest{Name: k.name})
+	switch {
+	case refused(err):
+		return fmt.Errorf("%s: Cloud KMS has no such key version for us, or it is not enabled: %w", k.name, signer.ErrNoKey)
+	case err != nil:
+		return fmt.Errorf("public key of %s: %w", k.name, err)
+	case public.GetName() != k.name, !intact([]byte(public.GetPem()), public.GetPemCrc32C()):
+		return fmt.Errorf("public key of %s: %w", k.name, errCorrupt)
+	case public.GetAlgorithm() != kmspb.CryptoKeyVersion_EC_SIGN_SECP256K1_SHA256:
+		return fmt.Errorf("%s is a key for %s, want EC_SIGN_SECP256K1_SHA256: %w", k.name, public.GetAlgorithm(), signer.ErrNoKey)
+	}
+	address, err := addressOf(public.GetPem())
+	if err != nil {
+		return fmt.Errorf("public key of %s: %w", k.name, err)
+	}
+	if address != s.Address() {
+		return fmt.Errorf("%s is the key of the account %s: %w", k.name, address, signer.ErrNoKey)
+	}
+	return nil
+}
+
+// InProcess implements [nonce.SubmitterSignService]: never.
+func (k *Key) InProcess(nonce.Submitter) bool { return false }
+
+// Format prints the key's name for any verb, and nothing of the connection.
+func (k Key) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "key "+k.name) }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum is the CRC32C, as KMS writes it.
+func checksum(b []byte) int64 { return int64(crc32.Checksum(b, castagnoli)) }
+
+// intact says that b came with its checksum, and is what that was made of.
+func intact(b []byte, sum *wrapperspb.Int64Value) bool {
+	return sum != nil && sum.GetValue() == checksum(b)
+}

@@ -1,0 +1,99 @@
+package kms
+
+import (
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+
+	"github.com/ethereum/go-ethereum/crypto"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
+)
+
+// order is that of secp256k1's group; half is half of it, rounded down.
+var (
+	order = crypto.S256().Params().N
+	half  = new(big.Int).Rsh(order, 1)
+)
+
+// recoverable turns a signature in DER into r, s and v for the account a. Of the two s
+// that are as good it takes the lower, since no node takes the other (EIP-2). Which of
+// the two v is right KMS does not say: it is the one that leads to a. If neither does,
+// the key is of another account, and the error wraps [signer.ErrNoKey].
+func recoverable(der []byte, digest nonce.Hash, a nonce.Address) ([]byte, error) {
+	var parsed struct{ R, S *big.Int }
+	rest, err := asn1.Unmarshal(der, &parsed)
+	if err != nil || len(rest) > 0 {
+		return nil, errors.New("the signature is not the DER form of two integers")
+	}
+	for _, n := range []*big.Int{parsed.R, parsed.S} {
+		if n.Sign() <= 0 || n.Cmp(order) >= 0 {
+			return nil, errors.New("the signature is out of range")
+		}
+	}
+	if parsed.S.Cmp(half) > 0 {
+		parsed.S.Sub(order, parsed.S)
+	}
+	signature := make([]byte, crypto.SignatureLength)
+	parsed.R.FillBytes(signature[:32])
+	parsed.S.FillBytes(signature[32:64])
+	for v := range byte(2) {
+		signature[64] = v
+		public, err := crypto.SigToPub(digest[:], signature)
+		if err == nil && nonce.Address(crypto.PubkeyToAddress(*public)) == a {
+			return signature, nil
+		}
+	}
+	return nil, fmt.Errorf("the signature is of another account than %s: %w", a, signer.ErrNoKey)
+}
+
+// The object ids of a public key on an elliptic curve, and of secp256k1, which
+// crypto/x509 does not know.
+//
+// Source: https://www.secg.org/sec2-v2.pdf, A.2.1
+var (
+	ecPublicKey = asn1.ObjectIdentifier{1, 2, 840, 10045, 2, 1}
+	secp256k1   = asn1.ObjectIdentifier{1, 3, 132, 0, 10}
+)
+
+// addressOf is the account of a public key in PEM, as KMS writes it (RFC 5480).
+func addressOf(text string) (nonce.Address, error) {
+	wrong := errors.New("want a public key on secp256k1 in PEM")
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return nonce.Address{}, wrong
+	}
+	var info struct {
+		Algorithm pkix.AlgorithmIdentifier
+		Key       asn1.BitString
+	}
+	rest, err := asn1.Unmarshal(block.Bytes, &info)
+	if err != nil || len(rest) > 0 || !info.Algorithm.Algorithm.Equal(ecPublicKey) {
+		return nonce.Address{}, wrong
+	}
+	var curve asn1.ObjectIdentifier
+	if _, err := asn1.Unmarshal(info.Algorithm.Parameters.FullBytes, &curve); err != nil || !curve.Equal(secp256k1) {
+		return nonce.Address{}, wrong
+	}
+	key, err := crypto.UnmarshalPubkey(info.Key.RightAlign())
+	if err != nil {
+		return nonce.Address{}, wrong
+	}
+	return nonce.Address(crypto.PubkeyToAddress(*key)), nil
+}
+
+// refused says that KMS knows no key version of that name, does not let us see it, or
+// has it switched off.
+func refused(err error) bool {
+	switch status.Code(err) {
+	case codes.NotFound, codes.PermissionDenied, codes.InvalidArgument, codes.FailedPrecondition:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,87 @@
+package signer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// ErrUnknownSigner reports a registration's signer that this deployment does not
+// have. The text says what there is.
+var ErrUnknownSigner = errors.New("not a signer of this deployment")
+
+// LocalName is the signer of keys in the process, as a registration names it.
+const LocalName = "local"
+
+// What stands before the key version of Cloud KMS, and before a remote signer's
+// name.
+const (
+	kmsPrefix    = "kms:"
+	remotePrefix = "remote:"
+)
+
+// keyVersion is the full name of a key version in Cloud KMS.
+var keyVersion = regexp.MustCompile(`^projects/[^/\s]+/locations/[^/\s]+/keyRings/[^/\s]+/cryptoKeys/[^/\s]+/cryptoKeyVersions/[1-9][0-9]*$`)
+
+// Service is a signer that can be asked beforehand whether it signs for an account.
+type Service interface {
+	nonce.SubmitterSignService
+
+	// Check says whether the signer can sign for s, and signs nothing. The error
+	// wraps [ErrNoKey] where it cannot; any other means that it is not known.
+	Check(ctx context.Context, s nonce.Submitter) error
+}
+
+// Directory has the signers of a deployment. It never changes.
+type Directory struct {
+	Local   Service                         // nil: none
+	KMS     func(keyVersion string) Service // nil: none
+	Remotes map[string]Service              // by their names
+}
+
+// Named is the signer that a registration names: "local"; "kms:" and the full name
+// of a key version; or "remote:" and the name that the deployment's list has for it.
+// The error wraps [ErrUnknownSigner].
+func (d Directory) Named(name string) (Service, error) {
+	key, isKMS := strings.CutPrefix(name, kmsPrefix)
+	remote, isRemote := strings.CutPrefix(name, remotePrefix)
+	switch {
+	case name == LocalName && d.Local != nil:
+		return d.Local, nil
+	case isKMS && d.KMS == nil:
+		return nil, fmt.Errorf("%q: %w: it has no Cloud KMS", name, ErrUnknownSigner)
+	case isKMS && !keyVersion.MatchString(key):
+		return nil, fmt.Errorf("%q: %w: want kms:projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N", name, ErrUnknownSigner)
+	case isKMS:
+		return d.KMS(key), nil
+	case isRemote && d.Remotes[remote] != nil:
+		return d.Remotes[remote], nil
+	case isRemote:
+		return nil, fmt.Errorf("%q: %w: signer.remotesFile has no signer of that name", name, ErrUnknownSigner)
+	}
+	return nil, fmt.Errorf("%q: %w: want local, kms:<key version> or remote:<name>", name, ErrUnknownSigner)
+}
+
+// For is the signer that a registration names; where there is none, one that signs
+// nothing.
+func (d Directory) For(name string) nonce.SubmitterSignService {
+	service, err := d.Named(name)
+	if err != nil {
+		return none{err}
+	}
+	return service
+}
+
+// none is in this process as far as it goes: no nonce is bound for what nobody can
+// sign.
+type none struct{ err error }
+
+func (n none) Sign(_ context.Context, s nonce.Submitter, _ nonce.Unsigned) (nonce.Signed, error) {
+	return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, n.err)
+}
+
+func (n none) InProcess(nonce.Submitter) bool { return true }

@@ -1,0 +1,60 @@
+package signer_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
+)
+
+const someKey = "projects/p/locations/europe-west1/keyRings/r/cryptoKeys/k/cryptoKeyVersions/12"
+
+// A registration's text leads to the one signer that it names, or to an error that
+// says what would be right; never to another signer.
+func TestDirectory(t *testing.T) {
+	t.Parallel()
+	local, byKMS, treasury := new(signer.Local), new(signer.Local), new(signer.Local)
+	d := signer.Directory{
+		Local: local, Remotes: map[string]signer.Service{"treasury": treasury},
+		KMS: func(version string) signer.Service {
+			if version != someKey {
+				t.Errorf("key version: got %s, want %s", version, someKey)
+			}
+			return byKMS
+		},
+	}
+	for name, want := range map[string]signer.Service{"local": local, "kms:" + someKey: byKMS, "remote:treasury": treasury} {
+		if got, err := d.Named(name); err != nil || got != want {
+			t.Errorf("%s: got %p, %v, want %p", name, got, err, want)
+		}
+	}
+	for _, name := range []string{
+		"", "Local", "local:", "kms", "kms:", "kms:" + someKey + "0x", "kms:" + someKey[:len(someKey)-2] + "0", "kms:" + someKey + "/", "kms:/" + someKey,
+		"kms: " + someKey, "remote", "remote:", "remote:other", "treasury",
+	} {
+		if _, err := d.Named(name); !errors.Is(err, signer.ErrUnknownSigner) {
+			t.Errorf("%q: got %v, want ErrUnknownSigner", name, err)
+		}
+	}
+	for _, name := range []string{"local", "kms:" + someKey, "remote:treasury"} {
+		if _, err := (signer.Directory{}).Named(name); !errors.Is(err, signer.ErrUnknownSigner) {
+			t.Errorf("%q of nothing: got %v, want ErrUnknownSigner", name, err)
+		}
+	}
+}
+
+// What nobody can sign is not signed, and no nonce is bound for it before that is
+// found.
+func TestDirectoryForNobody(t *testing.T) {
+	t.Parallel()
+	_, address := newKey(t)
+	s := nonce.NewSubmitter(1, address)
+	service := signer.Directory{}.For("remote:gone")
+	if got, err := service.Sign(t.Context(), s, nonce.Unsigned{ChainID: 1}); !errors.Is(err, signer.ErrUnknownSigner) || got.Raw != nil {
+		t.Errorf("got %d bytes, %v, want ErrUnknownSigner", len(got.Raw), err)
+	}
+	if !service.InProcess(s) {
+		t.Error("in process: got false, want true")
+	}
+}

@@ -1,0 +1,141 @@
+package remote
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/signer"
+)
+
+// Options say where a service is and how it knows us: by a bearer token, by a client
+// certificate (mTLS), or by both. As JSON they are an entry of signer.remotesFile.
+type Options struct {
+	Name    string        `json:"-"`
+	Timeout time.Duration `json:"-"` // of one call
+
+	URL    string `json:"url"`    // https, or http to this machine itself
+	Method string `json:"method"` // EthSign or AccountSign; "": EthSign
+
+	BearerToken string `json:"bearerToken"` // "": none
+
+	// In PEM. The authority is whose server certificates are trusted; "": the
+	// system's.
+	ClientCertificate string `json:"clientCertificate"`
+	ClientKey         string `json:"clientKey"`
+	Authority         string `json:"authority"`
+}
+
+// remoteName is what a registration may name.
+var remoteName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+
+// handshake bounds the beginning of a connection; the time-out of a call bounds the whole.
+const handshake = 5 * time.Second
+
+// maxList bounds the file, in bytes.
+const maxList = 1 << 20
+
+// Load reads a file of signers: a JSON object with [Options] for each name. The error
+// names the signer, and holds no secret.
+func Load(path string, timeout time.Duration) (map[string]signer.Service, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("remote signers: %w", err)
+	}
+	if len(text) > maxList {
+		return nil, fmt.Errorf("remote signers: want at most %d bytes", maxList)
+	}
+	var entries map[string]json.RawMessage
+	if json.Unmarshal(text, &entries) != nil {
+		return nil, errors.New("remote signers: want a JSON object with one object for each name")
+	}
+	signers := make(map[string]signer.Service, len(entries))
+	for name, entry := range entries {
+		if !remoteName.MatchString(name) {
+			return nil, errors.New("remote signers: a name is wrong: want a lower-case letter, then up to 31 of a-z, 0-9 and dash")
+		}
+		o := Options{Name: name, Timeout: timeout}
+		fields := json.NewDecoder(bytes.NewReader(entry))
+		fields.DisallowUnknownFields()
+		if fields.Decode(&o) != nil { // the decoder's own words may quote a secret
+			return nil, fmt.Errorf("remote signer %s: want an object of url, method, bearerToken, clientCertificate, clientKey and authority, all of them texts", name)
+		}
+		if signers[name], err = New(o.withDefaults()); err != nil {
+			return nil, err
+		}
+	}
+	return signers, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Method == "" {
+		o.Method = EthSign
+	}
+	return o
+}
+
+// validate refuses what cannot work, or would show the token to the network.
+func (o Options) validate() error {
+	u, err := url.Parse(o.URL)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http":
+		return errors.New("want url as https://host:port/path, without a user")
+	case u.Scheme == "http" && !thisMachine(u.Hostname()):
+		return errors.New("want url with https: only this machine itself is reached by http")
+	case listing[o.Method] == "":
+		return fmt.Errorf("want method %s or %s", EthSign, AccountSign)
+	case (o.ClientCertificate == "") != (o.ClientKey == ""):
+		return errors.New("want clientCertificate and clientKey together")
+	case o.BearerToken == "" && o.ClientCertificate == "" && !thisMachine(u.Hostname()):
+		return errors.New("want bearerToken, or clientCertificate and clientKey: whoever reaches it could sign")
+	}
+	return nil
+}
+
+func thisMachine(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// transport is how the service is reached.
+func (o Options) transport() (*http.Transport, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.ClientCertificate != "" {
+		pair, err := tls.X509KeyPair([]byte(o.ClientCertificate), []byte(o.ClientKey))
+		if err != nil {
+			return nil, errors.New("want clientCertificate and clientKey as a pair in PEM")
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	if o.Authority != "" {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM([]byte(o.Authority)) {
+			return nil, errors.New("want authority as certificates in PEM")
+		}
+	}
+	return &http.Transport{
+		TLSClientConfig: config, TLSHandshakeTimeout: handshake, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
+		DialContext: (&net.Dialer{Timeout: handshake}).DialContext, ForceAttemptHTTP2: true,
+	}, nil
+}
+
+// withoutURL is err without the URL, which may hold a key.
+func withoutURL(err error) error {
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		return failed.Err
+	}
+	return err
+}

@@ -1,0 +1,197 @@
+// Package remote signs by asking another service over JSON-RPC: eth_signTransaction as
+// web3signer has it, account_signTransaction as clef has it. What comes back is proven
+// to be what was asked for before anybody sees it.
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
+)
+
+// The methods by which services sign.
+const (
+	EthSign     = "eth_signTransaction"     // web3signer, and nodes with keys
+	AccountSign = "account_signTransaction" // clef
+)
+
+// listing is the method that lists accounts, by the method that signs.
+var listing = map[string]string{EthSign: "eth_accounts", AccountSign: "account_list"}
+
+// maxAnswer bounds an answer, in bytes: a transaction of 128 KiB in hex, once raw and
+// once more in its fields.
+const maxAnswer = 1 << 20
+
+// methodNotFound is JSON-RPC's code for a method that a service does not have.
+const methodNotFound = -32601
+
+// Signer asks one service. It may be used from many goroutines, and prints as its
+// name.
+type Signer struct {
+	options Options
+	http    *http.Client
+}
+
+var _ signer.Service = (*Signer)(nil)
+
+// New makes a signer. It connects to nothing yet. The error says what is wrong with o,
+// and holds no secret.
+func New(o Options) (*Signer, error) {
+	transport, err := o.transport()
+	if err != nil {
+		return nil, fmt.Errorf("remote signer %s: %w", o.Name, err)
+	}
+	return &Signer{o, &http.Client{
+		Transport: transport,
+		// A redirect would carry the token to another host.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// Close gives idle connections back.
+func (r *Signer) Close() { r.http.CloseIdleConnections() }
+
+// Sign implements [nonce.SubmitterSignService].
+func (r *Signer) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) (nonce.Signed, error) {
+	if _, err := signer.Digest(s, tx); err != nil { // not to be asked for at all
+		return nonce.Signed{}, err
+	}
+	var answer json.RawMessage
+	if err := r.call(ctx, r.options.Method, []any{request(s, tx)}, &answer); err != nil {
+		return nonce.Signed{}, fmt.Errorf("sign for %s by %s: %w", s, r, err)
+	}
+	raw, err := rawOf(answer)
+	if err != nil {
+		return nonce.Signed{}, fmt.Errorf("sign for %s by %s: %w", s, r, err)
+	}
+	return signer.Verify(s, tx, raw)
+}
+
+// request is tx with the names that both kinds of services know.
+func request(s nonce.Submitter, tx nonce.Unsigned) map[string]any {
+	fields := map[string]any{
+		"from": s.Address().String(), "gas": hexutil.Uint64(tx.Gas), "nonce": hexutil.Uint64(tx.Nonce),
+		"value": (*hexutil.Big)(tx.Value), "data": hexutil.Bytes(tx.Data),
+		"maxFeePerGas": (*hexutil.Big)(tx.FeeCapWei), "maxPriorityFeePerGas": (*hexutil.Big)(tx.TipCapWei),
+		"chainId": (*hexutil.Big)(new(big.Int).SetUint64(tx.ChainID)),
+	}
+	if tx.To != nil {
+		fields["to"] = tx.To.String()
+	}
+	return fields
+}
+
+// rawOf is the signed bytes in an answer: web3signer's is their hex digits, clef's and
+// go-ethereum's an object that has them as raw.
+func rawOf(answer json.RawMessage) ([]byte, error) {
+	var object struct {
+		Raw hexutil.Bytes `json:"raw"`
+	}
+	var text hexutil.Bytes
+	switch {
+	case json.Unmarshal(answer, &text) == nil && len(text) > 0:
+		return text, nil
+	case json.Unmarshal(answer, &object) == nil && len(object.Raw) > 0:
+		return object.Raw, nil
+	}
+	return nil, errors.New("the answer has no signed transaction")
+}
+
+// Check implements [signer.Service], by the list of the service's accounts. A service
+// that lists none may sign all the same: then nothing is known against it.
+func (r *Signer) Check(ctx context.Context, s nonce.Submitter) error {
+	var accounts []nonce.Address
+	err := r.call(ctx, listing[r.options.Method], []any{}, &accounts)
+	var refusal *rpcError
+	switch {
+	case errors.As(err, &refusal) && refusal.Code == methodNotFound:
+		return nil
+	case err != nil:
+		return fmt.Errorf("accounts of %s: %w", r, err)
+	case !slices.Contains(accounts, s.Address()):
+		return fmt.Errorf("%s has no account %s: %w", r, s.Address(), signer.ErrNoKey)
+	}
+	return nil
+}
+
+// InProcess implements [nonce.SubmitterSignService]: never.
+func (r *Signer) InProcess(nonce.Submitter) bool { return false }
+
+// String is the signer's name.
+func (r Signer) String() string { return "remote signer " + r.options.Name }
+
+// Format prints the signer's name for any verb.
+func (r Signer) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, r.String()) }
+
+// rpcError is a service's refusal in its own words, shortened.
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *rpcError) Error() string {
+	return fmt.Sprintf("it answered error %d %q", e.Code, strings.ToValidUTF8(e.Message[:min(len(e.Message), 200)], ""))
+}
+
+// call makes one call, and reads its result into result.
+func (r *Signer) call(ctx context.Context, method string, params []any, result any) error {
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, r.options.URL, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("its URL cannot be used")
+	}
+	q.Header.Set("Content-Type", "application/json")
+	if r.options.BearerToken != "" {
+		q.Header.Set("Authorization", "Bearer "+r.options.BearerToken)
+	}
+	answer, err := r.http.Do(q)
+	if err != nil {
+		return withoutURL(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	if err != nil {
+		return fmt.Errorf("read its answer: %w", err)
+	}
+	return read(answer.StatusCode, text, result)
+}
+
+// read takes the result out of an answer.
+func read(status int, text []byte, result any) error {
+	var envelope struct {
+		Result json.RawMessage `json:"result"`
+		Error  *rpcError       `json:"error"`
+	}
+	err := json.Unmarshal(text, &envelope)
+	switch {
+	case len(text) > maxAnswer:
+		return fmt.Errorf("its answer has more than %d bytes", maxAnswer)
+	case err == nil && envelope.Error != nil:
+		return envelope.Error
+	case status != http.StatusOK:
+		return fmt.Errorf("it answered status %d", status)
+	case err != nil:
+		return errors.New("its answer is not JSON-RPC")
+	}
+	if err := json.Unmarshal(envelope.Result, result); err != nil {
+		return errors.New("its answer has no result of the right form")
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package store_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/rlp"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// signs is a statement that stores bytes as a version of the transaction $sent, which
+// has nonce 0 of $alice.
+func signs(version int, kind string, raw []byte) string {
+	return fmt.Sprintf(`with d as (insert into tx_document (tx_id, name, body, bytes) values ($sent, 'version:%d', '{}', '\x%s'))
+		%s ($sent, $alice, 0, %d, $hash, '%s', 1)`, version, hex.EncodeToString(raw), newVersion, version, kind)
+}
+
+// signedOnce are the duties of the trigger of that name.
+var signedOnce = func() (duties []duty) {
+	nine, long := nonce.Address{9}, string(make([]byte, 70_000))
+	for _, wrong := range []struct {
+		by   string
+		then string
+	}{
+		{"bytes_bind_here", newVersion + `($sent, $alice, 0, 2, $hash, 'BUMP', 1)`},
+		{"bytes_bind_here", signs(2, "BUMP", storetest.Bytes(1337, 1, nine, 1, ""))},
+		{"bytes_bind_here", signs(2, "BUMP", storetest.Bytes(1338, 0, nine, 1, ""))},
+		{"bytes_bind_here", signs(2, "PLACEHOLDER", storetest.Bytes(1337, 1, alice.Address(), 0, ""))},
+		{"bytes_bind_here", signs(2, "BUMP", storetest.Bytes(1337, 1<<40, nine, 1, long))},
+		{"bytes_bind_here", signs(2, "BUMP", []byte{0})},
+		{"bytes_bind_here", signs(2, "BUMP", storetest.Bytes(1337, 0, nine, 1, "")[:20])},
+		{"bytes_bind_here", signs(2, "BUMP", append([]byte{1}, storetest.Bytes(1337, 0, nine, 1, "")[1:]...))},
+		{"placeholders_do_nothing", signs(2, "PLACEHOLDER", storetest.Bytes(1337, 0, nine, 0, ""))},
+		{"placeholders_do_nothing", signs(2, "PLACEHOLDER", storetest.Bytes(1337, 0, alice.Address(), 1, ""))},
+		{"placeholders_do_nothing", signs(2, "PLACEHOLDER", storetest.Bytes(1337, 0, alice.Address(), 0, "data"))},
+		{"versions_follow", signs(3, "PLACEHOLDER", storetest.Bytes(1337, 0, alice.Address(), 0, ""))},
+		{"one_intent_per_nonce", signs(2, "BUMP", storetest.Bytes(1337, 0, nine, 1, "another"))},
+		{"one_intent_per_nonce", signs(2, "BUMP", storetest.Bytes(1337, 0, nine, 1, long))},
+		{"one_intent_per_nonce", signs(2, "ORIGINAL", storetest.Bytes(1337, 0, alice.Address(), 0, ""))},
+	} {
+		duties = append(duties, duty{"tx_version", "", wrong.then, wrong.by})
+	}
+	return duties
+}()
+
+// A second intent for a nonce that is bound is refused by the database; a version of
+// the same, and a placeholder, are not.
+func TestSignOnce(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kind  nonce.VersionKind
+		call  func(txID string) []byte
+		taken bool
+	}{
+		"the same call, again":    {nonce.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, nonce.Address{9}, 1, id) }, true},
+		"a placeholder":           {nonce.VersionPlaceholder, func(string) []byte { return storetest.Bytes(1337, 0, alice.Address(), 0, "") }, true},
+		"another receiver":        {nonce.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, nonce.Address{8}, 1, id) }, false},
+		"another value":           {nonce.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, nonce.Address{9}, 2, id) }, false},
+		"other data":              {nonce.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 0, nonce.Address{9}, 1, id+"0") }, false},
+		"the next nonce":          {nonce.VersionBump, func(id string) []byte { return storetest.Bytes(1337, 1, nonce.Address{9}, 1, id) }, false},
+		"another chain":           {nonce.VersionBump, func(id string) []byte { return storetest.Bytes(1, 0, nonce.Address{9}, 1, id) }, false},
+		"a placeholder that pays": {nonce.VersionPlaceholder, func(id string) []byte { return storetest.Bytes(1337, 0, nonce.Address{9}, 1, id) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			db.Register(t, alice, 1)
+			post(t, db, alice, "one")
+			w := take(t, db, alice, "a/1")
+			write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+			w = take(t, db, alice, "a/2")
+			x := w.Unsettled[0]
+			before := contents(t, db, written...)
+			_, err := db.Write(t.Context(), nonce.Write{Lease: w.Lease, Store: []nonce.Version{{
+				Tx: x, From: nonce.Submitted, Kind: c.kind, Signed: nonce.Signed{Hash: nonce.Hash{7}, Raw: c.call(x.ID)},
+			}}})
+			if (err == nil) != c.taken {
+				t.Fatalf("got %v, want taken %t", err, c.taken)
+			}
+			if diff := cmp.Diff(before, contents(t, db, written...)); (diff != "") != c.taken {
+				t.Errorf("taken %t, and this was written (-before +after):\n%s", c.taken, diff)
+			}
+		})
+	}
+}
+
+// What the database reads in a transaction's bytes is what go-ethereum wrote there,
+// whatever its fields; of bytes cut short it reads nothing.
+func TestSignedCallReadsWhatIsSigned(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	draw := rand.New(rand.NewPCG(1, 2))
+	number := func(bits int) *big.Int {
+		n := new(big.Int).SetUint64(draw.Uint64())
+		n.Lsh(n, uint(draw.IntN(193))).Add(n, new(big.Int).SetUint64(draw.Uint64()))
+		return n.Rsh(n, uint(max(n.BitLen()-draw.IntN(bits+1), 0)))
+	}
+	lengths := []int{0, 1, 2, 54, 55, 56, 57, 255, 256, 257, 65_535, 65_536, 130_000}
+	for i := range 200 {
+		tx := &types.DynamicFeeTx{
+			ChainID: number(62), Nonce: number(62).Uint64(), GasTipCap: number(256), GasFeeCap: number(256), Gas: number(64).Uint64(),
+			Value: number(256), Data: make([]byte, lengths[i%len(lengths)]), V: new(big.Int), R: number(256), S: number(256),
+		}
+		for j := range tx.Data {
+			tx.Data[j] = byte(draw.Uint32())
+		}
+		if i%7 > 0 {
+			tx.To = (*common.Address)(number(256).FillBytes(make([]byte, 32))[12:])
+		}
+		raw, err := types.NewTx(tx).MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var chain, n *int64
+		var call []byte
+		ask := func(raw []byte) {
+			t.Helper()
+			if err := db.DB.QueryRow(t.Context(), `select chain, nonce, call from signed_call($1)`, raw).Scan(&chain, &n, &call); err != nil {
+				t.Fatalf("%x: %v", raw[:min(len(raw), 200)], err)
+			}
+		}
+		ask(raw)
+		if chain == nil || n == nil || uint64(*chain) != tx.ChainID.Uint64() || uint64(*n) != tx.Nonce || !bytes.Equal(call, encodedCall(t, tx)) {
+			t.Fatalf("%x: got chain %v, nonce %v, %d bytes of call; want %s, %d and %d bytes", raw[:min(len(raw), 200)], chain, n, len(call), tx.ChainID, tx.Nonce, len(encodedCall(t, tx)))
+		}
+		end := bytes.Index(raw, call) + len(call)
+		if ask(raw[:draw.IntN(end)]); chain != nil || n != nil || call != nil {
+			t.Fatalf("%x, cut short: got chain %v, nonce %v, want nothing", raw[:min(len(raw), 200)], chain, n)
+		}
+	}
+}
+
+// encodedCall is the receiver, the value and the data, as they stand next to each
+// other.
+func encodedCall(t *testing.T, tx *types.DynamicFeeTx) (all []byte) {
+	t.Helper()
+	for _, field := range []any{tx.To, tx.Value, tx.Data} {
+		text, err := rlp.EncodeToBytes(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, text...)
+	}
+	return all
+}
