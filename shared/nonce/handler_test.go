@@ -77,11 +77,11 @@ func TestHandlerIsWaitedForNoLongerThanItsContext(t *testing.T) {
 	defer cancel()
 	never := make(chan struct{})
 	defer close(never)
-	_, err := runHandler(ctx, func(context.Context, NonceContext) (Call, error) { <-never; return Call{}, nil }, NonceContext{})
+	_, err, _ := runHandler(ctx, func(context.Context, NonceContext) (Transaction, error) { <-never; return Transaction{}, nil }, NonceContext{}, nil)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one that does not return: got %v, want the deadline", err)
 	}
-	_, err = runHandler(t.Context(), func(context.Context, NonceContext) (Call, error) { panic(strings.Repeat("x", 1000)) }, NonceContext{})
+	_, err, _ = runHandler(t.Context(), func(context.Context, NonceContext) (Transaction, error) { panic(strings.Repeat("x", 1000)) }, NonceContext{}, nil)
 	if err == nil || len(cut(err.Error())) > 310 {
 		t.Errorf("one that panics: got %v, want its words, cut", err)
 	}

@@ -55,20 +55,22 @@ func TestVerify(t *testing.T) {
 		keys []webhook.Key
 		ok   bool
 	}{
-		"the old key":        {nil, at, `{"nonce":7}`, []webhook.Key{old}, true},
-		"the new key":        {nil, at, `{"nonce":7}`, []webhook.Key{other, next}, true},
-		"late, in time":      {nil, at.Add(5 * time.Minute), `{"nonce":7}`, []webhook.Key{old}, true},
-		"another key":        {nil, at, `{"nonce":7}`, []webhook.Key{other}, false},
-		"no key":             {nil, at, `{"nonce":7}`, nil, false},
-		"another body":       {nil, at, `{"nonce":8}`, []webhook.Key{old}, false},
-		"too late":           {nil, at.Add(5*time.Minute + time.Second), `{"nonce":7}`, []webhook.Key{old}, false},
-		"from the future":    {nil, at.Add(-5*time.Minute - time.Second), `{"nonce":7}`, []webhook.Key{old}, false},
-		"another id":         {func(h http.Header) { h.Set("webhook-id", "y") }, at, `{"nonce":7}`, []webhook.Key{old}, false},
-		"another time":       {func(h http.Header) { h.Set("webhook-timestamp", "1700000001") }, at, `{"nonce":7}`, []webhook.Key{old}, false},
-		"no time":            {func(h http.Header) { h.Del("webhook-timestamp") }, at, `{"nonce":7}`, []webhook.Key{old}, false},
-		"no id":              {func(h http.Header) { h.Del("webhook-id") }, at, `{"nonce":7}`, []webhook.Key{old}, false},
-		"no signature":       {func(h http.Header) { h.Del("webhook-signature") }, at, `{"nonce":7}`, []webhook.Key{old}, false},
-		"no scheme's number": {func(h http.Header) { h.Set("webhook-signature", strings.ReplaceAll(h.Get("webhook-signature"), "v1,", "")) }, at, `{"nonce":7}`, []webhook.Key{old}, false},
+		"the old key":     {nil, at, `{"nonce":7}`, []webhook.Key{old}, true},
+		"the new key":     {nil, at, `{"nonce":7}`, []webhook.Key{other, next}, true},
+		"late, in time":   {nil, at.Add(5 * time.Minute), `{"nonce":7}`, []webhook.Key{old}, true},
+		"another key":     {nil, at, `{"nonce":7}`, []webhook.Key{other}, false},
+		"no key":          {nil, at, `{"nonce":7}`, nil, false},
+		"another body":    {nil, at, `{"nonce":8}`, []webhook.Key{old}, false},
+		"too late":        {nil, at.Add(5*time.Minute + time.Second), `{"nonce":7}`, []webhook.Key{old}, false},
+		"from the future": {nil, at.Add(-5*time.Minute - time.Second), `{"nonce":7}`, []webhook.Key{old}, false},
+		"another id":      {func(h http.Header) { h.Set("webhook-id", "y") }, at, `{"nonce":7}`, []webhook.Key{old}, false},
+		"another time":    {func(h http.Header) { h.Set("webhook-timestamp", "1700000001") }, at, `{"nonce":7}`, []webhook.Key{old}, false},
+		"no time":         {func(h http.Header) { h.Del("webhook-timestamp") }, at, `{"nonce":7}`, []webhook.Key{old}, false},
+		"no id":           {func(h http.Header) { h.Del("webhook-id") }, at, `{"nonce":7}`, []webhook.Key{old}, false},
+		"no signature":    {func(h http.Header) { h.Del("webhook-signature") }, at, `{"nonce":7}`, []webhook.Key{old}, false},
+		"no scheme's number": {func(h http.Header) {
+			h.Set("webhook-signature", strings.ReplaceAll(h.Get("webhook-signature"), "v1,", ""))
+		}, at, `{"nonce":7}`, []webhook.Key{old}, false},
 	} {
 		h := http.Header{}
 		webhook.Sign(h, "x", at, body, old, next)
