@@ -85,6 +85,7 @@ type SubmitterView struct {
 	LeaseOwner    string          `json:"leaseOwner"`
 	LeaseExpires  *time.Time      `json:"leaseExpiresAt"`
 	Protect       json.RawMessage `json:"protect"`
+	Policy        json.RawMessage `json:"policy"` // a [Policy]; null: no limit
 }
 
 const viewSubmitters = `
@@ -93,7 +94,10 @@ select s.submitter, s.signer, s.status, s.start_nonce, s.start_reason, s.max_in_
        (select count(*) from managed_tx m where m.submitter = s.submitter and m.queued),
        coalesce(l.fencing_token, 0), coalesce(l.owner_node, ''), l.expires_at,
        (select jsonb_build_object('episode', p.episode, 'since', p.opened_at, 'evidence', p.evidence)
-          from protect_episode p where p.submitter = s.submitter and p.closed_at is null)
+          from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
+       (select jsonb_build_object('maxValue', y.max_value_wei::text, 'maxValuePerDay', y.max_day_wei::text,
+                                  'maxPerMinute', y.max_per_minute, 'targets', y.targets)
+          from submitter_policy y where y.submitter = s.submitter and y.limited)
   from submitter s
   join submitter_nonce_cursor c using (submitter)
   left join submitter_lease l using (submitter)`
