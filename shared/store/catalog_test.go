@@ -168,12 +168,6 @@ const (
 	newAuth   = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
 )
 
-const (
-	newPolicy = `insert into submitter_policy (submitter, max_per_minute) values `
-	newUse    = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) select s, n, a, now(), $sent, 1, 0 from (values `
-	newChange = `insert into submitter_change (submitter, action, by, reason, policy) values `
-)
-
 // furtherNonsense is what [nonsense] leaves to show, by the constraint that must
 // refuse it. A key that another implies is shown with that other dropped.
 var furtherNonsense = map[string][]refusal{
