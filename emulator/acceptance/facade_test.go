@@ -211,8 +211,8 @@ func TestFacadeOverHTTP(t *testing.T) {
 					t.Errorf("%q: got asked %q, want the txId %s as its key", how, question, ids[how])
 				}
 			}
-			if got := b.sent(t, ids["signs"]); got.To().Hex() != "0x000000000000000000000000000000000000caFE" || got.Gas() != 21_000 {
-				t.Errorf("what the shop signed: got %+v sent, want its own bytes", got)
+			if got := b.sent(t, ids["signs"]); *got.To() != (common.Address{18: 0xca, 19: 0xfe}) || got.Value().Int64() != 5 || got.Gas() != 21_000 {
+				t.Errorf("what the shop signed: got %s sent with %d wei, want its own bytes", got.To(), got.Value())
 			}
 		})
 	}
