@@ -25,6 +25,8 @@ locals {
     FENCEPOST_AUTH_USERS_ISSUER   = var.transfers.users_issuer
     FENCEPOST_AUTH_USERS_JWKS_URL = var.transfers.users_jwks_url
     FENCEPOST_AUTH_USERS_AUDIENCE = var.transfers.users_audience
+    }, length(var.handlers) == 0 ? {} : {
+    FENCEPOST_HANDLERS_URLS = join(",", [for name in sort(keys(var.handlers)) : "${name}=${var.handlers[name]}"])
     }, var.collector_image == null ? {} : {
     FENCEPOST_TELEMETRY_OTLP_ENDPOINT = "localhost:4317"
   })

@@ -6,7 +6,9 @@ locals {
     rpc-urls = { variable = "FENCEPOST_RPC_URLS", readers = keys(local.functions) }
     }, var.signer == "local" ? {
     signer-keys = { variable = null, readers = [for name, f in local.functions : name if f.signs] }
-    } : {}, var.transfers == null ? {} : {
+    } : {}, length(var.handlers) == 0 ? {} : {
+    handler-secrets = { variable = "FENCEPOST_HANDLERS_SECRETS", readers = [for name, f in local.functions : name if f.signs] }
+    }, var.transfers == null ? {} : {
     trading-secret = { variable = "FENCEPOST_TRADING_SECRET", readers = keys(local.functions) }
   })
 

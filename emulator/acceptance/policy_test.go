@@ -96,7 +96,7 @@ func TestPolicyOverHTTP(t *testing.T) {
 func TestPolicyTerms(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{})
-	shop, operator := b.clients(t)
+	shop, _ := b.clients(t)
 	s := string(b.Submitters()[0])
 	for field, terms := range map[string]map[string]any{
 		"maxValue": {"maxValue": "01"}, "maxValuePerDay": {"maxValuePerDay": "1.5"}, "maxPerMinute": {"maxPerMinute": 0},
