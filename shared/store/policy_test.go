@@ -119,6 +119,11 @@ func TestPolicyOverTime(t *testing.T) {
 	run(t, db, `alter table submitter_use disable trigger user`)
 	run(t, db, `update submitter_use set at = at + '1 hour'::interval where number = (select max(number) from submitter_use)`)
 	posts(t, db, "after the clock was set back", paying(alice, "r-8", "1", 1), store.RuleDay)
+	posts(t, db, "nothing, meanwhile", paying(alice, "r-9", "0", 1), "")
+	shift(t, db, "24 hours")
+	posts(t, db, "a day later by the clock that was set back", paying(alice, "r-8", "1", 1), store.RuleDay)
+	shift(t, db, "1 hour")
+	posts(t, db, "a day later by both", paying(alice, "r-8", "1", 1), "")
 }
 
 // Of a batch each is judged by itself, after those before it; one that is refused
