@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/web"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
@@ -160,10 +161,8 @@ func refused(status int, text []byte) error {
 
 // read reads an answer strictly: what it has too much may have been meant to matter.
 func (s Service) read(text []byte) (nonce.Transaction, error) {
-	var a answer
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&a); err != nil || d.More() {
+	a, err := web.DecodeText[answer](text)
+	if err != nil {
 		return nonce.Transaction{}, errors.New(`its answer is no JSON object with "transaction" or "signedTransaction" and nothing else`)
 	}
 	switch hasCall := len(a.Transaction) > 0; {
