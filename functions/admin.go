@@ -18,6 +18,9 @@ func (a *App) routeAdmin(mux *web.Mux) {
 	a.handle(mux, "admin", "POST /admin/v1/submitters", a.register)
 	a.handle(mux, "admin", "GET /admin/v1/submitters", a.listSubmitters)
 	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}", a.showSubmitter)
+	a.handle(mux, "admin", "PUT /admin/v1/submitters/{submitter}/policy", a.putPolicy)
+	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/suspend", a.suspendSubmitter)
+	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/resume", a.resumeSubmitter)
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/release", a.release)
 	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/lost", a.lost)
 	a.handle(mux, "admin", "POST /admin/v1/authority/accept", a.acceptAuthority)
@@ -34,6 +37,8 @@ type registerRequest struct {
 	Reason      string   `json:"reason"`
 	MaxInFlight *int     `json:"maxInFlight"`
 	Callers     []string `json:"callers"`
+
+	Policy *policyTerms `json:"policy"`
 }
 
 // register puts a signing account under management, if the chain agrees that
@@ -110,8 +115,12 @@ func (a *App) registration(body registerRequest) (store.Registration, error) {
 		return reg, web.FieldProblem("callers", "names %q, the transfer coordinator, among others: whoever posts beside it could take a payout's place; give it alone", store.PayoutCaller)
 	case len(reg.Callers) == 0:
 		return reg, web.FieldProblem("callers", "is required: the e-mails or subjects that may post intents, or [\"*\"] for any authenticated caller")
+	case body.Policy == nil:
+		return reg, nil
 	}
-	return reg, nil
+	p, err := body.Policy.policy("policy.")
+	reg.Policy = &p
+	return reg, err
 }
 
 // startsWhereTheChainIs refuses a start that the chain does not confirm, with

@@ -4,10 +4,14 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/web"
 )
+
+// handlerCaller begins the name under which requests for a handler are made by code.
+const handlerCaller = "handler:"
 
 // viewer is who calls a public function: the verified e-mail of the token, or
 // its subject where it has none.
@@ -23,6 +27,9 @@ func (a *App) viewer(r *http.Request) (store.Viewer, error) {
 	caller := cmp.Or(email, id.Subject)
 	if caller == store.PayoutCaller {
 		return store.Viewer{}, web.NewProblem(web.Forbidden, "this name is the transfer coordinator's, which has no token")
+	}
+	if strings.HasPrefix(caller, handlerCaller) {
+		return store.Viewer{}, web.NewProblem(web.Forbidden, "names that begin with %q are handlers', which have no token", handlerCaller)
 	}
 	return store.Viewer{Caller: caller, Operator: email != "" && slices.Contains(a.config.Auth.Operators, email)}, nil
 }

@@ -24,6 +24,7 @@ func (a *App) routeCreate(mux *web.Mux) {
 type createRequest struct {
 	Submitter string          `json:"submitter"`
 	RequestID string          `json:"requestId"`
+	Handler   string          `json:"handler"`
 	Payload   json.RawMessage `json:"payload"`
 }
 
@@ -102,7 +103,13 @@ func (a *App) intent(body createRequest) (store.Intent, error) {
 	if _, err := a.chainOf(s); err != nil {
 		return store.Intent{}, err
 	}
-	payload, fingerprint, err := evm.ParsePayload(body.Payload)
+	var payload []byte
+	var fingerprint [32]byte
+	if body.Handler == "" {
+		payload, fingerprint, err = evm.ParsePayload(body.Payload)
+	} else {
+		payload, fingerprint, err = a.inputOf(body.Handler, body.Payload)
+	}
 	if err != nil {
 		return store.Intent{}, err
 	}
@@ -110,5 +117,5 @@ func (a *App) intent(body createRequest) (store.Intent, error) {
 	if err != nil {
 		return store.Intent{}, errors.Join(errors.New("make a txId"), err)
 	}
-	return store.Intent{TxID: id.String(), Submitter: s, RequestID: body.RequestID, Payload: payload, Fingerprint: fingerprint}, nil
+	return store.Intent{TxID: id.String(), Submitter: s, RequestID: body.RequestID, Payload: payload, Handler: body.Handler, Fingerprint: fingerprint}, nil
 }

@@ -12,13 +12,13 @@ import (
 	"log/slog"
 	"math/big"
 	"net/http"
-	"regexp"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/handlers"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
@@ -53,6 +53,9 @@ type App struct {
 	internal *web.Verifier
 	export   *export.Exporter // of metrics and traces; nil: none
 
+	services     *http.Client // by which business services are asked
+	handlerNames []string     // that requests may name
+
 	transfers *transferParts
 }
 
@@ -73,20 +76,12 @@ type Extensions struct {
 	Stuck nonce.StuckResolution
 }
 
-// handlerName is what the column takes.
-var handlerName = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,63}$`)
-
 // New makes the parts. It connects to nothing yet.
 func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ext Extensions) (*App, error) {
 	if err := c.Require(required...); err != nil {
 		return nil, err
 	}
-	for name := range ext.Handlers {
-		if !handlerName.MatchString(name) {
-			return nil, fmt.Errorf("handler %q: want a lower-case letter, then up to 63 of a-z, 0-9, dot, dash and underscore", name)
-		}
-	}
-	a := &App{config: c, log: log, node: node, points: crash.FromEnvironment(), gate: new(web.Gate)}
+	a := &App{config: c, log: log, node: node, points: crash.FromEnvironment(), gate: new(web.Gate), services: handlers.NewClient()}
 	for _, open := range []func(context.Context) error{a.openExport, a.openStore, a.openChain, a.openSigners, a.openVerifiers} {
 		if err := open(ctx); err != nil {
 			return nil, err
@@ -96,9 +91,13 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	if err := a.openTransfers(); err != nil {
 		return nil, err
 	}
+	all, err := a.allHandlers(ext)
+	if err != nil {
+		return nil, err
+	}
 	a.worker = &nonce.Worker{
 		Book: a.watched(), Chain: a.chainOf, SignerNamed: a.signers.For, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
-		At: a.points, Handlers: ext.Handlers, Resolution: ext.Stuck, Watch: watcher{}, Stopping: a.gate.Stopping,
+		At: a.points, Handlers: all, Resolution: ext.Stuck, Watch: watcher{}, Stopping: a.gate.Stopping,
 	}
 	return a, nil
 }
@@ -108,6 +107,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 func (a *App) Close(ctx context.Context) error {
 	delivered := a.export.Close(ctx)
 	a.chain.Close()
+	a.services.CloseIdleConnections()
 	if a.transfers.offered() {
 		a.transfers.trading.Close()
 	}
@@ -154,6 +154,7 @@ func rules(c config.Config) nonce.Rules {
 		StuckAfter:           c.Stuck.After,
 		CallTimeout:          c.RPC.Timeout,
 		SignTimeout:          c.Signer.Timeout,
+		HandlerPatience:      c.Handlers.Patience,
 		RoundsEndAfter:       c.Tasks.DispatchDeadline / 2,
 	}
 }
@@ -254,15 +255,15 @@ func (a *App) routes() map[string]func(*web.Mux) {
 func (a *App) Handlers() map[string]http.Handler {
 	all := web.NewMux()
 	a.routeHouse(all)
-	handlers := map[string]http.Handler{All: web.Edge(a.gate, a.export.AtEnd(all))}
+	targets := map[string]http.Handler{All: web.Edge(a.gate, a.export.AtEnd(all))}
 	for name, route := range a.routes() {
 		mux := web.NewMux()
 		a.routeHouse(mux)
 		route(mux)
-		handlers[name] = web.Edge(a.gate, a.export.AtEnd(mux))
+		targets[name] = web.Edge(a.gate, a.export.AtEnd(mux))
 		route(all)
 	}
-	return handlers
+	return targets
 }
 
 // routeHouse serves what every function answers.

@@ -21,7 +21,20 @@ var (
 	notLeader          = web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}
 	tooLate            = web.Code{Name: "TOO_LATE", Status: http.StatusConflict}
 	queueFull          = web.Code{Name: "QUEUE_FULL", Status: http.StatusTooManyRequests}
+
+	// Of policies. The two of limits over time are those of transfers too.
+	policyRefused       = web.Code{Name: "POLICY_REFUSED", Status: http.StatusForbidden}
+	rateLimitExceeded   = web.Code{Name: "RATE_LIMIT_EXCEEDED", Status: http.StatusTooManyRequests}
+	dailyAmountExceeded = web.Code{Name: "DAILY_AMOUNT_EXCEEDED", Status: http.StatusTooManyRequests}
 )
+
+// When a caller may find room again within a limit over time.
+const (
+	rateRetryAfter = 10 * time.Second
+	dayRetryAfter  = time.Hour
+)
+
+const storedNothing = " This attempt stored nothing; GET /api/v1/tx/by-request is the word on the intent."
 
 // queueRetryAfter is when a caller may find room in a queue that was full.
 const queueRetryAfter = 10 * time.Second
@@ -30,9 +43,17 @@ const queueRetryAfter = 10 * time.Second
 // a caller may see. What it does not know stays as it is, and is answered as
 // UNAVAILABLE.
 func problem(err error) error {
-	const nothingStored = " This attempt stored nothing; GET /api/v1/tx/by-request is the word on the intent."
 	var field *evm.FieldError
+	var policy store.ErrPolicy
 	switch {
+	case errors.As(err, &policy):
+		return policyProblem(policy)
+	case errors.Is(err, store.ErrHandlerBarred):
+		p := web.NewProblem(policyRefused, "the submitter's callers do not name this handler (\"handler:<name>\")."+storedNothing)
+		p.Field = "handler"
+		return p
+	case errors.Is(err, store.ErrNotStatus):
+		return web.NewProblem(tooLate, "the submitter is that already; nothing was changed")
 	case errors.As(err, &field):
 		return payloadProblem(field)
 	case errors.Is(err, store.ErrUnknownSubmitter):
@@ -40,11 +61,11 @@ func problem(err error) error {
 	case errors.Is(err, store.ErrRequestConflict):
 		return web.NewProblem(requestIDConflict, "this requestId of the submitter belongs to another payload, or to another caller: post a new intent under a new requestId")
 	case errors.Is(err, store.ErrProtected):
-		return web.NewProblem(submitterProtected, "the submitter is in PROTECT until an operator releases it."+nothingStored)
+		return web.NewProblem(submitterProtected, "the submitter is in PROTECT until an operator releases it."+storedNothing)
 	case errors.Is(err, store.ErrSuspended):
-		return web.NewProblem(web.Forbidden, "an operator has suspended the submitter."+nothingStored)
+		return web.NewProblem(web.Forbidden, "an operator has suspended the submitter."+storedNothing)
 	case errors.Is(err, store.ErrQueueFull):
-		p := web.NewProblem(queueFull, "too many intents wait for this submitter."+nothingStored)
+		p := web.NewProblem(queueFull, "too many intents wait for this submitter."+storedNothing)
 		p.RetryAfter = queueRetryAfter
 		return p
 	case errors.Is(err, store.ErrMoved):

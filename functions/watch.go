@@ -55,8 +55,12 @@ func countCreate(ctx context.Context, accepted store.Accepted, err error) {
 
 // refuses says that a create that came to err has certainly stored nothing.
 func refuses(err error) bool {
+	var policy store.ErrPolicy
+	if errors.As(err, &policy) {
+		return true
+	}
 	for _, refusal := range []error{store.ErrUnknownSubmitter, store.ErrRequestConflict, store.ErrProtected,
-		store.ErrSuspended, store.ErrQueueFull, store.ErrMoved} {
+		store.ErrSuspended, store.ErrQueueFull, store.ErrMoved, store.ErrHandlerBarred} {
 		if errors.Is(err, refusal) {
 			return true
 		}

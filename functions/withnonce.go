@@ -3,10 +3,10 @@ package functions
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -15,8 +15,9 @@ import (
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
-// ErrNoHandler reports a handler that is not compiled in. Nothing was stored.
-var ErrNoHandler = errors.New("no handler of that name is compiled in")
+// ErrNoHandler reports a handler that is neither compiled in nor in handlers.urls.
+// Nothing was stored.
+var ErrNoHandler = errors.New("no handler has that name")
 
 // WithNonce accepts a request whose transaction the handler of that name makes
 // once the request's nonce is bound, in whatever process that is, and returns its
@@ -27,7 +28,7 @@ var ErrNoHandler = errors.New("no handler of that name is compiled in")
 // [ErrNoHandler] or is one of [store.Store.Create]; any other is unknown: call
 // again.
 func (a *App) WithNonce(ctx context.Context, s nonce.Submitter, request, handler string, input any) (txID string, err error) {
-	if _, ok := a.worker.Handlers[handler]; !ok {
+	if !slices.Contains(a.handlerNames, handler) {
 		return "", fmt.Errorf("%s: %w", handler, ErrNoHandler)
 	}
 	if err := requestID("requestId", request); err != nil {
@@ -45,8 +46,8 @@ func (a *App) WithNonce(ctx context.Context, s nonce.Submitter, request, handler
 		return "", fmt.Errorf("make a txId: %w", err)
 	}
 	in := store.Intent{
-		TxID: id.String(), Submitter: s, RequestID: request, Caller: "handler:" + handler,
-		Payload: payload, Handler: handler, Fingerprint: sha256.Sum256(append([]byte(handler+"\x00"), payload...)),
+		TxID: id.String(), Submitter: s, RequestID: request, Caller: handlerCaller + handler,
+		Payload: payload, Handler: handler, Fingerprint: handlerFingerprint(handler, payload),
 	}
 	accepted, err := a.watched().Create(ctx, in, a.config.Queue.MaxPerSubmitter)
 	if err != nil {

@@ -20,6 +20,8 @@ locals {
     FENCEPOST_AUTH_INTERNAL_AUDIENCE = local.internal_audience
     }, length(var.operators) == 0 ? {} : {
     FENCEPOST_AUTH_OPERATORS = join(",", sort(var.operators))
+    }, length(var.handlers) == 0 ? {} : {
+    FENCEPOST_HANDLERS_URLS = join(",", [for name in sort(keys(var.handlers)) : "${name}=${var.handlers[name]}"])
     }, var.collector_image == null ? {} : {
     FENCEPOST_TELEMETRY_OTLP_ENDPOINT = "localhost:4317"
   })

@@ -9,7 +9,9 @@ locals {
     } : {}, var.signer == "remote" ? {
     # Who registers must know the names.
     signer-remotes = { variable = null, readers = [for name, f in local.functions : name if f.signs || f.registers] }
-    } : {}, var.transfers == null ? {} : {
+    } : {}, length(var.handlers) == 0 ? {} : {
+    handler-secrets = { variable = "FENCEPOST_HANDLERS_SECRETS", readers = [for name, f in local.functions : name if f.signs] }
+    }, var.transfers == null ? {} : {
     trading-secret = { variable = "FENCEPOST_TRADING_SECRET", readers = [for name, f in local.functions : name if f.ledgers] }
   })
 

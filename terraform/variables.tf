@@ -179,13 +179,24 @@ variable "deletion_protection" {
 }
 
 variable "secret_versions" {
-  description = "The versions in use of the secrets rpc-urls, signer-keys, signer-remotes and trading-secret. Numbers, so that an instance started tomorrow reads what one started today did."
+  description = "The versions in use of the secrets rpc-urls, signer-keys, signer-remotes, handler-secrets and trading-secret. Numbers, so that an instance started tomorrow reads what one started today did."
   type        = map(string)
   default     = {}
 
   validation {
     condition     = alltrue([for v in values(var.secret_versions) : can(regex("^[1-9][0-9]*$", v))])
     error_message = "secret_versions must be numbers; latest is not a version."
+  }
+}
+
+variable "handlers" {
+  description = "The business services that make transactions, by name: their https URLs, which advance reaches. What signs the questions to them is the secret handler-secrets, name=whsec_… separated by commas, which advance alone reads."
+  type        = map(string)
+  default     = {}
+
+  validation {
+    condition     = alltrue([for name, url in var.handlers : can(regex("^[a-z][a-z0-9_.-]{0,63}$", name)) && can(regex("^https://[^,?#@ ]+$", url))])
+    error_message = "handlers must be names of lower-case letters, digits, dots, dashes and underscores, and https URLs without query."
   }
 }
 

@@ -14,6 +14,15 @@ type Registration struct {
 	StartNonce  uint64   `json:"startNonce,omitempty"`  // the chain's count of the account; 0: the deployment's usual
 	Reason      string   `json:"reason,omitempty"`      // why StartNonce is not 0
 	MaxInFlight int      `json:"maxInFlight,omitempty"` // 0: the deployment's usual
+	Policy      *Policy  `json:"policy,omitempty"`      // nil: no limits
+}
+
+// Policy bounds what may be asked of a submitter. What is empty is no limit.
+type Policy struct {
+	MaxValue       string   `json:"maxValue,omitempty"`       // wei of one transaction
+	MaxValuePerDay string   `json:"maxValuePerDay,omitempty"` // wei in any 24 hours
+	MaxPerMinute   int      `json:"maxPerMinute,omitempty"`   // intents in any 60 seconds
+	Targets        []string `json:"targets,omitempty"`        // addresses, and "deploy" for contracts to deploy
 }
 
 // Submitter is a signing account under management, as far as most callers want it.
@@ -25,12 +34,42 @@ type Submitter struct {
 	NextNonce     uint64   `json:"nextNonce"`     // the next to be given
 	InFlightState string   `json:"inFlightState"` // IDLE, IN_FLIGHT or PROTECT
 	Queued        int64    `json:"queued"`        // how many intents wait
+	Policy        *Policy  `json:"policy"`        // nil: no limits
 }
 
 // RegisterSubmitter registers the account; the same terms again are no error. It is
 // for operators.
 func (c *Client) RegisterSubmitter(ctx context.Context, in Registration) (out Submitter, err error) {
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters", body: in}, &out)
+	return out, err
+}
+
+// SetPolicy sets the submitter's policy in place of what it was; the reason is kept. It
+// is for operators.
+func (c *Client) SetPolicy(ctx context.Context, submitter string, p Policy, reason string) (out Submitter, err error) {
+	body := struct {
+		Policy
+		Reason string `json:"reason"`
+	}{p, reason}
+	err = c.call(ctx, request{method: http.MethodPut, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/policy", body: body}, &out)
+	return out, err
+}
+
+// SuspendSubmitter has the submitter take nothing more; TOO_LATE: it is suspended. The
+// reason is kept. It is for operators.
+func (c *Client) SuspendSubmitter(ctx context.Context, submitter, reason string) (Submitter, error) {
+	return c.setStatus(ctx, submitter, "suspend", reason)
+}
+
+// ResumeSubmitter has it go on; TOO_LATE: it is not suspended. The reason is kept. It is
+// for operators.
+func (c *Client) ResumeSubmitter(ctx context.Context, submitter, reason string) (Submitter, error) {
+	return c.setStatus(ctx, submitter, "resume", reason)
+}
+
+func (c *Client) setStatus(ctx context.Context, submitter, verb, reason string) (out Submitter, err error) {
+	body := map[string]string{"reason": reason}
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/" + verb, body: body}, &out)
 	return out, err
 }
 

@@ -12,9 +12,10 @@ import (
 
 // Intent is what a submitter shall do, once.
 type Intent struct {
-	Submitter string `json:"submitter"` // such as eip155:1:0x…
-	RequestID string `json:"requestId"` // the caller's own key, 1 to 128 bytes
-	Payload   any    `json:"payload"`   // a [Payload], or a [json.RawMessage], which is sent as it stands
+	Submitter string `json:"submitter"`         // such as eip155:1:0x…
+	RequestID string `json:"requestId"`         // the caller's own key, 1 to 128 bytes
+	Handler   string `json:"handler,omitempty"` // who makes the transaction out of Payload; "": Payload is the transaction
+	Payload   any    `json:"payload"`           // a [Payload], or with a handler any value; a [json.RawMessage] is sent as it stands
 }
 
 // Payload is what to do on an EVM chain. Amounts are decimal strings, in wei; what is

@@ -37,6 +37,7 @@ type Config struct {
 	RPC           RPC
 	Chain         Chain
 	Signer        Signer
+	Handlers      Handlers
 	Database      Database
 	Tasks         Tasks
 	OIDC          OIDC
@@ -53,7 +54,7 @@ func (c *Config) settings() []setting {
 		c.Resubmit.settings(), c.Stuck.settings(),
 		c.Confirmations.settings(), c.Finality.settings(), c.Reorg.settings(), c.Sweep.settings(),
 		c.Transfer.settings(), c.Trading.settings(), c.Conservation.settings(),
-		c.RPC.settings(), c.Chain.settings(), c.Signer.settings(),
+		c.RPC.settings(), c.Chain.settings(), c.Signer.settings(), c.Handlers.settings(),
 		c.Database.settings(), c.Tasks.settings(),
 		c.OIDC.settings(), c.Auth.settings(), c.HTTP.settings(), c.Log.settings(), c.Telemetry.settings(),
 		c.Platform.settings(),

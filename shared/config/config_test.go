@@ -48,6 +48,7 @@ func defaults() config.Config {
 		RPC:          config.RPC{Timeout: 10 * time.Second, MaxInFlight: 100, MaxBatch: 100},
 		Chain:        config.Chain{ID: 1, BlockTime: 12 * time.Second},
 		Signer:       config.Signer{Timeout: 5 * time.Second},
+		Handlers:     config.Handlers{Timeout: 5 * time.Second, Patience: 2 * time.Minute},
 		Database: config.Database{URL: config.NewSecret(databaseURL), MaxConns: 4, StatementTimeout: 5 * time.Second,
 			LockTimeout: 3 * time.Second, IdleInTransactionTimeout: time.Second},
 		Tasks:     config.Tasks{QueuePrefix: "fencepost", DispatchDeadline: time.Minute, QueueShards: 1},
@@ -71,6 +72,9 @@ func TestDefaultsAreTheSpecifications(t *testing.T) {
 	}
 }
 
+// Secrets of handlers: 24 and 64 bytes.
+var wageSecret, refundSecret = "whsec_" + strings.Repeat("QUJD", 8), "whsec_" + strings.Repeat("QUJD", 21) + "QQ=="
+
 // everything gives each setting a value other than its default, but for the page of
 // metrics, which Cloud Run is not offered; see [TestContradictionsAreRefused].
 var everything = []string{
@@ -90,6 +94,8 @@ var everything = []string{
 	"FENCEPOST_CHAIN_ID=1337", "FENCEPOST_CHAIN_BLOCK_TIME=1s", "FENCEPOST_SIGNER_LOCAL_KEYS_FILE=/keys/local keys.json",
 	"FENCEPOST_SIGNER_LOCAL_KEYSTORE=/keys/store", "FENCEPOST_SIGNER_LOCAL_PASSWORD_FILE=/keys/password", "FENCEPOST_SIGNER_KMS_ENDPOINT=127.0.0.1:8124",
 	"FENCEPOST_SIGNER_REMOTES_FILE=/keys/remotes.json", "FENCEPOST_SIGNER_TIMEOUT=6s",
+	"FENCEPOST_HANDLERS_URLS=wage=https://payroll.example/wages, refund=http://127.0.0.1:9/", "FENCEPOST_HANDLERS_TIMEOUT=4s", "FENCEPOST_HANDLERS_PATIENCE=0s",
+	"FENCEPOST_HANDLERS_SECRETS=wage=" + wageSecret + ", refund=" + refundSecret + ",wage=" + refundSecret,
 	"FENCEPOST_DATABASE_URL=user=advance@proj.iam dbname=fencepost", "FENCEPOST_DATABASE_INSTANCE=proj:europe-west1:main", "FENCEPOST_DATABASE_MAX_CONNS=5",
 	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT=4s", "FENCEPOST_DATABASE_LOCK_TIMEOUT=2500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT=2s",
 	"FENCEPOST_TASKS_PROJECT=proj-1", "FENCEPOST_TASKS_LOCATION=europe-west1", "FENCEPOST_TASKS_ENDPOINT=127.0.0.1:8123",
@@ -124,6 +130,9 @@ func everythingLoaded() config.Config {
 		Chain:        config.Chain{ID: 1337, BlockTime: time.Second},
 		Signer: config.Signer{LocalKeysFile: "/keys/local keys.json", LocalKeystore: "/keys/store", LocalPasswordFile: "/keys/password",
 			KMSEndpoint: "127.0.0.1:8124", RemotesFile: "/keys/remotes.json", Timeout: 6 * time.Second},
+		Handlers: config.Handlers{URLs: map[string]string{"wage": "https://payroll.example/wages", "refund": "http://127.0.0.1:9/"},
+			Secrets: map[string][]config.Secret{"wage": {config.NewSecret(wageSecret), config.NewSecret(refundSecret)}, "refund": {config.NewSecret(refundSecret)}},
+			Timeout: 4 * time.Second},
 		Database: config.Database{URL: config.NewSecret("user=advance@proj.iam dbname=fencepost"), Instance: "proj:europe-west1:main", MaxConns: 5,
 			StatementTimeout: 4 * time.Second, LockTimeout: 2500 * time.Millisecond, IdleInTransactionTimeout: 2 * time.Second},
 		Tasks: config.Tasks{Project: "proj-1", Location: "europe-west1", Endpoint: "127.0.0.1:8123", QueuePrefix: "blue",
@@ -247,6 +256,10 @@ func TestContradictionsAreRefused(t *testing.T) {
 			`FENCEPOST_NONCE_MAX_IN_FLIGHT="2", FENCEPOST_NONCE_STRICT_ENABLED="true": a strict submitter has one`},
 		{[]string{"FENCEPOST_RESUBMIT_INTERVAL=30m"},
 			`FENCEPOST_RESUBMIT_INTERVAL="30m", FENCEPOST_STUCK_AFTER="30m", FENCEPOST_RESUBMIT_ENABLED="true": every transaction`},
+		{[]string{"FENCEPOST_HANDLERS_SECRETS=wage=" + wageSecret, "FENCEPOST_HANDLERS_URLS=refund=https://r.example"},
+			`FENCEPOST_HANDLERS_URLS="refund=https://r.example", FENCEPOST_HANDLERS_SECRETS=[redacted]: handlers.secrets has secrets of ["wage"]`},
+		{[]string{"FENCEPOST_HANDLERS_PATIENCE=30m", "FENCEPOST_HANDLERS_URLS=refund=https://r.example"},
+			`FENCEPOST_HANDLERS_PATIENCE="30m", FENCEPOST_STUCK_AFTER="30m": set handlers.patience below stuck.after`},
 		{[]string{"FENCEPOST_TRANSFER_RETRY_MOST=999ms"},
 			`FENCEPOST_TRANSFER_RETRY_MOST="999ms", FENCEPOST_TRANSFER_RETRY_FIRST="1s": set transfer.retryMost to at least`},
 		{[]string{"FENCEPOST_TRANSFER_CALL_TIMEOUT=1m"},
@@ -264,6 +277,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		})
 	}
 	mustLoad(t, "FENCEPOST_NONCE_MAX_IN_FLIGHT=2", "FENCEPOST_NONCE_STRICT_ENABLED=false")
+	mustLoad(t, "FENCEPOST_HANDLERS_URLS=refund=https://r.example") // a process that asks nobody
 	mustLoad(t, "FENCEPOST_RESUBMIT_INTERVAL=30m", "FENCEPOST_RESUBMIT_ENABLED=false")
 	if got := mustLoad(t, "FENCEPOST_TELEMETRY_PROMETHEUS=true"); !got.Telemetry.Prometheus {
 		t.Error("telemetry.prometheus off Cloud Run: got false, want true")

@@ -51,6 +51,7 @@ func TestRefusedSecretsDoNotShow(t *testing.T) {
 		"FENCEPOST_DATABASE_URL=mysql://root:hunter2@db", "FENCEPOST_DATABASE_URL=hunter2",
 		"FENCEPOST_TRADING_SECRET=hunter2", "FENCEPOST_RPC_URLS=ws://node/hunter2", "FENCEPOST_RPC_URLS=http://%zzhunter2",
 		"FENCEPOST_RPC_URLS=https://a.example/hunter2,https://b.example/hunter2",
+		"FENCEPOST_HANDLERS_SECRETS=hunter2", "FENCEPOST_HANDLERS_SECRETS=wage=hunter2", "FENCEPOST_HANDLERS_SECRETS=wage=whsec_hunter2",
 	} {
 		variable, _, _ := strings.Cut(given, "=")
 		_, err := config.Load(with(given))

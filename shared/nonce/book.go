@@ -30,6 +30,12 @@ type Book interface {
 	// The error wraps [lease.ErrFenced] if the lease is no longer held.
 	Write(ctx context.Context, w Write) (Written, error)
 
+	// Permit holds what a handler made for a nonce that is bound to the submitter's
+	// policy, under the fence, and counts its value. It returns why the policy refuses
+	// it, or "". Asking again for the same transaction counts nothing twice. The error
+	// wraps [lease.ErrFenced] if the lease is no longer held.
+	Permit(ctx context.Context, l lease.Lease, txID string, c Call) (refused string, err error)
+
 	// Finals lists the final transactions of s whose receipts on record are of
 	// these blocks, by nonce.
 	Finals(ctx context.Context, s Submitter, blocks []Hash) ([]FinalTx, error)

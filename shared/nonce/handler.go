@@ -4,13 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"math/big"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/fencepost/fencepost/shared/lease"
 )
 
 // NonceContext is what a [Handler] is asked about.
@@ -20,6 +15,31 @@ type NonceContext struct {
 	TxID      string
 	RequestID string
 	Input     json.RawMessage // what came with the request
+
+	// Signer signs for Submitter and Nonce, while the handler is asked. A handler that
+	// has no use for the bytes leaves that to whoever asks it.
+	Signer NonceSigner
+}
+
+// NonceSigner signs the transaction of one nonce for the handler that is asked for
+// it.
+type NonceSigner interface {
+	// Sign completes c by gas and fees as for any other, signs it for the nonce, and
+	// returns the bytes once they are stored: from then on they are the request's
+	// transaction, and what is mined decides. The same call again gets the same bytes.
+	// The handler returns them, as [Transaction.Signed], or an error: then a
+	// placeholder competes with them.
+	//
+	// The error wraps [ErrNotNow] where the call could not go out now (balance, fee
+	// ceiling, node, signer), and [ErrSignedOther] where another was signed: then
+	// nothing was. Once the handler is waited for no more it wraps [ErrAskedNoMore].
+	Sign(ctx context.Context, c Call) (Signed, error)
+}
+
+// Transaction is what a [Handler] made of a request: one of both.
+type Transaction struct {
+	Call          // signed by whoever asked, where Signed is nil
+	Signed []byte // by the submitter's key, for the nonce, on its chain
 }
 
 // Handler makes the transaction of a request whose nonce is bound already. It
@@ -28,11 +48,25 @@ type NonceContext struct {
 // It is asked by whatever process holds the lease, and may be asked again for the
 // same request, with the same NonceContext, where its answer was lost or cannot
 // be carried out yet (balance, fee ceiling, node, signer). It may take as long as
-// ctx allows. An error, a panic, a time-out, what no chain could do, or a call
-// that would revert, costs a placeholder: the nonce is consumed, and the request
-// ends FAILED/PLACEHOLDER with the reason, which its caller may read. Nothing
-// that it does elsewhere is undone.
-type Handler func(ctx context.Context, n NonceContext) (Call, error)
+// ctx allows. An error, a panic, a time-out, what no chain could do, bytes that are
+// not signed by the submitter for the nonce and the chain, what the submitter's
+// policy refuses, or a call that would revert, costs a placeholder: the nonce is
+// consumed, and the request ends FAILED/PLACEHOLDER with the reason, which its caller
+// may read. Nothing that it does elsewhere is undone. An error that wraps [ErrNotNow]
+// has it asked again later, for as long as [Rules.HandlerPatience].
+type Handler func(ctx context.Context, n NonceContext) (Transaction, error)
+
+// Errors between a handler and whoever asks it.
+var (
+	// ErrNotNow says that the answer may be another one a little later.
+	ErrNotNow = errors.New("not now")
+
+	// ErrSignedOther reports a nonce for which another transaction is signed.
+	ErrSignedOther = errors.New("another transaction was signed for the nonce")
+
+	// ErrAskedNoMore reports a signer that was used after its handler was given up.
+	ErrAskedNoMore = errors.New("the handler is not asked any more")
+)
 
 // handlerMost is how often a handler is asked for one nonce without an answer
 // being stored: a process that dies asking would otherwise be followed by the
@@ -77,41 +111,11 @@ func (r Rules) handlerFailed(t Tx, reason string, w Work) Move {
 type made struct {
 	call   Call
 	params GasParams
-	failed string // why a placeholder is due; "": it is not
-	wait   string // why it has to be asked again later; "": not
-	asked  bool   // it was, and answered: no attempt is left without an answer
-}
-
-// askHandlers asks the handler that is due, if one is: first it writes down that it
-// is asked. One that was asked too often without an answer is given up. ok is
-// false where the work has moved meanwhile.
-func (t *tenure) askHandlers(ctx context.Context, v View) (answers map[string]made, ok bool, err error) {
-	x, due := t.work.handlerNext()
-	if !due || t.work.Protected {
-		return nil, true, nil
-	}
-	if x.SubmitAttempts >= handlerMost {
-		reason := fmt.Sprintf("handler %s: asked %d times without an answer", x.Handler, x.SubmitAttempts)
-		return map[string]made{x.ID: {failed: reason}}, true, nil
-	}
-	if reason := t.unserved(x); reason != "" {
-		return map[string]made{x.ID: {wait: reason}}, true, nil
-	}
-	if x.SubmitAttempts++; x.FirstSubmitAt == nil {
-		x.FirstSubmitAt = new(t.work.now())
-	}
-	if _, err := t.write(ctx, Write{Moves: []Move{{From: InFlight, To: x}}}, false); err != nil || t.stale {
-		return nil, false, err
-	}
-	m, err := t.askHandler(ctx, x, v)
-	if err != nil {
-		return nil, false, err
-	}
-	if short := t.shortOf(x, m, v); short != "" {
-		m.wait = short
-	}
-	m.asked = true
-	return map[string]made{x.ID: m}, true, nil
+	signed *Signed // the bytes it gave, proven; nil: they are still to be signed
+	stored bool    // they were signed for it while it was asked, and are stored
+	failed string  // why a placeholder is due; "": it is not
+	wait   string  // why it has to be asked again later; "": not
+	asked  bool    // it was, and answered: no attempt is left without an answer
 }
 
 // unserved says that this process does not have t's handler, or "": another
@@ -135,54 +139,6 @@ func (r Rules) waits(t Tx, m made, now time.Time) Tx {
 	return t
 }
 
-// shortOf says that the account cannot pay for what was made, or "".
-func (t *tenure) shortOf(x Tx, m made, v View) string {
-	if m.failed != "" || m.wait != "" {
-		return ""
-	}
-	others := slices.DeleteFunc(slices.Clone(t.work.Unsettled), func(u Tx) bool { return u.ID == x.ID })
-	left := newPurse(v, others)
-	if left.take(m.params) == nil {
-		return ""
-	}
-	return "balance: the account cannot pay for what handler " + x.Handler + " made, and a placeholder"
-}
-
-// askHandler asks one, and prices what it made. An error says nothing about the
-// handler: it may not have been asked.
-func (t *tenure) askHandler(ctx context.Context, x Tx, v View) (m made, err error) {
-	var failed error
-	t.pass("handler_asked")
-	err = t.call(ctx, func(ctx context.Context) error {
-		m.call, failed = runHandler(ctx, t.Handlers[x.Handler], NonceContext{x.Submitter, *x.Nonce, x.ID, x.RequestID, x.Payload})
-		return nil
-	})
-	if err != nil {
-		return m, err
-	}
-	t.pass("handler_answered")
-	if failed == nil {
-		failed = sane(m.call)
-	}
-	if failed != nil {
-		return made{failed: cut(fmt.Sprintf("handler %s: %s", x.Handler, failed))}, nil
-	}
-	return t.price(ctx, x, m, v)
-}
-
-// sane says what no chain could do, or nil.
-func sane(c Call) error {
-	for name, n := range map[string]*big.Int{"value": c.Value, "maxFeePerGas": c.FeeCapWei, "maxPriorityFeePerGas": c.TipCapWei} {
-		if n != nil && (n.Sign() < 0 || n.BitLen() > 256) {
-			return fmt.Errorf("its %s is no amount: %s", name, n)
-		}
-	}
-	if c.Gas > 0 && (c.Gas < placeholderGas || c.Gas > txGasCap) {
-		return fmt.Errorf("its gas is %d: want %d to %d", c.Gas, placeholderGas, txGasCap)
-	}
-	return nil
-}
-
 // cut bounds a text that comes from outside, in bytes.
 func cut(text string) string {
 	const most = 300
@@ -192,64 +148,11 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// price estimates the gas of what a handler made. A call that reverts has failed
-// only where nothing unsettled can change that, on a node past all that is final.
-func (t *tenure) price(ctx context.Context, x Tx, m made, v View) (made, error) {
-	var e Estimate
-	if m.call.Gas == 0 {
-		answer, err := t.look(ctx, Look{Submitter: x.Submitter, Estimates: []Call{m.call}})
-		switch {
-		case errors.Is(err, lease.ErrFenced):
-			return m, err
-		case err != nil:
-			t.Log.WarnContext(ctx, "chain not reached", append(t.attrs(), "error", err.Error())...)
-			return made{wait: "no gas estimate: the node is out of reach"}, nil
-		}
-		e, v.Since, v.Head = answer.Estimates[0], answer.Since, answer.Head
-	}
-	gas, verdict, reason := gasFor(m.call, e)
-	last := *x.Nonce == t.work.lowest() && v.since() >= t.work.FinalHead
-	switch {
-	case verdict == Refused && last:
-		return made{failed: cut(fmt.Sprintf("handler %s: %s", x.Handler, reason))}, nil
-	case verdict != Done:
-		return made{wait: cut("no gas estimate: " + reason)}, nil
-	}
-	m.params = t.Rules.underCeiling(fees(m.call, gas, v.Account))
-	m.wait = tooDear(m.call, m.params, v.Account)
-	return m, nil
-}
-
-// runHandler waits for the handler until ctx ends: one that does not return is left
-// to itself. A panic is its error.
-func runHandler(ctx context.Context, h Handler, n NonceContext) (Call, error) {
-	type answer struct {
-		call Call
-		err  error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				done <- answer{err: fmt.Errorf("panic: %v", p)}
-			}
-		}()
-		call, err := h(ctx, n)
-		done <- answer{call, err}
-	}()
-	select {
-	case a := <-done:
-		return a.call, a.err
-	case <-ctx.Done():
-		return Call{}, fmt.Errorf("no answer in time: %w", ctx.Err())
-	}
-}
-
 // handled is the first version of t as its handler made it.
 func handled(t Tx, m made) (signing, string) {
 	if m.wait != "" {
 		return signing{}, m.wait
 	}
 	t.Gas = &m.params
-	return signing{t, VersionOriginal, unsigned(t, m.call)}, ""
+	return signing{tx: t, kind: VersionOriginal, unsigned: unsigned(t, m.call), signed: m.signed}, ""
 }

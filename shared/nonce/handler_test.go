@@ -77,11 +77,11 @@ func TestHandlerIsWaitedForNoLongerThanItsContext(t *testing.T) {
 	defer cancel()
 	never := make(chan struct{})
 	defer close(never)
-	_, err := runHandler(ctx, func(context.Context, NonceContext) (Call, error) { <-never; return Call{}, nil }, NonceContext{})
+	_, err, _ := runHandler(ctx, func(context.Context, NonceContext) (Transaction, error) { <-never; return Transaction{}, nil }, NonceContext{}, nil)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one that does not return: got %v, want the deadline", err)
 	}
-	_, err = runHandler(t.Context(), func(context.Context, NonceContext) (Call, error) { panic(strings.Repeat("x", 1000)) }, NonceContext{})
+	_, err, _ = runHandler(t.Context(), func(context.Context, NonceContext) (Transaction, error) { panic(strings.Repeat("x", 1000)) }, NonceContext{}, nil)
 	if err == nil || len(cut(err.Error())) > 310 {
 		t.Errorf("one that panics: got %v, want its words, cut", err)
 	}
@@ -195,4 +195,58 @@ func TestAnOrderThatWaitsEndsNoWatch(t *testing.T) {
 			t.Errorf("behind STUCK: got %+v, want no advance", d)
 		}
 	})
+}
+
+// A handler's signer signs while it is waited for, and never after.
+func TestSignerOfAHandlerEndsWithItsAsking(t *testing.T) {
+	t.Parallel()
+	kept := make(chan NonceSigner, 1)
+	h := func(ctx context.Context, n NonceContext) (Transaction, error) {
+		kept <- n.Signer
+		s, err := n.Signer.Sign(ctx, Call{Gas: 21_000})
+		return Transaction{Signed: s.Raw}, err
+	}
+	signs := func(c Call) (Signed, error, error) { return Signed{Raw: []byte{byte(c.Gas >> 8)}}, nil, nil }
+	tx, failed, broken := runHandler(t.Context(), h, NonceContext{}, signs)
+	if failed != nil || broken != nil || string(tx.Signed) != string([]byte{21_000 >> 8}) {
+		t.Errorf("while it is asked: got %x, %v, %v; want the bytes", tx.Signed, failed, broken)
+	}
+	if _, err := (<-kept).Sign(t.Context(), Call{}); !errors.Is(err, ErrAskedNoMore) {
+		t.Errorf("afterwards: got %v, want ErrAskedNoMore", err)
+	}
+	refuses := func(Call) (Signed, error, error) { return Signed{}, ErrSignedOther, nil }
+	if _, failed, _ = runHandler(t.Context(), h, NonceContext{}, refuses); !errors.Is(failed, ErrSignedOther) {
+		t.Errorf("refused: got %v, want ErrSignedOther", failed)
+	}
+	lost := errors.New("the lease is lost")
+	breaks := func(Call) (Signed, error, error) { return Signed{}, nil, lost }
+	if _, _, broken = runHandler(t.Context(), h, NonceContext{}, breaks); !errors.Is(broken, lost) {
+		t.Errorf("a tenure that ends: got %v, want it to end the asking", broken)
+	}
+}
+
+// Bytes that a handler brings are its submitter's, for the nonce and the chain, and
+// pay no more than the deployment allows.
+func TestSignedBytesOfAHandlerFit(t *testing.T) {
+	t.Parallel()
+	good := Unsigned{ChainID: 1337, Nonce: 5, Value: big.NewInt(1), Gas: 21_000, FeeCapWei: big.NewInt(10), TipCapWei: big.NewInt(1)}
+	k := &inquiry{t: &tenure{Worker: &Worker{Rules: Rules{FeeCapWei: big.NewInt(10)}}}, x: ofHandler(5)}
+	for name, c := range map[string]struct {
+		from Address
+		edit func(*Unsigned)
+		ok   bool
+	}{
+		"as they should be": {alice.Address(), func(*Unsigned) {}, true},
+		"signed by another": {Address{1}, func(*Unsigned) {}, false},
+		"another chain":     {alice.Address(), func(u *Unsigned) { u.ChainID = 1 }, false},
+		"another nonce":     {alice.Address(), func(u *Unsigned) { u.Nonce = 6 }, false},
+		"too dear":          {alice.Address(), func(u *Unsigned) { u.FeeCapWei = big.NewInt(11) }, false},
+		"too much gas":      {alice.Address(), func(u *Unsigned) { u.Gas = txGasCap + 1 }, false},
+	} {
+		tx := good
+		c.edit(&tx)
+		if err := k.fits(c.from, tx); (err == nil) != c.ok {
+			t.Errorf("%s: got %v, want fit: %v", name, err, c.ok)
+		}
+	}
 }

@@ -35,6 +35,7 @@ type signing struct {
 	tx       Tx // with the gas parameters of the new version
 	kind     VersionKind
 	unsigned Unsigned
+	signed   *Signed // it comes with its bytes, proven; nil: they are still to be signed
 }
 
 // ordersOpen says that an order on t could be carried out: nothing that was
@@ -68,13 +69,15 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 			break
 		}
 		going = t.going()
-		if !noReceipt(t, v) {
+		answer, asked := answers[t.ID]
+		if !answer.stored && !noReceipt(t, v) { // of what was stored since, no node knows yet
 			continue
 		}
-		answer, asked := answers[t.ID]
 		switch {
 		case answer.failed != "":
-			moves = append(moves, r.handlerFailed(t, answer.failed, w))
+			moves, going = append(moves, r.handlerFailed(t, answer.failed, w)), false
+			continue
+		case answer.stored:
 			continue
 		case t.handlerDue() && !asked: // its handler is claimed first
 			continue
@@ -157,7 +160,7 @@ func original(t Tx, chain ChainConnector) (signing, string) {
 	if err != nil {
 		return signing{}, "not signed: " + err.Error()
 	}
-	return signing{t, VersionOriginal, unsigned(t, call)}, ""
+	return signing{tx: t, kind: VersionOriginal, unsigned: unsigned(t, call)}, ""
 }
 
 // bump is t's own call with fees that replace its last version.
@@ -192,7 +195,7 @@ func (r Rules) placeholder(t Tx, v View) (signing, string) {
 	params.Gas, params.ValueWei = v.SelfTransfer.Gas, new(big.Int)
 	t.Gas = &params
 	self := t.Submitter.Address()
-	return signing{t, VersionPlaceholder, unsigned(t, Call{To: &self})}, ""
+	return signing{tx: t, kind: VersionPlaceholder, unsigned: unsigned(t, Call{To: &self})}, ""
 }
 
 // outbid raises both fees by an eighth over last, as nodes demand at least a

@@ -89,6 +89,14 @@ func (t *tenure) sign(ctx context.Context, tx Unsigned) (s Signed, err error) {
 	return s, err
 }
 
+// signed is what job comes with, or else what the signer makes of it.
+func (t *tenure) signed(ctx context.Context, job signing) (Signed, error) {
+	if job.signed != nil {
+		return *job.signed, nil
+	}
+	return t.sign(ctx, job.unsigned)
+}
+
 // notSigned tells the log why a signer gave no answer, and returns what a caller
 // may know of it.
 func (t *tenure) notSigned(ctx context.Context, x Tx, err error) string {
@@ -110,8 +118,13 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 	}
 	jobs, moves := t.Rules.toSign(t.work.below(t.fresh), t.chain, v, answers)
 	w.Moves = moves
+	for id, answer := range answers {
+		if answer.stored && answer.failed == "" {
+			ids = append(ids, id)
+		}
+	}
 	for _, job := range jobs {
-		s, err := t.sign(ctx, job.unsigned)
+		s, err := t.signed(ctx, job)
 		if errors.Is(err, lease.ErrFenced) {
 			return nil, err
 		}
@@ -129,7 +142,7 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 		ids = append(ids, job.tx.ID)
 	}
 	if w.Empty() {
-		return nil, nil
+		return ids, nil
 	}
 	t.pass("version_signed")
 	_, err = t.write(ctx, w, false)

@@ -157,12 +157,15 @@ select tgname::text from pg_trigger t join pg_class c on c.oid = t.tgrelid
 )
 
 const (
-	carol   = `'eip155:1337:0x0000000000000000000000000000000000000ca0'`
-	newSub  = `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values `
-	isCarol = newSub + `(` + carol + `, 'local', 0, 1, '{*}', 'test')`
-	newEp   = `insert into protect_episode (submitter, episode, evidence, closed_at, closed_by, mode, reason) values `
-	newDec  = `insert into tx_decision (tx_id, action, by, reason) values `
-	newAuth = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
+	carol     = `'eip155:1337:0x0000000000000000000000000000000000000ca0'`
+	newSub    = `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values `
+	isCarol   = newSub + `(` + carol + `, 'local', 0, 1, '{*}', 'test')`
+	newEp     = `insert into protect_episode (submitter, episode, evidence, closed_at, closed_by, mode, reason) values `
+	newDec    = `insert into tx_decision (tx_id, action, by, reason) values `
+	newPolicy = `insert into submitter_policy (submitter, max_per_minute) values `
+	newUse    = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
+	newChange = `insert into submitter_change (submitter, action, by, reason, policy) values `
+	newAuth   = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
 )
 
 // furtherNonsense is what [nonsense] leaves to show, by the constraint that must
@@ -243,6 +246,24 @@ var furtherNonsense = map[string][]refusal{
 		select id, tx_id, submitter, at, state, attempts from tx_history`}},
 	"tx_document_pkey": {{then: newDocument + `($queued, 'payload', '{}', null)`}},
 
+	// Policies, and what counts against them.
+	"submitter_policy_pkey":           {{newPolicy + `($alice, 1)`, newPolicy + `($alice, 1)`}},
+	"submitter_policy_submitter_fkey": {{then: newPolicy + `(` + carol + `, 1)`}},
+	"value_is_an_amount":              {{newPolicy + `($alice, 1)`, `update submitter_policy set max_value_wei = -1`}},
+	"day_is_an_amount":                {{newPolicy + `($alice, 1)`, `update submitter_policy set max_day_wei = -1`}},
+	"rate_is_a_number":                {{then: newPolicy + `($alice, 0)`}, {then: newPolicy + `($alice, 1000001)`}},
+	"targets_are_some":                {{newPolicy + `($alice, 1)`, `update submitter_policy set targets = '{}'`}},
+	"one_use_each":                    {{newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, newUse + `($alice, 1, 0, now(), $sent, 1, 0)`}},
+	"submitter_use_number_check":      {{then: newUse + `($alice, 0, 0, now(), $sent, 1, 0)`}},
+	"submitter_use_added_wei_check":   {{then: newUse + `($alice, 1, -1, now(), $sent, 1, 0)`}},
+	"submitter_change_submitter_fkey": {{then: newChange + `(` + carol + `, 'SUSPEND', 'o', 'r', null)`}},
+	"change_is_known":                 {{then: newChange + `($alice, 'FORGET', 'o', 'r', null)`}},
+	"policy_of_a_policy":              {{then: newChange + `($alice, 'POLICY', 'o', 'r', null)`}, {then: newChange + `($alice, 'SUSPEND', 'o', 'r', '{}')`}},
+	"submitter_change_by_check":       {{then: newChange + `($alice, 'SUSPEND', '', 'r', null)`}},
+	"submitter_change_reason_check":   {{then: newChange + `($alice, 'SUSPEND', 'o', '', null)`}},
+	"submitter_change_pkey": {{newChange + `($alice, 'SUSPEND', 'o', 'r', null)`,
+		`insert into submitter_change (id, submitter, action, by, reason) overriding system value select id, submitter, action, by, reason from submitter_change`}},
+
 	// The database itself.
 	"authority_pkey":                {{then: `insert into authority (epoch, system_identifier, timeline_id, accepted_by) select epoch, 1, 1, 'o' from authority`}},
 	"authority_singleton_check":     {{then: `insert into authority (singleton, epoch, system_identifier, timeline_id, accepted_by) select false, epoch, 1, 1, 'o' from authority`}},
@@ -315,6 +336,12 @@ var guarded = map[string][]duty{
 		{"protect_episode", isClosed, `update protect_episode set reason = 'another'`, byGuard},
 		{"protect_episode", isClosed, `update protect_episode set closed_at = null, closed_by = null, mode = null, reason = null`, byGuard},
 	},
+	"keep_policy":      {{"submitter_policy", newPolicy + `($alice, 1)`, `delete from submitter_policy`, byGuard}},
+	"keep_uses":        {{"submitter_use", newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, `delete from submitter_use`, byGuard}, {"submitter_use", newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, `update submitter_use set intents = 0`, byGuard}},
+	"keep_all_uses":    {{"submitter_use", "", `truncate submitter_use`, byGuard}},
+	"keep_changes":     {{"submitter_change", newChange + `($alice, 'RESUME', 'o', 'r', null)`, `delete from submitter_change`, byGuard}, {"submitter_change", newChange + `($alice, 'RESUME', 'o', 'r', null)`, `update submitter_change set reason = 'another'`, byGuard}},
+	"keep_all_changes": {{"submitter_change", "", `truncate submitter_change`, byGuard}},
+
 	"keep_all_decisions":         {{"tx_decision", "", `truncate tx_decision`, byGuard}},
 	"keep_all_episodes":          {{"protect_episode", "", `truncate protect_episode`, byGuard}},
 	"keep_all_authority_changes": {{"authority_change", "", `truncate authority_change`, byGuard}},

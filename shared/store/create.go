@@ -41,13 +41,28 @@ var (
 	ErrProtected       = errors.New("the submitter is in PROTECT")
 	ErrSuspended       = errors.New("the submitter is suspended")
 	ErrQueueFull       = errors.New("the submitter's queue is full")
+	ErrHandlerBarred   = errors.New("the submitter does not take transactions of this handler")
 	ErrMoved           = errors.New("the submitter was in PROTECT, suspended or full a moment ago, and is not any more")
 )
+
+// mayPost says of s that what i's caller, and i's handler if it names one, bring is
+// taken now.
+const mayPost = `s.status = 'ACTIVE' and (select is_authority()) and ` + mayUse + `
+   and not exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null)`
+
+const (
+	mayUse    = `s.callers && array['*', i.caller] and ` + mayHandle
+	mayHandle = `(i.handler = '' or s.callers && array['*', 'handler:' || i.handler])`
+)
+
+// hasPolicy says of s that something bounds what may be asked of it.
+const hasPolicy = `exists (select from submitter_policy y where y.submitter = s.submitter and y.limited)`
 
 // insertIntents locks no row that anybody else needs: creates never wait for each
 // other, nor for a running advance. Of the submitters whose queue is counted only so
 // many intents are taken as there are places; one that is known already may take a
-// place here that it does not need.
+// place here that it does not need. Those of submitters with a policy are not taken
+// here: see [insertLimited].
 const insertIntents = `
 with room as materialized (
   select u.submitter, $8 - (select count(*)
@@ -61,8 +76,7 @@ select i.tx_id, s.submitter, i.request_id, i.caller, nullif(i.handler, ''), i.fi
        as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, trace, place)
   join submitter s on s.submitter = i.submitter
   left join room r on r.submitter = i.submitter
- where s.status = 'ACTIVE' and (select is_authority()) and s.callers && array['*', i.caller]
-   and not exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null)
+ where ` + mayPost + ` and not ` + hasPolicy + `
    and (r.places is null or i.number <= r.places)
  order by i.place
     on conflict (submitter, request_id) do nothing`
@@ -90,8 +104,8 @@ select i.place, s.status, s.callers && array['*', i.caller], (select is_authorit
        coalesce(m.caller = i.caller, false),
        coalesce(l.owner_node <> '' and l.expires_at > clock_timestamp(), false)
          or coalesce(c.next_nonce - c.in_flight_nonce >= s.max_in_flight, false),
-       (select epoch from authority)
-  from unnest($1::text[], $2::text[], $3::text[]) with ordinality as i (caller, submitter, request_id, place)
+       (select epoch from authority), ` + mayHandle + `, ` + hasPolicy + `
+  from unnest($1::text[], $2::text[], $3::text[], $4::text[]) with ordinality as i (caller, submitter, request_id, handler, place)
   join submitter s on s.submitter = i.submitter
   left join submitter_lease l on l.submitter = s.submitter
   left join submitter_nonce_cursor c on c.submitter = s.submitter
@@ -121,7 +135,8 @@ type Created struct {
 // An intent without a trace has that of ctx, if that is recorded.
 //
 // The error wraps [ErrUnknownSubmitter] (not registered, or not the caller's to
-// use), [ErrRequestConflict], [ErrProtected], [ErrSuspended], [ErrQueueFull] or [ErrMoved].
+// use), [ErrRequestConflict], [ErrHandlerBarred], [ErrProtected], [ErrSuspended],
+// [ErrQueueFull] or [ErrMoved], or is an [ErrPolicy].
 func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted, error) {
 	if in.Trace == nil {
 		in.Trace = telemetry.Origin(ctx)
@@ -150,16 +165,20 @@ func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]
 // locks.
 func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, within *time.Duration) ([]Created, error) {
 	c := s.intentColumns(all)
-	found := make([]foundIntent, len(all))
+	found, refused := make([]foundIntent, len(all)), make([]*ErrPolicy, len(all))
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	if within != nil {
 		b.Queue(`select set_config('lock_timeout', $1, true)`, strconv.FormatInt(within.Milliseconds(), 10))
 	}
 	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.handler, c.fingerprint, c.number, queueBound, slices.Collect(maps.Keys(c.counted)), c.trace)
+	judged, err := s.queueLimited(b, all, c, queueBound, refused)
+	if err != nil {
+		return nil, err
+	}
 	b.Queue(insertPayloads, c.id, c.payload)
 	b.Queue("commit")
-	b.Queue(findIntents, c.caller, c.submitter, c.requestID).Query(func(rows pgx.Rows) error { return scanFound(rows, found) })
+	b.Queue(findIntents, c.caller, c.submitter, c.requestID, c.handler).Query(func(rows pgx.Rows) error { return scanFound(rows, found) })
 	for sub := range c.counted {
 		b.Queue(countQueued, sub, queueBound).QueryRow(func(row pgx.Row) error {
 			var queued int
@@ -177,25 +196,43 @@ func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, wit
 	for i, in := range all {
 		queued, ok := c.counted[in.Submitter]
 		found[i].full = ok && queued >= queueBound
+		found[i].judged, found[i].refused = judged[i], refused[i]
 	}
-	return s.created(ctx, all, found)
+	return s.created(ctx, all, found, queueBound, within)
 }
 
-// created turns what was found into results.
-func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent) ([]Created, error) {
+// created turns what was found into results. An intent of a submitter that was taken
+// for one without a policy, and has one, is posted again.
+func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent, queueBound int, within *time.Duration) ([]Created, error) {
 	results := make([]Created, len(all))
 	foreign := false
+	var again []Intent
+	var places []int
 	for i, in := range all {
-		results[i].Accepted, results[i].Err = found[i].answer(in)
-		s.epochs.saw(found[i].epoch)
-		foreign = foreign || (found[i].registered && !found[i].ours)
+		f := found[i]
+		results[i].Accepted, results[i].Err = f.answer(in)
+		s.epochs.saw(f.epoch)
+		foreign = foreign || (f.registered && !f.ours)
+		if f.registered {
+			s.limits.saw(in.Submitter, f.limited)
+		}
+		if f.limited && !f.judged && errors.Is(results[i].Err, ErrMoved) {
+			again, places = append(again, in), append(places, i)
+		}
 	}
 	if foreign {
 		if err := s.disown(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return results, nil
+	if len(again) == 0 {
+		return results, nil
+	}
+	second, err := s.createAll(ctx, again, queueBound, within)
+	for i := range second {
+		results[places[i]] = second[i]
+	}
+	return results, err
 }
 
 // intents are intents turned on their side, as unnest wants them.
@@ -238,13 +275,17 @@ type foundIntent struct {
 	served        bool // somebody will look at the queue after the commit
 	epoch         string
 	full          bool // the queue is at its bound
+	handlerMay    bool // its handler, if it names one, is the submitter's too
+	limited       bool // the submitter has a policy
+	judged        bool // it was held to a policy
+	refused       *ErrPolicy
 }
 
 func scanFound(rows pgx.Rows, found []foundIntent) error {
 	for rows.Next() {
 		f := foundIntent{registered: true}
 		var place int
-		if err := rows.Scan(&place, &f.status, &f.allowed, &f.ours, &f.protected, &f.token, &f.txID, &f.state, &f.fingerprint, &f.own, &f.served, &f.epoch); err != nil {
+		if err := rows.Scan(&place, &f.status, &f.allowed, &f.ours, &f.protected, &f.token, &f.txID, &f.state, &f.fingerprint, &f.own, &f.served, &f.epoch, &f.handlerMay, &f.limited); err != nil {
 			return err
 		}
 		found[place-1] = f
@@ -258,10 +299,14 @@ func (f foundIntent) answer(in Intent) (Accepted, error) {
 		return Accepted{}, fmt.Errorf("%s: %w", in.Submitter, ErrUnknownSubmitter)
 	case !f.allowed:
 		return Accepted{}, ErrUnknownSubmitter
+	case f.txID == "" && !f.handlerMay:
+		return Accepted{}, ErrHandlerBarred
 	case f.txID == "" && (f.protected || !f.ours):
 		return Accepted{}, ErrProtected
 	case f.txID == "" && f.status != "ACTIVE":
 		return Accepted{}, ErrSuspended
+	case f.txID == "" && f.refused != nil:
+		return Accepted{}, *f.refused
 	case f.txID == "" && f.full:
 		return Accepted{}, ErrQueueFull
 	case f.txID == "": // what refused the insert was over when it was asked why

@@ -29,6 +29,7 @@ type Store struct {
 	stuckAfter time.Duration
 
 	bounds bounds
+	limits limits
 	gather gathering
 	epochs epochs
 }

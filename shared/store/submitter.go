@@ -22,6 +22,7 @@ type Registration struct {
 	MaxInFlight int
 	Callers     []string // who may post intents; "*": any authenticated caller
 	CreatedBy   string   // the operator
+	Policy      *Policy  // nil: no limits, or those that it has
 }
 
 // ErrRegisteredOtherwise reports a submitter that is registered already, with
@@ -34,27 +35,53 @@ with new as (
   values ($1, $2, $3, nullif($4, ''), $5, $6, $7)
       on conflict (submitter) do nothing
   returning submitter, start_nonce
+), limited as (
+  insert into submitter_policy (submitter, max_value_wei, max_day_wei, max_per_minute, targets)
+  select submitter, ($8::jsonb ->> 'maxValue')::numeric, ($8::jsonb ->> 'maxValuePerDay')::numeric, ($8::jsonb ->> 'maxPerMinute')::int,
+         case when jsonb_typeof($8::jsonb -> 'targets') = 'array' then array(select jsonb_array_elements_text($8::jsonb -> 'targets')) end
+    from new
+   where $8 is not null
+), recorded as (
+  insert into submitter_change (submitter, action, by, reason, policy)
+  select submitter, 'POLICY', $7, 'at its registration', $8::jsonb
+    from new
+   where $8 is not null
 )
 insert into submitter_nonce_cursor (submitter, next_nonce)
 select submitter, start_nonce from new`
 
 const sameSubmitter = `
 select signer = $2 and start_nonce = $3 and max_in_flight = $4 and callers @> $5 and callers <@ $5
-  from submitter
+       and ($6::jsonb is null or $6::jsonb = coalesce(` + policyOf + `,
+         '{"maxValue": null, "maxValuePerDay": null, "maxPerMinute": null, "targets": null}'))
+  from submitter s
  where submitter = $1`
+
+// policyOf is the [Policy] of s as JSON; null: no limits.
+const policyOf = `(select jsonb_build_object('maxValue', y.max_value_wei::text, 'maxValuePerDay', y.max_day_wei::text,
+                                  'maxPerMinute', y.max_per_minute, 'targets', y.targets)
+          from submitter_policy y where y.submitter = s.submitter and y.limited)`
 
 // Register puts a submitter under management, with its cursor at StartNonce.
 // Registering it again on the same terms changes nothing and is new = false.
 // The error wraps [ErrRegisteredOtherwise] where the terms differ.
 func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err error) {
 	var same bool
+	var policy *string
+	if r.Policy != nil {
+		text, err := json.Marshal(r.Policy)
+		if err != nil {
+			return false, fmt.Errorf("policy of %s: %w", r.Submitter, err)
+		}
+		policy = new(string(text))
+	}
 	b := new(pgx.Batch)
-	b.Queue(insertSubmitter, r.Submitter, r.Signer, bigint(r.StartNonce), r.StartReason, r.MaxInFlight, r.Callers, r.CreatedBy).
+	b.Queue(insertSubmitter, r.Submitter, r.Signer, bigint(r.StartNonce), r.StartReason, r.MaxInFlight, r.Callers, r.CreatedBy, policy).
 		Exec(func(tag pgconn.CommandTag) error {
 			isNew = tag.RowsAffected() == 1
 			return nil
 		})
-	b.Queue(sameSubmitter, r.Submitter, r.Signer, bigint(r.StartNonce), r.MaxInFlight, r.Callers).
+	b.Queue(sameSubmitter, r.Submitter, r.Signer, bigint(r.StartNonce), r.MaxInFlight, r.Callers, policy).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&same) })
 	if err := s.send(ctx, b); err != nil {
 		return false, fmt.Errorf("register %s: %w", r.Submitter, err)
@@ -85,6 +112,7 @@ type SubmitterView struct {
 	LeaseOwner    string          `json:"leaseOwner"`
 	LeaseExpires  *time.Time      `json:"leaseExpiresAt"`
 	Protect       json.RawMessage `json:"protect"`
+	Policy        json.RawMessage `json:"policy"` // a [Policy]; null: no limit
 }
 
 const viewSubmitters = `
@@ -93,7 +121,8 @@ select s.submitter, s.signer, s.status, s.start_nonce, s.start_reason, s.max_in_
        (select count(*) from managed_tx m where m.submitter = s.submitter and m.queued),
        coalesce(l.fencing_token, 0), coalesce(l.owner_node, ''), l.expires_at,
        (select jsonb_build_object('episode', p.episode, 'since', p.opened_at, 'evidence', p.evidence)
-          from protect_episode p where p.submitter = s.submitter and p.closed_at is null)
+          from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
+       ` + policyOf + `
   from submitter s
   join submitter_nonce_cursor c using (submitter)
   left join submitter_lease l using (submitter)`

@@ -34,11 +34,18 @@ const maxDepth = 64
 // tags is not supported. Missing fields are left zero: requiring them is the
 // caller's matter.
 func Decode[T any](w http.ResponseWriter, r *http.Request, maxBytes int64) (T, error) {
-	var value T
 	body, err := readBody(w, r, maxBytes)
 	if err != nil {
-		return value, err
+		var zero T
+		return zero, err
 	}
+	return DecodeText[T](body)
+}
+
+// DecodeText is [Decode] of a text that is here already, such as the answer of a
+// service.
+func DecodeText[T any](body []byte) (T, error) {
+	var value T
 	if err := checkText(body); err != nil {
 		return value, err
 	}

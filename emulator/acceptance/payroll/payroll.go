@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/big"
+	"os"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -15,7 +17,10 @@ import (
 // Wage is the input of every handler.
 type Wage struct {
 	Wei int64  `json:"wei"`
-	How string `json:"how"` // "": pays; or fails, panics, hangs, reverts
+	How string `json:"how"` // "": pays; or fails, panics, hangs, reverts, signs, signs twice, signs and fails, signs and hangs
+
+	// Slip is the file into which a handler that signs writes what it was given; "": none.
+	Slip string `json:"slip"`
 }
 
 // Employee is who is paid.
@@ -24,21 +29,52 @@ var Employee = nonce.Address{17: 0x0e, 18: 0x3b, 19: 0x10}
 // Handlers are the business' handlers, by name.
 func Handlers() map[string]nonce.Handler { return map[string]nonce.Handler{"wage": wage} }
 
-func wage(_ context.Context, n nonce.NonceContext) (nonce.Call, error) {
+func wage(ctx context.Context, n nonce.NonceContext) (nonce.Transaction, error) {
 	var w Wage
 	if err := json.Unmarshal(n.Input, &w); err != nil {
-		return nonce.Call{}, err
+		return nonce.Transaction{}, err
 	}
 	call := nonce.Call{To: &Employee, Value: big.NewInt(w.Wei)}
 	switch w.How {
 	case "fails":
-		return call, errors.New("the ledger of wages is closed")
+		return nonce.Transaction{}, errors.New("the ledger of wages is closed")
 	case "panics":
 		panic("no such employee")
 	case "hangs": // deaf to its context
 		time.Sleep(time.Hour)
 	case "reverts":
 		call.To, call.Data = nil, []byte{0xfe} // INVALID: no contract comes of it
+	case "signs", "signs twice", "signs and fails", "signs and hangs":
+		return w.signed(ctx, n, call)
 	}
-	return call, nil
+	return nonce.Transaction{Call: call}, nil
+}
+
+// signed has the wage signed at once, as who must know the bytes before they go out.
+func (w Wage) signed(ctx context.Context, n nonce.NonceContext, call nonce.Call) (nonce.Transaction, error) {
+	s, err := n.Signer.Sign(ctx, call)
+	if err != nil {
+		return nonce.Transaction{}, err
+	}
+	if w.Slip != "" {
+		if err := os.WriteFile(w.Slip, s.Raw, 0o600); err != nil {
+			return nonce.Transaction{}, err
+		}
+	}
+	switch w.How {
+	case "signs twice":
+		again, err := n.Signer.Sign(ctx, call)
+		if err != nil || again.Hash != s.Hash {
+			return nonce.Transaction{}, fmt.Errorf("the same again was signed as %s: %w", again.Hash, err)
+		}
+		call.Value = new(big.Int).Add(call.Value, big.NewInt(1))
+		if _, err := n.Signer.Sign(ctx, call); !errors.Is(err, nonce.ErrSignedOther) {
+			return nonce.Transaction{}, fmt.Errorf("a raise was signed beside it: %w", err)
+		}
+	case "signs and fails":
+		return nonce.Transaction{}, errors.New("the employee has left")
+	case "signs and hangs":
+		time.Sleep(time.Hour)
+	}
+	return nonce.Transaction{Signed: s.Raw}, nil
 }

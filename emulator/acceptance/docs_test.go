@@ -1,0 +1,113 @@
+package acceptance
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// example is a program of a page, built as it stands there.
+func example(t *testing.T, page, name string) (path string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)docs_test.go: " + name + " -->\n```go\n(.*?)\n```\n").FindSubmatch(text)
+	if block == nil {
+		t.Fatalf("%s has no example %s", page, name)
+	}
+	folder := t.TempDir()
+	source, path := filepath.Join(folder, "main.go"), filepath.Join(folder, name)
+	if err := os.WriteFile(source, append(block[1], '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := slices.Concat([]string{"build", "-o", path}, raceFlags, []string{source})
+	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("build the example %s: %v\n%s", name, err, out)
+	}
+	if out, err := exec.CommandContext(t.Context(), "gofmt", "-l", source).CombinedOutput(); err == nil && len(out) > 0 {
+		t.Errorf("the example %s is not as gofmt writes it", name)
+	}
+	return path
+}
+
+// The page's example of a handler that is compiled in pays what its program posts,
+// once, however often.
+func TestDocsHandlerCompiledIn(t *testing.T) {
+	t.Parallel()
+	payroll := example(t, "handlers.md", "payroll")
+	b := setup(t, stack.Options{Settings: quick, Binary: payroll})
+	s := b.Submitters()[0]
+	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:wage}'`); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for range 2 {
+		pay := exec.CommandContext(b.ctx, payroll, "pay", string(s), "wage-ann")
+		pay.Env = b.Environment()
+		out, err := pay.Output()
+		if err != nil {
+			t.Fatalf("pay: %v", err)
+		}
+		ids = append(ids, strings.TrimSpace(string(out)))
+	}
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+	_, r := b.ask(t, stack.OperatorAccount, ids[0])
+	if r.State != "CONFIRMED" || ids[0] != ids[1] || !b.log.has("the books: wage-ann will be paid by "+text(r.TxHash)) {
+		t.Errorf("got %s, txIds %v; want it CONFIRMED, one txId, and its hash in the books", r.State, ids)
+	}
+}
+
+// The page's example of a service is asked, believes no other question, and refuses.
+func TestDocsHandlerOverHTTP(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	shop := exec.CommandContext(ctx, example(t, "handlers.md", "shop"))
+	shop.Env = []string{"SHOP_SECRET=" + shopSecret}
+	out, err := shop.StdoutPipe()
+	if err == nil {
+		err = shop.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); _ = shop.Wait() })
+	url, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the process
+	b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{
+		"FENCEPOST_HANDLERS_URLS":    "shop=" + strings.TrimSpace(url) + ",stranger=" + strings.TrimSpace(url),
+		"FENCEPOST_HANDLERS_SECRETS": "shop=" + shopSecret + ",stranger=whsec_" + strings.Repeat("QUJD", 8),
+	})})
+	s := b.Submitters()[0]
+	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:shop,handler:stranger}'`); err != nil {
+		t.Fatal(err)
+	}
+	payload := map[string]string{"to": "0x00000000000000000000000000000000000000b0", "wei": "5"}
+	post := func(request, handler string, payload any) string {
+		return b.postUntilAnswered(t, map[string]any{"submitter": s, "requestId": request, "handler": handler, "payload": payload})
+	}
+	ends := map[string]string{
+		post("good", "shop", payload): "", post("none", "shop", "nothing"): "no such order", post("forged", "stranger", payload): "answered 401",
+	}
+	b.ends(t, map[nonce.Submitter]int{s: 3})
+	for id, want := range ends {
+		_, r := b.ask(t, stack.OperatorAccount, id)
+		if (r.State == "CONFIRMED") != (want == "") || !strings.Contains(text(r.LastError), want) {
+			t.Errorf("%s: got %s %s, want it CONFIRMED, or %q", r.RequestID, r.State, text(r.LastError), want)
+		}
+	}
+}

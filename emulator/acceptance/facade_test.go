@@ -1,0 +1,397 @@
+package acceptance
+
+import (
+	"crypto/ecdsa"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/webhook"
+)
+
+// shopSecret is what the shop knows its questions by.
+var shopSecret = "whsec_" + base64.StdEncoding.EncodeToString([]byte("a secret of 32 bytes, for tests."))
+
+// shop is a business service over HTTP. It answers by the payload's "how".
+type shop struct {
+	t      *testing.T
+	server *httptest.Server
+	keys   map[nonce.Submitter]*ecdsa.PrivateKey // of accounts for which it signs by itself
+
+	mu    sync.Mutex
+	asked map[string][]string // id and body of each question, by requestId
+	later map[string]int      // how often it says "not now", by requestId
+}
+
+// order is what the shop is asked about.
+type order struct {
+	Submitter nonce.Submitter
+	Nonce     uint64
+	ChainID   uint64
+	RequestID string
+	Payload   struct{ How string }
+}
+
+func openShop(t *testing.T) *shop {
+	t.Helper()
+	s := &shop{t: t, keys: map[nonce.Submitter]*ecdsa.PrivateKey{}, asked: map[string][]string{}, later: map[string]int{}}
+	s.server = httptest.NewServer(s)
+	t.Cleanup(s.server.Close)
+	return s
+}
+
+// settings make the shop known.
+func (s *shop) settings() map[string]string {
+	return map[string]string{"FENCEPOST_HANDLERS_URLS": "shop=" + s.server.URL + "/orders", "FENCEPOST_HANDLERS_SECRETS": "shop=" + shopSecret}
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	key, _ := webhook.ParseKey(shopSecret)
+	id, unproven := webhook.Verify(r.Header, time.Now(), body, key)
+	var o order
+	if err != nil || unproven != nil || json.Unmarshal(body, &o) != nil || r.Method != http.MethodPost || r.URL.Path != "/orders" {
+		s.t.Errorf("asked %s %s: %s, %v, %v; want a signed question", r.Method, r.URL.Path, body, err, unproven)
+		return
+	}
+	s.mu.Lock()
+	s.asked[o.RequestID] = append(s.asked[o.RequestID], id+" "+string(body))
+	s.later[o.RequestID]--
+	later := s.later[o.RequestID] >= 0
+	s.mu.Unlock()
+	if later {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	s.answer(w, r, o)
+}
+
+const shopAnswer = `{"transaction": {"to": "0x000000000000000000000000000000000000cafe", "value": "5"}}`
+
+func (s *shop) answer(w http.ResponseWriter, r *http.Request, o order) {
+	bytes := func(key *ecdsa.PrivateKey, n, chain uint64) {
+		tx := types.MustSignNewTx(key, types.LatestSignerForChainID(new(big.Int).SetUint64(chain)), &types.DynamicFeeTx{
+			ChainID: new(big.Int).SetUint64(chain), Nonce: n, To: &common.Address{18: 0xca, 19: 0xfe}, Value: big.NewInt(5),
+			Gas: 21_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(1e9),
+		})
+		raw, err := tx.MarshalBinary()
+		if err != nil {
+			s.t.Error(err)
+		}
+		fmt.Fprintf(w, `{"signedTransaction": "0x%x"}`, raw)
+	}
+	switch o.Payload.How {
+	case "signs":
+		bytes(s.keys[o.Submitter], o.Nonce, o.ChainID)
+	case "signs for another nonce":
+		bytes(s.keys[o.Submitter], o.Nonce+1, o.ChainID)
+	case "signs for another chain":
+		bytes(s.keys[o.Submitter], o.Nonce, o.ChainID+1)
+	case "signs as another":
+		bytes(s.anybody(), o.Nonce, o.ChainID)
+	case "refuses":
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		fmt.Fprint(w, `{"detail": "the order was returned"}`)
+	case "talks nonsense":
+		fmt.Fprint(w, `<html>`)
+	case "redirects":
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	case "hangs":
+		<-r.Context().Done()
+	default:
+		fmt.Fprint(w, shopAnswer)
+	}
+}
+
+func (s *shop) anybody() *ecdsa.PrivateKey {
+	key, err := crypto.GenerateKey()
+	if err != nil {
+		s.t.Error(err)
+	}
+	return key
+}
+
+// questions are those about a request.
+func (s *shop) questions(request string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked[request])
+}
+
+// setupShop starts a stack that knows the shop, and gives it the accounts' keys.
+func setupShop(t *testing.T, s *shop, o stack.Options) bench {
+	t.Helper()
+	o.Settings = withSettings(quick, s.settings(), o.Settings)
+	b := setup(t, o)
+	b.knowsShop(t, s)
+	return b
+}
+
+func (b bench) knowsShop(t *testing.T, s *shop) {
+	t.Helper()
+	info, err := b.Info(b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range info.Submitters {
+		if s.keys[nonce.Submitter(a.Submitter)], err = crypto.HexToECDSA(strings.TrimPrefix(a.PrivateKey, "0x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = callers || '{handler:shop}'`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ordered is an intent that the shop makes the transaction of.
+func ordered(s nonce.Submitter, request, how string) map[string]any {
+	return map[string]any{"submitter": s, "requestId": request, "handler": "shop", "payload": map[string]any{"how": how}}
+}
+
+// A business service over HTTP makes the transactions of its requests, or signs them
+// itself. Whatever it does wrong costs a placeholder and no gap, and is told; what is
+// before and behind it is carried out.
+func TestFacadeOverHTTP(t *testing.T) {
+	t.Parallel()
+	for _, window := range []int{1, 4} {
+		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
+			t.Parallel()
+			service := openShop(t)
+			b := setupShop(t, service, stack.Options{Window: window})
+			s := b.Submitters()[0]
+			ends := map[string]string{ // the reason; "": it is carried out
+				"": "", "signs": "",
+				"refuses":                 "handler shop: its service answered 422: the order was returned",
+				"talks nonsense":          "nothing else",
+				"redirects":               "its service answered 307",
+				"hangs":                   "no answer in time",
+				"signs for another nonce": "its bytes are for nonce",
+				"signs for another chain": "its bytes are for chain",
+				"signs as another":        "its bytes are signed by",
+			}
+			ids := map[string]string{}
+			for how := range ends {
+				ids[how] = b.postUntilAnswered(t, ordered(s, "r-"+how, how))
+			}
+			b.postUntilAnswered(t, transfer(s, "behind them"))
+			b.ends(t, map[nonce.Submitter]int{s: len(ends) + 1})
+			for how, want := range ends {
+				_, r := b.ask(t, stack.OperatorAccount, ids[how])
+				switch {
+				case want == "" && r.State != "CONFIRMED":
+					t.Errorf("%q: got %s %s, want CONFIRMED", how, r.State, text(r.LastError))
+				case want != "" && (r.State != "FAILED" || text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), want)):
+					t.Errorf("%q: got %s %s %s, want FAILED PLACEHOLDER for %q", how, r.State, text(r.SubState), text(r.LastError), want)
+				}
+				question := service.questions("r-" + how)
+				if len(question) == 0 || !strings.HasPrefix(question[0], ids[how]+" ") {
+					t.Errorf("%q: got asked %q, want the txId %s as its key", how, question, ids[how])
+				}
+			}
+			if got := b.sent(t, ids["signs"]); *got.To() != (common.Address{18: 0xca, 19: 0xfe}) || got.Value().Int64() != 5 || got.Gas() != 21_000 {
+				t.Errorf("what the shop signed: got %s sent with %d wei, want its own bytes", got.To(), got.Value())
+			}
+		})
+	}
+}
+
+// sent is the version of a transaction that was mined.
+func (b bench) sent(t *testing.T, txID string) *types.Transaction {
+	t.Helper()
+	tx := new(types.Transaction)
+	if err := tx.UnmarshalBinary(b.raw(t, txID, "ORIGINAL")); err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// Who says "not now" is asked again: the same question under the same key; and for no
+// longer than handlers.patience.
+func TestAServiceIsAskedTheSameAgain(t *testing.T) {
+	t.Parallel()
+	service := openShop(t)
+	service.later["r-soon"], service.later["r-never"] = 2, 1<<30
+	b := setupShop(t, service, stack.Options{Settings: map[string]string{"FENCEPOST_HANDLERS_PATIENCE": "3s"}})
+	s := b.Submitters()[0]
+	soon := b.postUntilAnswered(t, ordered(s, "r-soon", ""))
+	never := b.postUntilAnswered(t, ordered(s, "r-never", ""))
+	b.ends(t, map[nonce.Submitter]int{s: 2})
+	if _, r := b.ask(t, stack.OperatorAccount, soon); r.State != "CONFIRMED" {
+		t.Errorf("soon: got %s %s, want CONFIRMED", r.State, text(r.LastError))
+	}
+	if _, r := b.ask(t, stack.OperatorAccount, never); text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), "answered 503") {
+		t.Errorf("never: got %s %s %s, want FAILED PLACEHOLDER for 503", r.State, text(r.SubState), text(r.LastError))
+	}
+	for request, id := range map[string]string{"r-soon": soon, "r-never": never} {
+		all := service.questions(request)
+		one := fmt.Sprintf(`%s {"submitter":"%s","nonce":%s,"chainId":1337,"requestId":"%s","payload":{"how":""}}`,
+			id, s, map[string]string{"r-soon": "0", "r-never": "1"}[request], request)
+		if diff := cmp.Diff(slices.Repeat([]string{one}, max(3, len(all))), all); diff != "" {
+			t.Errorf("%s, questions (-want +got):\n%s", request, diff)
+		}
+	}
+}
+
+// A process dies when it has asked a service, when it has the answer, and before and
+// after the bytes are stored, be they its own signer's or the service's: another asks
+// again, or sends what is stored.
+func TestFacadeSurvivesDeaths(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"", "signs", "refuses"} {
+		for _, point := range []string{"advance.handler_asked", "advance.handler_answered", "advance.version_signed", "advance.version_stored", "advance.sent"} {
+			t.Run(how+" "+point, func(t *testing.T) {
+				t.Parallel()
+				service := openShop(t)
+				b, folder := setupArmed(t, point, stack.Options{Settings: service.settings()})
+				b.knowsShop(t, service)
+				s := b.Submitters()[0]
+				id := b.postUntilAnswered(t, ordered(s, "r-0", how))
+				b.killed(t, folder, point)
+				b.postUntilAnswered(t, transfer(s, "behind it"))
+				b.ends(t, map[nonce.Submitter]int{s: 2})
+				want := "CONFIRMED"
+				if how == "refuses" {
+					want = "FAILED"
+				}
+				if _, r := b.ask(t, stack.OperatorAccount, id); r.State != want {
+					t.Errorf("got %s %s, want %s", r.State, text(r.LastError), want)
+				}
+				all := service.questions("r-0")
+				if again := len(slices.Compact(slices.Clone(all))); again != 1 {
+					t.Errorf("questions: got %q, want one and the same", all)
+				}
+			})
+		}
+	}
+}
+
+// wages posts a wage by a handler that signs at once, and tells where its slip will be.
+func (b bench) wage(t *testing.T, s nonce.Submitter, request, how string) (txID, slip string) {
+	t.Helper()
+	slip = filepath.Join(t.TempDir(), "slip")
+	intent := map[string]any{"submitter": s, "requestId": request, "handler": "wage", "payload": payroll.Wage{Wei: 5, How: how, Slip: slip}}
+	return b.postUntilAnswered(t, intent), slip
+}
+
+// slip waits for the bytes that a handler was given.
+func (b bench) slip(t *testing.T, path string) []byte {
+	t.Helper()
+	var raw []byte
+	if err := poll(b.ctx, func() bool {
+		raw, _ = os.ReadFile(path)
+		return len(raw) > 0
+	}); err != nil {
+		t.Fatalf("no slip: %v", err)
+	}
+	return raw
+}
+
+// storedAs is the kind of the stored version with these bytes.
+func (b bench) storedAs(t *testing.T, raw []byte) string {
+	t.Helper()
+	var kind string
+	hash := "0x" + hex.EncodeToString(crypto.Keccak256(raw))
+	if err := b.DB.QueryRow(b.ctx, `select kind from tx_version where tx_hash = $1`, hash).Scan(&kind); err != nil {
+		t.Errorf("version %s, which a handler has: %v", hash, err)
+	}
+	return kind
+}
+
+// H32: what a handler has signed is stored before it has the bytes, once, whatever it
+// does then; and what is mined decides.
+func TestH32HandlerSigns(t *testing.T) {
+	t.Parallel()
+	b := setup(t, withPayroll(t, stack.Options{Settings: quick}))
+	b.payer(t)
+	s := b.Submitters()[0]
+	ends := map[string]string{"signs": "CONFIRMED", "signs twice": "CONFIRMED", "signs and fails": "FAILED"}
+	ids := map[string]string{}
+	for how := range ends {
+		var slip string
+		ids[how], slip = b.wage(t, s, "r-"+how, how)
+		if kind := b.storedAs(t, b.slip(t, slip)); kind != "ORIGINAL" {
+			t.Errorf("%s: got its bytes stored as %s, want ORIGINAL", how, kind)
+		}
+	}
+	b.ends(t, map[nonce.Submitter]int{s: 3})
+	for how, want := range ends {
+		if _, r := b.ask(t, stack.OperatorAccount, ids[how]); r.State != want {
+			t.Errorf("%s: got %s %s, want %s", how, r.State, text(r.LastError), want)
+		}
+	}
+	if _, r := b.ask(t, stack.OperatorAccount, ids["signs and fails"]); text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), "the employee has left") {
+		t.Errorf("signs and fails: got %s %s, want PLACEHOLDER and why", text(r.SubState), text(r.LastError))
+	}
+	b.versions(t, ids["signs twice"], "ORIGINAL")
+	b.versions(t, ids["signs and fails"], "ORIGINAL", "PLACEHOLDER")
+}
+
+// H32: a handler that sends by itself, against the rule, and then does not answer, is
+// no foreign use of the key: its time-out says nothing about its bytes, and they are
+// mined and count.
+func TestH32HandlerSendsByItself(t *testing.T) {
+	t.Parallel()
+	b := setup(t, withPayroll(t, stack.Options{Settings: quick}))
+	b.payer(t)
+	s := b.Submitters()[0]
+	id, slip := b.wage(t, s, "r", "signs and hangs")
+	raw := b.slip(t, slip)
+	if err := b.Chain.MineExactly(raw); err != nil {
+		t.Fatal(err)
+	}
+	b.postUntilAnswered(t, transfer(s, "behind it"))
+	b.ends(t, map[nonce.Submitter]int{s: 2})
+	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "CONFIRMED" {
+		t.Errorf("got %s %s %s, want CONFIRMED", r.State, text(r.SubState), text(r.LastError))
+	}
+	if got := b.count(`select count(*) from protect_episode`); got != 0 {
+		t.Errorf("episodes of PROTECT: got %d, want none", got)
+	}
+}
+
+// H32: a process dies between signing for a handler and storing, and between storing
+// and telling it: what is stored is what is sent, and there is one of it.
+func TestH32KilledWhileAHandlerSigns(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"advance.version_signed", "advance.version_stored"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			b, folder := setupArmed(t, point, withPayroll(t, stack.Options{}))
+			b.payer(t)
+			s := b.Submitters()[0]
+			id, slip := b.wage(t, s, "r", "signs")
+			b.killed(t, folder, point)
+			b.ends(t, map[nonce.Submitter]int{s: 1})
+			b.versions(t, id, "ORIGINAL")
+			if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "CONFIRMED" {
+				t.Errorf("got %s, want CONFIRMED", r.State)
+			}
+			if _, err := os.Stat(slip); (err == nil) != (point == "advance.version_signed") {
+				t.Errorf("the slip: got %v, want one only of the handler that was asked again", err)
+			}
+		})
+	}
+}

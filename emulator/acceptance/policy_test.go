@@ -1,0 +1,207 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// clients are the callers of the public paths.
+func (b bench) clients(t *testing.T) (shop, operator *client.Client) {
+	t.Helper()
+	shop, err := b.Client(stack.CallerAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator, err = b.Client(stack.OperatorAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shop, operator
+}
+
+// refused asks for the intent, and wants this refusal.
+func (b bench) refused(t *testing.T, intent map[string]any, want problem) {
+	t.Helper()
+	token, err := b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(intent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, header, answer := b.send(t, http.MethodPost, b.URLMap.PublicURL()+"/api/v1/tx", token, string(body))
+	b.wantProblem(t, status, header, answer, want)
+	if got := b.count(`select count(*) from managed_tx where request_id = $1`, intent["requestId"]); got != 0 {
+		t.Errorf("%v: refused, and stored", intent["requestId"])
+	}
+}
+
+const cafe0 = "0x00000000000000000000000000000000000cafe0"
+
+// A submitter's policy refuses what it does not allow, with the field at fault, and
+// before anything is stored; a request that is known is answered whatever it now says.
+// What a handler makes is held to it before it is signed.
+func TestPolicyOverHTTP(t *testing.T) {
+	t.Parallel()
+	service := openShop(t)
+	b := setupShop(t, service, stack.Options{})
+	shop, operator := b.clients(t)
+	s := b.Submitters()[0]
+	paid := func(request, wei, to string) map[string]any {
+		return map[string]any{"submitter": s, "requestId": request, "payload": map[string]any{"to": to, "value": wei}}
+	}
+	terms := client.Policy{MaxValue: "6", MaxValuePerDay: "10", MaxPerMinute: 4, Targets: []string{cafe0}}
+	set, err := operator.SetPolicy(b.ctx, string(s), terms, "one shop alone")
+	if err != nil || cmp.Diff(&terms, set.Policy) != "" {
+		t.Fatalf("set: got %+v, %v; want %+v", set.Policy, err, terms)
+	}
+	first := b.postUntilAnswered(t, paid("first", "6", cafe0))
+	b.refused(t, paid("much", "7", cafe0), problem{Status: 403, Code: "POLICY_REFUSED", Field: "payload.value"})
+	b.refused(t, paid("astray", "1", "0x00000000000000000000000000000000000cafe1"), problem{Status: 403, Code: "POLICY_REFUSED", Field: "payload.to"})
+	b.refused(t, paid("over", "5", cafe0), problem{Status: 429, Code: "DAILY_AMOUNT_EXCEEDED", Field: "payload.value"})
+	made := b.postUntilAnswered(t, ordered(s, "made", "")) // 5 wei to somebody else
+	b.postUntilAnswered(t, paid("rest", "4", cafe0))
+	b.postUntilAnswered(t, paid("none", "0", cafe0))
+	b.refused(t, paid("fast", "0", cafe0), problem{Status: 429, Code: "RATE_LIMIT_EXCEEDED"})
+	if again := b.postUntilAnswered(t, paid("first", "6", cafe0)); again != first {
+		t.Errorf("a known request: got %s, want %s", again, first)
+	}
+	b.ends(t, map[nonce.Submitter]int{s: 4})
+	if _, r := b.ask(t, stack.OperatorAccount, made); text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), "policy does not allow this receiver") {
+		t.Errorf("what the shop made: got %s %s %s, want FAILED PLACEHOLDER by the policy", r.State, text(r.SubState), text(r.LastError))
+	}
+	if got := b.count(`select count(*) from tx_version where tx_id = $1`, made); got != 1 {
+		t.Errorf("what the shop made: got %d versions, want the placeholder alone: nothing that the policy refuses is signed", got)
+	}
+	if _, err := operator.SetPolicy(b.ctx, string(s), client.Policy{}, "no limits"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shop.CreateTx(b.ctx, client.Intent{Submitter: string(s), RequestID: "much", Payload: client.Payload{To: cafe0, Value: "7"}}); err != nil {
+		t.Errorf("without limits: got %v, want it accepted", err)
+	}
+	b.ends(t, map[nonce.Submitter]int{s: 5})
+}
+
+// What no policy can be is refused with its field, and only operators set one.
+func TestPolicyTerms(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	shop, _ := b.clients(t)
+	s := string(b.Submitters()[0])
+	for field, terms := range map[string]map[string]any{
+		"maxValue": {"maxValue": "01"}, "maxValuePerDay": {"maxValuePerDay": "1.5"}, "maxPerMinute": {"maxPerMinute": 0},
+		"targets": {"targets": []string{"0x12"}}, "reason": {"reason": " "},
+	} {
+		body := map[string]any{"reason": "r"}
+		for name, value := range terms {
+			body[name] = value
+		}
+		status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPut, "/admin/v1/submitters/"+s+"/policy", body)
+		if err != nil || status != http.StatusBadRequest || !strings.Contains(string(answer), `"field":"`+field+`"`) {
+			t.Errorf("%v: got %d %s, %v; want 400 for %s", terms, status, answer, err, field)
+		}
+	}
+	var p *client.Problem
+	if _, err := shop.SetPolicy(b.ctx, s, client.Policy{}, "mine"); !errors.As(err, &p) || p.Code != "FORBIDDEN" {
+		t.Errorf("by a caller: got %v, want FORBIDDEN", err)
+	}
+	if _, err := shop.SuspendSubmitter(b.ctx, s, "mine"); !errors.As(err, &p) || p.Code != "FORBIDDEN" {
+		t.Errorf("suspended by a caller: got %v, want FORBIDDEN", err)
+	}
+	if got := b.count(`select count(*) from submitter_change`); got != 0 {
+		t.Errorf("changes on record: got %d, want none", got)
+	}
+}
+
+// A suspended submitter takes nothing and binds no nonce, while what holds one goes
+// on; resumed, its queue goes on without anybody's help.
+func TestSuspendOverHTTP(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	_, operator := b.clients(t)
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	flying := b.postUntilAnswered(t, transfer(s, "flying"))
+	b.await(t, s, nonce.Tracking, 1)
+	waiting := b.postUntilAnswered(t, transfer(s, "waiting"))
+	if got, err := operator.SuspendSubmitter(b.ctx, string(s), "a leak"); err != nil || got.Status != "SUSPENDED" {
+		t.Fatalf("suspend: got %+v, %v", got, err)
+	}
+	b.refused(t, transfer(s, "late"), problem{Status: 403, Code: "FORBIDDEN"})
+	if again := b.postUntilAnswered(t, transfer(s, "waiting")); again != waiting {
+		t.Errorf("a known request: got %s, want %s", again, waiting)
+	}
+	b.Chain.StartMining()
+	b.await(t, s, nonce.Confirmed, 1)
+	if _, r := b.ask(t, stack.OperatorAccount, flying); r.State != "CONFIRMED" {
+		t.Errorf("what held a nonce: got %s, want CONFIRMED", r.State)
+	}
+	_ = b.RunSweep(b.ctx)
+	if _, r := b.ask(t, stack.OperatorAccount, waiting); r.State != "QUEUED" {
+		t.Errorf("what waits: got %s, want QUEUED", r.State)
+	}
+	var p *client.Problem
+	if _, err := operator.SuspendSubmitter(b.ctx, string(s), "again"); !errors.As(err, &p) || p.Code != "TOO_LATE" {
+		t.Errorf("suspend again: got %v, want TOO_LATE", err)
+	}
+	if got, err := operator.ResumeSubmitter(b.ctx, string(s), "no leak"); err != nil || got.Status != "ACTIVE" {
+		t.Fatalf("resume: got %+v, %v", got, err)
+	}
+	b.await(t, s, nonce.Confirmed, 2) // no sweep runs by itself here
+	b.ends(t, map[nonce.Submitter]int{s: 2})
+}
+
+// A submitter may be registered with a policy, which holds from its first intent on;
+// again on the same terms it is the same, on others refused.
+func TestRegisteredWithAPolicy(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Submitters: 1})
+	_, operator := b.clients(t)
+	fresh := nonce.NewSubmitter(b.Chain.ChainID(), nonce.Address{19: 0x77})
+	terms := client.Registration{Submitter: string(fresh), Callers: []string{stack.CallerAccount}, Policy: &client.Policy{MaxValue: "1", Targets: []string{cafe0}}}
+	for range 2 {
+		got, err := operator.RegisterSubmitter(b.ctx, terms)
+		if err != nil || cmp.Diff(terms.Policy, got.Policy) != "" {
+			t.Fatalf("register: got %+v, %v; want it with %+v", got, err, terms.Policy)
+		}
+	}
+	b.refused(t, map[string]any{"submitter": fresh, "requestId": "r", "payload": map[string]any{"to": cafe0, "value": "2"}},
+		problem{Status: 403, Code: "POLICY_REFUSED", Field: "payload.value"})
+	terms.Policy = &client.Policy{MaxValue: "2", Targets: []string{cafe0}}
+	var p *client.Problem
+	if _, err := operator.RegisterSubmitter(b.ctx, terms); !errors.As(err, &p) || p.Code != "SUBMITTER_EXISTS" {
+		t.Errorf("on other terms: got %v, want SUBMITTER_EXISTS", err)
+	}
+	if got := b.count(`select count(*) from submitter_change where submitter = $1`, fresh); got != 1 {
+		t.Errorf("changes on record: got %d, want that of the registration", got)
+	}
+}
+
+// A handler that the submitter's callers do not name, and one that nobody has, is
+// refused, and nothing is stored.
+func TestHandlerMustBeNamed(t *testing.T) {
+	t.Parallel()
+	service := openShop(t)
+	b := setupShop(t, service, stack.Options{})
+	s := b.Submitters()[0]
+	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = array_remove(callers, 'handler:shop')`); err != nil {
+		t.Fatal(err)
+	}
+	b.refused(t, ordered(s, "barred", ""), problem{Status: 403, Code: "POLICY_REFUSED", Field: "handler"})
+	unknown := ordered(s, "unknown", "")
+	unknown["handler"] = "nobody"
+	b.refused(t, unknown, problem{Status: 400, Code: "INVALID_FIELD", Field: "handler"})
+	if got := len(service.questions("barred")); got != 0 {
+		t.Errorf("questions: got %d, want none", got)
+	}
+}

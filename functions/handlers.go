@@ -1,0 +1,104 @@
+package functions
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/handlers"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/web"
+	"github.com/fencepost/fencepost/shared/webhook"
+)
+
+// allHandlers are those compiled in, and the services of handlers.urls for which this
+// process has a secret. It also keeps the names of all, which requests may name.
+func (a *App) allHandlers(ext Extensions) (map[string]nonce.Handler, error) {
+	all := maps.Clone(ext.Handlers)
+	if all == nil {
+		all = make(map[string]nonce.Handler)
+	}
+	a.handlerNames = slices.Collect(maps.Keys(all))
+	for name := range ext.Handlers {
+		if !config.HandlerName(name) {
+			return nil, fmt.Errorf("handler %q: want a lower-case letter, then up to 63 of a-z, 0-9, dot, dash and underscore", name)
+		}
+	}
+	of := a.config.Handlers
+	for name, url := range of.URLs {
+		if slices.Contains(a.handlerNames, name) {
+			return nil, fmt.Errorf("handler %s is compiled in, and in handlers.urls: give one of them another name", name)
+		}
+		a.handlerNames = append(a.handlerNames, name)
+		keys, err := keysOf(of.Secrets[name])
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("handlers.secrets of %s: %w", name, err)
+		case len(keys) == 0 && a.asksHandlers():
+			return nil, fmt.Errorf("handler %s of handlers.urls has no secret in handlers.secrets: nobody could prove what it is asked", name)
+		case len(keys) > 0:
+			all[name] = handlers.Service{URL: url, Keys: keys, Timeout: of.Timeout, Read: a.readAnswer, Log: a.log}.Handler(a.services)
+		}
+	}
+	return all, nil
+}
+
+// asksHandlers says that this process is one which signs, and so asks.
+func (a *App) asksHandlers() bool {
+	target := a.config.Platform.FunctionTarget
+	return target == "" || target == All || target == string(nonce.KindAdvance)
+}
+
+func keysOf(secrets []config.Secret) (keys []webhook.Key, err error) {
+	for _, s := range secrets {
+		k, err := webhook.ParseKey(s.Reveal())
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
+}
+
+// readAnswer reads the transaction that a service made, as a caller's payload is read.
+func (a *App) readAnswer(payload json.RawMessage) (nonce.Call, error) {
+	canonical, _, err := evm.ParsePayload(payload)
+	if err != nil {
+		return nonce.Call{}, err
+	}
+	return a.chain.Call(canonical)
+}
+
+// inputOf is the payload of a request that names a handler: any JSON, which is the
+// handler's to understand. Two are the same if they have the same members and values,
+// numbers by their digits.
+func (a *App) inputOf(handler string, payload json.RawMessage) (canonical []byte, fingerprint [32]byte, err error) {
+	if !slices.Contains(a.handlerNames, handler) {
+		return nil, fingerprint, web.FieldProblem("handler", "is none of this deployment: leave it out to post a transaction, or name one that is compiled in or in handlers.urls")
+	}
+	d := json.NewDecoder(bytes.NewReader(payload))
+	d.UseNumber()
+	var value any
+	if err := d.Decode(&value); err != nil {
+		return nil, fingerprint, &web.Problem{Code: web.InvalidJSON, Field: "payload", Detail: "is no JSON value", Cause: err}
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return nil, fingerprint, fmt.Errorf("write the payload: %w", err)
+	}
+	canonical = bytes.TrimSpace(b.Bytes())
+	return canonical, handlerFingerprint(handler, canonical), nil
+}
+
+// handlerFingerprint is equal for the same input to the same handler, and for nothing
+// else.
+func handlerFingerprint(handler string, input []byte) [32]byte {
+	return sha256.Sum256(append([]byte(handler+"\x00"), input...))
+}

@@ -1,0 +1,175 @@
+package functions
+
+import (
+	"fmt"
+	"math/big"
+	"net/http"
+	"slices"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// policyTerms are a policy as operators write it. What is left out is no limit.
+type policyTerms struct {
+	MaxValue       *string   `json:"maxValue"`
+	MaxValuePerDay *string   `json:"maxValuePerDay"`
+	MaxPerMinute   *int      `json:"maxPerMinute"`
+	Targets        *[]string `json:"targets"`
+}
+
+// policy checks the terms; in is the name of the member that has them, with its dot.
+func (t policyTerms) policy(in string) (store.Policy, error) {
+	p := store.Policy{MaxValue: t.MaxValue, MaxValuePerDay: t.MaxValuePerDay, MaxPerMinute: t.MaxPerMinute}
+	for name, amount := range map[string]*string{"maxValue": t.MaxValue, "maxValuePerDay": t.MaxValuePerDay} {
+		if amount == nil {
+			continue
+		}
+		n, ok := new(big.Int).SetString(*amount, 10)
+		if !ok || n.Sign() < 0 || n.BitLen() > 256 || n.String() != *amount {
+			return p, web.FieldProblem(in+name, "is no amount: want wei as a decimal string, from 0 to 2^256-1, without sign, leading zeros or spaces")
+		}
+	}
+	const most = 1_000_000
+	if n := t.MaxPerMinute; n != nil && (*n < 1 || *n > most) {
+		return p, web.FieldProblem(in+"maxPerMinute", "is %d: want 1 to %d; to allow none, suspend the submitter", *n, most)
+	}
+	if t.Targets == nil {
+		return p, nil
+	}
+	var err error
+	p.Targets, err = targets(in+"targets", *t.Targets)
+	return p, err
+}
+
+// targets are the receivers in the form in which they are compared.
+func targets(field string, given []string) ([]string, error) {
+	const most = 1000
+	if n := len(given); n == 0 || n > most {
+		return nil, web.FieldProblem(field, "has %d: want 1 to %d, or leave it out to allow all; to allow none, suspend the submitter", n, most)
+	}
+	all := make([]string, len(given))
+	for i, text := range given {
+		a, err := nonce.ParseAddress(text)
+		switch {
+		case text == store.TargetDeploy:
+			all[i] = text
+		case err != nil:
+			return nil, web.FieldProblem(field, "has %q: want addresses, 0x and 40 hex digits, or %q", text, store.TargetDeploy)
+		default:
+			all[i] = a.String()
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+type policyRequest struct {
+	MaxValue       *string   `json:"maxValue"`
+	MaxValuePerDay *string   `json:"maxValuePerDay"`
+	MaxPerMinute   *int      `json:"maxPerMinute"`
+	Targets        *[]string `json:"targets"`
+	Reason         string    `json:"reason"`
+}
+
+// putPolicy sets what may be asked of a submitter, in place of what was.
+func (a *App) putPolicy(w http.ResponseWriter, r *http.Request) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[policyRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	p, err := policyTerms{body.MaxValue, body.MaxValuePerDay, body.MaxPerMinute, body.Targets}.policy("")
+	if err != nil {
+		return err
+	}
+	reason, err := reasonOf(body.Reason)
+	if err != nil {
+		return err
+	}
+	if err := a.store.PutPolicy(r.Context(), store.PolicyChange{Submitter: s, Policy: p, By: operator, Reason: reason}); err != nil {
+		return err
+	}
+	a.log.WarnContext(r.Context(), "policy set", telemetry.SubmitterKey, s, "operator", operator, "reason", reason)
+	return a.replySubmitter(w, r, s)
+}
+
+type suspendRequest struct {
+	Reason string `json:"reason"`
+}
+
+// suspendSubmitter has a submitter take nothing more, and bind no nonce.
+func (a *App) suspendSubmitter(w http.ResponseWriter, r *http.Request) error {
+	return a.setStatus(w, r, true)
+}
+
+// resumeSubmitter has it go on.
+func (a *App) resumeSubmitter(w http.ResponseWriter, r *http.Request) error {
+	return a.setStatus(w, r, false)
+}
+
+func (a *App) setStatus(w http.ResponseWriter, r *http.Request, suspend bool) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[suspendRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	reason, err := reasonOf(body.Reason)
+	if err != nil {
+		return err
+	}
+	token, err := a.store.SetStatus(r.Context(), store.Suspension{Submitter: s, Suspend: suspend, By: operator, Reason: reason})
+	if err != nil {
+		return err
+	}
+	a.log.WarnContext(r.Context(), "submitter suspended or resumed", telemetry.SubmitterKey, s, "suspended", suspend, "operator", operator, "reason", reason)
+	if !suspend { // what waits in its queue goes on
+		if err := a.tasks.Advance(r.Context(), s, token); err != nil {
+			a.log.WarnContext(r.Context(), "no advance task: the sweep will find the queue", telemetry.SubmitterKey, s, "error", err.Error())
+		}
+	}
+	return a.replySubmitter(w, r, s)
+}
+
+// replySubmitter answers with the submitter as it is now.
+func (a *App) replySubmitter(w http.ResponseWriter, r *http.Request, s nonce.Submitter) error {
+	view, err := a.store.Submitter(r.Context(), s)
+	if err != nil {
+		return fmt.Errorf("show %s: %w", s, err)
+	}
+	web.Reply(w, r, http.StatusOK, view)
+	return nil
+}
+
+// policyProblem names the limit that was met, and the member that met it.
+func policyProblem(e store.ErrPolicy) error {
+	codes := map[store.PolicyRule]web.Code{
+		store.RuleValue: policyRefused, store.RuleTarget: policyRefused, store.RuleRate: rateLimitExceeded, store.RuleDay: dailyAmountExceeded,
+	}
+	fields := map[store.PolicyRule]string{store.RuleValue: "payload.value", store.RuleTarget: "payload.to", store.RuleDay: "payload.value"}
+	p := web.NewProblem(codes[e.Rule], "%s.%s", e.Error(), storedNothing)
+	p.Field = fields[e.Rule]
+	switch e.Rule {
+	case store.RuleRate:
+		p.RetryAfter = rateRetryAfter
+	case store.RuleDay:
+		p.RetryAfter = dayRetryAfter
+	}
+	return p
+}

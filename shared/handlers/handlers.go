@@ -1,0 +1,184 @@
+// Package handlers asks business services over HTTP for the transactions of their
+// requests: a service in any language is a [nonce.Handler] by its URL.
+//
+// The question is a POST, signed by the scheme of Standard Webhooks (package
+// webhook), whose webhook-id is the txId: the same for each asking of one
+// (submitter, nonce), as is the body:
+//
+//	{"submitter": "eip155:1:0x…", "nonce": 7, "chainId": 1, "requestId": "order-4711", "payload": {…}}
+//
+// The answer is 200 with a transaction, in the form of an intent's payload, or with
+// bytes that the submitter's own key has signed for the nonce:
+//
+//	{"transaction": {"to": "0x…", "value": "1"}}
+//	{"signedTransaction": "0x02f8…"}
+//
+// 429, 502, 503, 504, and no connection or no whole answer, mean "not now". All else
+// is a failure, whose reason is the "detail" of the answer's JSON, if it has one.
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/web"
+	"github.com/fencepost/fencepost/shared/webhook"
+)
+
+// maxAnswer bounds an answer, in bytes: the largest transaction in hex, and room.
+const maxAnswer = 512 << 10
+
+// Service is one business service, which makes transactions.
+type Service struct {
+	URL     string        // https, or http to this machine; as configured, and nowhere else
+	Keys    []webhook.Key // each signs the question; the service knows one of them
+	Timeout time.Duration // of one asking
+
+	// Read reads a transaction in the form of an intent's payload.
+	Read func(payload json.RawMessage) (nonce.Call, error)
+
+	Log *slog.Logger
+}
+
+// question is what a service is asked. Its members stand in this order, so that one
+// question is always the same bytes.
+type question struct {
+	Submitter nonce.Submitter `json:"submitter"`
+	Nonce     uint64          `json:"nonce"`
+	ChainID   uint64          `json:"chainId"`
+	RequestID string          `json:"requestId"`
+	Payload   json.RawMessage `json:"payload"`
+}
+
+// answer is what a service says: one of the two.
+type answer struct {
+	Transaction       json.RawMessage `json:"transaction"`
+	SignedTransaction *string         `json:"signedTransaction"`
+}
+
+// NewClient makes the client that services are asked by. It follows no redirect,
+// which could lead it to an address that nobody has allowed, and takes no proxy from
+// the environment. Its connections are kept; the caller closes the idle ones.
+func NewClient() *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil
+	transport.MaxResponseHeaderBytes = 64 << 10
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Handler is s as a [nonce.Handler], asked by client.
+func (s Service) Handler(client *http.Client) nonce.Handler {
+	return func(ctx context.Context, n nonce.NonceContext) (nonce.Transaction, error) {
+		ctx, cancel := context.WithTimeout(ctx, s.Timeout)
+		defer cancel()
+		text, err := s.ask(ctx, client, n)
+		if err != nil {
+			return nonce.Transaction{}, err
+		}
+		return s.read(text)
+	}
+}
+
+// ask asks once, and returns what was answered with 200.
+func (s Service) ask(ctx context.Context, client *http.Client, n nonce.NonceContext) ([]byte, error) {
+	body, err := asked(n)
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, errors.New("its URL is none")
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("User-Agent", "fencepost")
+	webhook.Sign(r.Header, n.TxID, time.Now(), body, s.Keys...)
+	resp, err := client.Do(r)
+	if err != nil {
+		return nil, s.silence(ctx, n, err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, s.silence(ctx, n, err)
+	case len(text) > maxAnswer:
+		return nil, fmt.Errorf("it answered more than %d bytes", maxAnswer)
+	case resp.StatusCode != http.StatusOK:
+		return nil, refused(resp.StatusCode, text)
+	}
+	return text, nil
+}
+
+// asked is the question about n.
+func asked(n nonce.NonceContext) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(question{n.Submitter, n.Nonce, n.Submitter.ChainID(), n.RequestID, n.Input})
+	if err != nil {
+		return nil, fmt.Errorf("write the question: %w", err)
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// silence is an asking without an answer. What the network said, with addresses in
+// it, is for the log alone: the reason is shown to callers.
+func (s Service) silence(ctx context.Context, n nonce.NonceContext, err error) error {
+	s.Log.WarnContext(ctx, "handler's service gave no answer", "submitter", n.Submitter, "txId", n.TxID, "error", err.Error())
+	if ctx.Err() != nil {
+		return fmt.Errorf("no answer in time: %w", ctx.Err())
+	}
+	return fmt.Errorf("its service gave no answer: %w", nonce.ErrNotNow)
+}
+
+// refused is an answer that is not 200.
+func refused(status int, text []byte) error {
+	var problem struct{ Detail string }
+	reason := fmt.Sprintf("its service answered %d", status)
+	if json.Unmarshal(text, &problem) == nil && problem.Detail != "" {
+		reason += ": " + problem.Detail
+	}
+	switch status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return fmt.Errorf("%s: %w", reason, nonce.ErrNotNow)
+	}
+	return errors.New(reason)
+}
+
+// read reads an answer strictly: what it has too much may have been meant to matter.
+func (s Service) read(text []byte) (nonce.Transaction, error) {
+	a, err := web.DecodeText[answer](text)
+	if err != nil {
+		return nonce.Transaction{}, errors.New(`its answer is no JSON object with "transaction" or "signedTransaction" and nothing else`)
+	}
+	switch hasCall := len(a.Transaction) > 0; {
+	case hasCall == (a.SignedTransaction != nil):
+		return nonce.Transaction{}, errors.New(`its answer has not one of "transaction" and "signedTransaction"`)
+	case hasCall:
+		call, err := s.Read(a.Transaction)
+		if err != nil {
+			return nonce.Transaction{}, fmt.Errorf("its transaction is none: %w", err)
+		}
+		return nonce.Transaction{Call: call}, nil
+	}
+	digits, ok := strings.CutPrefix(*a.SignedTransaction, "0x")
+	raw, err := hex.DecodeString(digits)
+	if !ok || err != nil || len(raw) == 0 {
+		return nonce.Transaction{}, errors.New(`its "signedTransaction" is not 0x and hex digits`)
+	}
+	return nonce.Transaction{Signed: raw}, nil
+}

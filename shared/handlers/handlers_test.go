@@ -1,0 +1,189 @@
+package handlers_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/handlers"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/webhook"
+)
+
+func key(t *testing.T, b byte) webhook.Key {
+	t.Helper()
+	k, err := webhook.ParseKey("whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func read(payload json.RawMessage) (nonce.Call, error) {
+	canonical, _, err := evm.ParsePayload(payload)
+	if err != nil {
+		return nonce.Call{}, err
+	}
+	return new(evm.Connector).Call(canonical)
+}
+
+var about = nonce.NonceContext{
+	Submitter: "eip155:1337:0x00000000000000000000000000000000000a11ce", Nonce: 7, TxID: "01a1fda0-b1f9-7b07-a2c1-57c667e395bc",
+	RequestID: "order-4711", Input: json.RawMessage(`{"note":"<b>&","wei":"5"}`),
+}
+
+// service serves h, and is the handler that asks it.
+func service(t *testing.T, timeout time.Duration, h http.HandlerFunc, keys ...webhook.Key) nonce.Handler {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	client := handlers.NewClient()
+	t.Cleanup(client.CloseIdleConnections)
+	return handlers.Service{URL: server.URL, Keys: keys, Timeout: timeout, Read: read, Log: slog.New(slog.DiscardHandler)}.Handler(client)
+}
+
+// The same question comes under the same key however often it is asked, signed by
+// every key; its time alone is that of the attempt.
+func TestTheSameQuestionUnderTheSameKey(t *testing.T) {
+	t.Parallel()
+	old, next := key(t, 1), key(t, 2)
+	var bodies []string
+	h := service(t, time.Minute, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Errorf("read: %v", err)
+		}
+		for _, k := range []webhook.Key{old, next} {
+			if id, err := webhook.Verify(r.Header, time.Now(), body, k); err != nil || id != about.TxID {
+				t.Errorf("webhook-id: got %q, %v; want %s, signed", id, err, about.TxID)
+			}
+		}
+		bodies = append(bodies, string(body))
+		fmt.Fprint(w, `{"transaction": {"to": "0x00000000000000000000000000000000000000b0", "value": "5"}}`)
+	}, old, next)
+	for range 2 {
+		tx, err := h(t.Context(), about)
+		if err != nil || tx.Signed != nil || *tx.To != (nonce.Address{19: 0xb0}) || tx.Value.Cmp(big.NewInt(5)) != 0 {
+			t.Errorf("answer: got %+v, %v; want 5 wei to 0x…b0", tx, err)
+		}
+	}
+	want := `{"submitter":"eip155:1337:0x00000000000000000000000000000000000a11ce","nonce":7,"chainId":1337,"requestId":"order-4711","payload":{"note":"<b>&","wei":"5"}}`
+	if d := cmp.Diff([]string{want, want}, bodies); d != "" {
+		t.Errorf("questions (-want +got):\n%s", d)
+	}
+}
+
+// Only 200 with a transaction, or with bytes, is an answer. What may be another a
+// little later is told from what is a failure.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	const to = `"to":"0x00000000000000000000000000000000000000b0"`
+	for name, c := range map[string]struct {
+		status int
+		text   string
+		signed string // the bytes
+		reason string // "": an answer
+		later  bool
+	}{
+		"a transaction":          {200, `{"transaction":{` + to + `}}`, "", "", false},
+		"a function":             {200, `{"transaction":{` + to + `,"function":"pause()"}}`, "", "", false},
+		"signed bytes":           {200, `{"signedTransaction":"0x02ab"}`, "\x02\xab", "", false},
+		"both":                   {200, `{"transaction":{` + to + `},"signedTransaction":"0x02"}`, "", "not one of", false},
+		"neither":                {200, `{}`, "", "not one of", false},
+		"null":                   {200, `null`, "", "nothing else", false},
+		"something more":         {200, `{"transaction":{` + to + `},"nonce":7}`, "", "nothing else", false},
+		"two answers":            {200, `{"transaction":{` + to + `}} {}`, "", "nothing else", false},
+		"a brace too many":       {200, `{"transaction":{` + to + `}}}`, "", "nothing else", false},
+		"a bracket behind it":    {200, `{"transaction":{` + to + `}}] and so on`, "", "nothing else", false},
+		"in other letters":       {200, `{"Transaction":{` + to + `}}`, "", "nothing else", false},
+		"one and then another":   {200, `{"transaction":{` + to + `},"transaction":{}}`, "", "nothing else", false},
+		"a list":                 {200, `[{"transaction":{` + to + `}}]`, "", "nothing else", false},
+		"no JSON":                {200, `<html>`, "", "nothing else", false},
+		"nothing":                {200, ``, "", "nothing else", false},
+		"an amount as a number":  {200, `{"transaction":{` + to + `,"value":1}}`, "", "its transaction is none", false},
+		"an unknown field of it": {200, `{"transaction":{` + to + `,"nonce":"7"}}`, "", "its transaction is none", false},
+		"no hex":                 {200, `{"signedTransaction":"02ab"}`, "", "hex digits", false},
+		"no bytes":               {200, `{"signedTransaction":"0x"}`, "", "hex digits", false},
+		"much too long":          {200, strings.Repeat(" ", 512<<10) + `{}`, "", "more than", false},
+		"another success":        {201, `{"transaction":{` + to + `}}`, "", "answered 201", false},
+		"refused":                {422, `{"detail":"the employee has left"}`, "", "answered 422: the employee has left", false},
+		"broken":                 {500, `oops`, "", "answered 500", false},
+		"too many":               {429, `{"detail":"slowly"}`, "", "answered 429: slowly", true},
+		"not there now":          {503, ``, "", "answered 503", true},
+		"a proxy's":              {502, ``, "", "answered 502", true},
+		"a proxy's time-out":     {504, ``, "", "answered 504", true},
+	} {
+		h := service(t, time.Minute, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(c.status)
+			fmt.Fprint(w, c.text)
+		})
+		tx, err := h(t.Context(), about)
+		switch {
+		case c.reason == "":
+			if err != nil || string(tx.Signed) != c.signed || (c.signed == "") != (tx.To != nil) {
+				t.Errorf("%s: got %+v, %v; want an answer", name, tx, err)
+			}
+		case err == nil || !strings.Contains(err.Error(), c.reason) || errors.Is(err, nonce.ErrNotNow) != c.later:
+			t.Errorf("%s: got %v, want %q, later %v", name, err, c.reason, c.later)
+		}
+	}
+}
+
+// A redirect is not followed, wherever it leads; nobody there is asked.
+func TestNoRedirects(t *testing.T) {
+	t.Parallel()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		t.Error("asked elsewhere")
+		fmt.Fprint(w, `{"signedTransaction":"0x02"}`)
+	}))
+	t.Cleanup(elsewhere.Close)
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		h := service(t, time.Minute, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", elsewhere.URL)
+			w.WriteHeader(status)
+		})
+		if tx, err := h(t.Context(), about); err == nil || errors.Is(err, nonce.ErrNotNow) {
+			t.Errorf("%d: got %+v, %v; want a failure", status, tx, err)
+		}
+	}
+}
+
+// Who answers too late has failed; who is not there, or hangs up, is asked again. The
+// reason has no address.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	quiet := handlers.Service{URL: gone.URL, Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)}.Handler(handlers.NewClient())
+	hangsUp := service(t, time.Minute, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		panic(http.ErrAbortHandler)
+	})
+	for name, h := range map[string]nonce.Handler{"not there": quiet, "hangs up": hangsUp} {
+		_, err := h(t.Context(), about)
+		if !errors.Is(err, nonce.ErrNotNow) || strings.Contains(err.Error(), "127.0.0.1") {
+			t.Errorf("%s: got %v, want not now and no address", name, err)
+		}
+	}
+	late := service(t, 20*time.Millisecond, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.ReadAll(r.Body) // until then the server does not see that the other side hangs up
+		<-r.Context().Done()
+	})
+	if _, err := late(t.Context(), about); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nonce.ErrNotNow) {
+		t.Errorf("late: got %v, want the time-out", err)
+	}
+}

@@ -1,0 +1,358 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// TargetDeploy is the target of a transaction that deploys a contract.
+const TargetDeploy = "deploy"
+
+// Target is what a policy calls the receiver of a call.
+func Target(to *nonce.Address) string {
+	if to == nil {
+		return TargetDeploy
+	}
+	return to.String()
+}
+
+// Policy bounds what may be asked of a submitter. Amounts are decimal strings in
+// wei of the chain's own coin; what tokens a call moves is not looked at. nil is no
+// limit.
+type Policy struct {
+	MaxValue       *string  `json:"maxValue"`       // of one transaction
+	MaxValuePerDay *string  `json:"maxValuePerDay"` // in any 24 hours
+	MaxPerMinute   *int     `json:"maxPerMinute"`   // intents in any 60 seconds
+	Targets        []string `json:"targets"`        // see [Target]
+}
+
+// PolicyRule is one of a policy's limits.
+type PolicyRule string
+
+// The rules, in the order in which they are looked at.
+const (
+	RuleValue  PolicyRule = "VALUE"
+	RuleTarget PolicyRule = "TARGET"
+	RuleRate   PolicyRule = "RATE"
+	RuleDay    PolicyRule = "DAY"
+)
+
+// ErrPolicy reports what the submitter's policy refuses. Nothing was stored.
+type ErrPolicy struct {
+	Rule  PolicyRule
+	Limit string // of the rule; "" where it is a list
+}
+
+// Error says which limit it is.
+func (e ErrPolicy) Error() string {
+	switch e.Rule {
+	case RuleValue:
+		return "the submitter's policy allows at most " + e.Limit + " wei in one transaction"
+	case RuleTarget:
+		return "the submitter's policy does not allow this receiver"
+	case RuleRate:
+		return "the submitter's policy allows at most " + e.Limit + " intents in a minute"
+	}
+	return "the submitter's policy allows at most " + e.Limit + " wei in 24 hours"
+}
+
+// lockPolicies makes creates of submitters with limits over time wait for each
+// other, in one order. It stands before the statements that read what was used: a
+// snapshot is as old as its statement.
+const lockPolicies = `
+select from submitter_policy where submitter = any($1::text[]) and over_time order by submitter for update`
+
+// verdict judges one intent, or what a handler made of one: of $1, the transaction
+// $2, with the value $3 (null: not known yet), to $4 (null: not known yet), counted as
+// an intent by $5. Times never go down, so that the windows hold whatever the clock does.
+const verdict = `
+used as (
+  select coalesce(l.number, 0) as number, coalesce(l.intents, 0) as intents, coalesce(l.value_wei, 0) as value_wei,
+         greatest(c.now, l.at) as at,
+         coalesce(l.intents, 0) - coalesce((select u.intents from submitter_use u
+             where u.submitter = $1 and u.at <= c.now - interval '1 minute' order by u.at desc, u.number desc limit 1), 0) as in_minute,
+         coalesce(l.value_wei, 0) - coalesce((select u.value_wei from submitter_use u
+             where u.submitter = $1 and u.at <= c.now - interval '24 hours' order by u.at desc, u.number desc limit 1), 0) as in_day
+    from (select clock_timestamp() as now) as c
+    left join lateral (select * from submitter_use u where u.submitter = $1 order by u.number desc limit 1) as l on true
+), asked as (
+  select $2::uuid as tx_id, $3::numeric as value_wei, $4::text as target, $5::boolean as counts,
+         greatest(0, coalesce($3::numeric, 0) - coalesce((select sum(added_wei) from submitter_use u where u.tx_id = $2::uuid), 0)) as added_wei
+), judged as (
+  select a.*, p.submitter is not null and p.over_time as over_time, p.max_value_wei, p.max_per_minute, p.max_day_wei,
+         case when a.value_wei > p.max_value_wei then 'VALUE'
+              when not a.target = any(p.targets) then 'TARGET'
+              when a.counts and u.in_minute >= p.max_per_minute then 'RATE'
+              when u.in_day + a.added_wei > p.max_day_wei then 'DAY'
+              else '' end as refused
+    from asked a
+   cross join used u
+    left join submitter_policy p on p.submitter = $1
+)`
+
+// verdictColumns are the rule that refuses, or "", and its limit.
+const verdictColumns = `
+select refused, coalesce(case refused when 'VALUE' then max_value_wei::text when 'RATE' then max_per_minute::text when 'DAY' then max_day_wei::text end, '')
+  from judged`
+
+// countUse counts what was not refused, where something counts.
+const countUse = `
+  insert into submitter_use (submitter, number, at, tx_id, added_wei, intents, value_wei)
+  select $1, u.number + 1, u.at, j.tx_id, j.added_wei, u.intents + j.counts::int, u.value_wei + j.added_wei
+    from judged j, used u`
+
+// insertLimited is [insertIntents] for one intent of a submitter that may have a
+// policy.
+const insertLimited = `
+with ` + verdict + `, new as (
+  insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token)
+  select j.tx_id, s.submitter, $6, i.caller, nullif(i.handler, ''), $9, $10,
+         (select fencing_token from submitter_lease where submitter = s.submitter)
+    from judged j
+   cross join (values ($7::text, $8::text)) as i (caller, handler)
+    join submitter s on s.submitter = $1
+   where j.refused = '' and ` + mayPost + `
+     and ($11::int is null or (select count(*) from (select from managed_tx q where q.submitter = $1 and q.queued limit $11) as queued) < $11)
+      on conflict (submitter, request_id) do nothing
+  returning tx_id
+), counted as (
+` + countUse + `
+   where j.over_time and exists (select from new)
+)` + verdictColumns
+
+// queueLimited adds, for each intent of a submitter that was not seen to have no
+// policy, a statement which judges it, and stores it if nothing refuses it. judged
+// says for which.
+func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound int, refused []*ErrPolicy) (judged []bool, err error) {
+	judged = make([]bool, len(all))
+	var locks []string
+	for i, in := range all {
+		if judged[i] = !s.limits.unlimited(in.Submitter); judged[i] {
+			locks = append(locks, string(in.Submitter))
+		}
+	}
+	if len(locks) > 0 {
+		b.Queue(lockPolicies, locks)
+	}
+	for i, in := range all {
+		if !judged[i] {
+			continue
+		}
+		value, target, err := wanted(in)
+		if err != nil {
+			return nil, err
+		}
+		var bound *int
+		if _, counted := c.counted[in.Submitter]; counted {
+			bound = &queueBound
+		}
+		b.Queue(insertLimited, in.Submitter, in.TxID, value, target, true, in.RequestID, in.Caller, in.Handler, in.Fingerprint[:], in.Trace, bound).
+			QueryRow(func(row pgx.Row) (err error) {
+				refused[i], err = scanVerdict(row)
+				return err
+			})
+	}
+	return judged, nil
+}
+
+// wanted is what an intent is judged by: its value in wei and its target; nil where
+// a handler will say.
+func wanted(in Intent) (value, target *string, err error) {
+	if in.Handler != "" {
+		return nil, nil, nil
+	}
+	payload := struct{ To, Value *string }{Value: new("0")}
+	if err := json.Unmarshal(in.Payload, &payload); err != nil {
+		return nil, nil, fmt.Errorf("payload of %s: %w", in.RequestID, err)
+	}
+	if payload.To == nil {
+		payload.To = new(TargetDeploy)
+	}
+	return payload.Value, payload.To, nil
+}
+
+// permit counts what a handler made, once.
+const permit = `
+with ` + verdict + `, counted as (
+` + countUse + `
+   where j.over_time and j.refused = '' and j.added_wei > 0
+)` + verdictColumns
+
+// scanVerdict reads verdictColumns.
+func scanVerdict(row pgx.Row) (*ErrPolicy, error) {
+	var e ErrPolicy
+	if err := row.Scan(&e.Rule, &e.Limit); err != nil || e.Rule == "" {
+		return nil, err
+	}
+	return &e, nil
+}
+
+// Permit implements [nonce.Book].
+func (s *Store) Permit(ctx context.Context, l lease.Lease, txID string, c nonce.Call) (refused string, err error) {
+	value := c.Value
+	if value == nil {
+		value = new(big.Int)
+	}
+	b := new(pgx.Batch)
+	b.Queue(`select hold_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
+	b.Queue(lockPolicies, []string{l.Submitter})
+	b.Queue(permit, l.Submitter, txID, value.String(), Target(c.To), false).QueryRow(func(row pgx.Row) error {
+		e, err := scanVerdict(row)
+		if e != nil {
+			refused = e.Error()
+		}
+		return err
+	})
+	return refused, s.send(ctx, b)
+}
+
+// limits remembers of which submitters it was seen that they have no policy: their
+// intents go together in one statement. All others go one by one, in the same round
+// trip. What is remembered wrongly costs a second one and nothing else.
+type limits struct {
+	mu   sync.Mutex
+	none map[nonce.Submitter]bool
+}
+
+// unlimited says that s was seen without a policy.
+func (l *limits) unlimited(s nonce.Submitter) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.none[s]
+}
+
+// saw remembers whether s has one.
+func (l *limits) saw(s nonce.Submitter, limited bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.none == nil || len(l.none) >= 10_000 { // forgetting costs a statement and nothing else
+		l.none = make(map[nonce.Submitter]bool)
+	}
+	if l.none[s] = true; limited {
+		delete(l.none, s)
+	}
+}
+
+// PolicyChange sets a submitter's policy, by an operator.
+type PolicyChange struct {
+	Submitter nonce.Submitter
+	Policy    Policy
+	By        string
+	Reason    string
+}
+
+const putPolicy = `
+insert into submitter_policy (submitter, max_value_wei, max_day_wei, max_per_minute, targets)
+select submitter, $2::numeric, $3::numeric, $4, $5
+  from submitter
+ where submitter = $1
+    on conflict (submitter) do update
+   set max_value_wei = excluded.max_value_wei, max_day_wei = excluded.max_day_wei,
+       max_per_minute = excluded.max_per_minute, targets = excluded.targets, updated_at = clock_timestamp()`
+
+const recordChange = `
+insert into submitter_change (submitter, action, by, reason, policy)
+select submitter, $2, $3, $4, $5::jsonb
+  from submitter
+ where submitter = $1`
+
+// PutPolicy sets the policy in place of the one before, with a record of it. It holds
+// for what is posted from then on, and for what a handler makes from then on; limits
+// over time count from when the first of them was set. The error wraps
+// [ErrUnknownSubmitter].
+func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) error {
+	p := c.Policy
+	text, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("policy of %s: %w", c.Submitter, err)
+	}
+	var known int64
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(putPolicy, c.Submitter, p.MaxValue, p.MaxValuePerDay, p.MaxPerMinute, p.Targets).Exec(affected(&known))
+	b.Queue(recordChange, c.Submitter, "POLICY", c.By, c.Reason, string(text))
+	b.Queue("commit")
+	if err := s.send(ctx, b); err != nil {
+		return fmt.Errorf("set the policy of %s: %w", c.Submitter, err)
+	}
+	if known == 0 {
+		return fmt.Errorf("%s: %w", c.Submitter, ErrUnknownSubmitter)
+	}
+	return nil
+}
+
+// ErrNotStatus reports a submitter that is suspended already, or is not. Nothing was
+// changed.
+var ErrNotStatus = errors.New("the submitter's status is that already")
+
+// Suspension suspends a submitter, or resumes it.
+type Suspension struct {
+	Submitter nonce.Submitter
+	Suspend   bool // false: resume
+	By        string
+	Reason    string
+}
+
+const setStatus = `
+with hit as (
+  update submitter
+     set status = $2
+   where submitter = $1 and status <> $2
+  returning submitter
+)
+insert into submitter_change (submitter, action, by, reason)
+select submitter, $3, $4, $5 from hit`
+
+const findToken = `
+select coalesce(l.fencing_token, 0)
+  from submitter s
+  left join submitter_lease l using (submitter)
+ where s.submitter = $1`
+
+// SetStatus suspends or resumes, with a record of it, and returns the token in force
+// after the commit. While a submitter is suspended no intent is accepted and no nonce
+// is bound; what has one goes on. The error wraps [ErrUnknownSubmitter] or
+// [ErrNotStatus].
+func (s *Store) SetStatus(ctx context.Context, c Suspension) (token int64, err error) {
+	status, action := "ACTIVE", "RESUME"
+	if c.Suspend {
+		status, action = "SUSPENDED", "SUSPEND"
+	}
+	var changed int64
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(setStatus, c.Submitter, status, action, c.By, c.Reason).Exec(affected(&changed))
+	b.Queue("commit")
+	b.Queue(findToken, c.Submitter).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&token)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrUnknownSubmitter
+		}
+		return err
+	})
+	if err := s.send(ctx, b); err != nil {
+		return 0, fmt.Errorf("%s %s: %w", action, c.Submitter, err)
+	}
+	if changed == 0 {
+		return token, fmt.Errorf("%s %s: %w", action, c.Submitter, ErrNotStatus)
+	}
+	return token, nil
+}
+
+// affected keeps how many rows a statement wrote.
+func affected(n *int64) func(pgconn.CommandTag) error {
+	return func(tag pgconn.CommandTag) error {
+		*n = tag.RowsAffected()
+		return nil
+	}
+}

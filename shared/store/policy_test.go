@@ -1,0 +1,295 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// paying is an intent that sends wei to the account of that number.
+func paying(sub nonce.Submitter, request, wei string, to int) store.Intent {
+	in := intent(sub, request)
+	in.Payload = fmt.Appendf(nil, `{"to":"0x%040x","value":"%s"}`, to, wei)
+	return in
+}
+
+// limit sets alice's policy.
+func limit(t *testing.T, db storetest.Bundle, p store.Policy) {
+	t.Helper()
+	if err := db.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: alice, Policy: p, By: "olga", Reason: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// posts posts the intent, and wants it refused by the rule, or accepted where it is "".
+func posts(t *testing.T, db storetest.Bundle, what string, in store.Intent, want store.PolicyRule) store.Accepted {
+	t.Helper()
+	accepted, err := db.Store.Create(t.Context(), in, 1000)
+	var refused store.ErrPolicy
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("%s: got %v, want it accepted", what, err)
+	case want != "" && (!errors.As(err, &refused) || refused.Rule != want):
+		t.Errorf("%s: got %+v, %v; want it refused by %s", what, accepted, err, want)
+	case want != "" && stored(t, db, in) != 0:
+		t.Errorf("%s: refused, and stored", what)
+	}
+	return accepted
+}
+
+func stored(t *testing.T, db storetest.Bundle, in store.Intent) int {
+	t.Helper()
+	return value[int](t, db, `select count(*)::int from managed_tx where submitter = $1 and request_id = $2`, in.Submitter, in.RequestID)
+}
+
+// shift moves all that counts against alice's policy back in time.
+func shift(t *testing.T, db storetest.Bundle, by string) {
+	t.Helper()
+	run(t, db, `alter table submitter_use disable trigger user`)
+	run(t, db, `update submitter_use set at = at - $1::interval`, by)
+	run(t, db, `alter table submitter_use enable trigger user`)
+}
+
+// An amount passes to its last wei, also above 64 bits; a receiver passes if it is on
+// the list, a deployment if the list says so. What is known hears what is stored.
+func TestPolicyOfOneTransaction(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	db.Register(t, bob, 10)
+	posts(t, db, "before there is a policy", paying(alice, "before", "999", 9), "")
+	most := "115792089237316195423570985008687907853269984665640564039457584007913129639934"
+	limit(t, db, store.Policy{MaxValue: &most, Targets: []string{fmt.Sprintf("0x%040x", 1), store.TargetDeploy}})
+	at := posts(t, db, "to the last wei", paying(alice, "r-1", most, 1), "")
+	posts(t, db, "one wei more", paying(alice, "r-2", most[:len(most)-1]+"5", 1), store.RuleValue)
+	posts(t, db, "to another", paying(alice, "r-3", "0", 2), store.RuleTarget)
+	deploying := intent(alice, "r-4")
+	deploying.Payload = []byte(`{"data":"0x60006000fd"}`)
+	posts(t, db, "a deployment", deploying, "")
+	posts(t, db, "another submitter", paying(bob, "r-3", "0", 2), "")
+	limit(t, db, store.Policy{MaxValue: new("0")})
+	posts(t, db, "a deployment without value", withID(deploying, "r-5"), "")
+	posts(t, db, "to another, without a list", paying(alice, "r-6", "0", 2), "")
+	if again := posts(t, db, "known, and too much now", paying(alice, "r-1", most, 1), ""); again.TxID != at.TxID || again.New {
+		t.Errorf("a known request: got %+v, want %s as it is stored", again, at.TxID)
+	}
+	limit(t, db, store.Policy{})
+	posts(t, db, "without limits", paying(alice, "r-7", most, 2), "")
+}
+
+func withID(in store.Intent, request string) store.Intent {
+	in.TxID, in.RequestID = uuid.NewString(), request
+	return in
+}
+
+// In any 24 hours so many wei are taken, and in any minute so many intents, by the
+// database's clock. What is refused, or known, does not count.
+func TestPolicyOverTime(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	limit(t, db, store.Policy{MaxValuePerDay: new("10"), MaxPerMinute: new(4)})
+	posts(t, db, "the most of a day", paying(alice, "r-1", "7", 1), "")
+	posts(t, db, "too much", paying(alice, "r-2", "4", 1), store.RuleDay)
+	posts(t, db, "the same again", paying(alice, "r-1", "7", 1), "")
+	posts(t, db, "the rest", paying(alice, "r-3", "3", 1), "")
+	posts(t, db, "nothing", paying(alice, "r-4", "0", 1), "")
+	posts(t, db, "a wei", paying(alice, "r-5", "1", 1), store.RuleDay)
+	posts(t, db, "the fourth", paying(alice, "r-6", "0", 1), "")
+	posts(t, db, "the fifth", paying(alice, "r-7", "0", 1), store.RuleRate)
+	posts(t, db, "a known one", paying(alice, "r-6", "0", 1), "")
+	shift(t, db, "59 seconds")
+	posts(t, db, "within the minute", paying(alice, "r-7", "0", 1), store.RuleRate)
+	shift(t, db, "1 second")
+	posts(t, db, "a minute later", paying(alice, "r-7", "0", 1), "")
+	posts(t, db, "the same day", paying(alice, "r-5", "1", 1), store.RuleDay)
+	shift(t, db, "24 hours")
+	posts(t, db, "a day later", paying(alice, "r-5", "10", 1), "")
+	posts(t, db, "and no more", paying(alice, "r-8", "1", 1), store.RuleDay)
+	run(t, db, `alter table submitter_use disable trigger user`)
+	run(t, db, `update submitter_use set at = at + '1 hour'::interval where number = (select max(number) from submitter_use)`)
+	posts(t, db, "after the clock was set back", paying(alice, "r-8", "1", 1), store.RuleDay)
+	posts(t, db, "nothing, meanwhile", paying(alice, "r-9", "0", 1), "")
+	shift(t, db, "24 hours")
+	posts(t, db, "a day later by the clock that was set back", paying(alice, "r-8", "1", 1), store.RuleDay)
+	shift(t, db, "1 hour")
+	posts(t, db, "a day later by both", paying(alice, "r-8", "1", 1), "")
+}
+
+// Of a batch each is judged by itself, after those before it; one that is refused
+// takes nothing of what is left. Others' are stored beside them.
+func TestPolicyOfABatch(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	db.Register(t, bob, 10)
+	post(t, db, alice, "seen without a policy")
+	limit(t, db, store.Policy{MaxValuePerDay: new("10")})
+	batch := []store.Intent{paying(alice, "a", "6", 1), paying(alice, "b", "5", 1), paying(bob, "c", "999", 1), paying(alice, "d", "4", 1), paying(alice, "a", "6", 1)}
+	got, err := db.Store.CreateAll(t.Context(), batch, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, c := range got {
+		switch refused := (store.ErrPolicy{}); {
+		case c.Err == nil:
+			said = append(said, fmt.Sprint(c.New))
+		case errors.As(c.Err, &refused):
+			said = append(said, string(refused.Rule)+" "+refused.Limit)
+		default:
+			said = append(said, c.Err.Error())
+		}
+	}
+	if got, want := strings.Join(said, ", "), "true, DAY 10, true, true, false"; got != want {
+		t.Errorf("a batch: got %s, want %s", got, want)
+	}
+}
+
+// However many come at once, to however many processes, no more is taken than the
+// policy allows, and nobody is refused while there is room.
+func TestPolicyOfManyAtOnce(t *testing.T) {
+	t.Parallel()
+	const processes, each, most = 4, 25, 40
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	limit(t, db, store.Policy{MaxValuePerDay: new(fmt.Sprint(most)), MaxPerMinute: new(1000)})
+	var taken atomic.Int64
+	var wg sync.WaitGroup
+	for p := range processes {
+		s, err := store.Open(t.Context(), storetest.Options(db.URL, storetest.Rules))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		for i := range each {
+			wg.Go(func() {
+				_, err := s.Create(t.Context(), paying(alice, fmt.Sprintf("r-%d-%d", p, i), "1", 1), 1000)
+				var refused store.ErrPolicy
+				switch {
+				case err == nil:
+					taken.Add(1)
+				case !errors.As(err, &refused) || refused.Rule != store.RuleDay:
+					t.Errorf("r-%d-%d: %v", p, i, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if got := taken.Load(); got != most {
+		t.Errorf("taken: got %d wei of %d asked for, want %d", got, processes*each, most)
+	}
+	if got := value[string](t, db, `select count(*) || ' ' || max(intents) || ' ' || max(value_wei) from submitter_use`); got != fmt.Sprintf("%d %d %d", most, most, most) {
+		t.Errorf("uses, their sums: got %s, want %d of each", got, most)
+	}
+}
+
+// What a handler made is held to the policy under the fence, and counts once, however
+// often it is asked; its intent counted as one when it was posted.
+func TestPolicyOfAHandler(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	run(t, db, `update submitter set callers = callers || '{handler:wage}' where submitter = $1`, alice)
+	limit(t, db, store.Policy{MaxValue: new("8"), MaxValuePerDay: new("10"), MaxPerMinute: new(2), Targets: []string{fmt.Sprintf("0x%040x", 1)}})
+	wage := intent(alice, "wage")
+	wage.Handler = "wage"
+	posts(t, db, "a handler's", wage, "")
+	posts(t, db, "another's", paying(alice, "r-2", "4", 1), "")
+	posts(t, db, "a third", withID(wage, "r-3"), store.RuleRate)
+	w := take(t, db, alice, "a/1")
+	if !w.Limited {
+		t.Errorf("work: got %v, want it limited", w.Limited)
+	}
+	one := nonce.Address{19: 1}
+	for _, c := range []struct {
+		what string
+		call nonce.Call
+		want string
+	}{
+		{"too much for one", nonce.Call{To: &one, Value: big.NewInt(9)}, "8 wei in one transaction"},
+		{"to another", nonce.Call{To: &nonce.Address{19: 2}}, "receiver"},
+		{"a deployment", nonce.Call{}, "receiver"},
+		{"too much for the day", nonce.Call{To: &one, Value: big.NewInt(7)}, "10 wei in 24 hours"},
+		{"a part", nonce.Call{To: &one, Value: big.NewInt(5)}, ""},
+		{"the same again", nonce.Call{To: &one, Value: big.NewInt(5)}, ""},
+		{"a little more", nonce.Call{To: &one, Value: big.NewInt(6)}, ""},
+		{"too much again", nonce.Call{To: &one, Value: big.NewInt(7)}, "10 wei in 24 hours"},
+		{"nothing", nonce.Call{To: &one}, ""},
+	} {
+		got, err := db.Store.Permit(t.Context(), w.Lease, wage.TxID, c.call)
+		if err != nil || (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: got %q, %v; want %q", c.what, got, err, c.want)
+		}
+	}
+	if got := value[string](t, db, `select string_agg(added_wei::text, ' ' order by number) from submitter_use`); got != "0 4 5 1" {
+		t.Errorf("counted: got %s wei, want 0 4 5 1", got)
+	}
+}
+
+// A handler that the submitter does not name is refused, whoever asks for it; what is
+// known is answered.
+func TestAHandlerIsNamedByTheSubmitter(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	run(t, db, `update submitter set callers = '{shop,handler:refund}' where submitter = $1`, alice)
+	in := intent(alice, "r")
+	in.Caller, in.Handler = "shop", "wage"
+	if _, err := db.Store.Create(t.Context(), in, 10); !errors.Is(err, store.ErrHandlerBarred) || stored(t, db, in) != 0 {
+		t.Errorf("a handler that alice does not name: got %v, want ErrHandlerBarred and nothing stored", err)
+	}
+	in.Handler = "refund"
+	accepted, err := db.Store.Create(t.Context(), in, 10)
+	if err != nil || !accepted.New {
+		t.Errorf("one that she names: got %+v, %v; want it accepted", accepted, err)
+	}
+	run(t, db, `update submitter set callers = '{shop}' where submitter = $1`, alice)
+	if again, err := db.Store.Create(t.Context(), in, 10); err != nil || again.TxID != accepted.TxID {
+		t.Errorf("the same again, once she does not: got %+v, %v; want %s", again, err, accepted.TxID)
+	}
+}
+
+// Suspended, nothing is taken and nothing new allocated, until it is resumed; each is
+// on record, and asking twice is told.
+func TestSuspendAndResume(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	set := func(suspend bool, want error) {
+		t.Helper()
+		if _, err := db.Store.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: suspend, By: "olga", Reason: "a test"}); !errors.Is(err, want) {
+			t.Errorf("suspend %v: got %v, want %v", suspend, err, want)
+		}
+	}
+	set(false, store.ErrNotStatus)
+	set(true, nil)
+	set(true, store.ErrNotStatus)
+	if _, err := db.Store.Create(t.Context(), intent(alice, "r"), 10); !errors.Is(err, store.ErrSuspended) {
+		t.Errorf("create while suspended: got %v, want ErrSuspended", err)
+	}
+	if w := take(t, db, alice, "a/1"); !w.Suspended {
+		t.Error("work while suspended: got it open, want it suspended")
+	}
+	set(false, nil)
+	post(t, db, alice, "r")
+	if got := value[string](t, db, `select string_agg(action || ' by ' || by, ', ' order by id) from submitter_change`); got != "SUSPEND by olga, RESUME by olga" {
+		t.Errorf("on record: got %s, want both", got)
+	}
+	if _, err := db.Store.SetStatus(t.Context(), store.Suspension{Submitter: bob, Suspend: true, By: "olga", Reason: "a test"}); !errors.Is(err, store.ErrUnknownSubmitter) {
+		t.Errorf("nobody's: got %v, want ErrUnknownSubmitter", err)
+	}
+	if err := db.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: bob, By: "olga", Reason: "a test"}); !errors.Is(err, store.ErrUnknownSubmitter) {
+		t.Errorf("nobody's policy: got %v, want ErrUnknownSubmitter", err)
+	}
+}

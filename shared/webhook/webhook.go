@@ -1,0 +1,104 @@
+// Package webhook signs requests to other services, and proves such requests, by
+// the scheme of Standard Webhooks
+// (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md):
+// HMAC-SHA256 over the id, the time and the body, in the headers webhook-id,
+// webhook-timestamp and webhook-signature. Whoever has a library of that scheme
+// needs nothing of this one.
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The headers of a signed request.
+const (
+	HeaderID        = "webhook-id"        // the same however often the same thing is asked or told
+	HeaderTimestamp = "webhook-timestamp" // seconds since 1970, of this attempt
+	HeaderSignature = "webhook-signature" // one signature for each key, separated by spaces
+)
+
+// Tolerance is how far the time of a request may be from the receiver's clock.
+const Tolerance = 5 * time.Minute
+
+// secretPrefix begins a secret in its written form.
+const secretPrefix = "whsec_"
+
+// Key is the shared secret of a sender and a receiver. It prints as nothing of it.
+type Key struct{ bytes []byte }
+
+// ErrNotKey reports a text that is no secret of the scheme. It quotes nothing of it.
+var ErrNotKey = errors.New("want whsec_ and the base64 of 24 to 64 random bytes")
+
+// ParseKey reads a secret in its written form: "whsec_" and the base64 of 24 to 64
+// bytes. The error is [ErrNotKey].
+func ParseKey(text string) (Key, error) {
+	encoded, ok := strings.CutPrefix(text, secretPrefix)
+	secret, err := base64.StdEncoding.DecodeString(encoded)
+	if !ok || err != nil || len(secret) < 24 || len(secret) > 64 {
+		return Key{}, ErrNotKey
+	}
+	return Key{secret}, nil
+}
+
+// String is always "[redacted]".
+func (Key) String() string { return "[redacted]" }
+
+// GoString is always "[redacted]": what %#v prints.
+func (Key) GoString() string { return "[redacted]" }
+
+// signature is that of one key, with the scheme's version.
+func (k Key) signature(id, timestamp string, body []byte) string {
+	mac := hmac.New(sha256.New, k.bytes)
+	mac.Write([]byte(id + "." + timestamp + "."))
+	mac.Write(body)
+	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// Sign puts the three headers on a request with that body: one signature for each
+// key, so that a receiver may go from one to the next.
+func Sign(h http.Header, id string, at time.Time, body []byte, keys ...Key) {
+	timestamp := strconv.FormatInt(at.Unix(), 10)
+	signatures := make([]string, len(keys))
+	for i, k := range keys {
+		signatures[i] = k.signature(id, timestamp, body)
+	}
+	h.Set(HeaderID, id)
+	h.Set(HeaderTimestamp, timestamp)
+	h.Set(HeaderSignature, strings.Join(signatures, " "))
+}
+
+// ErrNotSigned reports a request that no key proves, or not for this time.
+var ErrNotSigned = errors.New("not signed by a known key for this time")
+
+// Verify proves a request that was received at that time: it has an id, a time
+// within [Tolerance], and a signature of one of the keys over both and the body. It
+// returns the id. The error wraps [ErrNotSigned].
+func Verify(h http.Header, at time.Time, body []byte, keys ...Key) (id string, err error) {
+	id, timestamp := h.Get(HeaderID), h.Get(HeaderTimestamp)
+	seconds, err := strconv.ParseInt(timestamp, 10, 64)
+	switch {
+	case id == "":
+		return "", fmt.Errorf("no %s: %w", HeaderID, ErrNotSigned)
+	case err != nil:
+		return "", fmt.Errorf("no %s in seconds: %w", HeaderTimestamp, ErrNotSigned)
+	case at.Sub(time.Unix(seconds, 0)).Abs() > Tolerance:
+		return "", fmt.Errorf("its time is not within %s of ours: %w", Tolerance, ErrNotSigned)
+	}
+	given := strings.Fields(h.Get(HeaderSignature))
+	for _, k := range keys {
+		want := []byte(k.signature(id, timestamp, body))
+		if slices.ContainsFunc(given, func(s string) bool { return hmac.Equal([]byte(s), want) }) {
+			return id, nil
+		}
+	}
+	return "", fmt.Errorf("no signature of a known key: %w", ErrNotSigned)
+}
