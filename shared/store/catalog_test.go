@@ -229,7 +229,9 @@ var furtherNonsense = map[string][]refusal{
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 7 where submitter = ` + carol,
 	}},
 	// Reservations: made with their row, for one owner, until a time.
-	"reservation_is_known": {{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'LENT', 'x', now())`}},
+	"reservation_is_known":   {{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'LENT', 'x', now())`}},
+	"bound_for_ever":         {{isReserved + `; ` + isGivenBack + `; ` + newVersion + `((select tx_id from managed_tx where request_id = '41'), $alice, 2, 1, $hash, 'ORIGINAL', 1)`, isUnbound}},
+	"follows_the_last_nonce": {{isReserved + `; ` + isGivenBack + `; ` + newReservation + `'42', 3, 2, 'IN_FLIGHT', null, 'RESERVED', 'x', now())`, isUnbound}},
 	"reservation_has_a_lock": {
 		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', 'x', null)`},
 		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', null, now())`},
@@ -285,6 +287,7 @@ const (
 	isClosed = `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resume', reason = 'r' where submitter = $bob`
 	byGuard  = "history_never_changes"
 
+	isUnbound     = `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', nonce = null, prev_nonce = null where request_id = '41'`
 	isGivenBack   = `update managed_tx set reservation = 'RECYCLABLE' where request_id = '41'`
 	byReservation = "reservation_changes_once"
 )
@@ -303,6 +306,8 @@ var guarded = map[string][]duty{
 	"guard_tx": {
 		{"managed_tx", isFinal, `update managed_tx set last_error = 'another' where tx_id = $queued`, "final_never_changes"},
 		{"managed_tx", "", `update managed_tx set caller = 'another' where tx_id = $queued`, "binding_never_changes"},
+		{"managed_tx", isReserved, `update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', nonce = null, prev_nonce = null where request_id = '41'`, "binding_never_changes"},
+		{"managed_tx", isReserved + `; ` + isGivenBack, `update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', nonce = null, prev_nonce = null where request_id = '41'`, "binding_never_changes"},
 		{"managed_tx", "", `update managed_tx set handler = 'another' where tx_id = $queued`, "binding_never_changes"},
 		{"managed_tx", "", `update managed_tx set tx_id = gen_random_uuid() where tx_id = $queued`, "binding_never_changes"},
 	},

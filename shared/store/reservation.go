@@ -19,17 +19,17 @@ const recyclable = `exists (select from managed_tx g
        where g.submitter = s.submitter and g.unsettled and g.reservation = 'RECYCLABLE')`
 
 // given is a reservation r of submitter $1 that gives its nonce $3 up: by its owner's
-// word, unsigned, in time, and with nothing decided about it. Its row ends without a
-// nonce in the statement that binds the nonce to another row, so that it is never
-// without one: the key follows_the_last_nonce sees to that.
+// word, in time, with nothing signed (it is IN_FLIGHT) and nothing decided about it. Its
+// row ends without a nonce in the statement that binds the nonce to another row. Two keys
+// stand behind that: bound_for_ever, if there is a version after all, and
+// follows_the_last_nonce, if there is a nonce above and no other row.
 const given = `
   update managed_tx r
      set state = 'FAILED', sub_state = 'CANCELLED', nonce = null, prev_nonce = null, next_check_at = null,
          last_gas_params = null, last_error = r.last_error || '; its nonce was given out again',
          fencing_token = $2, updated_at = clock_timestamp()
    where r.tx_id = $4 and r.submitter is not distinct from $1 and r.nonce = $3 and r.state = 'IN_FLIGHT'
-     and r.reservation = 'RECYCLABLE' and r.lock_until > clock_timestamp() and r.ordered is null and r.tx_hash is null
-     and not exists (select from tx_version v where v.tx_id = r.tx_id)
+     and r.reservation = 'RECYCLABLE' and r.lock_until > clock_timestamp() and r.ordered is null
      and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)`
 
 // takeRecyclable binds a nonce that was given back to a queued transaction. As in
@@ -161,8 +161,7 @@ select tx_id, 'version:1', $7::text::json, $6
 const markRecyclable = `
 update managed_tx
    set reservation = 'RECYCLABLE', last_error = 'given back unsigned: ' || $5, next_check_at = clock_timestamp(),
-       fencing_token = $2, updated_at = clock_timestamp()` + mine + `
-   and not exists (select from tx_version v where v.tx_id = managed_tx.tx_id)`
+       fencing_token = $2, updated_at = clock_timestamp()` + mine
 
 func queueMark(b *pgx.Batch, l lease.Lease, m *nonce.Mark, done *nonce.Written) {
 	if m == nil {

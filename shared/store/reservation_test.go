@@ -51,8 +51,8 @@ func backMark(txID, owner string) nonce.Mark {
 	return nonce.Mark{TxID: txID, Owner: owner, To: nonce.Recyclable, Reason: "not needed"}
 }
 
-// mark makes it under a lease of its own, and says whether it counted.
-func mark(t *testing.T, db storetest.Bundle, m nonce.Mark) bool {
+// says makes a mark under a lease of its own, and says whether it counted.
+func says(t *testing.T, db storetest.Bundle, m nonce.Mark) bool {
 	t.Helper()
 	return write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, Release: nonce.Abandon}).Marked
 }
@@ -95,7 +95,7 @@ func TestReservedAndUsed(t *testing.T) {
 	if got := value[string](t, db, `select in_flight_state || in_flight_nonce from submitter_nonce_cursor`); got != "IN_FLIGHT0" {
 		t.Errorf("cursor: got %s, want IN_FLIGHT at 0", got)
 	}
-	if !mark(t, db, usedMark(ids[0], "x")) {
+	if !says(t, db, usedMark(ids[0], "x")) {
 		t.Fatal("mark used by the owner: got it refused")
 	}
 	post(t, db, alice, "intent")
@@ -124,7 +124,7 @@ func TestGivenBackIsGivenOutAgain(t *testing.T) {
 			db := storetest.New(t)
 			db.Register(t, alice, 4)
 			ids := reserve(t, db, "x", 0, 1)
-			if !mark(t, db, usedMark(ids[1], "x")) || !mark(t, db, backMark(ids[0], "x")) {
+			if !says(t, db, usedMark(ids[1], "x")) || !says(t, db, backMark(ids[0], "x")) {
 				t.Fatal("marks by the owner: got one refused")
 			}
 			post(t, db, alice, "intent")
@@ -147,7 +147,7 @@ func TestGivenBackIsGivenOutAgain(t *testing.T) {
 		db := storetest.New(t)
 		db.Register(t, alice, 4)
 		ids := reserve(t, db, "x", 0, 1)
-		if !mark(t, db, backMark(ids[0], "x")) {
+		if !says(t, db, backMark(ids[0], "x")) {
 			t.Fatal("give back: got it refused")
 		}
 		again := bookings("y", time.Hour, 0)
@@ -158,7 +158,7 @@ func TestGivenBackIsGivenOutAgain(t *testing.T) {
 		// The former owner's marks count no more, nor under the new owner's name.
 		before := contents(t, db, written...)
 		for _, late := range []nonce.Mark{usedMark(ids[0], "x"), backMark(ids[0], "x"), usedMark(again[0].Tx.ID, "x"), usedMark(ids[0], "y")} {
-			if mark(t, db, late) {
+			if says(t, db, late) {
 				t.Errorf("late mark %s of %s by %s: got it accepted", late.To, late.TxID, late.Owner)
 			}
 		}
@@ -188,8 +188,8 @@ func TestMarksThatDoNotCount(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, db storetest.Bundle, id string) (owner string){
 		"another owner": func(*testing.T, storetest.Bundle, string) string { return "y" },
-		"given back":    func(t *testing.T, db storetest.Bundle, id string) string { mark(t, db, backMark(id, "x")); return "x" },
-		"used":          func(t *testing.T, db storetest.Bundle, id string) string { mark(t, db, usedMark(id, "x")); return "x" },
+		"given back":    func(t *testing.T, db storetest.Bundle, id string) string { says(t, db, backMark(id, "x")); return "x" },
+		"used":          func(t *testing.T, db storetest.Bundle, id string) string { says(t, db, usedMark(id, "x")); return "x" },
 		"cancelled": func(t *testing.T, db storetest.Bundle, id string) string {
 			if _, err := db.Decide(t.Context(), store.Decision{TxID: id, By: operator, Action: nonce.OrderCancel, Reason: "r"}); err != nil {
 				t.Fatal(err)
@@ -231,14 +231,14 @@ func TestH13TimeIsOver(t *testing.T) {
 	db.Register(t, alice, 4)
 	all := bookings("x", 300*time.Millisecond, 0, 1)
 	write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: all, Release: nonce.Abandon})
-	if !mark(t, db, backMark(all[0].Tx.ID, "x")) {
+	if !says(t, db, backMark(all[0].Tx.ID, "x")) {
 		t.Fatal("give back in time: got it refused")
 	}
 	await(t, "their time is over", func() bool {
 		return value[bool](t, db, `select every(lock_until < clock_timestamp()) from managed_tx`)
 	})
 	for _, m := range []nonce.Mark{usedMark(all[1].Tx.ID, "x"), backMark(all[1].Tx.ID, "x")} {
-		if mark(t, db, m) {
+		if says(t, db, m) {
 			t.Errorf("mark %s: got it accepted", m.To)
 		}
 	}
@@ -262,20 +262,16 @@ func TestOnlyWhatWasGivenBack(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, db storetest.Bundle, id string){
 		"reserved": func(*testing.T, storetest.Bundle, string) {},
-		"used":     func(t *testing.T, db storetest.Bundle, id string) { mark(t, db, usedMark(id, "x")) },
+		"used":     func(t *testing.T, db storetest.Bundle, id string) { says(t, db, usedMark(id, "x")) },
 		"cancelled": func(t *testing.T, db storetest.Bundle, id string) {
-			mark(t, db, backMark(id, "x"))
+			says(t, db, backMark(id, "x"))
 			if _, err := db.Decide(t.Context(), store.Decision{TxID: id, By: operator, Action: nonce.OrderCancel, Reason: "r"}); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"PROTECT": func(t *testing.T, db storetest.Bundle, id string) {
-			mark(t, db, backMark(id, "x"))
+			says(t, db, backMark(id, "x"))
 			run(t, db, openEpisode, alice)
-		},
-		"with a version": func(t *testing.T, db storetest.Bundle, id string) {
-			mark(t, db, backMark(id, "x"))
-			run(t, db, `insert into tx_version (tx_id, submitter, nonce, version, tx_hash, kind, fencing_token) values ($1, $2, 0, 1, '0x' || repeat('5', 64), 'PLACEHOLDER', 1)`, id, alice)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -309,7 +305,7 @@ func TestH05TakerIsCancelledMeanwhile(t *testing.T) {
 			db := storetest.New(t)
 			db.Register(t, alice, 4)
 			ids := reserve(t, db, "x", 0, 1)
-			mark(t, db, backMark(ids[0], "x"))
+			says(t, db, backMark(ids[0], "x"))
 			post(t, db, alice, "intent")
 			w := take(t, db, alice, "a/1")
 			one := allocations(w, true)
@@ -375,7 +371,7 @@ func TestHooksAreFenced(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 4)
 	ids := reserve(t, db, "x", 0, 1)
-	mark(t, db, backMark(ids[0], "x"))
+	says(t, db, backMark(ids[0], "x"))
 	post(t, db, alice, "intent")
 	w := take(t, db, alice, "a/1")
 	run(t, db, `update submitter_lease set owner_node = 'b/1', fencing_token = fencing_token + 1`)
@@ -404,7 +400,7 @@ func TestGivenBackIsRoom(t *testing.T) {
 	if a := post(t, db, alice, "window full"); a.Queued {
 		t.Errorf("create while the window is full: got a look asked for, want none: whoever frees it looks")
 	}
-	mark(t, db, backMark(id, "x"))
+	says(t, db, backMark(id, "x"))
 	if a := post(t, db, alice, "given back"); !a.Queued {
 		t.Errorf("create while a nonce was given back: got no look asked for, want one")
 	}
@@ -441,7 +437,7 @@ func TestNoReplacementOfAReservation(t *testing.T) {
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	id := reserve(t, db, "x", 0)[0]
-	mark(t, db, usedMark(id, "x"))
+	says(t, db, usedMark(id, "x"))
 	if d, err := db.Decide(t.Context(), store.Decision{TxID: id, By: operator, Action: nonce.OrderReplace, Reason: "r"}); !errors.Is(err, store.ErrTooLate) {
 		t.Errorf("replace: got %+v, %v; want it too late", d, err)
 	}
@@ -457,8 +453,8 @@ func TestReservationsOnRecord(t *testing.T) {
 	db.Register(t, alice, 4)
 	all := bookings("x", time.Hour, 0, 1, 2)
 	write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: all, Release: nonce.Abandon})
-	mark(t, db, usedMark(all[1].Tx.ID, "x"))
-	mark(t, db, backMark(all[2].Tx.ID, "x"))
+	says(t, db, usedMark(all[1].Tx.ID, "x"))
+	says(t, db, backMark(all[2].Tx.ID, "x"))
 	post(t, db, alice, "intent")
 	got, err := db.Reservations(t.Context(), alice, []string{all[2].Tx.RequestID, "intent", "nobody's", all[0].Tx.RequestID, all[1].Tx.RequestID})
 	if err != nil {
