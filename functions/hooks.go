@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
 // hookCaller is whose the reservations are: a submitter's callers must name it, or "*".
@@ -60,6 +61,7 @@ func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, req
 		return nil, err
 	}
 	if found, err := a.reserved(ctx, s, owner, requests); err != nil || found != nil {
+		a.lookOnceMore(ctx, s)
 		return found, err
 	}
 	if err := a.hooksAllowed(ctx, s); err != nil {
@@ -100,6 +102,7 @@ func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) erro
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrBytes, err)
 	case r.FirstHash == signed.Hash.String():
+		a.lookOnceMore(ctx, r.Submitter)
 		return nil
 	case r.Over || r.Nonce == nil:
 		return fmt.Errorf("mark %s used: %w", txID, nonce.ErrNotOwner)
@@ -131,6 +134,7 @@ func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) er
 	case err != nil:
 		return err
 	case r.State == nonce.Recyclable:
+		a.lookOnceMore(ctx, r.Submitter)
 		return nil
 	case r.Over:
 		return fmt.Errorf("mark %s recyclable: %w", txID, nonce.ErrNotOwner)
@@ -142,6 +146,19 @@ func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) er
 		return fmt.Errorf("mark %s recyclable: %w", txID, err)
 	}
 	return nil
+}
+
+// lookOnceMore asks for a look where a hook is answered by what is on record: whoever
+// wrote that may have died before it asked. If it cannot ask, the sweep finds it.
+func (a *App) lookOnceMore(ctx context.Context, s nonce.Submitter) {
+	ctx = context.WithoutCancel(ctx)
+	v, err := a.store.Submitter(ctx, s)
+	if err == nil {
+		err = a.tasks.Advance(ctx, s, v.FencingToken)
+	}
+	if err != nil {
+		a.log.WarnContext(ctx, "no advance task for a hook that was answered again", telemetry.SubmitterKey, s, "error", err.Error())
+	}
 }
 
 // ownReservation is what is on record of a reservation that owner made.

@@ -69,10 +69,12 @@ type seat struct {
 }
 
 // seat is the lowest nonce that was given back, if a node has all that is below it;
-// else those from the cursor on. A gap below something else is filled first.
+// else those from the cursor on. A gap below something else is filled first. What was
+// given back is so by the time of the load, so that one round never says otherwise;
+// the write looks at the clock again.
 func (w Work) seat() seat {
 	for _, t := range w.Unsettled {
-		if t.givenBack(w.now()) {
+		if t.givenBack(w.Now) {
 			return seat{first: *t.Nonce, most: 1, from: t.ID}
 		}
 		if !t.acknowledged() {
@@ -88,7 +90,7 @@ func (w Work) seat() seat {
 func (w Work) seats(n int) (all []seat) {
 	whole := true // nothing below the cursor keeps anything back
 	for _, t := range w.Unsettled {
-		if t.givenBack(w.now()) {
+		if t.givenBack(w.Now) {
 			all = append(all, seat{first: *t.Nonce, most: 1, from: t.ID})
 		} else if !t.acknowledged() {
 			whole = false
