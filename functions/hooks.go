@@ -60,9 +60,13 @@ func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, req
 	if err := a.hooksMay(owner, requests); err != nil {
 		return nil, err
 	}
-	if found, err := a.reserved(ctx, s, owner, requests); err != nil || found != nil {
+	found, err := a.reserved(ctx, s, owner, requests)
+	if err != nil {
+		return nil, err
+	}
+	if found != nil {
 		a.lookOnceMore(ctx, s)
-		return found, err
+		return found, nil
 	}
 	if err := a.hooksAllowed(ctx, s); err != nil {
 		return nil, err
