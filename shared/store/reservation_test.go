@@ -389,4 +389,3 @@ func TestHooksAreFenced(t *testing.T) {
 		t.Errorf("a former holder wrote (-before +after):\n%s", diff)
 	}
 }
-
