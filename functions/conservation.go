@@ -144,6 +144,11 @@ func (a *App) showConservation(w http.ResponseWriter, r *http.Request) error {
 
 func scopeOf(h transfers.Halt) haltScope { return haltScope{string(h.Scope), h.UserID, h.AssetID} }
 
+type resumeRequest struct {
+	Reason  string `json:"reason"`
+	Earlier bool   `json:"earlier"` // those that were opened before it, too
+}
+
 // resume ends one halt by an operator's decision, which is kept with its reason.
 // Another that began since the operator looked stays.
 func (a *App) resume(w http.ResponseWriter, r *http.Request) error {
@@ -155,7 +160,7 @@ func (a *App) resume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return web.FieldProblem("id", "is no number of a halt: want one that GET /admin/v1/conservation shows")
 	}
-	body, err := web.Decode[reasonRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	body, err := web.Decode[resumeRequest](w, r, a.config.HTTP.MaxBodyBytes)
 	if err != nil {
 		return err
 	}
@@ -163,10 +168,10 @@ func (a *App) resume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := a.transfers.store.Resume(r.Context(), id, operator, reason); err != nil {
+	if err := a.transfers.store.Resume(r.Context(), id, operator, reason, body.Earlier); err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "transfers resumed", "halt", id, "operator", operator, "reason", reason)
+	a.log.WarnContext(r.Context(), "transfers resumed", "halt", id, "earlier", body.Earlier, "operator", operator, "reason", reason)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -102,9 +102,10 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	return a, nil
 }
 
-// Close gives every connection back, and delivers what was counted and traced.
+// Close delivers what was counted and traced, and gives every connection back, those
+// of requests that were left over excepted once ctx ends.
 func (a *App) Close(ctx context.Context) error {
-	a.store.Close()
+	delivered := a.export.Close(ctx)
 	a.chain.Close()
 	if a.transfers.offered() {
 		a.transfers.trading.Close()
@@ -113,7 +114,17 @@ func (a *App) Close(ctx context.Context) error {
 	if a.cloudSQL != nil {
 		failures = append(failures, a.cloudSQL.Close())
 	}
-	return errors.Join(append(failures, a.export.Close(ctx))...)
+	closed := make(chan struct{})
+	go func() {
+		a.store.Close() // waits for each connection in use
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+		failures = append(failures, errors.New("connections to the database are still in use"))
+	}
+	return errors.Join(append(failures, delivered)...)
 }
 
 func leaseRules(c config.Lease) lease.Rules {

@@ -72,7 +72,7 @@ func (a *App) openLedgers(p *transferParts) (err error) {
 	if p.coordinator, err = transfer.New(book, book, ledgers, p.rules, a.log); err != nil {
 		return err
 	}
-	p.coordinator.At = a.points
+	p.coordinator.At, p.coordinator.Stopping = a.points, a.gate.Stopping
 	p.checks = checks.New(a.store.Pool())
 	p.monitor = a.monitor(p.checks, money, p.trading)
 	return nil

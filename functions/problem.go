@@ -58,7 +58,7 @@ func problem(err error) error {
 	case errors.Is(err, store.ErrNotFound):
 		return web.NewProblem(web.NotFound, "no such transaction")
 	case errors.Is(err, store.ErrCoordinators):
-		return web.NewProblem(web.Forbidden, "it is a transfer's payout, which the coordinator alone cancels: POST /admin/v1/transfers/{req_id}/resolve has it given up; nothing was changed")
+		return web.NewProblem(web.Forbidden, "it is a transfer's payout, which the coordinator alone cancels, and nobody sends while its cancel waits: POST /admin/v1/transfers/{req_id}/resolve has it given up; nothing was changed")
 	case errors.Is(err, store.ErrTooLate):
 		return web.NewProblem(tooLate, "nothing can be decided about the transaction: it is final, in the queue, or has no bytes to replace or send again")
 	case errors.Is(err, store.ErrRegisteredOtherwise):

@@ -88,7 +88,7 @@ const dueMost = 10_000
 // is lost, each once, until all were taken or ctx ends; and tells a person of those
 // that are late.
 func (a *App) sweepTransfers(ctx context.Context, out *sweepResponse) error {
-	failures := []error{a.alarm(ctx)}
+	failures := []error{a.within(ctx, 20, a.alarm)}
 	var began time.Time
 	for ctx.Err() == nil {
 		found, now, err := a.transfers.store.Due(ctx, a.transfers.rules.RescueAfter, dueMost, began)

@@ -143,7 +143,9 @@ const driveWithin = 20 * time.Second
 // submit stores and drives the request, and answers. hindrance is why it is one that
 // cannot be stored, where only the caller knows.
 func (a *App) submit(w http.ResponseWriter, r *http.Request, req transfer.Request, hindrance error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), driveWithin)
+	detached, cancel := web.Detached(r.Context())
+	defer cancel()
+	ctx, cancel := context.WithTimeout(detached, driveWithin)
 	defer cancel()
 	a.points.At("transfer.received")
 	created, err := a.transfers.coordinator.Submit(ctx, req, a.transfers.terms)

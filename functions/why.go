@@ -144,9 +144,9 @@ func unblock(t transfer.Transfer) string {
 	case t.Foreign:
 		return "the database is not the one written last: reconcile it, then POST /admin/v1/authority/accept"
 	case t.State == transfer.Init && t.Payout != nil:
-		return fmt.Sprintf("any worker, once no episode of PROTECT of %s is open: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it", t.Payout.Submitter)
+		return fmt.Sprintf("any worker, once no episode of PROTECT of %s is open: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted", t.Payout.Submitter)
 	case t.State == transfer.Init:
-		return "any worker: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it"
+		return "any worker: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted"
 	case op == "":
 		return "any worker: it goes on by itself"
 	case op == transfer.Refund:
@@ -154,7 +154,8 @@ func unblock(t transfer.Transfer) string {
 			"Mend what keeps %s from answering; POST …/resolve {\"op\": \"refund\"} reads what is stored", who, who)
 	case who == transfer.Chain:
 		return fmt.Sprintf("the end of the managed transaction of %s with requestId %s: CONFIRMED with proof of payment, or FAILED. "+
-			"POST …/resolve {\"op\": \"deposit\"} cancels it if it can still be cancelled, and the money goes back", t.Payout.Submitter, t.ReqID)
+			"POST …/resolve {\"op\": \"deposit\"} cancels it if it can still be cancelled, and the money goes back. "+
+			"While an episode of PROTECT of the payer is open it waits; and what a release named as carried out is settled by people: nothing is paid or given back", t.Payout.Submitter, t.ReqID)
 	}
 	return fmt.Sprintf("an answer of %s to the %s: done, or a refusal that it has stored. Mend what keeps %s from answering; "+
 		"POST …/resolve {\"op\": %q} has it tell what is stored, or refuse it for ever if nothing is", who, op, who, op)

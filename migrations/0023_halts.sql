@@ -23,8 +23,8 @@ $$;
 
 -- What is over is gone on from by no run. Cursors from before this migration are: they
 -- do not say what their last line was, and the assets before them were not looked at.
-alter table conservation_checkpoint add column over boolean not null default false;
-update conservation_checkpoint set over = true;
+-- So are those that a process of before still begins.
+alter table conservation_checkpoint add column over boolean not null default true;
 
 -- The newest generation there was when it was found last: a full run that has not
 -- found it, and is of that generation or a later one, has seen it right again.

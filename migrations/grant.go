@@ -8,13 +8,14 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Grants are who may do what with our tables, by their names as roles of the server,
 // which must be there.
 type Grants struct {
 	Functions []string // read and write rows, and nothing else: no table is theirs to change
-	Readers   []string // read rows: people who look into what an alert is about
+	Readers   []string // read rows, and see whose sessions do what: people who look into what an alert is about
 }
 
 var (
@@ -34,6 +35,11 @@ func ofFunctions(table string) string {
 	}
 	return "select, insert, update"
 }
+
+// ErrNoSessions says that everything was granted but the sight of others' sessions,
+// which the role that grants may not give: readers see there that sessions are, and not
+// what they do.
+var ErrNoSessions = errors.New("readers cannot see what others' sessions do: have pg_read_all_stats granted to them")
 
 // Grant gives these rights, and takes none. What a later migration adds is granted by
 // calling it again.
@@ -66,8 +72,25 @@ func Grant(ctx context.Context, databaseURL string, to Grants, how ...Option) (e
 	if _, err := conn.Exec(ctx, strings.Join(statements, ";")); err != nil { // one transaction
 		return fmt.Errorf("grant to %s: %w", names(all), err)
 	}
+	return showSessions(ctx, conn, to.Readers)
+}
+
+func showSessions(ctx context.Context, conn *pgx.Conn, readers []string) error {
+	if len(readers) == 0 {
+		return nil
+	}
+	_, err := conn.Exec(ctx, "grant pg_read_all_stats to "+names(readers))
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == insufficientPrivilege {
+		return fmt.Errorf("%w: %s", ErrNoSessions, pg.Message)
+	}
+	if err != nil {
+		return fmt.Errorf("grant to %s: %w", names(readers), err)
+	}
 	return nil
 }
+
+// insufficientPrivilege is Postgres' name of a right that one has not.
+const insufficientPrivilege = "42501"
 
 // grantable are our tables, each partitioned one as a whole.
 func grantable(ctx context.Context, conn *pgx.Conn) ([]string, error) {

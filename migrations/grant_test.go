@@ -1,8 +1,11 @@
 package migrations
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,11 +56,44 @@ select relname || ' ' || array_to_string(array(
 			t.Errorf("rights of %s (-want +got):\n%s", role, diff)
 		}
 	}
+	for role, want := range map[string]string{functions: "", reader: "pg_read_all_stats"} {
+		got := texts(t, conn, `select g.rolname::text from pg_auth_members m join pg_roles g on g.oid = m.roleid join pg_roles r on r.oid = m.member where r.rolname = $1`, role)
+		if strings.Join(got, ",") != want {
+			t.Errorf("%s: got a member of %q, want of %q", role, got, want)
+		}
+	}
 	do(t, conn, `set role `+pgx.Identifier{functions}.Sanitize())
 	do(t, conn, `select keep_partitions()`)
 	do(t, conn, `insert into tx_history (tx_id, submitter, at, state, attempts) values (gen_random_uuid(), 'eip155:1:0x00000000000000000000000000000000000000a1', now(), 'QUEUED', 0)`)
 	if _, err := conn.Exec(t.Context(), `create table mine (id int)`); err == nil {
 		t.Error("a table of their own: got it made, want it refused")
+	}
+}
+
+// An owner who may not let readers see others' sessions gives them the rest, and says so.
+func TestGrantWithoutSightOfSessions(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	if _, err := Up(t.Context(), databaseURL, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	conn := dial(t, databaseURL)
+	unique := time.Now().UnixNano()
+	owner, reader := fmt.Sprintf("owner_%d", unique), fmt.Sprintf("bob@p%d.example", unique)
+	do(t, conn, fmt.Sprintf(`create role %q login password 'secret-%d'`, owner, unique))
+	do(t, conn, fmt.Sprintf(`create role %q`, reader))
+	defer do(t, conn, fmt.Sprintf(`drop owned by %[1]q, %[2]q cascade; drop role %[1]q, %[2]q`, owner, reader))
+	do(t, conn, fmt.Sprintf(`grant usage on schema public to %[1]q with grant option; grant select on all tables in schema public to %[1]q with grant option`, owner))
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(owner, fmt.Sprintf("secret-%d", unique))
+	if err := Grant(t.Context(), u.String(), Grants{Readers: []string{reader}}); !errors.Is(err, ErrNoSessions) {
+		t.Errorf("got %v, want ErrNoSessions", err)
+	}
+	if got := texts(t, conn, `select has_table_privilege($1, 'managed_tx', 'select')::text`, reader); got[0] != "true" {
+		t.Error("rows: got none to read, want all")
 	}
 }
 

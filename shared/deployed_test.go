@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,6 +50,22 @@ func TestVariablesDeployedAreSettings(t *testing.T) {
 	for _, name := range each(t, text(t, "../terraform", ".tf"), `\b(FENCEPOST_[A-Z_]*[A-Z]|CLOUD_RUN_[A-Z_]+|FUNCTION_TARGET)\b`) {
 		if !regexp.MustCompile(`(?m)^\s*` + name + `\b`).MatchString(known) {
 			t.Errorf("terraform sets %s, which is no setting", name)
+		}
+	}
+}
+
+// Deployed, nobody may end the frozen session of another function: the server does so
+// when the lease of its holder has ended.
+func TestTransactionsDeployedEndWithTheLease(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load([]string{"FENCEPOST_CHAIN_ID=1", "FENCEPOST_DATABASE_URL=postgres://fencepost@127.0.0.1/fencepost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strconv.FormatInt(c.Lease.Duration.Milliseconds(), 10)
+	for _, got := range each(t, text(t, "../terraform", "main.tf"), `transaction_timeout = .* : (\d+)`) {
+		if got != want {
+			t.Errorf("transaction_timeout: got %s ms, want %s, as long as a lease", got, want)
 		}
 	}
 }

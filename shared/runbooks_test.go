@@ -1,6 +1,7 @@
 package shared_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -125,6 +126,17 @@ var queried = map[string]string{
 	"req_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "user_id": "7", "asset_id": "1",
 }
 
+// told says that a query that asks what sessions do shows the one that does nothing
+// with its transaction open.
+func told(ctx context.Context, conn *pgx.Conn, query string) bool {
+	rows, err := conn.Query(ctx, query)
+	if err != nil {
+		return false
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToMap)
+	return err == nil && slices.ContainsFunc(all, func(row map[string]any) bool { return row["state"] == "idle in transaction" })
+}
+
 // Each query of a runbook runs on the newest schema, as a reader, who may change
 // nothing.
 func TestQueriesOfRunbooksRun(t *testing.T) {
@@ -148,7 +160,15 @@ func TestQueriesOfRunbooksRun(t *testing.T) {
 	if err := run("set role " + role); err != nil {
 		t.Fatal(err)
 	}
-	blocks := 0
+	other, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(t.Context())
+	if _, err := other.Exec(t.Context(), "begin"); err != nil {
+		t.Fatal(err)
+	}
+	blocks, ofSessions := 0, 0
 	for name, page := range runbooks(t) {
 		for _, block := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(page, -1) {
 			query := regexp.MustCompile(`:'(\w+)'`).ReplaceAllStringFunc(block[1], func(variable string) string {
@@ -161,7 +181,18 @@ func TestQueriesOfRunbooksRun(t *testing.T) {
 				t.Errorf("%s.md: %v\n%s", name, err, query)
 				_ = run("rollback")
 			}
+			for statement := range strings.SplitSeq(query, ";") {
+				if !strings.Contains(statement, "pg_stat_activity") {
+					continue
+				}
+				if ofSessions++; !told(t.Context(), conn, statement) {
+					t.Errorf("%s.md: a reader does not see what another's session does:\n%s", name, statement)
+				}
+			}
 		}
+	}
+	if ofSessions < 2 {
+		t.Errorf("queries of sessions: got %d, too few to be all", ofSessions)
 	}
 	if blocks < 20 {
 		t.Errorf("queries: got %d, too few to be all", blocks)

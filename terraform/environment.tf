@@ -20,11 +20,6 @@ locals {
     FENCEPOST_AUTH_INTERNAL_AUDIENCE = local.internal_audience
     }, length(var.operators) == 0 ? {} : {
     FENCEPOST_AUTH_OPERATORS = join(",", sort(var.operators))
-    }, var.transfers == null ? {} : {
-    FENCEPOST_TRADING_URL         = var.transfers.trading_url
-    FENCEPOST_AUTH_USERS_ISSUER   = var.transfers.users_issuer
-    FENCEPOST_AUTH_USERS_JWKS_URL = var.transfers.users_jwks_url
-    FENCEPOST_AUTH_USERS_AUDIENCE = var.transfers.users_audience
     }, var.collector_image == null ? {} : {
     FENCEPOST_TELEMETRY_OTLP_ENDPOINT = "localhost:4317"
   })
@@ -32,14 +27,20 @@ locals {
   own_environment = {
     for name, f in local.functions : name => merge({
       # No password is in it: the account's own token is one.
-      FENCEPOST_DATABASE_URL = join(" ", concat(
-        ["user=${module.database.users[name]}", "dbname=${module.database.database}", "sslmode=disable"],
-        # Ends a transaction whose client was frozen inside it, so that the lease row is free again.
-        f.lease ? ["transaction_timeout=10000"] : [],
-      ))
+      # The server ends a transaction whose client was frozen inside it, so that the rows that it locked are free again:
+      # each function is a role of its own, and none may end another's sessions.
+      FENCEPOST_DATABASE_URL = join(" ", [
+        "user=${module.database.users[name]}", "dbname=${module.database.database}", "sslmode=disable",
+        "transaction_timeout=${f.transaction_timeout}",
+      ])
       # Who may call its internal paths: checked in the function again, whatever Cloud Run has let in.
       FENCEPOST_AUTH_INTERNAL_ACCOUNTS = f.scheduled ? local.accounts["scheduler"] : local.accounts["tasks"]
       CLOUD_RUN_TIMEOUT_SECONDS        = tostring(f.timeout)
+      }, !f.ledgers ? {} : {
+      FENCEPOST_TRADING_URL         = var.transfers.trading_url
+      FENCEPOST_AUTH_USERS_ISSUER   = var.transfers.users_issuer
+      FENCEPOST_AUTH_USERS_JWKS_URL = var.transfers.users_jwks_url
+      FENCEPOST_AUTH_USERS_AUDIENCE = var.transfers.users_audience
       }, f.timeout <= 60 ? {} : {
       FENCEPOST_TASKS_DISPATCH_DEADLINE = "${f.timeout}s"
     })

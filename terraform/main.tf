@@ -7,17 +7,19 @@ locals {
 
   functions = {
     for name, f in local.catalogue : name => {
-      target        = try(f.target, name)
-      paths         = try(f.paths, [])
-      public        = length(try(f.paths, [])) > 0
-      queue         = try(f.queue, null)
-      enqueues      = [for kind in try(f.enqueues, []) : kind if contains(keys(local.queues), kind)]
-      scheduled     = try(f.scheduled, false)
-      signs         = try(f.signs, false)
-      timeout       = try(f.timeout, 60)
-      lease         = try(f.lease, false)
-      max_instances = try(var.max_instances[name], f.max_instances, var.default_max_instances)
-      min_instances = try(var.min_instances[name], 0)
+      target    = try(f.target, name)
+      paths     = try(f.paths, [])
+      public    = length(try(f.paths, [])) > 0
+      queue     = try(f.queue, null)
+      enqueues  = [for kind in try(f.enqueues, []) : kind if contains(keys(local.queues), kind)]
+      scheduled = try(f.scheduled, false)
+      signs     = try(f.signs, false)
+      ledgers   = try(f.ledgers, false) && var.transfers != null
+      timeout   = try(f.timeout, 60)
+      # In milliseconds: a lease's length; for checks of conservation, which read all accounts in one snapshot, a request's.
+      transaction_timeout = try(f.long_transactions, false) ? 1000 * try(f.timeout, 60) : 10000
+      max_instances       = try(var.max_instances[name], f.max_instances, var.default_max_instances)
+      min_instances       = try(var.min_instances[name], 0)
     } if var.transfers != null || !try(f.transfers, false)
   }
 
@@ -43,7 +45,7 @@ module "network" {
 module "database" {
   source = "./modules/database"
 
-  name                = var.name
+  instance_name       = coalesce(var.database_instance_name, var.name)
   region              = var.region
   network             = module.network.network
   size                = var.database

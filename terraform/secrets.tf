@@ -7,7 +7,7 @@ locals {
     }, var.signer == "local" ? {
     signer-keys = { variable = null, readers = [for name, f in local.functions : name if f.signs] }
     } : {}, var.transfers == null ? {} : {
-    trading-secret = { variable = "FENCEPOST_TRADING_SECRET", readers = keys(local.functions) }
+    trading-secret = { variable = "FENCEPOST_TRADING_SECRET", readers = [for name, f in local.functions : name if f.ledgers] }
   })
 
   secrets_of = {

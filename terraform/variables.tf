@@ -156,6 +156,17 @@ variable "database" {
   }
 }
 
+variable "database_instance_name" {
+  description = "The Cloud SQL instance's name, where it is not name: that of the new instance after a restore."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.database_instance_name == null || can(regex("^[a-z][a-z0-9-]{0,78}[a-z0-9]$", var.database_instance_name))
+    error_message = "database_instance_name must be lower-case letters, digits and hyphens, and begin with a letter."
+  }
+}
+
 variable "deletion_protection" {
   description = "Whether the database, the functions and the keys refuse to be destroyed. In prod always."
   type        = bool
@@ -254,13 +265,13 @@ variable "requests_per_minute" {
 }
 
 variable "armor_preview" {
-  description = "Whether Cloud Armor's rules only log what they would refuse. False once the log shows that they refuse nothing they should not."
+  description = "Whether Cloud Armor's rules only log what they would refuse. False in prod, once the log of another environment shows that they refuse nothing they should not."
   type        = bool
   default     = true
 }
 
 variable "collector_image" {
-  description = "The OpenTelemetry collector beside each function. Null: nothing is exported, and alerts upon metrics are not made."
+  description = "The OpenTelemetry collector beside each function. The default is Google's, by a tag, since we have not seen its digest: give it by digest in prod, as docs/deploy.md says. Null: nothing is exported, and alerts upon metrics are not made."
   type        = string
   default     = "us-docker.pkg.dev/cloud-ops-agents-artifacts/google-cloud-opentelemetry-collector/otelcol-google:0.160.0"
 }

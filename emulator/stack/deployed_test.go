@@ -62,6 +62,8 @@ func TestFunctionsAreThoseDeployed(t *testing.T) {
 		Paths     []string // none: internal
 		Queue     string
 		Transfers bool // only where there are transfers
+		Ledgers   bool // calls the trading core
+		Long      bool `json:"long_transactions"` // which lock no row of a submitter or a transfer
 	}
 	catalogue := deployed[map[string]function](t, "functions.json")
 	for _, transfers := range []bool{false, true} {
@@ -81,6 +83,12 @@ func TestFunctionsAreThoseDeployed(t *testing.T) {
 				target = name
 			}
 			targets = append(targets, target)
+			if here := slices.Contains(callers, target); f.Ledgers != here {
+				t.Errorf("%s: got it told of the trading core %t, want %t as here", name, f.Ledgers, here)
+			}
+			if f.Long != (target == "conservation") {
+				t.Errorf("%s: got long transactions %t, want them of checks of conservation alone: all others lock rows of submitters and transfers", name, f.Long)
+			}
 			for _, path := range f.Paths {
 				there[path] = target
 			}

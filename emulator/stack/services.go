@@ -84,7 +84,6 @@ func (s *Stack) startServices(ctx context.Context) (err error) {
 	if s.settings, err = s.environment(ctx); err != nil {
 		return err
 	}
-	env := list(s.settings)
 	if s.options.Split {
 		for _, name := range s.functionNames() {
 			s.services = append(s.services, &service{target: name, functions: []string{name}})
@@ -93,11 +92,27 @@ func (s *Stack) startServices(ctx context.Context) (err error) {
 		s.services = []*service{{target: all, functions: s.functionNames()}}
 	}
 	for _, svc := range s.services {
-		if err := s.startService(ctx, svc, env); err != nil {
+		if err := s.startService(ctx, svc, list(s.settingsOf(svc.target))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// callers are the functions that call the trading core.
+var callers = []string{all, "admin", transferService, conservationJob}
+
+// settingsOf are a service's settings, as deployed: a function that does not call the
+// trading core knows nothing of it.
+func (s *Stack) settingsOf(target string) map[string]string {
+	if slices.Contains(callers, target) {
+		return s.settings
+	}
+	settings := maps.Clone(s.settings)
+	for name := range s.transferSettings() {
+		delete(settings, name)
+	}
+	return settings
 }
 
 func (s *Stack) startService(ctx context.Context, svc *service, env []string) (err error) {

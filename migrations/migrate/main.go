@@ -22,12 +22,15 @@ import (
 
 const usage = `usage: migrate up [--grant-to ROLES] [--grant-read-to ROLES]
        migrate status
+       migrate distrust --reason TEXT
 
-  up      apply every migration that the database has not seen; two at once are safe
-  status  list the migrations and when each was applied
+  up        apply every migration that the database has not seen; two at once are safe
+  status    list the migrations and when each was applied
+  distrust  say that the database is a copy, though it looks like none: nothing in it is believed, and every submitter
+            comes under PROTECT, until an operator accepts it (POST /admin/v1/authority/accept). The reason is on record until then
 
   --grant-to       then let these roles, separated by commas, read and write rows
-  --grant-read-to  then let these read rows
+  --grant-read-to  then let these read rows, and see what others' sessions do
 
 FENCEPOST_DATABASE_URL is the database, as the role that owns its tables:
 postgres://user:password@host:port/database
@@ -60,6 +63,7 @@ type call struct {
 	command     string
 	databaseURL string
 	grants      migrations.Grants
+	reason      string // of distrust
 }
 
 func realMain(ctx context.Context) error {
@@ -76,8 +80,11 @@ func realMain(ctx context.Context) error {
 		defer instance.Close()
 		how = append(how, migrations.Dial(instance.Dial))
 	}
-	if c.command == "up" {
+	switch c.command {
+	case "up":
 		return up(ctx, c, how)
+	case "distrust":
+		return migrations.Distrust(ctx, c.databaseURL, c.reason, how...)
 	}
 	return status(ctx, c.databaseURL, how)
 }
@@ -94,6 +101,7 @@ func parse(arguments []string) (c call, err error) {
 	}
 	flags.Func("grant-to", "", roles(&c.grants.Functions))
 	flags.Func("grant-read-to", "", roles(&c.grants.Readers))
+	flags.StringVar(&c.reason, "reason", "", "")
 	var words []string
 	for rest := arguments; ; rest = flags.Args()[1:] {
 		if err := flags.Parse(rest); err != nil {
@@ -105,13 +113,16 @@ func parse(arguments []string) (c call, err error) {
 		words = append(words, flags.Arg(0))
 	}
 	if len(words) != 1 {
-		return c, fmt.Errorf("got %d arguments, want one, up or status", len(words))
+		return c, fmt.Errorf("got %d arguments, want one: up, status or distrust", len(words))
 	}
-	if c.command = words[0]; c.command != "up" && c.command != "status" {
-		return c, fmt.Errorf("got command %q, want up or status", c.command)
+	if c.command = words[0]; !slices.Contains([]string{"up", "status", "distrust"}, c.command) {
+		return c, fmt.Errorf("got command %q, want up, status or distrust", c.command)
 	}
-	if c.command == "status" && len(c.grants.Functions)+len(c.grants.Readers) > 0 {
-		return c, errors.New("status grants nothing")
+	if c.command != "up" && len(c.grants.Functions)+len(c.grants.Readers) > 0 {
+		return c, fmt.Errorf("%s grants nothing", c.command)
+	}
+	if c.reason = strings.TrimSpace(c.reason); (c.command == "distrust") != (c.reason != "") {
+		return c, errors.New("--reason goes with distrust, which wants one: it goes on record")
 	}
 	if c.databaseURL = os.Getenv("FENCEPOST_DATABASE_URL"); c.databaseURL == "" {
 		return c, errors.New("FENCEPOST_DATABASE_URL is not set")
@@ -128,7 +139,12 @@ func up(ctx context.Context, c call, how []migrations.Option) error {
 	if err != nil {
 		return err
 	}
-	return migrations.Grant(ctx, c.databaseURL, c.grants, how...)
+	err = migrations.Grant(ctx, c.databaseURL, c.grants, how...)
+	if errors.Is(err, migrations.ErrNoSessions) { // nothing that serves wants it
+		fmt.Fprintln(os.Stderr, "migrate: warning:", err)
+		return nil
+	}
+	return err
 }
 
 // status prints one line per migration.

@@ -86,6 +86,9 @@ func TestExitCodes(t *testing.T) {
 		"no database":      {"", []string{"up"}, 2, "FENCEPOST_DATABASE_URL"},
 		"grants, behind":   {nowhere, []string{"up", "--grant-to", "a,b", "--grant-read-to=c"}, 1, "127.0.0.1:1"},
 		"status grants":    {nowhere, []string{"--grant-to=a", "status"}, 2, "status grants nothing"},
+		"distrust, why":    {nowhere, []string{"distrust"}, 2, "--reason"},
+		"a reason for up":  {nowhere, []string{"up", "--reason", "r"}, 2, "--reason"},
+		"distrust, nobody": {nowhere, []string{"distrust", "--reason=a clone"}, 1, "127.0.0.1:1"},
 		"nothing answers":  {nowhere, []string{"up"}, 1, "127.0.0.1:1"},
 		"status, the same": {nowhere, []string{"status"}, 1, "127.0.0.1:1"},
 	}

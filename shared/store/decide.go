@@ -64,7 +64,7 @@ insert into tx_decision (tx_id, action, by, reason)
 select tx_id, $4, $2, $5 from hit`
 
 const (
-	coordinates = `($2 = '` + PayoutCaller + `' or $4 not in ('CANCEL', 'PLACEHOLDER')
+	coordinates = `(ordered is distinct from 'CANCEL' or $4 not in ('REBROADCAST', 'REPLACE')) and ($2 = '` + PayoutCaller + `' or $4 not in ('CANCEL', 'PLACEHOLDER')
          or $4 = 'PLACEHOLDER' and exists (select from tx_decision d where d.tx_id = $1 and d.by = '` + PayoutCaller + `' and d.action = 'CANCEL'))`
 	payerInDoubt = `exists (select from protect_episode e where e.submitter = managed_tx.submitter and e.closed_at is null)`
 )
@@ -83,10 +83,22 @@ select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''),
   left join submitter_lease l on l.submitter = m.submitter
  where m.tx_id = $1 and (m.caller = $2 or $3)`
 
-// ErrCoordinators reports an order that only the transfer coordinator may give: to
-// cancel a payout, or to put a placeholder in its place before the coordinator has
-// ordered the cancel. Nothing was changed.
-var ErrCoordinators = errors.New("only the transfer coordinator may cancel a payout")
+// ErrCoordinators reports an order about a payout that is the transfer coordinator's to
+// give: a cancel, a placeholder before its cancel, or to send while its cancel waits.
+// Nothing was changed.
+var ErrCoordinators = errors.New("the payout is the transfer coordinator's to cancel")
+
+// coordinators says that the order was not recorded because the payout is the
+// coordinator's.
+func (d Decided) coordinators(action nonce.Order) bool {
+	switch {
+	case d.State.Final(), d.Ordered == action:
+		return false
+	case action == nonce.OrderRebroadcast, action == nonce.OrderReplace:
+		return d.Ordered == nonce.OrderCancel
+	}
+	return action == nonce.OrderCancel || action == nonce.OrderPlaceholder
+}
 
 // Decide records the decision and the order it gives, in one round trip, and
 // returns what is on record. The same order again changes nothing. The error
@@ -119,7 +131,7 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 		return out, fmt.Errorf("decide about %s: %w", d.TxID, err)
 	case !believed: // what ran after the backup was made is not known here
 		return out, fmt.Errorf("decide about %s: %w", d.TxID, ErrInDoubt)
-	case !out.Recorded && payout && !out.State.Final() && out.Ordered != d.Action && (d.Action == nonce.OrderCancel || d.Action == nonce.OrderPlaceholder):
+	case !out.Recorded && payout && out.coordinators(d.Action):
 		return out, fmt.Errorf("%s of %s: %w", d.Action, d.TxID, ErrCoordinators)
 	case !out.Recorded && d.Action != nonce.OrderCancel && out.Ordered != d.Action:
 		return out, fmt.Errorf("%s: %w", out.State, ErrTooLate)

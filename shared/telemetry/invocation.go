@@ -15,8 +15,9 @@ import (
 // [Meter] and a span of the function's name, which continues the trace of the
 // request's traceparent header, if it has a valid one
 // (https://www.w3.org/TR/trace-context/). When next ends, or panics, it
-// logs one line "invocation" with the function's name, the cost, durationMs
-// (milliseconds) and the status of the answer: a warning from 500 on.
+// logs one line "invocation" with the function's name, the cost, the task that called
+// it, if one says so, durationMs (milliseconds) and the status of the answer: a warning
+// from 500 on.
 func Invocation(log *slog.Logger, function string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -33,12 +34,24 @@ func Invocation(log *slog.Logger, function string, next http.Handler) http.Handl
 			endInvocation(span, status, cost)
 			attrs := append([]slog.Attr{slog.String("function", function)}, cost.attrs()...)
 			log.LogAttrs(ctx, level, "invocation", append(attrs,
-				slog.Float64("durationMs", float64(time.Since(start).Microseconds())/1000),
-				slog.Int("status", status))...)
+				append(taskOf(r.Header), slog.Float64("durationMs", float64(time.Since(start).Microseconds())/1000),
+					slog.Int("status", status))...)...)
 		}()
 		next.ServeHTTP(answer, r.WithContext(ctx))
 		returned = true
 	})
+}
+
+// taskOf is which task this says to be, which anybody can say: it is for people who
+// read the log, and nothing else.
+func taskOf(h http.Header) (attrs []slog.Attr) {
+	const most = 500 // bytes of what a task's name may have
+	for name, key := range map[string]string{"X-Cloudtasks-Taskname": "task", "X-Cloudtasks-Taskretrycount": "taskRetryCount"} {
+		if text := h.Get(name); text != "" {
+			attrs = append(attrs, slog.String(key, text[:min(len(text), most)]))
+		}
+	}
+	return attrs
 }
 
 // endInvocation ends the span of an invocation with its status and cost.

@@ -14,6 +14,10 @@ type Coordinator struct {
 	// At is passed at each step by its name ([Points]); nil but in tests.
 	At func(point string)
 
+	// Stopping says that this process is about to end: a drive stops where it is, and
+	// somebody else has to go on. nil: it never is.
+	Stopping func() bool
+
 	book    Book
 	orders  Orders
 	ledgers map[AccountType]Ledger

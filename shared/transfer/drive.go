@@ -21,7 +21,7 @@ func (c *Coordinator) drive(ctx context.Context, t Transfer) (Transfer, error) {
 		return t, fmt.Errorf("drive transfer %s: no ledger for type %d here", t.ReqID, t.Type)
 	}
 	for range roundsMost {
-		if t.State.Terminal() {
+		if t.State.Terminal() || c.Stopping != nil && c.Stopping() {
 			return t, nil
 		}
 		if t.Foreign { // no row is believed before a person has accepted the database
@@ -46,7 +46,7 @@ func (c *Coordinator) step(ctx context.Context, t *Transfer) (goOn bool, err err
 			return c.book.Start(ctx, t.ReqID, c.rules.InitTimeout)
 		})
 		if err == nil && !goOn && t.State == Init && !t.Foreign {
-			c.log.WarnContext(ctx, "a payout does not begin while its payer is in PROTECT: the sweep tries again", attrs(*t)...)
+			c.log.WarnContext(ctx, "a payout does not begin while its payer does not pay: it is in PROTECT, suspended, or not the coordinator's alone; the sweep tries again", attrs(*t)...)
 		}
 		return goOn, err
 	case SourceDone:

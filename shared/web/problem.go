@@ -161,8 +161,9 @@ func write(w http.ResponseWriter, status int, contentType string, body any) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store") // states change; a stale one must not be served
-	h.Del("Content-Length")
+	text, _ := json.Marshal(body)      // a problem, or what was encoded before
+	text = append(text, '\n')
+	h.Set("Content-Length", strconv.Itoa(len(text))) // what is flushed is whole
 	w.WriteHeader(status)
-	// The status is out: a caller that has gone away is all that can fail here.
-	_ = json.NewEncoder(w).Encode(body)
+	_, _ = w.Write(text) // the status is out: a caller that has gone away is all that can fail
 }

@@ -28,10 +28,12 @@ const (
 // Gate counts the requests in flight, and once closed lets no further one in.
 // The zero Gate is open. See [Edge] for how requests pass it.
 type Gate struct {
-	mu      sync.Mutex
-	idle    chan struct{}              // made by shut; closed when nothing is in flight
-	cancels map[int]context.CancelFunc // of the requests in flight
-	next    int                        // key of the next of them
+	mu       sync.Mutex
+	inFlight int
+	idle     chan struct{} // made by shut; closed when nothing is in flight
+
+	gone context.Context // made by the first request; ended by abandon
+	end  context.CancelFunc
 }
 
 // enter is the context of a request that was let in, and how it leaves; ok is false
@@ -42,32 +44,57 @@ func (g *Gate) enter(ctx context.Context) (_ context.Context, leave func(), ok b
 	if g.idle != nil {
 		return ctx, nil, false
 	}
-	if g.cancels == nil {
-		g.cancels = make(map[int]context.CancelFunc)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	key := g.next
-	g.next++
-	g.cancels[key] = cancel
-	return ctx, func() { g.leave(key) }, true
+	g.inFlight++
+	ctx, cancel := g.untilGone(context.WithValue(ctx, gateKey{}, g))
+	return ctx, func() {
+		cancel()
+		g.leave()
+	}, true
 }
 
-func (g *Gate) leave(key int) {
+func (g *Gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.cancels[key]()
-	delete(g.cancels, key)
-	if g.idle != nil && len(g.cancels) == 0 {
+	g.inFlight--
+	if g.idle != nil && g.inFlight == 0 {
 		close(g.idle)
 	}
+}
+
+// untilGone is ctx until the gate abandons what is in flight. It is called under mu.
+func (g *Gate) untilGone(ctx context.Context) (context.Context, context.CancelFunc) {
+	if g.gone == nil {
+		g.gone, g.end = context.WithCancel(context.Background())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(g.gone, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+type gateKey struct{}
+
+// Detached is a context for work that goes on when its caller has left, and ends as
+// every request's does when the instance stops: see [Serve].
+func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	g, ok := ctx.Value(gateKey{}).(*Gate)
+	ctx = context.WithoutCancel(ctx)
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.untilGone(ctx)
 }
 
 // abandon ends the contexts of all requests in flight.
 func (g *Gate) abandon() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, cancel := range g.cancels {
-		cancel()
+	if g.end != nil {
+		g.end()
 	}
 }
 
@@ -86,7 +113,7 @@ func (g *Gate) shut() <-chan struct{} {
 	defer g.mu.Unlock()
 	if g.idle == nil {
 		g.idle = make(chan struct{})
-		if len(g.cancels) == 0 {
+		if g.inFlight == 0 {
 			close(g.idle)
 		}
 	}
@@ -97,7 +124,7 @@ func (g *Gate) shut() <-chan struct{} {
 func (g *Gate) InFlight() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.cancels)
+	return g.inFlight
 }
 
 func (g *Gate) handler(next http.Handler) http.Handler {
@@ -110,6 +137,9 @@ func (g *Gate) handler(next http.Handler) http.Handler {
 		}
 		defer leave()
 		next.ServeHTTP(w, r.WithContext(ctx))
+		if g.Stopping() { // the process ends with the last request that leaves: its answer must be out
+			_ = http.NewResponseController(w).Flush()
+		}
 	})
 }
 
@@ -127,8 +157,8 @@ type ServeOptions struct {
 // Serve serves the functions registered with functions-framework-go until
 // SIGTERM, SIGINT or the end of ctx. Then new requests are refused with
 // UNAVAILABLE and "Connection: close", those in flight get until Drain, 2.5 s before
-// which their contexts end, and the hooks run. It returns nil after that even if requests were left over, which is
-// logged; the program then ends with status 0. An error is either the
+// which their contexts end, and the hooks run. It returns nil after that even if
+// requests were left over, which is logged; the program then ends with status 0. An error is either the
 // framework's (unknown FUNCTION_TARGET, port taken) or the hooks'.
 //
 // The framework calls a bare http.ListenAndServe (v1.9.2), which knows no

@@ -19,3 +19,6 @@ database = {
   disk_gb         = 100
   max_connections = 800
 }
+
+# What it would refuse in staging has been looked at: see docs/deploy.md.
+armor_preview = false

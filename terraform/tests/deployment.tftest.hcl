@@ -160,6 +160,13 @@ run "everything" {
   }
 
   assert {
+    condition = { for name in keys(local.functions) : name => regex("transaction_timeout=([0-9]+)", local.own_environment[name].FENCEPOST_DATABASE_URL)[0] } == {
+      for name in keys(local.functions) : name => lookup({ conservation = "60000", conservation-full = "1800000" }, name, "10000")
+    }
+    error_message = "A function whose client is frozen in a transaction keeps others from its rows for longer than a lease."
+  }
+
+  assert {
     condition     = alltrue([for job in module.schedule : job.token.service_account_email == "fencepost-scheduler@project-1.iam.gserviceaccount.com" && job.token.audience == local.internal_audience])
     error_message = "A scheduled job calls without the scheduler's token."
   }
@@ -184,6 +191,16 @@ run "everything" {
   }
 
   assert {
+    condition     = toset([for key in keys(google_secret_manager_secret_iam_member.reader) : trimprefix(key, "trading-secret ") if startswith(key, "trading-secret ")]) == toset(["admin", "conservation", "conservation-full", "transfer", "transfer-step"])
+    error_message = "A function that never calls the trading core may do so, or one that does cannot."
+  }
+
+  assert {
+    condition     = alltrue([for name in keys(local.functions) : contains(keys(local.own_environment[name]), "FENCEPOST_TRADING_URL") == contains(keys(local.secrets_of[name]), "FENCEPOST_TRADING_SECRET")])
+    error_message = "A function has the trading core's URL without its secret, and does not start; or the secret for nothing."
+  }
+
+  assert {
     condition     = toset([for g in google_project_iam_member.account : g.role if g.member == "user:ada@example.com"]) == toset(["roles/cloudsql.client", "roles/cloudsql.instanceUser", "roles/cloudsql.studioUser"])
     error_message = "A reader of the database cannot log in, or may do more."
   }
@@ -196,6 +213,11 @@ run "everything" {
   assert {
     condition     = output.connections.most <= output.connections.room
     error_message = "This environment's functions can open more connections than its database takes."
+  }
+
+  assert {
+    condition     = var.environment != "prod" || !var.armor_preview
+    error_message = "In prod Cloud Armor must refuse, not only log."
   }
 
   assert {
@@ -226,7 +248,7 @@ run "without_transfers" {
   }
 
   assert {
-    condition     = !contains(keys(output.queues), "transfer") && !contains(keys(module.schedule), "conservation")
+    condition     = !contains(keys(google_secret_manager_secret.value), "trading-secret") && !contains(keys(output.queues), "transfer") && !contains(keys(module.schedule), "conservation")
     error_message = "A queue or a job of transfers is there without their functions."
   }
 
@@ -236,7 +258,7 @@ run "without_transfers" {
   }
 
   assert {
-    condition     = !anytrue([for name in keys(local.environment) : startswith(name, "FENCEPOST_TRADING_") || startswith(name, "FENCEPOST_AUTH_USERS_")])
+    condition     = !anytrue([for name in flatten([for own in values(local.own_environment) : keys(own)]) : startswith(name, "FENCEPOST_TRADING_") || startswith(name, "FENCEPOST_AUTH_USERS_")])
     error_message = "Settings of transfers are set without their functions."
   }
 }
@@ -270,6 +292,19 @@ run "migration_goes_ahead" {
   assert {
     condition     = output.migration_job == "fencepost-migrate" && length(module.function) == 0
     error_message = "The schema cannot be made before the functions are there."
+  }
+}
+
+run "after_a_restore" {
+  command = plan
+
+  variables {
+    database_instance_name = "fencepost-restored"
+  }
+
+  assert {
+    condition     = module.database.instance == "fencepost-restored" && module.function["query"].name == "fencepost-query"
+    error_message = "The functions cannot be pointed at a restored instance, or everything else gets another name too."
   }
 }
 

@@ -125,6 +125,7 @@ run "database" {
   }
 
   variables {
+    instance_name       = "fencepost-restored"
     network             = "projects/project-1/global/networks/fencepost"
     size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14 }
     connections         = 380
@@ -178,6 +179,7 @@ run "database_with_too_few_connections" {
   }
 
   variables {
+    instance_name       = "fencepost-restored"
     network             = "projects/project-1/global/networks/fencepost"
     size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14 }
     connections         = 381
@@ -333,6 +335,17 @@ run "internal_function" {
   }
 
   assert {
+    # The last octal digit's highest bit.
+    condition     = floor(google_cloud_run_v2_service.this.template[0].volumes[0].secret[0].default_mode / 4) % 2 == 1 && google_cloud_run_v2_service.this.template[0].volumes[0].secret[0].items[0].mode == null
+    error_message = "Only root may read the keys, and the image's user is another."
+  }
+
+  assert {
+    condition     = length(google_cloud_run_v2_service.this.template[0].containers[0].volume_mounts) == 1 && length(google_cloud_run_v2_service.this.template[0].containers[1].volume_mounts) == 0
+    error_message = "The collector has the keys too, or the function has them not."
+  }
+
+  assert {
     condition     = google_cloud_run_v2_service.this.template[0].containers[1].name == "collector" && contains(google_cloud_run_v2_service.this.template[0].containers[0].depends_on, "collector") && length(google_cloud_run_v2_service.this.template[0].containers[1].ports) == 0
     error_message = "The collector is missing, starts after the function, or takes its requests."
   }
@@ -465,8 +478,13 @@ run "balancer" {
   }
 
   assert {
-    condition     = { for r in google_compute_security_policy.admin[0].rule : r.action => r.preview } == { "allow" = false, "deny(404)" = false }
-    error_message = "Others than operators get as far as the admin functions."
+    condition     = { for r in google_compute_security_policy.admin[0].rule : format("%010d %s", r.priority, r.action) => r.preview } == { "0000001000 deny(403)" = true, "0000002000 throttle" = true, "0000003000 allow" = false, "2147483647 deny(404)" = false }
+    error_message = "Others than operators get as far as the admin functions, or operators past the rules for everybody."
+  }
+
+  assert {
+    condition     = alltrue([for r in google_compute_security_policy.admin[0].rule : toset(r.match[0].config[0].src_ip_ranges) == toset(["192.0.2.0/24"]) if contains(["throttle", "allow"], r.action)])
+    error_message = "Operators' rules are for other addresses."
   }
 }
 
@@ -489,7 +507,7 @@ run "alerts" {
   }
 
   assert {
-    condition     = alltrue([for name, p in google_monitoring_alert_policy.this : p.documentation[0].links[0].url == "https://example.com/runbooks/${name}.md" && strcontains(p.documentation[0].content, "https://example.com/runbooks/${name}.md")])
+    condition     = alltrue([for name, p in google_monitoring_alert_policy.this : p.documentation[0].links[0].url == "https://example.com/runbooks/${trimsuffix(name, "-logged")}.md" && strcontains(p.documentation[0].content, "https://example.com/runbooks/${trimsuffix(name, "-logged")}.md")])
     error_message = "An alert does not link its page."
   }
 
@@ -542,6 +560,11 @@ run "alerts" {
   }
 
   assert {
+    condition     = alltrue([for name in ["protect-logged", "stuck-logged"] : length(google_monitoring_alert_policy.this[name].conditions[0].condition_matched_log) == 1])
+    error_message = "What waits for a person is told by metrics alone, which go a longer way than the log."
+  }
+
+  assert {
     condition     = length(google_monitoring_alert_policy.this["receipt-backlog"].conditions[0].condition_prometheus_query_language) == 1
     error_message = "Nobody is told that receipts stay out."
   }
@@ -580,7 +603,7 @@ run "alerts_without_metrics" {
   }
 
   assert {
-    condition     = alltrue([for name in ["protect", "stuck"] : length(google_monitoring_alert_policy.this[name].conditions[0].condition_matched_log) == 1])
+    condition     = alltrue([for name in ["protect-logged", "stuck-logged"] : length(google_monitoring_alert_policy.this[name].conditions[0].condition_matched_log) == 1])
     error_message = "Without metrics nobody is told what waits for a person."
   }
 }

@@ -342,6 +342,8 @@ func TestOnlyTheCoordinatorPays(t *testing.T) {
 
 	// The coordinator's cancel takes the place of what the operator ordered.
 	h.giveUp(x.ReqID)
+	order(nonce.OrderRebroadcast, store.ErrCoordinators)
+	order(nonce.OrderReplace, store.ErrCoordinators)
 	order(nonce.OrderPlaceholder, nil)
 	h.mineUntil(x.ReqID, "FAILED/PLACEHOLDER")
 	h.drive(x.ReqID, transfer.RolledBack)

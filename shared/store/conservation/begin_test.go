@@ -20,8 +20,8 @@ import (
 // nothing else: not from what is over, and not in a database that is another.
 func TestWhereRunsGoOn(t *testing.T) {
 	t.Parallel()
-	const copied = `insert into conservation_checkpoint (generation, epoch, cursors, begun_at) overriding system value
-		select %s, epoch, cursors, clock_timestamp() - %s from conservation_checkpoint where is_current`
+	const copied = `insert into conservation_checkpoint (generation, epoch, cursors, begun_at, over) overriding system value
+		select %s, epoch, cursors, clock_timestamp() - %s, false from conservation_checkpoint where is_current`
 	for name, c := range map[string]struct {
 		prepare string
 		full    bool
@@ -35,7 +35,9 @@ func TestWhereRunsGoOn(t *testing.T) {
 		"an incremental run on what is over":          {`update conservation_checkpoint set over = true`, false, "2 true"},
 		"the next, after a full one that stopped":     {`update conservation_checkpoint set over = true; ` + fmt.Sprintf(copied, "7", "interval '1 minute'"), false, "7 true"},
 		"a full one, after one that is over":          {fmt.Sprintf(copied, "7", "interval '1 minute'") + `; update conservation_checkpoint set over = true where generation = 7`, true, "2 true"},
-		"an incremental run in another database":      {`update authority set epoch = '00000000'`, false, "2 true"},
+		"a full one, after one that a process of before began": {
+			`insert into conservation_checkpoint (generation, epoch, cursors) overriding system value select 7, epoch, '{"SPOT": "3"}' from conservation_checkpoint`, true, "2 true"},
+		"an incremental run in another database": {`update authority set epoch = '00000000'`, false, "2 true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

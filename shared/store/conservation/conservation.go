@@ -50,8 +50,8 @@ select generation, version, cursors, not is_current
  limit 1`
 
 const begin = `
-insert into conservation_checkpoint (epoch)
-select epoch from authority
+insert into conservation_checkpoint (epoch, over)
+select epoch, false from authority
 returning generation, version, cursors, true`
 
 // Begin is where a run goes on. Without a current checkpoint an incremental run is a

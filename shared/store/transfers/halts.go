@@ -50,15 +50,16 @@ func (s *Store) OpenHalt(ctx context.Context, h Halt) error {
 var ErrNotHalted = errors.New("no such halt is open")
 
 const resume = `
-update transfer_halt
+update transfer_halt h
    set resumed_at = clock_timestamp(), resumed_by = $2, resume_reason = $3
- where halt_id = $1 and resumed_at is null`
+ where (halt_id = $1 or $4 and halt_id < $1) and resumed_at is null
+   and exists (select from transfer_halt named where named.halt_id = $1 and named.resumed_at is null)`
 
-// Resume ends the halt of that number, and no other: one that began since a person
-// looked is not ended unseen. Neither by nor reason may be empty. The error is
-// [ErrNotHalted] where it is not open.
-func (s *Store) Resume(ctx context.Context, halt int64, by, reason string) error {
-	tag, err := s.db.Exec(ctx, resume, halt, by, reason)
+// Resume ends the halt of that number, with earlier also those that were opened before
+// it, and no other: one that began since a person looked is not ended unseen. Neither
+// by nor reason may be empty. The error is [ErrNotHalted] where it is not open.
+func (s *Store) Resume(ctx context.Context, halt int64, by, reason string, earlier bool) error {
+	tag, err := s.db.Exec(ctx, resume, halt, by, reason, earlier)
 	switch {
 	case err != nil:
 		return fmt.Errorf("resume halt %d: %w", halt, err)

@@ -95,7 +95,7 @@ func TestHaltStopsWhatItIsAbout(t *testing.T) {
 		if err != nil || all != 2 || len(open) != 1 || string(open[0].Evidence) != `{"lost": 2}` || open[0].Scope != c.halt.Scope || open[0].Since.IsZero() {
 			t.Fatalf("open: got %+v of %d, %v; want the newer of two", open, all, err)
 		}
-		if err := r.Resume(t.Context(), open[0].ID, "carol", "counted again"); err != nil {
+		if err := r.Resume(t.Context(), open[0].ID, "carol", "counted again", false); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := ask(alice, "USDT"), "7 USDT false"; got != want {
@@ -104,14 +104,32 @@ func TestHaltStopsWhatItIsAbout(t *testing.T) {
 		if open, all, err = r.OpenHalts(t.Context(), 9); err != nil || all != 1 || len(open) != 1 || string(open[0].Evidence) != `{"lost": 1}` {
 			t.Fatalf("open: got %+v of %d, %v; want the other", open, all, err)
 		}
-		if err := r.Resume(t.Context(), open[0].ID, "carol", ""); violated(err) != "resumed_by_a_human" {
+		if err := r.Resume(t.Context(), open[0].ID, "carol", "", false); violated(err) != "resumed_by_a_human" {
 			t.Errorf("without a reason: got %v, want it refused", err)
 		}
 		for _, want := range []error{nil, transfers.ErrNotHalted} {
-			if err := r.Resume(t.Context(), open[0].ID, "carol", "counted again"); !errors.Is(err, want) {
+			if err := r.Resume(t.Context(), open[0].ID, "carol", "counted again", false); !errors.Is(err, want) {
 				t.Errorf("resume: got %v, want %v", err, want)
 			}
 		}
+	}
+	for range 3 {
+		if err := r.OpenHalt(t.Context(), transfers.Halt{Scope: transfers.Everyone, Evidence: []byte(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open, _, err := r.OpenHalts(t.Context(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Resume(t.Context(), open[1].ID, "carol", "all that I have seen", true); err != nil {
+		t.Fatal(err)
+	}
+	if left, all, err := r.OpenHalts(t.Context(), 3); err != nil || all != 1 || left[0].ID != open[0].ID {
+		t.Errorf("after the one in the middle and all earlier: got %+v of %d, %v; want the newest", left, all, err)
+	}
+	if err := r.Resume(t.Context(), open[0].ID, "carol", "and this", false); err != nil {
+		t.Fatal(err)
 	}
 	if got := ask(alice, "USDT"); got != "7 USDT true" {
 		t.Errorf("after the last resume: got %s, want it accepted", got)

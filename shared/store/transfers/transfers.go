@@ -121,7 +121,7 @@ const untouched = `not exists (select from authority_change c where c.at >= f.cr
 
 // start looks at the age, with the database's clock, and at the payer in the statement
 // that writes, so a worker that was frozen in between starts nothing that is too old,
-// and a payout that was left in INIT does not begin while its payer is in PROTECT.
+// and a payout that was left in INIT does not begin while its payer does not pay.
 //
 // What it judges by is read once, before the update: the planner would else judge each
 // of many rows.
@@ -129,15 +129,15 @@ const start = `
 with judged as materialized (
   select clock.now, f.transfer_id,
          f.created_at < clock.now - $2::interval and ` + untouched + ` as late,
-         exists (select from protect_episode e where e.submitter = f.payout_submitter and e.closed_at is null) as protected
-    from (select clock_timestamp() as now) as clock, transfers_tb f
+         f.payout_submitter is null or ` + mayPay + ` as may_begin
+    from (select clock_timestamp() as now) as clock, transfers_tb f, lateral (select f.payout_submitter as submitter) as p
    where f.req_id = $1 and f.state = 0
 )
 update transfers_tb t
    set state = case when late then -10 else 10 end, error_message = case when late then 'EXPIRED' end,
        state_at = now, updated_at = now
   from judged
- where t.transfer_id = judged.transfer_id and t.state = 0 and (select is_authority()) and (late or not protected)`
+ where t.transfer_id = judged.transfer_id and t.state = 0 and (select is_authority()) and (late or may_begin)`
 
 // Start implements [transfer.Book].
 func (s *Store) Start(ctx context.Context, reqID string, initTimeout time.Duration) (transfer.Moved, error) {

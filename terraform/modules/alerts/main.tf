@@ -68,7 +68,7 @@ resource "google_monitoring_alert_policy" "this" {
   }
 
   dynamic "alert_strategy" {
-    for_each = contains(keys(local.by_log), each.key) ? [true] : []
+    for_each = each.value.logged ? [true] : []
 
     content {
       auto_close = "1800s"
@@ -81,11 +81,11 @@ resource "google_monitoring_alert_policy" "this" {
 
   documentation {
     mime_type = "text/markdown"
-    content   = "What it means, what to look at, what to do and what never to do: ${var.runbooks_url}/${each.key}.md"
+    content   = "What it means, what to look at, what to do and what never to do: ${var.runbooks_url}/${each.value.page}.md"
 
     links {
       display_name = "Runbook"
-      url          = "${var.runbooks_url}/${each.key}.md"
+      url          = "${var.runbooks_url}/${each.value.page}.md"
     }
   }
 }

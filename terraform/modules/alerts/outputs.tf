@@ -1,4 +1,4 @@
 output "pages" {
   description = "The pages that docs/runbooks must have."
-  value       = sort(keys(local.policies))
+  value       = sort(distinct([for p in values(local.policies) : p.page]))
 }

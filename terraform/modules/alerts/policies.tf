@@ -48,7 +48,8 @@ locals {
     }
   }
 
-  # Told for as long as it lasts where there are metrics, else once, by the log.
+  # Told for as long as it lasts where there are metrics; and in any case when it begins, by the log, since metrics go a
+  # longer way.
   by_both = {
     protect = {
       severity = "CRITICAL"
@@ -133,7 +134,7 @@ locals {
     }
   }
 
-  by_log = merge(var.metrics ? {} : local.by_both, {
+  by_log = merge({
     restored-database = {
       severity = "CRITICAL", title = "The database is not the one that was written last"
       filter   = "jsonPayload.message=~\"^PROTECT on every submitter\""
@@ -183,11 +184,23 @@ locals {
     }
   }
 
-  policies = merge(
+  # Conditions upon the log, by their policies' names, each with its page.
+  logged = merge(
+    { for name, p in local.by_log : name => merge(p, { page = name }) },
+    { for name, p in local.by_both : "${name}-logged" => merge(p, { page = name, title = "${p.title} (log)" }) },
+  )
+
+  paged = merge(
     var.metrics ? local.by_metric : {},
     { for name, p in local.by_both : name => merge(p, { conditions = [{ title = "At least one", promql = p.promql, duration = "0s" }] }) if var.metrics },
     local.by_platform,
-    { for name, p in local.by_log : name => { severity = p.severity, title = p.title, conditions = [{ title = p.title, log = "${local.services} AND ${p.filter}" }] } },
     local.by_job,
+  )
+
+  policies = merge(
+    { for name, p in local.paged : name => merge(p, { page = name, logged = false }) },
+    { for name, p in local.logged : name => {
+      severity = p.severity, title = p.title, page = p.page, logged = true, conditions = [{ title = p.title, log = "${local.services} AND ${p.filter}" }]
+    } },
   )
 }

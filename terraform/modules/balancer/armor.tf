@@ -71,16 +71,65 @@ resource "google_compute_security_policy" "public" {
   }
 }
 
-# Where the operators' addresses are known, nobody else gets as far as the admin functions. This is never a preview:
-# whoever sets it means it.
+# Where the operators' addresses are known, nobody else gets as far as the admin functions. That is never a preview:
+# whoever sets it means it. Operators have the limits of everybody.
 resource "google_compute_security_policy" "admin" {
   count = length(var.admin_ranges) > 0 ? 1 : 0
 
   name = "${var.name}-admin"
 
+  advanced_options_config {
+    json_parsing = "STANDARD"
+    log_level    = "NORMAL"
+  }
+
+  dynamic "rule" {
+    for_each = local.waf
+
+    content {
+      action      = "deny(403)"
+      priority    = rule.key
+      preview     = var.preview
+      description = "Injection, without the rule that takes JSON for it"
+
+      match {
+        expr {
+          expression = rule.value
+        }
+      }
+    }
+  }
+
+  # A preview of this one decides nothing, and the next lets operators in.
+  rule {
+    action      = "throttle"
+    priority    = 2000
+    preview     = var.preview
+    description = "Floods from one operator's address"
+
+    match {
+      versioned_expr = "SRC_IPS_V1"
+
+      config {
+        src_ip_ranges = var.admin_ranges
+      }
+    }
+
+    rate_limit_options {
+      conform_action = "allow"
+      exceed_action  = "deny(429)"
+      enforce_on_key = "IP"
+
+      rate_limit_threshold {
+        count        = var.requests_per_minute
+        interval_sec = 60
+      }
+    }
+  }
+
   rule {
     action      = "allow"
-    priority    = 1000
+    priority    = 3000
     preview     = false
     description = "Operators"
 

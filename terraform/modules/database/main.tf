@@ -7,7 +7,7 @@ locals {
 }
 
 resource "google_sql_database_instance" "this" {
-  name                = var.name
+  name                = var.instance_name
   region              = var.region
   database_version    = var.size.version
   deletion_protection = var.deletion_protection

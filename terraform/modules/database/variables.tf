@@ -1,4 +1,4 @@
-variable "name" {
+variable "instance_name" {
   type = string
 }
 

@@ -147,8 +147,10 @@ resource "google_cloud_run_v2_service" "this" {
         name = "signer-keys"
 
         secret {
-          secret       = volumes.value.secret
-          default_mode = 256 # 0400
+          secret = volumes.value.secret
+          # 0444: the file is root's, and the function is not root. Whatever runs in its container may read it; the
+          # collector's does not mount it.
+          default_mode = 292
 
           items {
             path    = "keys"

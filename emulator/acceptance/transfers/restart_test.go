@@ -1,0 +1,55 @@
+package transfers
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// A process that is stopped while the trading core is silent answers its caller, ends
+// by itself within what Cloud Run gives it, and leaves the transfer with a plan and a
+// task: it goes on without a sweep.
+func TestAStoppedProcessLeavesItsTransferToOthers(t *testing.T) {
+	t.Parallel()
+	h := own(t, stack.Options{Settings: map[string]string{"FENCEPOST_TRANSFER_CALL_TIMEOUT": "50s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "5m"}})
+	u := h.newUser(t, 100, 100)
+	p, err := u.StartAside(u.ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Kill() })
+	if err := h.Core.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		a, err := u.tryAt(p.Addr(), body(transfer.Funding, transfer.Spot, "0.00004"))
+		if err != nil {
+			t.Errorf("the request in flight at SIGTERM: got %v, want an answer", err)
+		}
+		answered <- a
+	}()
+	poll(t, "the core is asked", func() bool {
+		all := u.transfers()
+		return len(all) == 1 && u.load(all[0]).State == transfer.TargetPending
+	})
+	stop, cancel := context.WithTimeout(u.ctx, 10*time.Second)
+	defer cancel()
+	if err := p.Stop(stop); err != nil {
+		t.Errorf("after SIGTERM: got %v, want it to end cleanly within 10 s", err)
+	}
+	if a := <-answered; a.Status != 202 || a.State != "PENDING" {
+		t.Errorf("answered: got %+v, want 202 PENDING", a)
+	}
+	if x := u.load(u.only()); x.NextAttemptAt == nil || x.Failures != 1 {
+		t.Errorf("left: got %+v, want a plan after one unknown answer", x)
+	}
+	if err := h.Core.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	u.awaitState(u.only(), transfer.Committed)
+	u.end()
+}

@@ -1,0 +1,35 @@
+package transfers
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/cloudtasks"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// One process for each function, as deployed, where the sweep knows nothing of the
+// trading core: what lost tasks leave behind it finds all the same.
+func TestOneProcessPerFunctionOfTransfers(t *testing.T) {
+	t.Parallel()
+	u := own(t, stack.Options{Split: true, Processes: 1}).newUser(t, 100, 100)
+	u.committed(funding, spot, "0.00001")
+	u.Tasks.SetFaults(cloudtasks.Faults{Drop: 1})
+	disarm := u.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.LoseAnswer, Op: transfer.Deposit, UserID: u.id})
+	a := u.post(funding, spot, "0.00002")
+	u.want("its answer lost", a, http.StatusAccepted, "PENDING", "")
+	disarm()
+	u.Tasks.SetFaults(cloudtasks.Faults{})
+	poll(t, "the sweep finds it", func() bool {
+		var ended bool
+		err := u.DB.QueryRow(u.ctx, `select not open from transfers_tb where req_id = $1`, a.ReqID).Scan(&ended)
+		return err == nil && (ended || u.RunSweep(u.ctx) != nil)
+	})
+	u.awaitState(a.ReqID, transfer.Committed)
+	if len(u.log.lines("sweep found work without a task", `"transfers":1`)) == 0 {
+		t.Error("got the transfer ended by others, want it found by the sweep")
+	}
+	u.end()
+}
