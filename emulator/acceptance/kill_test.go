@@ -107,7 +107,8 @@ var episodes = map[string]func(t *testing.T, point string){
 	"resubmit.sending": resubmitEpisode, "resubmit.sent": resubmitEpisode, "resubmit.released": resubmitEpisode,
 	"advance.version_signed": cancelEpisode, "advance.version_stored": cancelEpisode, "cancel.committed": cancelEpisode,
 	"release.taken": releaseEpisode, "release.written": releaseEpisode,
-	"sweep.found":           sweepEpisode,
+	"sweep.found":   sweepEpisode,
+	"reserve.taken": hooksEpisode, "reserve.written": hooksEpisode, "mark.taken": hooksEpisode, "mark.written": hooksEpisode,
 	"advance.handler_asked": handlerEpisode, "advance.handler_answered": handlerEpisode,
 }
 

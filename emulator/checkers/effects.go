@@ -54,7 +54,7 @@ func effectFits(a *account, t managed, report reporter) {
 			report(t.ID, "it is %s, and the chain has nothing at its nonce", t.ended())
 		}
 	case t.State == nonce.Confirmed, t.State == nonce.Failed && t.Sub == nonce.Reverted && found:
-		if t.Handler != "" && !a.isPlaceholder(m.tx) || a.archived[t.ID] { // what its handler made is known by its stored version alone
+		if (t.Handler != "" || t.Reservation == nonce.Used) && !a.isPlaceholder(m.tx) || a.archived[t.ID] { // what its handler or owner made is known by its stored version alone
 			return
 		}
 		if !carriesOut(m.tx, t.Payload) {

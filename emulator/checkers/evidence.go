@@ -123,6 +123,13 @@ type managed struct {
 	Nonce     *uint64
 	Receipt   *nonce.Receipt
 	EndedAt   *time.Time // confirmed_at: of those that ended as mined
+
+	Reservation nonce.ReservationState // "": it is no reservation
+}
+
+// passedOn says that t is a reservation whose nonce was given out again.
+func (t managed) passedOn() bool {
+	return t.Reservation == nonce.Recyclable && t.State == nonce.Failed && t.Sub == nonce.Cancelled
 }
 
 // ended is the state as messages name it, such as "FAILED/REVERTED".

@@ -44,9 +44,9 @@ func legalHistory(a *account, report reporter) {
 // begins says whether c may be a transaction's first change. Besides QUEUED
 // there are two that are final from the start: the mark that keeps a request
 // which was cancelled before it came from ever running, and a nonce that a human
-// accepted as lost before it was handed out.
+// accepted as lost before it was handed out; and a reservation, which has its nonce.
 func begins(c change) bool {
-	return c.From == nil && (c.State == nonce.Queued ||
+	return c.From == nil && (c.State == nonce.Queued || c.State == nonce.InFlight ||
 		c.State == nonce.Failed && (c.Sub == nonce.Cancelled || c.Sub == nonce.Displaced))
 }
 
@@ -55,7 +55,7 @@ func begins(c change) bool {
 // allocation.
 func (c change) fenced() bool {
 	if c.From == nil {
-		return c.Sub == nonce.Displaced
+		return c.Sub == nonce.Displaced || c.State == nonce.InFlight
 	}
 	return *c.From != nonce.Queued || c.State != nonce.Failed || c.Sub != nonce.Cancelled
 }

@@ -57,8 +57,13 @@ func minedIsStored(a *account, report reporter) {
 }
 
 // binding reads the history and the rows for one nonce each, and the rows
-// against the cursor.
+// against the cursor. A nonce that was given back and out again is its last holder's;
+// the one before may have no version of it.
 func binding(a *account, report reporter) {
+	passedOn := make(map[string]bool)
+	for _, t := range a.txs {
+		passedOn[t.ID] = t.passedOn()
+	}
 	nonceOf, txOf := make(map[string]uint64), make(map[uint64]string)
 	bind := func(where, txID string, n *uint64) {
 		was, isBound := nonceOf[txID]
@@ -79,7 +84,9 @@ func binding(a *account, report reporter) {
 		txOf[*n] = txID
 	}
 	for _, c := range a.history {
-		bind("history", c.TxID, c.Nonce)
+		if !passedOn[c.TxID] {
+			bind("history", c.TxID, c.Nonce)
+		}
 	}
 	for _, v := range a.versions {
 		bind("a version", v.TxID, &v.Nonce)

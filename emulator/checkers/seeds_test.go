@@ -118,6 +118,16 @@ select gen_random_uuid(), submitter, 'displaced:4', caller, fingerprint, 4, 3, '
 	{"a nonce is given back", func(b *bench) {
 		b.forge(`update tx_history set nonce = null where tx_id = $1 and sub_state = 'PENDING'`, b.ids["pay"])
 	}, []string{"binding"}, "no nonce after nonce 0"},
+	{"a nonce that was given back had bytes", func(b *bench) {
+		b.ids["lent"] = "01a00000-0000-7000-8000-000000000041"
+		b.run(`
+insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state, sub_state, reservation, lock_owner, lock_until)
+select $2, submitter, 'lent', 'hooks', fingerprint, 'FAILED', 'CANCELLED', 'RECYCLABLE', 'x', clock_timestamp()
+  from managed_tx where tx_id = $1`, b.ids["cancelled"], b.ids["lent"])
+		b.forge(`
+insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
+select '0x' || repeat('5', 64), tx_id, submitter, 0, 1, 'ORIGINAL', 1 from managed_tx where tx_id = $1`, b.ids["lent"])
+	}, []string{"binding", "versions"}, "nonce 0, which is bound to"},
 	{"two transactions of one nonce", func(b *bench) {
 		b.forge(`update tx_history set nonce = 0 where tx_id = $1 and state = 'FAILED'`, b.ids["cancelled"])
 	}, []string{"binding"}, "nonce 0, which is bound to"},

@@ -23,6 +23,7 @@ import (
 type Config struct {
 	Lease         Lease
 	Nonce         Nonce
+	Hooks         Hooks
 	Fees          Fees
 	Queue         Queue
 	Resubmit      Resubmit
@@ -50,7 +51,7 @@ type Config struct {
 
 func (c *Config) settings() []setting {
 	return slices.Concat(
-		c.Lease.settings(), c.Nonce.settings(), c.Fees.settings(), c.Queue.settings(),
+		c.Lease.settings(), c.Nonce.settings(), c.Hooks.settings(), c.Fees.settings(), c.Queue.settings(),
 		c.Resubmit.settings(), c.Stuck.settings(),
 		c.Confirmations.settings(), c.Finality.settings(), c.Reorg.settings(), c.Sweep.settings(),
 		c.Transfer.settings(), c.Trading.settings(), c.Conservation.settings(),

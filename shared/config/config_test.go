@@ -34,6 +34,7 @@ func defaults() config.Config {
 	return config.Config{
 		Lease:         config.Lease{Duration: 10 * time.Second, RenewInterval: 3 * time.Second, ClockSkewAllowance: time.Second},
 		Nonce:         config.Nonce{StartFrom: 0, Strict: true, MaxInFlight: 1, Placeholder: config.PlaceholderAuto, PlaceholderMaxFee: 500_000_000_000},
+		Hooks:         config.Hooks{Enabled: false, ReservationTimeout: time.Minute},
 		Queue:         config.Queue{MaxPerSubmitter: 100_000},
 		Resubmit:      config.Resubmit{Enabled: true, Interval: time.Minute, MaxAttempts: 20},
 		Stuck:         config.Stuck{After: 30 * time.Minute},
@@ -81,6 +82,7 @@ var everything = []string{
 	"FENCEPOST_LEASE_DURATION=20s", "FENCEPOST_LEASE_RENEW_INTERVAL=9999ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE=2s",
 	"FENCEPOST_NONCE_START_FROM=9223372036854775807", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_NONCE_MAX_IN_FLIGHT=2000",
 	"FENCEPOST_NONCE_PLACEHOLDER=ask", "FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS=77",
+	"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=2m",
 	"FENCEPOST_QUEUE_MAX_PER_SUBMITTER=7", "FENCEPOST_RESUBMIT_ENABLED=false", "FENCEPOST_RESUBMIT_INTERVAL=1h",
 	"FENCEPOST_RESUBMIT_MAX_ATTEMPTS=8", "FENCEPOST_STUCK_AFTER=45m", "FENCEPOST_CONFIRMATIONS_REQUIRED=1",
 	"FENCEPOST_CONFIRMATIONS_RECEIPT_WORKERS=11", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT=90s", "FENCEPOST_FINALITY_MODE=finalized", "FENCEPOST_REORG_WATCH_DEPTH=64",
@@ -114,6 +116,7 @@ func everythingLoaded() config.Config {
 	return config.Config{
 		Lease:         config.Lease{Duration: 20 * time.Second, RenewInterval: 9999 * time.Millisecond, ClockSkewAllowance: 2 * time.Second},
 		Nonce:         config.Nonce{StartFrom: 1<<63 - 1, Strict: false, MaxInFlight: 2000, Placeholder: config.PlaceholderAsk, PlaceholderMaxFee: 77},
+		Hooks:         config.Hooks{Enabled: true, ReservationTimeout: 2 * time.Minute},
 		Queue:         config.Queue{MaxPerSubmitter: 7},
 		Resubmit:      config.Resubmit{Enabled: false, Interval: time.Hour, MaxAttempts: 8},
 		Stuck:         config.Stuck{After: 45 * time.Minute},

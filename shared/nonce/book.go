@@ -56,7 +56,9 @@ type Taken struct {
 type Write struct {
 	Lease    lease.Lease
 	Moves    []Move       // each against the state it was loaded in
-	Allocate []Allocation // in queue order, for the nonces from the cursor on
+	Allocate []Allocation // in queue order, for the nonces from the cursor on; or one, for a nonce that was given back
+	Reserve  []Booking    // all of them, or nothing of the write
+	Mark     *Mark        // nil: none
 	Store    []Version    // signed bytes for nonces already bound
 	Cursor   CursorChange
 	Release  Release
@@ -64,7 +66,7 @@ type Write struct {
 
 // Empty says that w writes nothing at all.
 func (w Write) Empty() bool {
-	return len(w.Moves)+len(w.Allocate)+len(w.Store) == 0 && w.Cursor.Empty() && w.Release == Keep
+	return len(w.Moves)+len(w.Allocate)+len(w.Reserve)+len(w.Store) == 0 && w.Mark == nil && w.Cursor.Empty() && w.Release == Keep
 }
 
 // signed names the allocations that come with their bytes.
@@ -97,6 +99,7 @@ type Allocation struct {
 	Tx     Tx // To-be: nonce, gas
 	Nonce  uint64
 	Signed *Signed
+	From   string // the transaction of the reservation that gives the nonce up; "": the cursor moves
 }
 
 // Version is a signed version of a transaction whose nonce is bound. Storing it
@@ -140,6 +143,7 @@ const (
 type Written struct {
 	Moved     int   // rows; fewer than asked for: load again
 	Allocated int   // the first so many of the allocations were bound
+	Marked    bool  // the mark was its owner's to make, in time
 	Released  bool  // false after GiveBack: the wake mark was set, go round again
 	Token     int64 // in force after the release
 	Queued    int   // how many wait in the queue, at most [Company]: as read behind the commit of a release, and only there

@@ -27,7 +27,7 @@ func (r Rules) question(w Work, k Kind, chain ChainConnector) (q Look, ok bool) 
 	}
 	q.bound()
 	if k.MaySign() && w.queueOpen(horizon) {
-		ok = ok || w.room() > 0
+		ok = ok || w.seat().most > 0
 		q.Estimates = estimates(w, chain)
 	}
 	return q, ok
@@ -137,8 +137,8 @@ func (r Rules) due(w Work) due {
 		next := w.now().Add(r.BlockTime)
 		d.earliest(KindConfirm, &next)
 	}
-	switch {
-	case w.Protected || w.Suspended || !acknowledged || w.room() == 0:
+	switch seat := w.seat(); {
+	case w.Protected || w.Suspended || seat.most == 0 || !acknowledged && seat.from == "":
 	case w.AsideUntil != nil && !w.holds(*w.AsideUntil):
 		d.advance = true
 	case len(w.Queue) == 0:

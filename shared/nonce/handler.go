@@ -58,7 +58,7 @@ type Handler func(ctx context.Context, n NonceContext) (Transaction, error)
 
 // Errors between a handler and whoever asks it.
 var (
-	// ErrNotNow says that the answer may be another one a little later.
+	// ErrNotNow says that the answer may be another one a little later. Nothing was changed.
 	ErrNotNow = errors.New("not now")
 
 	// ErrSignedOther reports a nonce for which another transaction is signed.

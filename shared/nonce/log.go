@@ -29,12 +29,24 @@ func (t *tenure) logWrite(ctx context.Context, w Write, done Written, before map
 	for _, v := range w.Store {
 		logTx(ctx, log, "signed", v.From, v.Tx)
 	}
+	logReservations(ctx, log, w, done)
 	logMoves(ctx, log, w.Moves, before)
 	switch c := w.Cursor; {
 	case c.Protect != nil:
 		log.ErrorContext(ctx, "PROTECT: "+c.Protect.What, "evidence", c.Protect)
 	case c.Suspect != nil:
 		log.WarnContext(ctx, "seen once, PROTECT if seen again: "+c.Suspect.What, "evidence", c.Suspect)
+	}
+}
+
+// logReservations tells of nonces that were handed out by themselves, and what their
+// owners said of them.
+func logReservations(ctx context.Context, log *slog.Logger, w Write, done Written) {
+	for _, b := range w.Reserve {
+		logTx(ctx, log.With("lockOwner", b.Tx.Reservation.Owner, "timeout", b.For.String()), "nonce reserved", Queued, b.Tx)
+	}
+	if m := w.Mark; m != nil {
+		log.InfoContext(ctx, "reservation marked", "txId", m.TxID, "lockOwner", m.Owner, "mark", m.To, "accepted", done.Marked)
 	}
 }
 

@@ -74,6 +74,11 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 			continue
 		}
 		switch {
+		case t.awaited():
+			if t.overtime(w.now()) {
+				moves = append(moves, r.timedOut(t, w))
+			}
+			continue
 		case answer.failed != "":
 			moves, going = append(moves, r.handlerFailed(t, answer.failed, w)), false
 			continue
@@ -89,8 +94,8 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 			continue
 		case t.Ordered == OrderCancel && r.AskBeforePlaceholder:
 			reason = "a cancel was asked for, and nonce.placeholder=ask: an operator must decide"
-		case t.Ordered == OrderReplace && t.Handler != "":
-			reason = "what a handler made cannot be replaced by a higher fee: rebroadcast, or order a placeholder"
+		case t.Ordered == OrderReplace && t.opaque():
+			reason = "what a handler made, or the owner of a reservation, cannot be replaced by a higher fee: rebroadcast, or order a placeholder"
 		case t.Ordered == OrderReplace && !t.isPlaceholder(t.Hash()):
 			job, reason = r.bump(t, chain, v)
 		default:
@@ -124,6 +129,10 @@ func (r Rules) holdBack(w Work) (moves []Move) {
 	for _, t := range w.Unsettled {
 		before := t.NextCheckAt
 		switch {
+		case t.awaited(): // looked at when it was given back, for a taker, and when its time is over
+			if t.dueBy(now) && !t.overtime(now) {
+				t = r.checkNext(t, t.Reservation.Until)
+			}
 		case t.State != InFlight || t.Ordered != "" || w.Protected:
 		case held == nil && t.LastError == "" && !t.dueBy(now):
 			t = r.checkNext(t, now)

@@ -8,6 +8,7 @@ import (
 
 // preparation is what becomes of the head of the queue.
 type preparation struct {
+	seat     seat         // where the nonces come from
 	allocate []Allocation // unsigned; the signer comes next
 	unsigned []Unsigned   // one for each allocation
 	moves    []Move       // refused, set aside, or waiting with a reason
@@ -17,6 +18,7 @@ type preparation struct {
 
 // mayAllocate says why no nonce can be allocated now, or "".
 func mayAllocate(w Work, unsettled []Tx, v View) string {
+	first := w.seat().first
 	switch a := v.Account; {
 	case w.Protected:
 		return "the submitter is in PROTECT"
@@ -26,25 +28,27 @@ func mayAllocate(w Work, unsettled []Tx, v View) string {
 		return "the account has code or a delegation: its nonce may move by itself"
 	case a.LatestCount > w.NextNonce || a.PendingCount > w.NextNonce:
 		return "the chain's count is ahead of the cursor"
+	case a.LatestCount > first || a.PendingCount > first:
+		return "the chain's count is ahead of a nonce that was given back unsigned"
 	case a.LatestCount < w.lowest(), v.Head.Number < w.FinalHead:
 		return "the node lags behind what is final"
 	}
 	for _, t := range unsettled {
-		if !t.acknowledged() {
+		if *t.Nonce < first && !t.acknowledged() {
 			return fmt.Sprintf("an earlier transaction is %s: nothing goes ahead of it", t.State)
 		}
 	}
 	return ""
 }
 
-// prepare readies queued transactions in order for the nonces from w.NextNonce
-// on, until the window is full or one has to wait. A transaction is refused
-// only where that can never change.
+// prepare readies queued transactions in order for the nonces of w's seat, until
+// that is full or one has to wait. A transaction is refused only where that can
+// never change.
 func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[string]Estimate) preparation {
-	var p preparation
-	purse := newPurse(v, w.Unsettled)
+	p := preparation{seat: w.seat()}
+	purse := newPurse(v, w.without(p.seat.from))
 	for _, t := range w.Queue {
-		if len(p.allocate) == w.room() {
+		if len(p.allocate) == p.seat.most {
 			return p
 		}
 		call, err := callOf(t, chain)
@@ -61,7 +65,7 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 			p.wait(t, "the node is behind the last final block", w.now().Add(r.BlockTime))
 			return p
 		case verdict == Refused: // what is in flight may change that
-			p.setAside(t, w.NextNonce+uint64(len(p.allocate))-1, "set aside until what is in flight has settled: "+reason)
+			p.setAside(t, max(p.next(), w.NextNonce)-1, "set aside until what is in flight has settled: "+reason)
 			continue
 		case verdict == Unknown:
 			p.wait(t, "no gas estimate: "+reason, w.now().Add(r.BlockTime))
@@ -76,12 +80,12 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 			p.wait(t, "balance: the account cannot pay for it, what is in flight and a placeholder for each", w.now().Add(r.BlockTime))
 			return p
 		}
-		p.ready(w, t, call, params)
+		p.ready(t, call, params)
 		if t.Handler != "" { // nothing goes ahead of what has no bytes yet
 			return p
 		}
 	}
-	p.through = len(p.allocate) < w.room()
+	p.through = len(p.allocate) < p.seat.most
 	return p
 }
 
@@ -94,11 +98,14 @@ func callOf(t Tx, chain ChainConnector) (Call, error) {
 	return chain.Call(t.Payload)
 }
 
+// next is the nonce of the next allocation.
+func (p *preparation) next() uint64 { return p.seat.first + uint64(len(p.allocate)) }
+
 // ready plans the allocation of the next nonce to t.
-func (p *preparation) ready(w Work, t Tx, call Call, params GasParams) {
-	n := w.NextNonce + uint64(len(p.allocate))
+func (p *preparation) ready(t Tx, call Call, params GasParams) {
+	n := p.next()
 	t.Nonce, t.Gas, t.LastError, t.NextCheckAt = &n, &params, "", nil
-	p.allocate = append(p.allocate, Allocation{Tx: t, Nonce: n})
+	p.allocate = append(p.allocate, Allocation{Tx: t, Nonce: n, From: p.seat.from})
 	p.unsigned = append(p.unsigned, unsigned(t, call))
 }
 

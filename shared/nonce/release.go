@@ -240,8 +240,8 @@ func (t *tenure) takers(ctx context.Context, lost []uint64, named map[uint64]str
 			continue
 		}
 		_, isNamed := named[*x.Nonce]
-		if x.Handler != "" && !isNamed {
-			return nil, ErrNotForeign{*x.Nonce, "its handler may have sent what took it"}
+		if x.opaque() && !isNamed {
+			return nil, ErrNotForeign{*x.Nonce, "its handler, or the owner of its reservation, may have sent what took it"}
 		}
 		if isNamed && len(lost) > takersMost {
 			continue

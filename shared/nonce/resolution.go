@@ -70,8 +70,8 @@ func (r Rules) mayOrder(t Tx, action Order) string {
 		return "it is no order: want WAIT, REBROADCAST, REPLACE or PLACEHOLDER"
 	case r.AskBeforePlaceholder && action != OrderRebroadcast:
 		return "nonce.placeholder=ask: only an operator may decide that"
-	case t.Handler != "" && action == OrderReplace:
-		return "what a handler made cannot be replaced by a higher fee"
+	case t.opaque() && action == OrderReplace:
+		return "what a handler made, or the owner of a reservation, cannot be replaced by a higher fee"
 	case len(t.Versions) == 0 && action != OrderPlaceholder:
 		return "nothing was signed that could be sent again or replaced"
 	}

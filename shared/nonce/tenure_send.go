@@ -24,7 +24,7 @@ func (t *tenure) prepare(ctx context.Context, v View) preparation {
 // nonce is bound: what it signed might be seen outside.
 func (t *tenure) prepareQueue(ctx context.Context, v View) preparation {
 	w := t.work
-	if !t.open || len(w.Queue) == 0 || w.room() == 0 {
+	if !t.open || len(w.Queue) == 0 || w.seat().most == 0 {
 		return preparation{}
 	}
 	var p preparation

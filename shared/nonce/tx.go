@@ -41,6 +41,8 @@ type Tx struct {
 
 	Receipt       *Receipt
 	Confirmations []Header // the receipt's block and those on top of it, by parent hash
+
+	Reservation *Reservation // somebody asked for the nonce itself; nil: nobody did
 }
 
 // Hash is the version last sent; the zero hash before any was signed.
@@ -156,7 +158,7 @@ func (w Work) lowest() uint64 {
 	return *w.Unsettled[0].Nonce
 }
 
-// room is how many nonces may be allocated now.
+// room is how many nonces may be allocated from the cursor on now.
 func (w Work) room() int {
 	held := w.NextNonce - w.lowest()
 	if held >= w.Window {

@@ -1,6 +1,9 @@
 package nonce
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // submitter is whose work this is.
 func (w Work) submitter() Submitter { return Submitter(w.Lease.Submitter) }
@@ -9,10 +12,11 @@ func (w Work) submitter() Submitter { return Submitter(w.Lease.Submitter) }
 func (w Work) with(wr Write) Work {
 	w.Unsettled, w.Queue = wr.replace(w.Unsettled), wr.replace(w.Queue)
 	for _, a := range wr.Allocate {
-		w.Unsettled = append(w.Unsettled, a.Tx)
-		w.NextNonce = a.Nonce + 1
+		w.Unsettled = append(w.without(a.From), a.Tx)
+		w.NextNonce = max(w.NextNonce, a.Nonce+1)
 	}
 	w.Unsettled = slices.DeleteFunc(w.Unsettled, func(t Tx) bool { return t.State.Final() })
+	slices.SortFunc(w.Unsettled, func(a, b Tx) int { return cmp.Compare(*a.Nonce, *b.Nonce) })
 	for _, t := range w.Queue {
 		if w.aside(t) && (w.AsideUntil == nil || *t.SetAsideNonce < *w.AsideUntil) {
 			w.AsideUntil = t.SetAsideNonce

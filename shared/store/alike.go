@@ -32,7 +32,7 @@ func (s *Store) IntentsAlike(ctx context.Context, sub nonce.Submitter, t nonce.T
 		select m.tx_id, m.request_id, m.state, coalesce(m.sub_state, ''), d.body
 		  from managed_tx m
 		  join tx_document d on d.tx_id = m.tx_id and d.name = 'payload'
-		 where m.submitter = $1 and m.handler is null and d.body ->> 'to' is not distinct from $2
+		 where m.submitter = $1 and m.handler is null and m.reservation is null and d.body ->> 'to' is not distinct from $2
 		   and coalesce(d.body ->> 'value', '0') = $3 and coalesce(d.body ->> 'data', '0x') = $4
 		 order by m.seq desc
 		 limit $5`, sub, to, t.ValueWei, toHex(t.Data), alikeMost)

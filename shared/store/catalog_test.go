@@ -157,15 +157,18 @@ select tgname::text from pg_trigger t join pg_class c on c.oid = t.tgrelid
 )
 
 const (
-	carol     = `'eip155:1337:0x0000000000000000000000000000000000000ca0'`
-	newSub    = `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values `
-	isCarol   = newSub + `(` + carol + `, 'local', 0, 1, '{*}', 'test')`
-	newEp     = `insert into protect_episode (submitter, episode, evidence, closed_at, closed_by, mode, reason) values `
-	newDec    = `insert into tx_decision (tx_id, action, by, reason) values `
-	newPolicy = `insert into submitter_policy (submitter, max_per_minute) values `
-	newUse    = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
-	newChange = `insert into submitter_change (submitter, action, by, reason, policy) values `
-	newAuth   = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
+	carol          = `'eip155:1337:0x0000000000000000000000000000000000000ca0'`
+	newSub         = `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values `
+	isCarol        = newSub + `(` + carol + `, 'local', 0, 1, '{*}', 'test')`
+	newEp          = `insert into protect_episode (submitter, episode, evidence, closed_at, closed_by, mode, reason) values `
+	newReservation = `insert into managed_tx (submitter, caller, fingerprint, tx_id, request_id, nonce, prev_nonce, state, sub_state, reservation, lock_owner, lock_until)
+		values ($alice, 'hooks', ` + emptyPrint + `, gen_random_uuid(), `
+	isReserved = newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', 'x', now())`
+	newDec     = `insert into tx_decision (tx_id, action, by, reason) values `
+	newPolicy  = `insert into submitter_policy (submitter, max_per_minute) values `
+	newUse     = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
+	newChange  = `insert into submitter_change (submitter, action, by, reason, policy) values `
+	newAuth    = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
 )
 
 // furtherNonsense is what [nonsense] leaves to show, by the constraint that must
@@ -228,6 +231,25 @@ var furtherNonsense = map[string][]refusal{
 		isCarol + `; ` + newTx + `(gen_random_uuid(), ` + carol + `, 'r', 'shop', ` + emptyPrint + `)`,
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 7 where submitter = ` + carol,
 	}},
+	// Reservations: made with their row, for one owner, until a time.
+	"reservation_is_known":   {{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'LENT', 'x', now())`}},
+	"bound_for_ever":         {{isReserved + `; ` + isGivenBack + `; ` + newVersion + `((select tx_id from managed_tx where request_id = '41'), $alice, 2, 1, $hash, 'ORIGINAL', 1)`, isUnbound}},
+	"follows_the_last_nonce": {{isReserved + `; ` + isGivenBack + `; ` + newReservation + `'42', 3, 2, 'IN_FLIGHT', null, 'RESERVED', 'x', now())`, isUnbound}},
+	"reservation_has_a_lock": {
+		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', 'x', null)`},
+		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', null, now())`},
+		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', '', now())`},
+		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', repeat('x', 129), now())`},
+		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, null, 'x', null)`},
+		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, null, null, now())`},
+	},
+	"reservation_fits_state": {
+		{then: newReservation + `'41', null, null, 'QUEUED', null, 'RESERVED', 'x', now())`},
+		{then: newReservation + `'41', null, null, 'FAILED', 'REJECTED', 'RESERVED', 'x', now())`},
+		{then: newReservation + `'41', null, null, 'FAILED', 'CANCELLED', 'RESERVED', 'x', now())`},
+		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'USED', 'x', now())`},
+		{isReserved + `; alter table managed_tx disable trigger guard_tx`, `update managed_tx set handler = 'pays' where request_id = '41'`},
+	},
 	"handler_is_a_name": {{then: `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, handler)
 		values (gen_random_uuid(), $alice, 'another', 'shop', ` + emptyPrint + `, 'Pay out')`}},
 	"managed_tx_submit_attempts_check":  {{then: `update managed_tx set submit_attempts = -1 where tx_id = $sent`}},
@@ -285,6 +307,10 @@ const (
 	isFinal  = `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $queued`
 	isClosed = `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resume', reason = 'r' where submitter = $bob`
 	byGuard  = "history_never_changes"
+
+	isUnbound     = `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', nonce = null, prev_nonce = null where request_id = '41'`
+	isGivenBack   = `update managed_tx set reservation = 'RECYCLABLE' where request_id = '41'`
+	byReservation = "reservation_changes_once"
 )
 
 // unguarded takes the guard against truncating off each partition.
@@ -301,8 +327,20 @@ var guarded = map[string][]duty{
 	"guard_tx": {
 		{"managed_tx", isFinal, `update managed_tx set last_error = 'another' where tx_id = $queued`, "final_never_changes"},
 		{"managed_tx", "", `update managed_tx set caller = 'another' where tx_id = $queued`, "binding_never_changes"},
+		{"managed_tx", isReserved, `update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', nonce = null, prev_nonce = null where request_id = '41'`, "binding_never_changes"},
+		{"managed_tx", isReserved + `; ` + isGivenBack, `update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', nonce = null, prev_nonce = null where request_id = '41'`, "binding_never_changes"},
 		{"managed_tx", "", `update managed_tx set handler = 'another' where tx_id = $queued`, "binding_never_changes"},
 		{"managed_tx", "", `update managed_tx set tx_id = gen_random_uuid() where tx_id = $queued`, "binding_never_changes"},
+	},
+	"guard_reservation": {
+		{"managed_tx", "", `update managed_tx set reservation = 'RESERVED', lock_owner = 'x', lock_until = now() where tx_id = $bound`, byReservation},
+		{"managed_tx", isReserved, `update managed_tx set lock_owner = 'y' where request_id = '41'`, byReservation},
+		{"managed_tx", isReserved, `update managed_tx set lock_until = 'infinity' where request_id = '41'`, byReservation},
+		{"managed_tx", isReserved, `update managed_tx set reservation = null, lock_owner = null, lock_until = null where request_id = '41'`, byReservation},
+		{"managed_tx", isReserved, `update managed_tx set reservation = 'RECYCLABLE', lock_owner = 'y' where request_id = '41'`, byReservation},
+		{"managed_tx", isReserved + `; ` + isGivenBack, `update managed_tx set reservation = 'RESERVED' where request_id = '41'`, byReservation},
+		{"managed_tx", isReserved + `; update managed_tx set ordered = 'CANCEL' where request_id = '41'`, isGivenBack, byReservation},
+		{"managed_tx", isReserved + `; update managed_tx set state = 'STUCK' where request_id = '41'`, isGivenBack, byReservation},
 	},
 	"keep_tx":      {{"managed_tx", "", `delete from managed_tx where tx_id = $queued`, byGuard}},
 	"keep_history": {{"tx_history", "", `delete from tx_history`, byGuard}, {"tx_history", "", `update tx_history set reason = 'another'`, byGuard}},

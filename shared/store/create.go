@@ -95,6 +95,8 @@ select i.tx_id, 'payload', i.payload::json
 // of a lease that has not run out, or who frees the window; see lookAgain. An
 // intent whose submitter is not registered has no row.
 //
+// A nonce that was given back is room in a window that is full: nobody frees it.
+//
 // It asks for the first of the request's rows from the submitter on, not for the
 // submitter's: no key but the right one can answer that.
 const findIntents = `
@@ -103,7 +105,7 @@ select i.place, s.status, s.callers && array['*', i.caller], (select is_authorit
        coalesce(l.fencing_token, 0), coalesce(m.tx_id::text, ''), coalesce(m.state, ''), coalesce(m.fingerprint, ''),
        coalesce(m.caller = i.caller, false),
        coalesce(l.owner_node <> '' and l.expires_at > clock_timestamp(), false)
-         or coalesce(c.next_nonce - c.in_flight_nonce >= s.max_in_flight, false),
+         or coalesce(c.next_nonce - c.in_flight_nonce >= s.max_in_flight, false) and not ` + recyclable + `,
        (select epoch from authority), ` + mayHandle + `, ` + hasPolicy + `
   from unnest($1::text[], $2::text[], $3::text[], $4::text[]) with ordinality as i (caller, submitter, request_id, handler, place)
   join submitter s on s.submitter = i.submitter

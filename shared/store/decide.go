@@ -54,7 +54,7 @@ with hit as (
    where tx_id = $1 and (caller = $2 or $3) and (is_authority() or $3)
      and (state in ` + unsettledStates + ` or (state = 'QUEUED' and $4 = 'CANCEL'))
      and (tx_hash is not null or $4 not in ('REBROADCAST', 'REPLACE'))
-     and (handler is null or $4 <> 'REPLACE')
+     and (handler is null and reservation is null or $4 <> 'REPLACE')
      and (ordered is null or ordered <> $4)
      and ($4 <> 'CANCEL' or ordered is null or $2 = '` + PayoutCaller + `' and ordered in ('REBROADCAST', 'REPLACE'))
      and (caller <> '` + PayoutCaller + `' or ` + coordinates + ` and (state <> 'QUEUED' or not ` + payerInDoubt + `))

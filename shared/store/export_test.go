@@ -36,7 +36,8 @@ var HotStatements = map[string]string{
 	"recordByRequest": recordColumns + byRequest,
 	"listOwn":         listOwn, "listAll": listAll, "inList": inList,
 	"overdue": overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,
-	"backlog": backlog,
+	"backlog":        backlog,
+	"takeRecyclable": takeRecyclable, "reserveNext": reserveNext, "reserveRecyclable": reserveRecyclable, "markUsed": markUsed, "markRecyclable": markRecyclable,
 }
 
 // leaseHeld is what hold_lease runs.

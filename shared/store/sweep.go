@@ -37,7 +37,7 @@ with recursive waiting as ( -- every submitter with a queue, by one step in the 
            where m.submitter = s.submitter and m.queued and ` + notAside + `
            order by m.seq
            limit 1) < clock_timestamp() - $1::interval
-     and (select count(*) from managed_tx u where u.submitter = s.submitter and u.unsettled) < s.max_in_flight
+     and ((select count(*) from managed_tx u where u.submitter = s.submitter and u.unsettled) < s.max_in_flight or ` + recyclable + `)
   union
   select l.submitter
     from submitter_lease l

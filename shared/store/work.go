@@ -29,7 +29,7 @@ const txColumns = `
        m.tx_id, m.request_id, m.seq, m.state, coalesce(m.sub_state, ''), m.nonce, m.set_aside_nonce,
        m.last_gas_params, m.first_submit_at, m.last_submit_at, m.next_resubmit_at, m.submit_attempts,
        m.last_receipt_check_at, m.next_check_at, coalesce(m.last_error, ''), m.receipt, m.confirmations,
-       coalesce(m.ordered, ''), coalesce(m.handler, ''), m.trace`
+       coalesce(m.ordered, ''), coalesce(m.handler, ''), m.trace, m.reservation, m.lock_owner, m.lock_until`
 
 const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')`
 
@@ -114,12 +114,17 @@ func scanTx(sub nonce.Submitter, row pgx.CollectableRow) (nonce.Tx, error) {
 	var gas, receipt, confirmations []byte
 	var versions []string
 	var quiet bool
+	var reservation, owner *string
+	var until *time.Time
 	err := row.Scan(&t.ID, &t.RequestID, &t.Seq, &t.State, &t.Sub, &t.Nonce, &t.SetAsideNonce,
 		&gas, &t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.SubmitAttempts,
 		&t.LastCheckAt, &t.NextCheckAt, &t.LastError, &receipt, &confirmations, &t.Ordered, &t.Handler, &t.Trace,
-		&t.Payload, &t.Raw, &versions, &quiet)
+		&reservation, &owner, &until, &t.Payload, &t.Raw, &versions, &quiet)
 	if err != nil {
 		return t, err
+	}
+	if reservation != nil {
+		t.Reservation = &nonce.Reservation{State: nonce.ReservationState(*reservation), Owner: *owner, Until: *until}
 	}
 	if !quiet && (t.Payload == nil || (t.Raw == nil && len(versions) > 0)) {
 		return t, errArchived(t.ID)

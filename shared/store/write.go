@@ -31,8 +31,10 @@ func (s *Store) Write(ctx context.Context, w nonce.Write) (nonce.Written, error)
 		return done, err
 	}
 	queueAllocations(b, w.Lease, w.Allocate, &done)
+	queueBookings(b, w.Lease, w.Reserve)
+	queueMark(b, w.Lease, w.Mark, &done)
 	queueVersions(b, w.Lease, w.Store)
-	if len(w.Moves)+len(w.Allocate)+len(w.Store) > 0 || !w.Cursor.Empty() {
+	if len(w.Moves)+len(w.Allocate)+len(w.Reserve)+len(w.Store) > 0 || w.Mark != nil || !w.Cursor.Empty() {
 		queueCursor(b, w.Lease, w.Cursor)
 	}
 	queueRelease(b, w.Lease, w.Release, &done)
@@ -249,6 +251,10 @@ select count(*) from bound`
 
 func queueAllocations(b *pgx.Batch, l lease.Lease, all []nonce.Allocation, done *nonce.Written) {
 	if len(all) == 0 {
+		return
+	}
+	if all[0].From != "" {
+		queueTaker(b, l, all[0], done)
 		return
 	}
 	var ids, gas []string

@@ -1,0 +1,257 @@
+package acceptance
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// ownerProgram builds the program that asks for nonces by themselves, once.
+var ownerProgram = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(filepath.Dir(binary), "owner")
+	args := append([]string{"build", "-o", path}, raceFlags...)
+	out, err := exec.Command("go", append(args, "github.com/fencepost/fencepost/emulator/acceptance/owner")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the owner's program: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// withHooks is settings with the hooks on, and a time-out that a test outlasts.
+func withHooks(more ...map[string]string) map[string]string {
+	hooks := map[string]string{"FENCEPOST_HOOKS_ENABLED": "true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT": "2m"}
+	return withSettings(append([]map[string]string{quick, hooks}, more...)...)
+}
+
+// briefly is a time-out that a test waits for.
+var briefly = map[string]string{"FENCEPOST_HOOKS_RESERVATION_TIMEOUT": "3s"}
+
+// hook runs the owner's program once: a process of its own, which may be killed.
+func (b bench) hook(t *testing.T, args ...string) (out string, err error) {
+	t.Helper()
+	path, err := ownerProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(b.ctx, path, args...)
+	c.Env = b.Environment()
+	var said strings.Builder
+	c.Stderr = &said
+	answer, err := c.Output()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, said.String())
+	}
+	return string(answer), err
+}
+
+// hookUntilAnswered runs it again as an owner does that heard nothing.
+func (b bench) hookUntilAnswered(t *testing.T, args ...string) string {
+	t.Helper()
+	for tries := 1; ; tries++ {
+		got, err := b.hook(t, args...)
+		if err == nil {
+			return got
+		}
+		if tries > 20 || b.ctx.Err() != nil {
+			t.Fatalf("%v: never answered: %v", args, err)
+		}
+	}
+}
+
+// allocate reserves nonces for the owner.
+func (b bench) allocate(t *testing.T, s nonce.Submitter, owner string, requests ...string) (all []functions.Reservation) {
+	t.Helper()
+	if _, err := b.DB.Exec(b.ctx, `update submitter set callers = callers || '{hooks}' where submitter = $1 and not 'hooks' = any (callers)`, s); err != nil {
+		t.Fatal(err)
+	}
+	out := b.hookUntilAnswered(t, append([]string{"allocate", string(s), owner}, requests...)...)
+	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != len(requests) {
+		t.Fatalf("allocate: got %s, %v; want %d reservations", out, err, len(requests))
+	}
+	return all
+}
+
+// signsElsewhere is what the owner signs for nonce n of the first dev account: seven
+// wei to an address of its own.
+func (b bench) signsElsewhere(t *testing.T, n uint64) (raw []byte) {
+	t.Helper()
+	id := new(big.Int).SetUint64(b.Chain.ChainID())
+	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: &common.Address{0x0e}, Value: big.NewInt(7), Gas: 21_000,
+		GasTipCap: big.NewInt(1_000_000_000), GasFeeCap: big.NewInt(100_000_000_000),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = tx.MarshalBinary(); err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// uses marks a reservation used by what the owner signs for it.
+func (b bench) uses(t *testing.T, r functions.Reservation) {
+	t.Helper()
+	b.hookUntilAnswered(t, "used", r.TxID, r.Owner, hex.EncodeToString(b.signsElsewhere(t, r.Nonce)))
+}
+
+// wantFate says how a transaction ended, and at which nonce; -1: at none.
+func (b bench) wantFate(t *testing.T, what, txID, end string, at int) {
+	t.Helper()
+	_, r := b.ask(t, stack.OperatorAccount, txID)
+	got, n := r.State, -1
+	if r.SubState != nil {
+		got += "/" + *r.SubState
+	}
+	if r.Nonce != nil {
+		n = int(*r.Nonce)
+	}
+	if got != end || n != at {
+		t.Errorf("%s: got %s at nonce %d, want %s at %d (%s)", what, got, n, end, at, text(r.LastError))
+	}
+}
+
+// Reservations and intents of one submitter make one sequence without a gap: what its
+// owner handed in is sent, tracked and confirmed; what it gave back goes to the next
+// intent, below what is above it.
+func TestReservationsBesideIntents(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: withHooks(), Window: 4})
+	s := b.Submitters()[0]
+	before := b.postUntilAnswered(t, transfer(s, "before"))
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+	lent := b.allocate(t, s, "mover", "m-0", "m-1", "m-2")
+	behind := b.postUntilAnswered(t, transfer(s, "behind them"))
+	b.uses(t, lent[1]) // not in their order
+	if again := b.allocate(t, s, "mover", "m-0", "m-1", "m-2"); again[0].TxID != lent[0].TxID || again[1].State != nonce.Used || again[2].Over {
+		t.Errorf("asked for again: got %+v, want the same, as they are by now", again)
+	}
+	if _, err := b.hook(t, "allocate", string(s), "somebody else", "m-0"); err == nil {
+		t.Error("asked for by somebody else: got it answered")
+	}
+	if _, err := b.hook(t, "recyclable", lent[1].TxID, "mover", "too late"); err == nil {
+		t.Error("given back once used: got it accepted")
+	}
+	b.hookUntilAnswered(t, "recyclable", lent[0].TxID, "mover", "not needed")
+	b.uses(t, lent[2])
+	b.hookUntilAnswered(t, "recyclable", lent[0].TxID, "mover", "not needed") // heard nothing, asks again
+	b.ends(t, map[nonce.Submitter]int{s: 4})
+	b.wantFate(t, "before them", before, "CONFIRMED", 0)
+	b.wantFate(t, "what was given back", lent[0].TxID, "FAILED/CANCELLED", -1)
+	b.wantFate(t, "who waited", behind, "CONFIRMED", 1)
+	b.wantFate(t, "what was used", lent[1].TxID, "CONFIRMED", 2)
+	b.wantFate(t, "what was used too", lent[2].TxID, "CONFIRMED", 3)
+}
+
+// H13: a reservation that nobody marks in time is consumed by a placeholder, and so is
+// one that was given back and that nobody takes; marks that come then are refused.
+func TestH13ReservationTimesOut(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: withHooks(briefly), Window: 4})
+	s := b.Submitters()[0]
+	lent := b.allocate(t, s, "mover", "m-0", "m-1")
+	b.hookUntilAnswered(t, "recyclable", lent[1].TxID, "mover", "not needed")
+	b.ends(t, map[nonce.Submitter]int{s: 2})
+	for _, r := range lent {
+		b.wantFate(t, "nobody came", r.TxID, "FAILED/PLACEHOLDER", int(r.Nonce))
+	}
+	if out, err := b.hook(t, "used", lent[0].TxID, "mover", hex.EncodeToString(b.signsElsewhere(t, lent[0].Nonce))); err == nil || !strings.Contains(err.Error(), nonce.ErrNotOwner.Error()) {
+		t.Errorf("a late mark: got %s, %v; want it refused: %v", out, err, nonce.ErrNotOwner)
+	}
+	next := b.postUntilAnswered(t, transfer(s, "next"))
+	b.ends(t, map[nonce.Submitter]int{s: 3})
+	b.wantFate(t, "the next", next, "CONFIRMED", 2)
+}
+
+// An owner that sends what it signed past the house, and hands nothing in, is foreign
+// use of the key: PROTECT, and the intent behind it loses nothing.
+func TestOwnerSendsByItself(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: withHooks(briefly)})
+	s := b.Submitters()[0]
+	lent := b.allocate(t, s, "mover", "m-0")[0]
+	behind := b.postUntilAnswered(t, transfer(s, "behind it"))
+	b.useTheKey(t, lent.Nonce, 2)
+	episode, evidence := b.inProtect(t, s)
+	if !strings.Contains(evidence, "TAKEN") {
+		t.Errorf("evidence: got %s, want TAKEN", evidence)
+	}
+	b.wantFate(t, "behind it", behind, "QUEUED", -1)
+	body := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the mover sent it"}
+	var status int
+	var answer string
+	if err := poll(b.ctx, func() bool {
+		status, answer = b.release(t, s, body)
+		return strings.Contains(answer, "must say which request")
+	}); err != nil {
+		t.Fatalf("resync without a name: got %d %s, want it refused", status, answer)
+	}
+	body["requests"] = map[string]string{"0": lent.RequestID}
+	if err := poll(b.ctx, func() bool {
+		status, answer = b.release(t, s, body)
+		return status == 200
+	}); err != nil {
+		t.Fatalf("resync: got %d %s", status, answer)
+	}
+	b.finish(t)
+	b.wantContiguous(t, s, 2)
+	b.wantFate(t, "the reservation", lent.TxID, "FAILED/DISPLACED", 0)
+	b.wantFate(t, "behind it", behind, "CONFIRMED", 1)
+}
+
+// hooksEpisode has an owner's program die at a step of a hook: asked again, it gets the
+// same answer, and nothing is left behind.
+func hooksEpisode(t *testing.T, point string) {
+	b, folder := setupArmed(t, point, stack.Options{Settings: withHooks(), Window: 4})
+	s := b.Submitters()[0]
+	lent := b.allocate(t, s, "mover", "m-0", "m-1")
+	behind := b.postUntilAnswered(t, transfer(s, "behind them"))
+	b.hookUntilAnswered(t, "recyclable", lent[0].TxID, "mover", "not needed")
+	b.uses(t, lent[1])
+	b.killed(t, folder, point)
+	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.wantFate(t, "given back", lent[0].TxID, "FAILED/CANCELLED", -1)
+	b.wantFate(t, "behind them", behind, "CONFIRMED", 0)
+	b.wantFate(t, "used", lent[1].TxID, "CONFIRMED", 1)
+}
+
+// A process that dies while it passes a nonce on, sends what an owner handed in, or
+// fills what nobody marked, leaves no gap.
+func TestKilledAroundReservations(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"advance.taken", "advance.looked", "advance.signed", "advance.stored", "advance.sending", "advance.sent", "advance.released"} {
+		t.Run("passes on/"+point, func(t *testing.T) {
+			t.Parallel()
+			hooksEpisode(t, point)
+		})
+	}
+	for _, point := range []string{"advance.taken", "advance.looked", "advance.version_signed", "advance.version_stored", "advance.sending", "advance.sent", "advance.released"} {
+		t.Run("fills/"+point, func(t *testing.T) {
+			t.Parallel()
+			b, folder := setupArmed(t, point, stack.Options{Settings: withHooks(briefly), Window: 4})
+			s := b.Submitters()[0]
+			lent := b.allocate(t, s, "mover", "m-0", "m-1")
+			behind := b.postUntilAnswered(t, transfer(s, "behind them"))
+			b.killed(t, folder, point)
+			b.ends(t, map[nonce.Submitter]int{s: 3})
+			for _, r := range lent {
+				b.wantFate(t, "nobody came", r.TxID, "FAILED/PLACEHOLDER", int(r.Nonce))
+			}
+			b.wantFate(t, "behind them", behind, "CONFIRMED", 2)
+		})
+	}
+}

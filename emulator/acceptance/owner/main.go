@@ -1,0 +1,67 @@
+// Command owner is a program of the tests that asks for nonces by themselves, and signs
+// for them elsewhere:
+//
+//	owner allocate <submitter> <owner> <requestId>...
+//	owner used <txId> <owner> <signed bytes in hex>
+//	owner recyclable <txId> <owner> <reason>
+//
+// Its settings are those of the functions. It prints what it got as JSON, and ends with 1
+// where a hook failed, which it may ask again.
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "owner:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) (err error) {
+	if len(args) < 4 {
+		return errors.New("want a hook, whom or what it is about, an owner, and what it takes")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	c, err := config.Load(os.Environ())
+	if err != nil {
+		return err
+	}
+	app, err := functions.New(ctx, c, slog.New(slog.DiscardHandler), "owner", functions.Extensions{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, app.Close(context.WithoutCancel(ctx))) }()
+	switch hook, of, owner := args[0], args[1], args[2]; hook {
+	case "allocate":
+		got, err := app.Allocate(ctx, nonce.Submitter(of), owner, args[3:]...)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(got)
+	case "used":
+		raw, err := hex.DecodeString(args[3])
+		if err != nil {
+			return err
+		}
+		return app.MarkUsed(ctx, of, owner, raw)
+	case "recyclable":
+		return app.MarkRecyclable(ctx, of, owner, args[3])
+	default:
+		return fmt.Errorf("there is no hook %q", hook)
+	}
+}

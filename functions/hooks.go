@@ -1,0 +1,235 @@
+package functions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+)
+
+// hookCaller is whose the reservations are: a submitter's callers must name it, or "*".
+const hookCaller = "hooks"
+
+// Errors of the hooks, beside [nonce.ErrNotOwner], [nonce.ErrNotLeader] and
+// [nonce.ErrNotNow]. After each, nothing was changed.
+var (
+	// ErrHooksOff reports that hooks.enabled is not set.
+	ErrHooksOff = errors.New("the low-level hooks are off: set hooks.enabled to use them")
+	// ErrBytes reports signed bytes that are not for the reservation's nonce, by its
+	// submitter.
+	ErrBytes = errors.New("the bytes are not what the nonce was reserved for")
+)
+
+// Reservation is a nonce that somebody asked for by itself. Its owner alone may mark
+// it, by TxID and Owner, and only until Until.
+type Reservation struct {
+	TxID      string // of the transaction that stands for it, to be looked at like any
+	RequestID string
+	Submitter nonce.Submitter
+	Nonce     uint64                 // where State is RECYCLABLE it may be somebody else's by now
+	State     nonce.ReservationState // RESERVED, USED or RECYCLABLE
+	Owner     string
+	Until     time.Time // by the database's clock
+	Over      bool      // its owner may mark it no more
+}
+
+// Allocate reserves the next nonces of s for owner, one for each request, all or none.
+// Those that were given back come first, the lowest first. What was asked for before
+// under the same requests and by the same owner is answered as it is on record by now,
+// which may be Over. The requests are named as intents are, and none may be one's.
+//
+// Until hooks.reservationTimeout has passed the owner signs, and calls [App.MarkUsed]
+// or [App.MarkRecyclable]; a failure that it will try again needs no call. Then a
+// placeholder consumes the nonce. All the while what comes behind it waits. The owner
+// must not send its bytes: they are sent once they are stored.
+//
+// The error wraps [ErrHooksOff], [nonce.ErrNotLeader] (another invocation serves s: try
+// again), [nonce.ErrNotNow] (PROTECT, no room, no money: try again later),
+// [store.ErrRequestConflict], [store.ErrUnknownSubmitter] (not registered, or its
+// callers do not name "hooks"). Any other is unknown: ask again with the same requests.
+func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, requests ...string) ([]Reservation, error) {
+	if err := a.hooksMay(owner, requests); err != nil {
+		return nil, err
+	}
+	found, err := a.reserved(ctx, s, owner, requests)
+	if err != nil {
+		return nil, err
+	}
+	if found != nil {
+		a.lookOnceMore(ctx, s)
+		return found, nil
+	}
+	if err := a.hooksAllowed(ctx, s); err != nil {
+		return nil, err
+	}
+	ask := nonce.Reserve{Owner: owner, For: a.config.Hooks.ReservationTimeout, Caller: hookCaller, Requests: requests}
+	for range requests {
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, fmt.Errorf("make a txId: %w", err)
+		}
+		ask.TxIDs = append(ask.TxIDs, id.String())
+	}
+	if err := a.worker.Reserve(ctx, s, ask); err != nil {
+		// Written all the same, perhaps: by this call, whose answer was lost, or by another.
+		if found, again := a.reserved(ctx, s, owner, requests); again == nil && found != nil {
+			return found, nil
+		}
+		return nil, fmt.Errorf("reserve nonces of %s for %s: %w", s, owner, err)
+	}
+	return a.reserved(ctx, s, owner, requests)
+}
+
+// MarkUsed hands in what its owner signed for the reservation's nonce. The bytes are
+// stored, then sent, tracked and confirmed like any other's. The same bytes again are
+// answered as before.
+//
+// The error wraps [ErrHooksOff], [ErrBytes], [nonce.ErrNotOwner], [nonce.ErrNotLeader],
+// [nonce.ErrNotNow] (the account cannot pay for them) or [store.ErrNotFound]. Any other
+// is unknown: call again.
+func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) error {
+	r, err := a.ownReservation(ctx, txID, owner)
+	if err != nil {
+		return err
+	}
+	signed, n, gas, err := signer.Read(r.Submitter, raw)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrBytes, err)
+	case r.FirstHash == signed.Hash.String():
+		a.lookOnceMore(ctx, r.Submitter)
+		return nil
+	case r.Over || r.Nonce == nil:
+		return fmt.Errorf("mark %s used: %w", txID, nonce.ErrNotOwner)
+	case n != *r.Nonce:
+		return fmt.Errorf("%w: they have the nonce %d, and %d is reserved", ErrBytes, n, *r.Nonce)
+	}
+	err = a.worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: txID, Owner: owner, To: nonce.Used, Signed: &signed, Gas: &gas})
+	if err != nil {
+		if r, again := a.store.Reservation(ctx, txID); again == nil && r.FirstHash == signed.Hash.String() {
+			return nil
+		}
+		return fmt.Errorf("mark %s used: %w", txID, err)
+	}
+	return nil
+}
+
+// MarkRecyclable gives the reservation's nonce back. The owner vouches that nothing
+// was signed for it: whoever needs a nonce next gets it, a reservation or an intent.
+// The same again is answered as before.
+//
+// The error wraps [ErrHooksOff], [nonce.ErrNotOwner], [nonce.ErrNotLeader] or
+// [store.ErrNotFound]. Any other is unknown: call again.
+func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) error {
+	if reason = strings.TrimSpace(reason); reason == "" || len(reason) > maxReason {
+		return fmt.Errorf("a reason is required, in at most %d bytes: it is kept", maxReason)
+	}
+	r, err := a.ownReservation(ctx, txID, owner)
+	switch {
+	case err != nil:
+		return err
+	case r.State == nonce.Recyclable:
+		a.lookOnceMore(ctx, r.Submitter)
+		return nil
+	case r.Over:
+		return fmt.Errorf("mark %s recyclable: %w", txID, nonce.ErrNotOwner)
+	}
+	if err := a.worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: txID, Owner: owner, To: nonce.Recyclable, Reason: reason}); err != nil {
+		if r, again := a.store.Reservation(ctx, txID); again == nil && r.State == nonce.Recyclable {
+			return nil
+		}
+		return fmt.Errorf("mark %s recyclable: %w", txID, err)
+	}
+	return nil
+}
+
+// lookOnceMore asks for a look where a hook is answered by what is on record: whoever
+// wrote that may have died before it asked. If it cannot ask, the sweep finds it.
+func (a *App) lookOnceMore(ctx context.Context, s nonce.Submitter) {
+	ctx = context.WithoutCancel(ctx)
+	v, err := a.store.Submitter(ctx, s)
+	if err == nil {
+		err = a.tasks.Advance(ctx, s, v.FencingToken)
+	}
+	if err != nil {
+		a.log.WarnContext(ctx, "no advance task for a hook that was answered again", telemetry.SubmitterKey, s, "error", err.Error())
+	}
+}
+
+// ownReservation is what is on record of a reservation that owner made.
+func (a *App) ownReservation(ctx context.Context, txID, owner string) (store.Reservation, error) {
+	if !a.config.Hooks.Enabled {
+		return store.Reservation{}, ErrHooksOff
+	}
+	if _, err := uuid.Parse(txID); err != nil {
+		return store.Reservation{}, store.ErrNotFound
+	}
+	r, err := a.store.Reservation(ctx, txID)
+	if err == nil && r.Owner != owner {
+		err = fmt.Errorf("reservation %s: %w", txID, nonce.ErrNotOwner)
+	}
+	return r, err
+}
+
+// hooksMay checks what an owner asks for.
+func (a *App) hooksMay(owner string, requests []string) error {
+	const most = 128
+	switch {
+	case !a.config.Hooks.Enabled:
+		return ErrHooksOff
+	case owner == "" || len(owner) > most || strings.ContainsRune(owner, 0):
+		return fmt.Errorf("the owner of a reservation has 1 to %d bytes", most)
+	case len(requests) == 0 || len(requests) > 10_000:
+		return errors.New("want one to 10000 requests: each gets a nonce")
+	}
+	for i, r := range requests {
+		if err := requestID("requestId", r); err != nil {
+			return err
+		}
+		if slices.Contains(requests[:i], r) {
+			return fmt.Errorf("request %q stands twice: each gets a nonce", r)
+		}
+	}
+	return nil
+}
+
+// hooksAllowed refuses a submitter whose nonces are not the hooks' to reserve.
+func (a *App) hooksAllowed(ctx context.Context, s nonce.Submitter) error {
+	v, err := a.store.Submitter(ctx, s)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(v.Callers, hookCaller) && !slices.Contains(v.Callers, "*") {
+		return fmt.Errorf("%s, whose callers do not name %q: %w", s, hookCaller, store.ErrUnknownSubmitter)
+	}
+	return nil
+}
+
+// reserved is what owner has under these requests; nil where nobody has anything.
+func (a *App) reserved(ctx context.Context, s nonce.Submitter, owner string, requests []string) ([]Reservation, error) {
+	found, err := a.store.Reservations(ctx, s, requests)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	all := make([]Reservation, 0, len(found))
+	for _, r := range found {
+		if r.State == "" || r.Owner != owner || len(found) != len(requests) {
+			return nil, fmt.Errorf("request %s: %w", r.RequestID, store.ErrRequestConflict)
+		}
+		one := Reservation{TxID: r.TxID, RequestID: r.RequestID, Submitter: s, State: r.State, Owner: owner, Until: r.Until, Over: r.Over}
+		if r.Nonce != nil {
+			one.Nonce = *r.Nonce
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}

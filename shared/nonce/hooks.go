@@ -1,0 +1,205 @@
+package nonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Reserve is what [Worker.Reserve] is asked for: one nonce for each transaction,
+// which stands for the reservation and is named by its request.
+type Reserve struct {
+	Owner    string // alone may mark them
+	For      time.Duration
+	Caller   string
+	TxIDs    []string // new UUIDs
+	Requests []string // one each, as an intent has one
+}
+
+// Booking binds a nonce to a transaction that stands for a reservation.
+type Booking struct {
+	Tx     Tx // to be: id, request, nonce, the gas of a placeholder, the reservation's owner
+	Caller string
+	For    time.Duration
+	From   string // the transaction of the reservation that gives the nonce up; "": the cursor moves
+}
+
+// Mark is what the owner of a reservation says of it, once.
+type Mark struct {
+	TxID   string
+	Owner  string
+	To     ReservationState // [Used] or [Recyclable]
+	Signed *Signed          // for Used: what is to be sent
+	Gas    *GasParams       // for Used: what that may cost
+	Reason string           // for Recyclable
+}
+
+// ErrNotOwner reports a mark by somebody who is not the reservation's owner, or not any
+// more: its time is over, it was marked otherwise, somebody has decided about its
+// transaction, or the database is a restored one. Nothing was changed.
+var ErrNotOwner = errors.New("the reservation is not this owner's, or not any more")
+
+// Reserve allocates a nonce for each request at once, or none: those that were given
+// back first, the lowest first, then those from the cursor on. It takes the lease,
+// waiting for it for a while, and asks the chain what every allocation asks: its
+// counts, and that the account can pay for a placeholder each.
+//
+// The error is [ErrNotLeader] or [ErrNotNow]; any other is unknown: a commit may
+// have happened.
+func (w *Worker) Reserve(ctx context.Context, s Submitter, r Reserve) error {
+	h, err := w.hook(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer h.leave(ctx)
+	w.pass("reserve.taken")
+	v, err := h.look(ctx, h.accountOnly())
+	if err != nil {
+		return fmt.Errorf("look at the account of %s: %w", s, err)
+	}
+	all, reason := h.bookings(r, v)
+	wr := Write{Reserve: all, Cursor: suspect(h.work, v)} // foreign use that is seen is seen, whoever looked
+	if err := h.identify(ctx, wr.Cursor.Protect); err != nil {
+		return err
+	}
+	if _, err := h.write(ctx, wr); err != nil {
+		return err
+	}
+	w.pass("reserve.written")
+	if reason != "" {
+		return fmt.Errorf("%w: %s", ErrNotNow, reason)
+	}
+	return nil
+}
+
+// bookings finds a nonce for each request, or says why there is none.
+func (t *tenure) bookings(r Reserve, v View) (all []Booking, reason string) {
+	w := t.work
+	if reason = mayAllocate(w, w.Unsettled, v); reason != "" {
+		return nil, reason
+	}
+	if seen := amiss(w, v); seen != nil {
+		return nil, seen.What
+	}
+	seats := w.seats(len(r.Requests))
+	if len(seats) < len(r.Requests) {
+		return nil, fmt.Sprintf("%d nonces can be had, of %d asked for: the window is %d", len(seats), len(r.Requests), w.Window)
+	}
+	unsettled := w.Unsettled
+	for _, seat := range seats {
+		unsettled = Work{Unsettled: unsettled}.without(seat.from)
+	}
+	purse := newPurse(v, unsettled)
+	params := t.Rules.underCeiling(fees(Call{}, placeholderGas, v.Account))
+	for i, seat := range seats {
+		if purse.take(params) != nil {
+			return nil, "balance: the account cannot pay for what is in flight and a placeholder for each nonce"
+		}
+		all = append(all, Booking{Caller: r.Caller, For: r.For, From: seat.from, Tx: Tx{
+			ID: r.TxIDs[i], Submitter: w.submitter(), RequestID: r.Requests[i], State: InFlight, Nonce: &seat.first, Gas: &params,
+			Reservation: &Reservation{State: Reserved, Owner: r.Owner},
+		}})
+	}
+	return all, ""
+}
+
+// Mark makes an owner's mark true, under the lease, which it waits for for a while.
+// Bytes that are marked [Used] are stored, and sent by whoever looks next.
+//
+// The error is [ErrNotLeader], [ErrNotOwner] or [ErrNotNow]: the account cannot
+// pay for the bytes and a placeholder. Any other is unknown.
+func (w *Worker) Mark(ctx context.Context, s Submitter, m Mark) error {
+	h, err := w.hook(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer h.leave(ctx)
+	w.pass("mark.taken")
+	if m.To == Used {
+		if err := h.affordable(ctx, m); err != nil {
+			return err
+		}
+	}
+	done, err := h.write(ctx, Write{Mark: &m})
+	if err != nil {
+		return err
+	}
+	w.pass("mark.written")
+	if !done.Marked {
+		return ErrNotOwner
+	}
+	return nil
+}
+
+// affordable refuses bytes that the account could not pay for, unless the chain knows
+// them already.
+func (t *tenure) affordable(ctx context.Context, m Mark) error {
+	q := t.accountOnly()
+	q.Known, q.Receipts = []Hash{m.Signed.Hash}, []Hash{m.Signed.Hash}
+	v, err := t.look(ctx, q)
+	if err != nil {
+		return fmt.Errorf("look at the account of %s: %w", t.work.submitter(), err)
+	}
+	purse := newPurse(v, t.work.without(m.TxID))
+	if !settledBy(Tx{Versions: q.Known}, v) && purse.take(*m.Gas) != nil {
+		return fmt.Errorf("%w: balance: the account cannot pay for these bytes, what is in flight and a placeholder for each", ErrNotNow)
+	}
+	return nil
+}
+
+// accountOnly asks for the account, and for what shows a premise broken.
+func (t *tenure) accountOnly() Look {
+	q := Look{Submitter: t.work.submitter(), Account: true, Watch: t.work.watched()}
+	if len(t.work.Unsettled) > 0 {
+		q.Known = t.work.Unsettled[0].Versions
+		q.Receipts = q.Known
+	}
+	return q
+}
+
+// hook is a tenure for one write, which gives the lease back.
+type hook struct {
+	tenure
+	written bool
+}
+
+// hook begins one.
+func (w *Worker) hook(ctx context.Context, s Submitter) (*hook, error) {
+	chain, err := w.Chain(s)
+	if err != nil {
+		return nil, err
+	}
+	taken, err := w.takeWaiting(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return &hook{tenure: tenure{Worker: w, chain: remembering(chain), kind: KindAdvance, work: taken.Work, began: time.Now()}}, nil
+}
+
+// write gives the lease back in the same transaction, whatever the wake mark says: the
+// advance that follows looks at everything.
+func (h *hook) write(ctx context.Context, wr Write) (Written, error) {
+	wr.Lease, wr.Release = h.work.Lease, Abandon
+	began := time.Now()
+	done, err := h.Book.Write(ctx, wr)
+	if err != nil {
+		return done, fmt.Errorf("write for %s: %w", h.work.submitter(), err)
+	}
+	h.wrote(ctx, began, wr, done)
+	h.written, h.work.Lease.Token = true, done.Token
+	return done, nil
+}
+
+// leave gives the lease back where that is not known to have been done, and asks for a
+// look. Where nobody can be asked the sweep finds what is due, so that what is written
+// is never answered as if it were not.
+func (h *hook) leave(ctx context.Context) {
+	if !h.written {
+		h.giveUp(ctx)
+		h.work.Lease.Token++
+	}
+	if err := h.Wake.Advance(context.WithoutCancel(ctx), h.work.submitter(), h.work.Lease.Token); err != nil {
+		h.Log.WarnContext(ctx, "no advance task after a hook: the sweep finds what is due", append(h.attrs(), "error", err.Error())...)
+	}
+}

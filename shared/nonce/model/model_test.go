@@ -1,0 +1,104 @@
+package model
+
+import (
+	"strings"
+	"testing"
+)
+
+// breaks asserts that the report is of a run that ends in want, with all the given
+// events in it in that order.
+func breaks(t *testing.T, got Report, want string, events ...string) {
+	t.Helper()
+	t.Log(got)
+	if got.Wrong != want {
+		t.Errorf("without the rule: got %q, want %q", got.Wrong, want)
+	}
+	rest := strings.Join(got.Trace, "\n")
+	for _, e := range events {
+		_, after, ok := strings.Cut(rest, e)
+		if !ok {
+			t.Errorf("trace: got no %q where it should be, want it in\n%s", e, got)
+			break
+		}
+		rest = after
+	}
+}
+
+func less(leaveOut func(*Rules)) Rules {
+	r := All()
+	leaveOut(&r)
+	return r
+}
+
+// Under all rules nothing is wrong, and everything comes to an end.
+func TestReservationsHold(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string]Budget{
+		"one owner, strict":           {Workers: 2, Window: 1, Intents: 2, Owners: 1, Crashes: 1, Losses: 1, Twice: 1, Cancels: 1, Rogues: 1},
+		"two owners, strict":          {Workers: 1, Window: 1, Intents: 1, Owners: 2, Crashes: 1, Losses: 1, Twice: 1, Cancels: 1, Rogues: 1},
+		"two owners, window of three": {Workers: 1, Window: 3, Intents: 2, Owners: 2, Losses: 1, Twice: 1, Cancels: 1},
+		"two workers, two owners":     {Workers: 2, Window: 2, Intents: 1, Owners: 2, Crashes: 1, Twice: 1, Cancels: 1},
+		"owners who send":             {Workers: 1, Window: 3, Intents: 2, Owners: 2, Rogues: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Check(All(), b)
+			t.Log(got)
+			if got.Wrong != "" || !got.Complete {
+				t.Errorf("got %q, complete %t, want nothing wrong, complete", got.Wrong, got.Complete)
+			}
+		})
+	}
+}
+
+// H13: a time-out that gives the nonce out again loses an intent's nonce to bytes that
+// the owner sent elsewhere.
+func TestH13TimeOutRecycles(t *testing.T) {
+	t.Parallel()
+	breaks(t, Check(less(func(r *Rules) { r.TimeOutFills = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1, Rogues: 1}),
+		"consumed by what is not its holder's", "owner A signs", "owner A sends", "intent 1 shall have nonce 0")
+}
+
+// A late mark of a former owner, taken for the next one's, stores what that never
+// signed.
+func TestLateMarkOfAFormerOwner(t *testing.T) {
+	t.Parallel()
+	breaks(t, Check(less(func(r *Rules) { r.OwnersOnly = false }), Budget{Workers: 1, Window: 1, Owners: 2, Twice: 1}),
+		"consumed by what is not its holder's", "owner A signs", "gives nonce 0 back", "owner B has nonce 0 reserved", "the mark used of owner A arrives")
+}
+
+// What has bytes and is given back all the same has two payloads.
+func TestSignedAndGivenBack(t *testing.T) {
+	t.Parallel()
+	breaks(t, Check(less(func(r *Rules) { r.UnsignedOnly = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1}),
+		"versions of two payloads", "the mark used of owner A arrives", "the mark recyclable of owner A arrives", "intent 1 shall have nonce 0")
+}
+
+// H5, of a nonce given back: its taker is cancelled between load and write.
+func TestH05TakerLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	breaks(t, Check(less(func(r *Rules) { r.TakerFirst = false }), Budget{Workers: 1, Window: 1, Intents: 1, Owners: 1, Cancels: 1}),
+		"a nonce that nobody has", "worker 0 loads: intent 1 shall have nonce 0, from owner A", "intent 1 is cancelled")
+}
+
+// A nonce that was given back and that nobody needs is never consumed.
+func TestGivenBackAndNobodyCame(t *testing.T) {
+	t.Parallel()
+	breaks(t, Check(less(func(r *Rules) { r.GivenBackTimesOut = false }), Budget{Workers: 1, Window: 1, Owners: 1}),
+		forEver, "the mark recyclable of owner A arrives")
+}
+
+// Without the fence a worker writes what it loaded before another gave the nonce away.
+func TestWriteOfAFormerHolder(t *testing.T) {
+	t.Parallel()
+	breaks(t, Check(less(func(r *Rules) { r.Fenced = false }), Budget{Workers: 2, Window: 1, Intents: 2, Owners: 1, Cancels: 1}),
+		"versions of two payloads", "loads: intent 1 shall have nonce 0", "owner A has nonce 0 reserved", "writes: intent 1 shall have nonce 0", "the mark used of owner A arrives")
+}
+
+// What is sent before it is stored may be refused afterwards, and be consumed under
+// another's name.
+func TestSentBeforeItIsStored(t *testing.T) {
+	t.Parallel()
+	breaks(t, Check(less(func(r *Rules) { r.StoredFirst = false }), Budget{Workers: 1, Window: 1, Owners: 1}),
+		"sent and not stored", "the mark used of owner A arrives")
+}

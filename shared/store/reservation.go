@@ -1,0 +1,236 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// recyclable says of a submitter s that one of its nonces was given back.
+const recyclable = `exists (select from managed_tx g
+       where g.submitter = s.submitter and g.unsettled and g.reservation = 'RECYCLABLE')`
+
+// given is a reservation r of submitter $1 that gives its nonce $3 up: by its owner's
+// word, in time, with nothing signed (it is IN_FLIGHT) and nothing decided about it. Its
+// row ends without a nonce in the statement that binds the nonce to another row. Two keys
+// stand behind that: bound_for_ever, if there is a version after all, and
+// follows_the_last_nonce, if there is a nonce above and no other row.
+const given = `
+  update managed_tx r
+     set state = 'FAILED', sub_state = 'CANCELLED', nonce = null, prev_nonce = null, next_check_at = null,
+         last_gas_params = null, last_error = r.last_error || '; its nonce was given out again',
+         fencing_token = $2, updated_at = clock_timestamp()
+   where r.tx_id = $4 and r.submitter is not distinct from $1 and r.nonce = $3 and r.state = 'IN_FLIGHT'
+     and r.reservation = 'RECYCLABLE' and r.lock_until > clock_timestamp() and r.ordered is null
+     and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)`
+
+// takeRecyclable binds a nonce that was given back to a queued transaction. As in
+// [allocateTxs] that is locked first: where it has left the queue, nothing is given up.
+const takeRecyclable = `
+with locked as (
+  select m.tx_id
+    from managed_tx m
+   where m.tx_id = $5 and m.submitter is not distinct from $1 and m.state = 'QUEUED'
+     for update of m
+), given as (` + given + ` and exists (select from locked)
+  returning r.tx_id
+), bound as (
+  update managed_tx m
+     set nonce = $3, prev_nonce = nullif($3, s.start_nonce) - 1,
+         state = case when $6::text is null then 'IN_FLIGHT' else 'SUBMITTED' end,
+         tx_hash = $6, last_gas_params = $8::text::jsonb,
+         submit_attempts = case when $6 is null then 0 else 1 end,
+         first_submit_at = case when $6 is not null then clock_timestamp() end,
+         last_submit_at = case when $6 is not null then clock_timestamp() end,
+         next_resubmit_at = case when $6 is not null then clock_timestamp() end,
+         next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null,
+         fencing_token = $2, updated_at = clock_timestamp()
+    from given g, locked, submitter s
+   where m.tx_id = locked.tx_id and s.submitter = $1
+  returning m.tx_id, m.submitter, m.nonce
+), kept as (
+  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
+  select $6, tx_id, submitter, nonce, 1, 'ORIGINAL', $2
+    from bound
+   where $6 is not null
+), documented as (
+  insert into tx_document (tx_id, name, body, bytes)
+  select tx_id, 'version:1', $8::text::json, $7
+    from bound
+   where $6 is not null
+)
+select count(*) from bound`
+
+// queueTaker adds the allocation of a nonce that was given back.
+func queueTaker(b *pgx.Batch, l lease.Lease, a nonce.Allocation, done *nonce.Written) {
+	params, _ := json.Marshal(a.Tx.Gas) // its own type: cannot fail
+	var hash *string
+	var raw []byte
+	if a.Signed != nil {
+		hash, raw = new(a.Signed.Hash.String()), a.Signed.Raw
+	}
+	b.Queue(takeRecyclable, l.Submitter, l.Token, bigint(a.Nonce), a.From, a.Tx.ID, hash, raw, string(params)).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&done.Allocated) })
+}
+
+// What a nonce is reserved by: a row of its own, which comes out of no queue. Where its
+// seat is taken it has no nonce, which its state refuses, and with it the whole write.
+const (
+	reserved = `
+  insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, state, last_gas_params,
+                          reservation, lock_owner, lock_until, next_check_at, fencing_token)
+  select $5, $1, $6, $7, $8, seat.nonce, nullif(seat.nonce, s.start_nonce) - 1, 'IN_FLIGHT', $9::text::jsonb,
+         'RESERVED', $10, until, until, $2
+    from submitter s
+    left join seat on true, (select clock_timestamp() + $11::interval as until offset 0) as lock
+   where s.submitter = $1
+  returning nonce`
+
+	reserveNext = `
+with seat as (
+  select c.next_nonce as nonce
+    from submitter_nonce_cursor c
+   where c.submitter = $1 and c.next_nonce = $3 and $4::uuid is null
+     and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)
+), reserved as (` + reserved + `
+)
+update submitter_nonce_cursor
+   set next_nonce = next_nonce + (select count(*) from reserved)
+ where submitter = $1`
+
+	reserveRecyclable = `
+with given as (` + given + `
+  returning r.tx_id
+), seat as (
+  select $3::bigint as nonce from given
+)` + reserved
+)
+
+// notAPayload stands where an intent has its payload: no transaction can be made of it.
+const notAPayload = `{"reservation": true}`
+
+// queueBookings adds reservations, all or nothing, each with a payload that is none.
+func queueBookings(b *pgx.Batch, l lease.Lease, all []nonce.Booking) {
+	for _, k := range all {
+		params, _ := json.Marshal(k.Tx.Gas) // its own type: cannot fail
+		statement := reserveNext
+		if k.From != "" {
+			statement = reserveRecyclable
+		}
+		print := sha256.Sum256([]byte("reservation\x00" + k.Tx.Reservation.Owner))
+		b.Queue(statement, l.Submitter, l.Token, bigint(*k.Tx.Nonce), textOrNull(k.From), k.Tx.ID, k.Tx.RequestID, k.Caller,
+			print[:], string(params), k.Tx.Reservation.Owner, k.For)
+		b.Queue(insertPayloads, []string{k.Tx.ID}, []string{notAPayload})
+	}
+}
+
+// mine is what its owner may still mark: reserved, in time, unsigned, nothing decided
+// about it, in the database that was written last.
+const mine = `
+   where tx_id = $3 and submitter is not distinct from $1 and lock_owner = $4 and reservation = 'RESERVED'
+     and lock_until > clock_timestamp() and state = 'IN_FLIGHT' and ordered is null and (select is_authority())`
+
+// markUsed keeps the owner's bytes and claims their first broadcast.
+const markUsed = `
+with used as (
+  update managed_tx
+     set reservation = 'USED', state = 'SUBMITTED', tx_hash = $5, last_gas_params = $7::text::jsonb,
+         submit_attempts = 1, first_submit_at = clock_timestamp(), last_submit_at = clock_timestamp(),
+         next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), last_error = null,
+         fencing_token = $2, updated_at = clock_timestamp()` + mine + `
+  returning tx_id, submitter, nonce
+), kept as (
+  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
+  select $5, tx_id, submitter, nonce, 1, 'ORIGINAL', $2
+    from used
+  returning tx_id
+)
+insert into tx_document (tx_id, name, body, bytes)
+select tx_id, 'version:1', $7::text::json, $6
+  from kept`
+
+// markRecyclable has the nonce looked at now, for a taker.
+const markRecyclable = `
+update managed_tx
+   set reservation = 'RECYCLABLE', last_error = 'given back unsigned: ' || $5, next_check_at = clock_timestamp(),
+       fencing_token = $2, updated_at = clock_timestamp()` + mine
+
+func queueMark(b *pgx.Batch, l lease.Lease, m *nonce.Mark, done *nonce.Written) {
+	if m == nil {
+		return
+	}
+	marked := func(tag pgconn.CommandTag) error {
+		done.Marked = tag.RowsAffected() == 1
+		return nil
+	}
+	if m.To == nonce.Recyclable {
+		b.Queue(markRecyclable, l.Submitter, l.Token, m.TxID, m.Owner, plain(m.Reason)).Exec(marked)
+		return
+	}
+	params, _ := json.Marshal(m.Gas) // its own type: cannot fail
+	b.Queue(markUsed, l.Submitter, l.Token, m.TxID, m.Owner, m.Signed.Hash.String(), m.Signed.Raw, string(params)).Exec(marked)
+}
+
+// Reservation is one as it is on record.
+type Reservation struct {
+	TxID      string
+	RequestID string
+	Submitter nonce.Submitter
+	Nonce     *uint64                // nil: it was given back, and given out again
+	State     nonce.ReservationState // "": the request is an intent's
+	Owner     string
+	Until     time.Time // by the database's clock; of an intent it says nothing
+	Over      bool      // its owner may mark it no more
+	TxState   nonce.State
+	TxHash    string // of the version that was mined, or the last; "": none
+	FirstHash string // of the bytes that its owner marked it used by; "": none
+}
+
+const findReservations = `
+select m.tx_id, m.request_id, m.submitter, m.nonce, coalesce(m.reservation, ''), coalesce(m.lock_owner, ''),
+       coalesce(m.lock_until, m.created_at),
+       coalesce(m.reservation <> 'RESERVED' or m.state <> 'IN_FLIGHT' or m.ordered is not null or m.lock_until <= clock_timestamp(), true),
+       m.state, coalesce(m.tx_hash, ''),
+       coalesce((select v.tx_hash from tx_version v where v.tx_id = m.tx_id and v.version = 1 and m.reservation = 'USED'), '')
+  from managed_tx m`
+
+// Reservations are those of the submitter's requests that are on record, in the order
+// of the requests, intents among them.
+func (s *Store) Reservations(ctx context.Context, sub nonce.Submitter, requests []string) ([]Reservation, error) {
+	return s.reservations(ctx, `
+  join unnest($1::text[]) with ordinality as r (request_id, place) using (request_id)
+ where m.submitter = $2
+ order by r.place`, requests, sub)
+}
+
+// Reservation is the one with this txId. The error is [ErrNotFound] where there is none.
+func (s *Store) Reservation(ctx context.Context, txID string) (Reservation, error) {
+	all, err := s.reservations(ctx, ` where m.tx_id = $1 and m.reservation is not null`, txID)
+	if err == nil && len(all) == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Reservation{}, err
+	}
+	return all[0], nil
+}
+
+func (s *Store) reservations(ctx context.Context, which string, args ...any) ([]Reservation, error) {
+	rows, err := s.db.Query(ctx, findReservations+which, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read reservations: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Reservation])
+	if err != nil {
+		return nil, fmt.Errorf("read reservations: %w", err)
+	}
+	return all, nil
+}

@@ -1,0 +1,392 @@
+package store_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// bookings are for reservations of owner at these nonces, from the cursor on.
+func bookings(owner string, lasts time.Duration, nonces ...uint64) (all []nonce.Booking) {
+	one := big.NewInt(1)
+	for _, n := range nonces {
+		all = append(all, nonce.Booking{Caller: "hooks", For: lasts, Tx: nonce.Tx{
+			ID: uuid.NewString(), RequestID: fmt.Sprintf("%s-%d-%s", owner, n, uuid.NewString()), Nonce: &n,
+			Gas:         &nonce.GasParams{Gas: 21_000, FeeCapWei: one, TipCapWei: one, ValueWei: one},
+			Reservation: &nonce.Reservation{State: nonce.Reserved, Owner: owner},
+		}})
+	}
+	return all
+}
+
+// reserve has owner hold the nonces from the cursor on, and says by which transactions.
+func reserve(t *testing.T, db storetest.Bundle, owner string, nonces ...uint64) (ids []string) {
+	t.Helper()
+	all := bookings(owner, time.Hour, nonces...)
+	write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: all, Release: nonce.Abandon})
+	for _, b := range all {
+		ids = append(ids, b.Tx.ID)
+	}
+	return ids
+}
+
+// usedMark hands in bytes.
+func usedMark(txID, owner string, n uint64) nonce.Mark {
+	one := big.NewInt(1)
+	s := storetest.Signed(alice, n, txID)
+	return nonce.Mark{TxID: txID, Owner: owner, To: nonce.Used, Signed: &s, Gas: &nonce.GasParams{Gas: 30_000, FeeCapWei: one, TipCapWei: one, ValueWei: one}}
+}
+
+func backMark(txID, owner string) nonce.Mark {
+	return nonce.Mark{TxID: txID, Owner: owner, To: nonce.Recyclable, Reason: "not needed"}
+}
+
+// says makes a mark under a lease of its own, and says whether it counted.
+func says(t *testing.T, db storetest.Bundle, m nonce.Mark) bool {
+	t.Helper()
+	return write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, Release: nonce.Abandon}).Marked
+}
+
+// takeBack allocates the nonce that from gives up to the head of the queue.
+func takeBack(t *testing.T, db storetest.Bundle, n uint64, from string, withBytes bool) (taker string, bound int) {
+	t.Helper()
+	w := take(t, db, alice, "a/1")
+	one := allocations(w, withBytes)[:1]
+	one[0].Nonce, one[0].From = n, from
+	done := write(t, db, nonce.Write{Lease: w.Lease, Allocate: one, Release: nonce.Abandon})
+	return w.Queue[0].ID, done.Allocated
+}
+
+// holders are the nonces with the request's owner, or name, and state, in order.
+func holders(t *testing.T, db storetest.Bundle) []string {
+	t.Helper()
+	return value[[]string](t, db, `select array(select concat_ws(' ', nonce, coalesce(lock_owner, request_id), state, reservation)
+		from managed_tx where nonce is not null order by nonce)`)
+}
+
+func wantHolders(t *testing.T, db storetest.Bundle, next int, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, holders(t, db)); diff != "" {
+		t.Errorf("nonces (-want +got):\n%s", diff)
+	}
+	if got := value[int](t, db, `select next_nonce from submitter_nonce_cursor where submitter = $1`, alice); got != next {
+		t.Errorf("next nonce: got %d, want %d", got, next)
+	}
+}
+
+// A reservation holds its nonce as a transaction does, and its owner's bytes make it
+// one; an intent gets the nonce behind it.
+func TestReservedAndUsed(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 4)
+	ids := reserve(t, db, "x", 0, 1)
+	wantHolders(t, db, 2, "0 x IN_FLIGHT RESERVED", "1 x IN_FLIGHT RESERVED")
+	if got := value[string](t, db, `select in_flight_state || in_flight_nonce from submitter_nonce_cursor`); got != "IN_FLIGHT0" {
+		t.Errorf("cursor: got %s, want IN_FLIGHT at 0", got)
+	}
+	if !says(t, db, usedMark(ids[0], "x", 0)) {
+		t.Fatal("mark used by the owner: got it refused")
+	}
+	post(t, db, alice, "intent")
+	w := take(t, db, alice, "a/1")
+	if done := write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack}); done.Allocated != 1 {
+		t.Fatalf("allocate behind it: got %d, want 1", done.Allocated)
+	}
+	wantHolders(t, db, 3, "0 x SUBMITTED USED", "1 x IN_FLIGHT RESERVED", "2 intent SUBMITTED")
+	w = take(t, db, alice, "a/1")
+	x, want := w.Unsettled[0], storetest.Signed(alice, 0, ids[0])
+	if x.Hash() != want.Hash || !bytes.Equal(x.Raw, want.Raw) || x.Gas.Gas != 30_000 || x.SubmitAttempts != 1 || !x.NextResubmitAt.Equal(*x.LastSubmitAt) {
+		t.Errorf("what is loaded: got %+v, want the owner's bytes, and a broadcast claimed", x)
+	}
+	if r := w.Unsettled[1].Reservation; r == nil || r.State != nonce.Reserved || r.Owner != "x" || time.Until(r.Until) < 50*time.Minute {
+		t.Errorf("the other: got reservation %+v, want x's, for an hour", r)
+	}
+}
+
+// What its owner gave back is given out again, below what is held above it: to an
+// intent, with bytes or without, and to another owner. The cursor stays.
+func TestGivenBackIsGivenOutAgain(t *testing.T) {
+	t.Parallel()
+	for name, withBytes := range map[string]bool{"signed in this process": true, "signed later": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			db.Register(t, alice, 4)
+			ids := reserve(t, db, "x", 0, 1)
+			if !says(t, db, usedMark(ids[1], "x", 1)) || !says(t, db, backMark(ids[0], "x")) {
+				t.Fatal("marks by the owner: got one refused")
+			}
+			post(t, db, alice, "intent")
+			if _, bound := takeBack(t, db, 0, ids[0], withBytes); bound != 1 {
+				t.Fatalf("allocate what was given back: got %d, want 1", bound)
+			}
+			state := map[bool]string{true: "SUBMITTED", false: "IN_FLIGHT"}[withBytes]
+			wantHolders(t, db, 2, "0 intent "+state, "1 x SUBMITTED USED")
+			got := value[string](t, db, `select concat_ws(' ', state, sub_state, last_error) from managed_tx where tx_id = $1`, ids[0])
+			if want := "FAILED CANCELLED given back unsigned: not needed; its nonce was given out again"; got != want {
+				t.Errorf("the reservation: got %q, want %q", got, want)
+			}
+			if n := value[int](t, db, `select count(*) from tx_version where nonce = 0`); n != map[bool]int{true: 1}[withBytes] {
+				t.Errorf("versions of nonce 0: got %d", n)
+			}
+		})
+	}
+	t.Run("to another owner", func(t *testing.T) {
+		t.Parallel()
+		db := storetest.New(t)
+		db.Register(t, alice, 4)
+		ids := reserve(t, db, "x", 0, 1)
+		if !says(t, db, backMark(ids[0], "x")) {
+			t.Fatal("give back: got it refused")
+		}
+		again := bookings("y", time.Hour, 0)
+		again[0].From = ids[0]
+		write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: again, Release: nonce.Abandon})
+		wantHolders(t, db, 2, "0 y IN_FLIGHT RESERVED", "1 x IN_FLIGHT RESERVED")
+
+		// The former owner's marks count no more, nor under the new owner's name.
+		before := contents(t, db, written...)
+		for _, late := range []nonce.Mark{usedMark(ids[0], "x", 0), backMark(ids[0], "x"), usedMark(again[0].Tx.ID, "x", 0), usedMark(ids[0], "y", 0)} {
+			if says(t, db, late) {
+				t.Errorf("late mark %s of %s by %s: got it accepted", late.To, late.TxID, late.Owner)
+			}
+		}
+		wantSameBut(t, before, contents(t, db, written...))
+	})
+}
+
+// wantSameBut compares contents, but for what a fenced write that changes nothing leaves
+// on the cursor.
+func wantSameBut(t *testing.T, before, after []string) {
+	t.Helper()
+	left := func(all []string) (kept []string) {
+		for _, row := range all {
+			if row[:len("submitter_nonce_cursor")] != "submitter_nonce_cursor" {
+				kept = append(kept, row)
+			}
+		}
+		return kept
+	}
+	if diff := cmp.Diff(left(before), left(after)); diff != "" {
+		t.Errorf("what counts for nothing wrote (-before +after):\n%s", diff)
+	}
+}
+
+// A mark counts while the reservation is its owner's alone, and once.
+func TestMarksThatDoNotCount(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(t *testing.T, db storetest.Bundle, id string) (owner string){
+		"another owner": func(*testing.T, storetest.Bundle, string) string { return "y" },
+		"given back":    func(t *testing.T, db storetest.Bundle, id string) string { says(t, db, backMark(id, "x")); return "x" },
+		"used":          func(t *testing.T, db storetest.Bundle, id string) string { says(t, db, usedMark(id, "x", 0)); return "x" },
+		"cancelled": func(t *testing.T, db storetest.Bundle, id string) string {
+			if _, err := db.Decide(t.Context(), store.Decision{TxID: id, By: operator, Action: nonce.OrderCancel, Reason: "r"}); err != nil {
+				t.Fatal(err)
+			}
+			return "x"
+		},
+		"stuck": func(t *testing.T, db storetest.Bundle, id string) string {
+			run(t, db, `update managed_tx set state = 'STUCK' where tx_id = $1`, id)
+			return "x"
+		},
+		"a restored database": func(t *testing.T, db storetest.Bundle, _ string) string {
+			run(t, db, `update authority set timeline_id = timeline_id + 1`)
+			return "x"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			db.Register(t, alice, 1)
+			id := reserve(t, db, "x", 0)[0]
+			owner := spoil(t, db, id)
+			w := take(t, db, alice, "h/1") // which protects, where it finds that it has to
+			before := contents(t, db, written...)
+			for _, m := range []nonce.Mark{usedMark(id, owner, 0), backMark(id, owner)} {
+				if write(t, db, nonce.Write{Lease: w.Lease, Mark: &m}).Marked {
+					t.Errorf("%s: got it accepted", m.To)
+				}
+			}
+			wantSameBut(t, before, contents(t, db, written...))
+		})
+	}
+}
+
+// H13: once its time is over a reservation is nobody's: marks count no more, and what
+// was given back, and not taken in time, is not given out again.
+func TestH13TimeIsOver(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 4)
+	all := bookings("x", 300*time.Millisecond, 0, 1)
+	write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: all, Release: nonce.Abandon})
+	if !says(t, db, backMark(all[0].Tx.ID, "x")) {
+		t.Fatal("give back in time: got it refused")
+	}
+	await(t, "their time is over", func() bool {
+		return value[bool](t, db, `select every(lock_until < clock_timestamp()) from managed_tx`)
+	})
+	for _, m := range []nonce.Mark{usedMark(all[1].Tx.ID, "x", 1), backMark(all[1].Tx.ID, "x")} {
+		if says(t, db, m) {
+			t.Errorf("mark %s: got it accepted", m.To)
+		}
+	}
+	post(t, db, alice, "intent")
+	for _, from := range all {
+		if _, bound := takeBack(t, db, *from.Tx.Nonce, from.Tx.ID, true); bound != 0 {
+			t.Errorf("nonce %d: got it given out again", *from.Tx.Nonce)
+		}
+	}
+	again := bookings("y", time.Hour, 0)
+	again[0].From = all[0].Tx.ID
+	if done, err := db.Write(t.Context(), nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: again}); violated(err) != "nonce_fits_state" {
+		t.Errorf("reserve it again: got %+v, %v; want it refused by nonce_fits_state", done, err)
+	}
+	wantHolders(t, db, 2, "0 x IN_FLIGHT RECYCLABLE", "1 x IN_FLIGHT RESERVED")
+}
+
+// Only what was given back is given out again, while nothing is signed or ordered for
+// it, and no episode is open.
+func TestOnlyWhatWasGivenBack(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(t *testing.T, db storetest.Bundle, id string){
+		"reserved": func(*testing.T, storetest.Bundle, string) {},
+		"used":     func(t *testing.T, db storetest.Bundle, id string) { says(t, db, usedMark(id, "x", 0)) },
+		"cancelled": func(t *testing.T, db storetest.Bundle, id string) {
+			says(t, db, backMark(id, "x"))
+			if _, err := db.Decide(t.Context(), store.Decision{TxID: id, By: operator, Action: nonce.OrderCancel, Reason: "r"}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"PROTECT": func(t *testing.T, db storetest.Bundle, id string) {
+			says(t, db, backMark(id, "x"))
+			run(t, db, openEpisode, alice)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			db.Register(t, alice, 1)
+			post(t, db, alice, "intent")
+			id := reserve(t, db, "x", 0)[0]
+			spoil(t, db, id)
+			before := contents(t, db, written...)
+			if _, bound := takeBack(t, db, 0, id, true); bound != 0 {
+				t.Errorf("got it given to an intent")
+			}
+			again := bookings("y", time.Hour, 0)
+			again[0].From = id
+			if done, err := db.Write(t.Context(), nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: again}); violated(err) != "nonce_fits_state" {
+				t.Errorf("given to another owner: got %+v, %v; want it refused by nonce_fits_state", done, err)
+			}
+			wantSameBut(t, before, contents(t, db, written...))
+		})
+	}
+}
+
+// H5, of a nonce that was given back: where its taker is cancelled meanwhile nobody
+// gives anything up.
+func TestH05TakerIsCancelledMeanwhile(t *testing.T) {
+	t.Parallel()
+	for end, bound := range map[string]int{"commit": 0, "rollback": 1} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			db.Register(t, alice, 4)
+			ids := reserve(t, db, "x", 0, 1)
+			says(t, db, backMark(ids[0], "x"))
+			post(t, db, alice, "intent")
+			w := take(t, db, alice, "a/1")
+			one := allocations(w, true)
+			one[0].Nonce, one[0].From = 0, ids[0]
+			canceller := connect(t, db)
+			canceller.do("begin")
+			canceller.do(cancel, w.Queue[0].ID)
+			writing := start(func() (nonce.Written, error) {
+				return db.Write(t.Context(), nonce.Write{Lease: w.Lease, Allocate: one})
+			})
+			awaitBlocked(t, db, "with locked as")
+			canceller.do(end)
+			if done := <-writing; done.err != nil || done.got.Allocated != bound {
+				t.Fatalf("allocate: got %+v, %v; want %d allocated", done.got, done.err, bound)
+			}
+			first := map[int]string{0: "0 x IN_FLIGHT RECYCLABLE", 1: "0 intent SUBMITTED"}[bound]
+			wantHolders(t, db, 2, first, "1 x IN_FLIGHT RESERVED")
+		})
+	}
+}
+
+// Nonces that are asked for together are reserved together: where one cannot be had,
+// none is, and nothing else of the write is made.
+func TestReservedTogetherOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		nonces []uint64
+		first  string
+	}{
+		"beyond the cursor":    {nonces: []uint64{0, 2}},
+		"below the cursor":     {nonces: []uint64{0, 0}},
+		"PROTECT":              {nonces: []uint64{0}, first: `insert into protect_episode (submitter, episode, evidence) values ('` + string(alice) + `', 1, '{}')`},
+		"the request is taken": {nonces: []uint64{0, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			db.Register(t, alice, 4)
+			all := bookings("x", time.Hour, c.nonces...)
+			refusedBy := "nonce_fits_state"
+			if name == "the request is taken" {
+				post(t, db, alice, all[1].Tx.RequestID)
+				refusedBy = "one_tx_per_request"
+			}
+			if c.first != "" {
+				run(t, db, c.first)
+			}
+			w := take(t, db, alice, "h/1")
+			before := contents(t, db, written...)
+			if done, err := db.Write(t.Context(), nonce.Write{Lease: w.Lease, Reserve: all}); violated(err) != refusedBy {
+				t.Errorf("reserve: got %+v, %v; want it refused by %s", done, err, refusedBy)
+			}
+			if diff := cmp.Diff(before, contents(t, db, written...)); diff != "" {
+				t.Errorf("the refused write wrote (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Who has lost the lease reserves, marks and passes on nothing.
+func TestHooksAreFenced(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 4)
+	ids := reserve(t, db, "x", 0, 1)
+	says(t, db, backMark(ids[0], "x"))
+	post(t, db, alice, "intent")
+	w := take(t, db, alice, "a/1")
+	run(t, db, `update submitter_lease set owner_node = 'b/1', fencing_token = fencing_token + 1`)
+	one := allocations(w, true)
+	one[0].Nonce, one[0].From = 0, ids[0]
+	before := contents(t, db, written...)
+	used := usedMark(ids[1], "x", 1)
+	for name, wr := range map[string]nonce.Write{"reserve": {Reserve: bookings("y", time.Hour, 2)}, "mark": {Mark: &used}, "pass on": {Allocate: one}} {
+		wr.Lease = w.Lease
+		if done, err := db.Write(t.Context(), wr); !errors.Is(err, lease.ErrFenced) {
+			t.Errorf("%s: got %+v, %v; want ErrFenced", name, done, err)
+		}
+	}
+	if diff := cmp.Diff(before, contents(t, db, written...)); diff != "" {
+		t.Errorf("a former holder wrote (-before +after):\n%s", diff)
+	}
+}
