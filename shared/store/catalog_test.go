@@ -233,7 +233,7 @@ var furtherNonsense = map[string][]refusal{
 	}},
 	// Reservations: made with their row, for one owner, until a time.
 	"reservation_is_known":   {{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'LENT', 'x', now())`}},
-	"bound_for_ever":         {{isReserved + `; ` + isGivenBack + `; ` + newVersion + `((select tx_id from managed_tx where request_id = '41'), $alice, 2, 1, $hash, 'ORIGINAL', 1)`, isUnbound}},
+	"bound_for_ever":         {{isReserved + `; ` + isGivenBack + `; ` + signsFor(`(select tx_id from managed_tx where request_id = '41')`, 2, 1, "ORIGINAL", storetest.Bytes(1337, 2, alice.Address(), 1, "")), isUnbound}},
 	"follows_the_last_nonce": {{isReserved + `; ` + isGivenBack + `; ` + newReservation + `'42', 3, 2, 'IN_FLIGHT', null, 'RESERVED', 'x', now())`, isUnbound}},
 	"reservation_has_a_lock": {
 		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', 'x', null)`},

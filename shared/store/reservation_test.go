@@ -62,10 +62,17 @@ func says(t *testing.T, db storetest.Bundle, m nonce.Mark) bool {
 func takeBack(t *testing.T, db storetest.Bundle, n uint64, from string, withBytes bool) (taker string, bound int) {
 	t.Helper()
 	w := take(t, db, alice, "a/1")
-	one := allocations(w, withBytes)[:1]
-	one[0].Nonce, one[0].From = n, from
+	one := givenOn(w, n, from, withBytes)
 	done := write(t, db, nonce.Write{Lease: w.Lease, Allocate: one, Release: nonce.Abandon})
 	return w.Queue[0].ID, done.Allocated
+}
+
+// givenOn allocates to the head of the queue of w the nonce that from gives up.
+func givenOn(w nonce.Work, n uint64, from string, withBytes bool) []nonce.Allocation {
+	w.NextNonce = n
+	one := allocations(w, withBytes)[:1]
+	one[0].From = from
+	return one
 }
 
 // holders are the nonces with the request's owner, or name, and state, in order.
@@ -190,7 +197,10 @@ func TestMarksThatDoNotCount(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, db storetest.Bundle, id string) (owner string){
 		"another owner": func(*testing.T, storetest.Bundle, string) string { return "y" },
 		"given back":    func(t *testing.T, db storetest.Bundle, id string) string { says(t, db, backMark(id, "x")); return "x" },
-		"used":          func(t *testing.T, db storetest.Bundle, id string) string { says(t, db, usedMark(id, "x", 0)); return "x" },
+		"used": func(t *testing.T, db storetest.Bundle, id string) string {
+			says(t, db, usedMark(id, "x", 0))
+			return "x"
+		},
 		"cancelled": func(t *testing.T, db storetest.Bundle, id string) string {
 			if _, err := db.Decide(t.Context(), store.Decision{TxID: id, By: operator, Action: nonce.OrderCancel, Reason: "r"}); err != nil {
 				t.Fatal(err)
@@ -309,8 +319,7 @@ func TestH05TakerIsCancelledMeanwhile(t *testing.T) {
 			says(t, db, backMark(ids[0], "x"))
 			post(t, db, alice, "intent")
 			w := take(t, db, alice, "a/1")
-			one := allocations(w, true)
-			one[0].Nonce, one[0].From = 0, ids[0]
+			one := givenOn(w, 0, ids[0], true)
 			canceller := connect(t, db)
 			canceller.do("begin")
 			canceller.do(cancel, w.Queue[0].ID)

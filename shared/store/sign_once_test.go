@@ -21,8 +21,13 @@ import (
 // signs is a statement that stores bytes as a version of the transaction $sent, which
 // has nonce 0 of $alice.
 func signs(version int, kind string, raw []byte) string {
-	return fmt.Sprintf(`with d as (insert into tx_document (tx_id, name, body, bytes) values ($sent, 'version:%d', '{}', '\x%s'))
-		%s ($sent, $alice, 0, %d, $hash, '%s', 1)`, version, hex.EncodeToString(raw), newVersion, version, kind)
+	return signsFor("$sent", 0, version, kind, raw)
+}
+
+// signsFor is the same for another transaction of $alice.
+func signsFor(txID string, n uint64, version int, kind string, raw []byte) string {
+	return fmt.Sprintf(`with d as (insert into tx_document (tx_id, name, body, bytes) values (%s, 'version:%d', '{}', '\x%s'))
+		%s (%[1]s, $alice, %[5]d, %[2]d, $hash, '%[6]s', 1)`, txID, version, hex.EncodeToString(raw), newVersion, n, kind)
 }
 
 // signedOnce are the duties of the trigger of that name.
