@@ -141,6 +141,7 @@ func rules(c config.Config) nonce.Rules {
 		ResubmitMost:         c.Resubmit.MaxAttempts,
 		StuckAfter:           c.Stuck.After,
 		CallTimeout:          c.RPC.Timeout,
+		HandlerTimeout:       max(c.Handlers.Timeout, c.RPC.Timeout), // of code compiled in: what a lease gives. A service has its own
 		HandlerPatience:      c.Handlers.Patience,
 		RoundsEndAfter:       c.Tasks.DispatchDeadline / 2,
 	}

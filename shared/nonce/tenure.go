@@ -185,15 +185,22 @@ func (t *tenure) look(ctx context.Context, q Look) (v View, err error) {
 // call makes one call to the outside, which must end before the lease does.
 func (t *tenure) call(ctx context.Context, f func(context.Context) error) error {
 	if t.Rules.Lease.Short(t.work.Lease) {
-		renewed, err := t.Book.Renew(ctx, t.work.Lease)
-		if err != nil {
-			return fmt.Errorf("renew lease of %s: %w", t.work.submitter(), err)
+		if err := t.renew(ctx); err != nil {
+			return err
 		}
-		t.work.Lease = renewed
 	}
 	ctx, cancel := t.work.Lease.CallContext(ctx, t.Rules.CallTimeout)
 	defer cancel()
 	return f(ctx)
+}
+
+func (t *tenure) renew(ctx context.Context) error {
+	renewed, err := t.Book.Renew(ctx, t.work.Lease)
+	if err != nil {
+		return fmt.Errorf("renew lease of %s: %w", t.work.submitter(), err)
+	}
+	t.work.Lease = renewed
+	return nil
 }
 
 // postpone plans the next look after one that brought nothing.

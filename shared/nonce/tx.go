@@ -127,7 +127,6 @@ type Work struct {
 	Evidence    *Suspicion // what opened it; nil: none is open, or the database is a foreign one
 	Foreign     bool       // the database is not the one we wrote last: then it is protected too
 	Suspended   bool       // an operator has switched allocation off
-	Limited     bool       // it has a policy, which what a handler makes is held to
 	Unsettled   []Tx       // by nonce
 	Queue       []Tx       // the first queued, by seq, without those set aside
 	QueueMore   bool       // there are more than were loaded
