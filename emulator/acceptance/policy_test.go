@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -125,17 +126,18 @@ func TestPolicyKnowsAddressesInAnyLetters(t *testing.T) {
 	pays := func(request, to string) map[string]any {
 		return map[string]any{"submitter": s, "requestId": request, "payload": map[string]any{"to": to, "value": "1"}}
 	}
-	const upper, mixed = "0x00000000000000000000000000000000000CAFE0", "0x00000000000000000000000000000000000cAfE0"
-	for i, target := range []string{upper, cafe0} {
+	const upper = "0x00000000000000000000000000000000000CAFE0"
+	mixed := common.HexToAddress(upper).Hex()
+	for i, target := range []string{upper, mixed, cafe0} {
 		if _, err := operator.SetPolicy(b.ctx, string(s), client.Policy{Targets: []string{target}}, "one shop alone"); err != nil {
 			t.Fatal(err)
 		}
 		for j, to := range []string{upper, mixed, cafe0} {
-			b.postUntilAnswered(t, pays(fmt.Sprint("r-", i, j), to))
+			b.postUntilAnswered(t, pays(fmt.Sprintf("r-%d%d", i, j), to))
 		}
 		b.refused(t, pays("astray", "0x00000000000000000000000000000000000CAFE1"), problem{Status: 403, Code: "POLICY_REFUSED", Field: "payload.to"})
 	}
-	b.ends(t, map[nonce.Submitter]int{s: 6})
+	b.ends(t, map[nonce.Submitter]int{s: 9})
 }
 
 // Of a batch each intent that the policy refuses is told so, with its code and field,

@@ -66,6 +66,9 @@ func (e ErrPolicy) Error() string {
 	return "the submitter's policy allows at most " + e.Limit + " wei in 24 hours"
 }
 
+// ForGood says that the same is refused again for as long as the policy is what it is.
+func (e ErrPolicy) ForGood() bool { return e.Rule == RuleValue || e.Rule == RuleTarget }
+
 // lockPolicies makes creates of submitters with limits over time wait for each
 // other, in one order. It stands before the statements that read what was used: a
 // snapshot is as old as its statement.
