@@ -25,6 +25,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
@@ -37,6 +38,8 @@ type shop struct {
 	t      *testing.T
 	server *httptest.Server
 	keys   map[nonce.Submitter]*ecdsa.PrivateKey // of accounts for which it signs by itself
+
+	open chan struct{} // closed: who waits is answered
 
 	mu    sync.Mutex
 	asked map[string][]string // id and body of each question, by requestId
@@ -54,7 +57,7 @@ type order struct {
 
 func openShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{t: t, keys: map[nonce.Submitter]*ecdsa.PrivateKey{}, asked: map[string][]string{}, later: map[string]int{}}
+	s := &shop{t: t, open: make(chan struct{}), keys: map[nonce.Submitter]*ecdsa.PrivateKey{}, asked: map[string][]string{}, later: map[string]int{}}
 	s.server = httptest.NewServer(s)
 	t.Cleanup(s.server.Close)
 	return s
@@ -119,6 +122,12 @@ func (s *shop) answer(w http.ResponseWriter, r *http.Request, o order) {
 		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 	case "hangs":
 		<-r.Context().Done()
+	case "waits":
+		<-s.open
+		fmt.Fprint(w, shopAnswer)
+	case "takes a second":
+		<-time.After(time.Second)
+		fmt.Fprint(w, shopAnswer)
 	default:
 		fmt.Fprint(w, shopAnswer)
 	}
@@ -255,9 +264,25 @@ func TestAServiceIsAskedTheSameAgain(t *testing.T) {
 	}
 }
 
+// A service has handlers.timeout for its answer, however short the time-outs of nodes
+// are.
+func TestAServiceHasItsOwnTimeOut(t *testing.T) {
+	t.Parallel()
+	service := openShop(t)
+	b := setup(t, stack.Options{Settings: withSettings(service.settings(), map[string]string{"FENCEPOST_RPC_TIMEOUT": "700ms"})})
+	b.knowsShop(t, service)
+	s := b.Submitters()[0]
+	id := b.postUntilAnswered(t, ordered(s, "r", "takes a second"))
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "CONFIRMED" {
+		t.Errorf("got %s %s, want CONFIRMED", r.State, text(r.LastError))
+	}
+}
+
 // A process dies when it has asked a service, when it has the answer, and before and
 // after the bytes are stored, be they its own signer's or the service's: another asks
-// again, or sends what is stored.
+// again, or sends what is stored. What was made counts once against the submitter's
+// policy, which has room for no second time.
 func TestFacadeSurvivesDeaths(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"", "signs", "refuses"} {
@@ -268,6 +293,10 @@ func TestFacadeSurvivesDeaths(t *testing.T) {
 				b, folder := setupArmed(t, point, stack.Options{Settings: service.settings()})
 				b.knowsShop(t, service)
 				s := b.Submitters()[0]
+				_, operator := b.clients(t)
+				if _, err := operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValuePerDay: "6"}, "5 of the shop and 1 behind it"); err != nil {
+					t.Fatal(err)
+				}
 				id := b.postUntilAnswered(t, ordered(s, "r-0", how))
 				b.killed(t, folder, point)
 				b.postUntilAnswered(t, transfer(s, "behind it"))

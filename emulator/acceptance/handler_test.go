@@ -80,13 +80,14 @@ func TestTX009HandlerFailure(t *testing.T) {
 			app, s := b.payer(t), b.Submitters()[0]
 			paid := b.pay(t, app, s, "r-0", "")
 			reasons := map[string]string{"fails": "the ledger of wages is closed", "panics": "panic: no such employee",
-				"hangs": "no answer in time", "reverts": "would revert"}
+				"hangs": "no answer in time", "reverts": "would revert",
+				"starves": "every node charges", "drivels": "204800 bytes"}
 			failed := make(map[string]string)
 			for how := range reasons {
 				failed[how] = b.pay(t, app, s, "r-"+how, how)
 			}
 			b.postUntilAnswered(t, transfer(s, "behind them"))
-			b.ends(t, map[nonce.Submitter]int{s: 6})
+			b.ends(t, map[nonce.Submitter]int{s: len(reasons) + 2})
 			if _, r := b.ask(t, stack.OperatorAccount, paid); r.State != "CONFIRMED" {
 				t.Errorf("the one that pays: got %s, want CONFIRMED", r.State)
 			}

@@ -3,10 +3,12 @@ package acceptance
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -90,6 +92,96 @@ func TestPolicyOverHTTP(t *testing.T) {
 		t.Errorf("without limits: got %v, want it accepted", err)
 	}
 	b.ends(t, map[nonce.Submitter]int{s: 5})
+}
+
+// A policy that is set while a handler is asked holds for what it answers.
+func TestPolicyWhileAHandlerIsAsked(t *testing.T) {
+	t.Parallel()
+	service := openShop(t)
+	b := setup(t, stack.Options{Settings: service.settings()})
+	b.knowsShop(t, service)
+	_, operator := b.clients(t)
+	s := b.Submitters()[0]
+	id := b.postUntilAnswered(t, ordered(s, "r", "waits"))
+	if err := poll(b.ctx, func() bool { return len(service.questions("r")) > 0 }); err != nil {
+		t.Fatalf("not asked: %v", err)
+	}
+	_, err := operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValue: "4"}, "no more of these")
+	close(service.open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+	if _, r := b.ask(t, stack.OperatorAccount, id); text(r.SubState) != "PLACEHOLDER" || !strings.Contains(text(r.LastError), "at most 4 wei") {
+		t.Errorf("got %s %s %s, want FAILED PLACEHOLDER by the policy", r.State, text(r.SubState), text(r.LastError))
+	}
+}
+
+// Addresses are compared as what they are, whoever writes them, in whatever letters.
+func TestPolicyKnowsAddressesInAnyLetters(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	_, operator := b.clients(t)
+	s := b.Submitters()[0]
+	pays := func(request, to string) map[string]any {
+		return map[string]any{"submitter": s, "requestId": request, "payload": map[string]any{"to": to, "value": "1"}}
+	}
+	const upper = "0x00000000000000000000000000000000000CAFE0"
+	mixed := common.HexToAddress(upper).Hex()
+	for i, target := range []string{upper, mixed, cafe0} {
+		if _, err := operator.SetPolicy(b.ctx, string(s), client.Policy{Targets: []string{target}}, "one shop alone"); err != nil {
+			t.Fatal(err)
+		}
+		for j, to := range []string{upper, mixed, cafe0} {
+			b.postUntilAnswered(t, pays(fmt.Sprintf("r-%d%d", i, j), to))
+		}
+		b.refused(t, pays("astray", "0x00000000000000000000000000000000000CAFE1"), problem{Status: 403, Code: "POLICY_REFUSED", Field: "payload.to"})
+	}
+	b.ends(t, map[nonce.Submitter]int{s: 9})
+}
+
+// Of a batch each intent that the policy refuses is told so, with its code and field,
+// and when to come again; the others are taken.
+func TestPolicyOfABatchOverHTTP(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	_, operator := b.clients(t)
+	s := b.Submitters()[0]
+	if _, err := operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValue: "3", MaxValuePerDay: "4", Targets: []string{cafe0}}, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	pays := func(request, wei, to string) map[string]any {
+		return map[string]any{"submitter": s, "requestId": request, "payload": map[string]any{"to": to, "value": wei}}
+	}
+	batch := map[string]any{"intents": []any{pays("a", "3", cafe0), pays("b", "4", cafe0), pays("c", "1", "0x00000000000000000000000000000000000cafe1"),
+		pays("d", "2", cafe0), pays("e", "1", cafe0), pays("a", "3", cafe0)}}
+	want := "202, 403 POLICY_REFUSED payload.value, 403 POLICY_REFUSED payload.to, 429 DAILY_AMOUNT_EXCEEDED payload.value later, 202, 200"
+	for range 2 {
+		status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx:batch", batch)
+		var got struct {
+			Results []struct {
+				Status            int
+				Code, Field       string
+				RetryAfterSeconds int
+			}
+		}
+		if err != nil || status != http.StatusOK || json.Unmarshal(answer, &got) != nil {
+			t.Fatalf("batch: got %d %s, %v", status, answer, err)
+		}
+		var said []string
+		for _, r := range got.Results {
+			later := ""
+			if r.RetryAfterSeconds > 0 {
+				later = "later"
+			}
+			said = append(said, strings.TrimSpace(strings.Join([]string{fmt.Sprint(r.Status), r.Code, r.Field, later}, " ")))
+		}
+		if all := strings.Join(said, ", "); all != want {
+			t.Errorf("got %s, want %s", all, want)
+		}
+		want = strings.ReplaceAll(want, "202", "200") // the second time they are known
+	}
+	b.ends(t, map[nonce.Submitter]int{s: 2})
 }
 
 // What no policy can be is refused with its field, and only operators set one.

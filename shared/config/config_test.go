@@ -263,6 +263,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 			`FENCEPOST_HANDLERS_URLS="refund=https://r.example", FENCEPOST_HANDLERS_SECRETS=[redacted]: handlers.secrets has secrets of ["wage"]`},
 		{[]string{"FENCEPOST_HANDLERS_PATIENCE=30m", "FENCEPOST_HANDLERS_URLS=refund=https://r.example"},
 			`FENCEPOST_HANDLERS_PATIENCE="30m", FENCEPOST_STUCK_AFTER="30m": set handlers.patience below stuck.after`},
+		{[]string{"FENCEPOST_HANDLERS_TIMEOUT=9s", "FENCEPOST_HANDLERS_URLS=refund=https://r.example"},
+			`FENCEPOST_HANDLERS_TIMEOUT="9s", FENCEPOST_LEASE_DURATION="10s": set handlers.timeout more than a second below lease.duration`},
 		{[]string{"FENCEPOST_TRANSFER_RETRY_MOST=999ms"},
 			`FENCEPOST_TRANSFER_RETRY_MOST="999ms", FENCEPOST_TRANSFER_RETRY_FIRST="1s": set transfer.retryMost to at least`},
 		{[]string{"FENCEPOST_TRANSFER_CALL_TIMEOUT=1m"},

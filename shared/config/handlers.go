@@ -17,8 +17,7 @@ type Handlers struct {
 	// Secrets are the secrets that sign what each is asked, in the order given, each
 	// as its service knows it: while one is changed there are two of a name.
 	Secrets map[string][]Secret
-	// Timeout is the most that one asking may take; a lease that has less left cuts it
-	// shorter.
+	// Timeout is the most that one asking may take.
 	Timeout time.Duration
 	// Patience is how long one that says "not now" is asked again.
 	Patience time.Duration
@@ -33,7 +32,7 @@ func (h *Handlers) settings() []setting {
 			meaning: "what signs the questions to each of `handlers.urls`, needed where a process asks them; a secret; while one is changed, the old and the new of one name",
 			field:   handlerSecrets(&h.Secrets)},
 		{name: "handlers.timeout", def: "5s",
-			meaning: "how long a handler's service may take to answer; later, its nonce is filled by a placeholder",
+			meaning: "how long a handler's service may take to answer; later, its nonce is filled by a placeholder; more than a second below `lease.duration`",
 			field:   duration(&h.Timeout, 100*time.Millisecond, time.Minute)},
 		{name: "handlers.patience", def: "2m",
 			meaning: "how long a handler that cannot be reached or says not now is asked again; then its nonce is filled by a placeholder; below `stuck.after`",
@@ -115,5 +114,9 @@ func (c *Config) handlerRules() []rule {
 		of:     []string{"handlers.patience", "stuck.after"},
 		broken: h.Patience >= c.Stuck.After && len(h.URLs) > 0,
 		say:    "set handlers.patience below stuck.after: what waits for so long is STUCK",
+	}, {
+		of:     []string{"handlers.timeout", "lease.duration"},
+		broken: h.Timeout+time.Second >= c.Lease.Duration && len(h.URLs) > 0,
+		say:    "set handlers.timeout more than a second below lease.duration: a service is asked within one lease, and what it answers is still to be stored",
 	}}
 }

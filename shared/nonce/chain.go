@@ -20,6 +20,9 @@ type ChainConnector interface {
 	// become a transaction.
 	Call(payload []byte) (Call, error)
 
+	// Check says why no node would ever take a call that was not read by Call, or nil.
+	Check(c Call) error
+
 	// Open reads signed bytes that came from elsewhere: who signed them, what they do,
 	// and their hash. An error means that no node will ever take them, or that they
 	// are of a kind which is not stored here.

@@ -200,7 +200,7 @@ func TestAnOrderThatWaitsEndsNoWatch(t *testing.T) {
 // A handler's signer signs while it is waited for, and never after.
 func TestSignerOfAHandlerEndsWithItsAsking(t *testing.T) {
 	t.Parallel()
-	kept := make(chan NonceSigner, 3)
+	kept := make(chan NonceSigner, 3) // one for each asking
 	h := func(ctx context.Context, n NonceContext) (Transaction, error) {
 		kept <- n.Signer
 		s, err := n.Signer.Sign(ctx, Call{Gas: 21_000})

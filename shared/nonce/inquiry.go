@@ -52,15 +52,9 @@ func (t *tenure) askHandlers(ctx context.Context, v View) (answers map[string]ma
 // ask asks the handler, and judges what it made. An error says nothing about the
 // handler: it may not have been asked.
 func (k *inquiry) ask(ctx context.Context) (m made, err error) {
-	var tx Transaction
-	var failed, broken error
 	k.t.pass("handler_asked")
-	n := NonceContext{Submitter: k.x.Submitter, Nonce: *k.x.Nonce, TxID: k.x.ID, RequestID: k.x.RequestID, Input: k.x.Payload}
-	err = k.t.call(ctx, func(asked context.Context) error {
-		tx, failed, broken = runHandler(asked, k.t.Handlers[k.x.Handler], n, func(c Call) (Signed, error, error) { return k.sign(ctx, c) })
-		return nil
-	})
-	if err = errors.Join(err, broken); err != nil {
+	tx, failed, err := k.run(ctx)
+	if err != nil {
 		return m, err
 	}
 	k.t.pass("handler_answered")
@@ -76,6 +70,23 @@ func (k *inquiry) ask(ctx context.Context) (m made, err error) {
 		return k.judge(ctx, tx)
 	}
 	return made{failed: k.because(failed.Error()), stored: k.to.stored}, nil
+}
+
+// run gives the handler all the time that it was promised: what is left of a lease
+// depends on nothing that it can know. That whoever waits for it was stopped says
+// nothing about it.
+func (k *inquiry) run(ctx context.Context) (tx Transaction, failed, err error) {
+	if err := k.t.renew(ctx); err != nil {
+		return tx, nil, err
+	}
+	asked, cancel := k.t.work.Lease.CallContext(ctx, k.t.Rules.HandlerTimeout)
+	defer cancel()
+	n := NonceContext{Submitter: k.x.Submitter, Nonce: *k.x.Nonce, TxID: k.x.ID, RequestID: k.x.RequestID, Input: k.x.Payload}
+	tx, failed, broken := runHandler(asked, k.t.Handlers[k.x.Handler], n, func(c Call) (Signed, error, error) { return k.sign(ctx, c) })
+	if broken == nil {
+		broken = ctx.Err()
+	}
+	return tx, failed, broken
 }
 
 // because is a reason with the handler's name, cut.
@@ -107,7 +118,11 @@ func (k *inquiry) priced(ctx context.Context, tx Transaction) (made, error) {
 	if tx.Signed != nil {
 		return k.open(tx.Signed), nil
 	}
-	if err := sane(tx.Call); err != nil {
+	err := sane(tx.Call)
+	if err == nil {
+		err = k.t.chain.Check(tx.Call)
+	}
+	if err != nil {
 		return made{failed: k.because(err.Error())}, nil
 	}
 	return k.t.price(ctx, k.x, made{call: tx.Call}, k.v)
@@ -190,9 +205,6 @@ func sameCall(a, b Call) bool {
 // permit asks whether the submitter's policy lets a handler's call pass, and counts
 // its value. It returns why not, or "".
 func (t *tenure) permit(ctx context.Context, x Tx, c Call) (refused string, err error) {
-	if !t.work.Limited {
-		return "", nil
-	}
 	refused, err = t.Book.Permit(ctx, t.work.Lease, x.ID, c)
 	if err != nil {
 		return "", fmt.Errorf("hold a handler's transaction of %s to the policy: %w", x.Submitter, err)

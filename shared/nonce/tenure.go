@@ -189,15 +189,22 @@ func (t *tenure) call(ctx context.Context, f func(context.Context) error) error 
 
 func (t *tenure) callWithin(ctx context.Context, most time.Duration, f func(context.Context) error) error {
 	if t.Rules.Lease.Short(t.work.Lease) {
-		renewed, err := t.Book.Renew(ctx, t.work.Lease)
-		if err != nil {
-			return fmt.Errorf("renew lease of %s: %w", t.work.submitter(), err)
+		if err := t.renew(ctx); err != nil {
+			return err
 		}
-		t.work.Lease = renewed
 	}
 	ctx, cancel := t.work.Lease.CallContext(ctx, most)
 	defer cancel()
 	return f(ctx)
+}
+
+func (t *tenure) renew(ctx context.Context) error {
+	renewed, err := t.Book.Renew(ctx, t.work.Lease)
+	if err != nil {
+		return fmt.Errorf("renew lease of %s: %w", t.work.submitter(), err)
+	}
+	t.work.Lease = renewed
+	return nil
 }
 
 // postpone plans the next look after one that brought nothing.

@@ -130,7 +130,6 @@ type Work struct {
 	Foreign     bool       // the database is not the one we wrote last: then it is protected too
 	Suspended   bool       // an operator has switched allocation off
 	Signer      string     // which signer holds the key, as registered
-	Limited     bool       // it has a policy, which what a handler makes is held to
 	Unsettled   []Tx       // by nonce
 	Queue       []Tx       // the first queued, by seq, without those set aside
 	QueueMore   bool       // there are more than were loaded

@@ -66,6 +66,9 @@ func (e ErrPolicy) Error() string {
 	return "the submitter's policy allows at most " + e.Limit + " wei in 24 hours"
 }
 
+// ForGood says that the same is refused again for as long as the policy is what it is.
+func (e ErrPolicy) ForGood() bool { return e.Rule == RuleValue || e.Rule == RuleTarget }
+
 // lockPolicies makes creates of submitters with limits over time wait for each
 // other, in one order. It stands before the statements that read what was used: a
 // snapshot is as old as its statement.
@@ -74,7 +77,8 @@ select from submitter_policy where submitter = any($1::text[]) and over_time ord
 
 // verdict judges one intent, or what a handler made of one: of $1, the transaction
 // $2, with the value $3 (null: not known yet), to $4 (null: not known yet), counted as
-// an intent by $5. Times never go down, so that the windows hold whatever the clock does.
+// an intent by $5. What adds nothing never is too much, also where the day's limit was
+// lowered below what is used. Times never go down, so that the windows hold whatever the clock does.
 const verdict = `
 used as (
   select coalesce(l.number, 0) as number, coalesce(l.intents, 0) as intents, coalesce(l.value_wei, 0) as value_wei,
@@ -93,7 +97,7 @@ used as (
          case when a.value_wei > p.max_value_wei then 'VALUE'
               when not a.target = any(p.targets) then 'TARGET'
               when a.counts and u.in_minute >= p.max_per_minute then 'RATE'
-              when u.in_day + a.added_wei > p.max_day_wei then 'DAY'
+              when u.in_day + a.added_wei > case when p.max_day_wei < u.in_day then u.in_day else p.max_day_wei end then 'DAY'
               else '' end as refused
     from asked a
    cross join used u

@@ -83,6 +83,11 @@ func TestPolicyOfOneTransaction(t *testing.T) {
 	if again := posts(t, db, "known, and too much now", paying(alice, "r-1", most, 1), ""); again.TxID != at.TxID || again.New {
 		t.Errorf("a known request: got %+v, want %s as it is stored", again, at.TxID)
 	}
+	limit(t, db, store.Policy{MaxValuePerDay: new("10")})
+	posts(t, db, "in the day", paying(alice, "r-8", "9", 1), "")
+	limit(t, db, store.Policy{MaxValuePerDay: new("5")})
+	posts(t, db, "nothing, above a limit that was lowered", paying(alice, "r-9", "0", 1), "")
+	posts(t, db, "a wei above it", paying(alice, "r-10", "1", 1), store.RuleDay)
 	limit(t, db, store.Policy{})
 	posts(t, db, "without limits", paying(alice, "r-7", most, 2), "")
 }
@@ -194,6 +199,53 @@ func TestPolicyOfManyAtOnce(t *testing.T) {
 	}
 }
 
+// The same requests, asked for by many at once, alone and in batches, in any order,
+// count once each; and what is cancelled goes on to count.
+func TestPolicyCountsARequestOnce(t *testing.T) {
+	t.Parallel()
+	const processes, requests = 4, 12
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	limit(t, db, store.Policy{MaxValuePerDay: new(fmt.Sprint(requests)), MaxPerMinute: new(requests)})
+	var wg sync.WaitGroup
+	for p := range processes {
+		s, err := store.Open(t.Context(), storetest.Options(db.URL, storetest.Rules))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		var batch []store.Intent
+		for i := range requests {
+			in := paying(alice, fmt.Sprint("r-", (i*(2*p+1))%requests), "1", 1)
+			batch = append(batch, withID(in, in.RequestID))
+			wg.Go(func() {
+				if _, err := s.Create(t.Context(), in, 1000); err != nil {
+					t.Errorf("%s: %v", in.RequestID, err)
+				}
+			})
+		}
+		wg.Go(func() {
+			results, err := s.CreateAll(t.Context(), batch, 1000)
+			for _, r := range results {
+				err = errors.Join(err, r.Err)
+			}
+			if err != nil {
+				t.Errorf("a batch: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := value[string](t, db, `select count(*) || ' ' || max(intents) || ' ' || max(value_wei) from submitter_use`); got != fmt.Sprintf("%d %d %d", requests, requests, requests) {
+		t.Errorf("uses, their sums: got %s, want %d of each", got, requests)
+	}
+	id := value[string](t, db, `select tx_id::text from managed_tx limit 1`)
+	if _, err := db.Store.Decide(t.Context(), store.Decision{TxID: id, By: store.Viewer{Caller: "shop"}, Action: nonce.OrderCancel, Reason: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	limit(t, db, store.Policy{MaxValuePerDay: new(fmt.Sprint(requests))})
+	posts(t, db, "in place of what was cancelled", paying(alice, "another", "1", 1), store.RuleDay)
+}
+
 // What a handler made is held to the policy under the fence, and counts once, however
 // often it is asked; its intent counted as one when it was posted.
 func TestPolicyOfAHandler(t *testing.T) {
@@ -208,9 +260,6 @@ func TestPolicyOfAHandler(t *testing.T) {
 	posts(t, db, "another's", paying(alice, "r-2", "4", 1), "")
 	posts(t, db, "a third", withID(wage, "r-3"), store.RuleRate)
 	w := take(t, db, alice, "a/1")
-	if !w.Limited {
-		t.Errorf("work: got %v, want it limited", w.Limited)
-	}
 	one := nonce.Address{19: 1}
 	for _, c := range []struct {
 		what string

@@ -19,7 +19,7 @@ select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
        coalesce(p.episode, 0), case when p.evidence ? 'why' then p.evidence end,
        (select min(m.set_aside_nonce) from managed_tx m
          where m.submitter = s.submitter and m.queued and m.set_aside_nonce is not null and not ` + notAside + `),
-       is_authority(), (select epoch from authority), s.signer, ` + hasPolicy + `
+       is_authority(), (select epoch from authority), s.signer`
   from submitter s
   join submitter_nonce_cursor c using (submitter)
   left join protect_episode p on p.submitter = s.submitter and p.closed_at is null
@@ -83,7 +83,7 @@ func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce
 		var ours bool
 		var epoch string
 		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.FinalBlocks, &w.Suspicion,
-			&w.Episode, &w.Evidence, &w.AsideUntil, &ours, &epoch, &w.Signer, &w.Limited)
+			&w.Episode, &w.Evidence, &w.AsideUntil, &ours, &epoch, &w.Signer)
 		s.epochs.saw(epoch)
 		w.Protected, w.Foreign = w.Episode != 0 || !ours, !ours
 		if errors.Is(err, pgx.ErrNoRows) {

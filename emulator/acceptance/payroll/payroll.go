@@ -17,7 +17,7 @@ import (
 // Wage is the input of every handler.
 type Wage struct {
 	Wei int64  `json:"wei"`
-	How string `json:"how"` // "": pays; or fails, panics, hangs, reverts, signs, signs twice, signs and fails, signs and hangs
+	How string `json:"how"` // "": pays; or fails, panics, hangs, reverts, starves, drivels, signs, signs twice, signs and fails, signs and hangs
 
 	// Slip is the file into which a handler that signs writes what it was given; "": none.
 	Slip string `json:"slip"`
@@ -44,6 +44,10 @@ func wage(ctx context.Context, n nonce.NonceContext) (nonce.Transaction, error) 
 		time.Sleep(time.Hour)
 	case "reverts":
 		call.To, call.Data = nil, []byte{0xfe} // INVALID: no contract comes of it
+	case "starves":
+		call.Gas, call.Data = 21_000, make([]byte, 100) // less than every node charges for them
+	case "drivels":
+		call.Data = make([]byte, 200<<10) // more than any node holds
 	case "signs", "signs twice", "signs and fails", "signs and hangs":
 		return w.signed(ctx, n, call)
 	}

@@ -91,6 +91,9 @@ func (c *Connector) Call(stored []byte) (nonce.Call, error) {
 	return call, checkCall(call)
 }
 
+// Check implements [nonce.ChainConnector].
+func (c *Connector) Check(call nonce.Call) error { return checkCall(call) }
+
 // all are the given fields by name.
 func (p payload) all() map[string]*string {
 	return map[string]*string{"to": p.To, "value": p.Value, "data": p.Data, "gas": p.Gas, "maxGas": p.MaxGas,
@@ -164,6 +167,9 @@ func intrinsicGas(call nonce.Call) uint64 {
 func checkCall(call nonce.Call) error {
 	if call.To == nil && len(call.Data) == 0 {
 		return invalid("payload.to", "neither to nor data: want an account to call, or the code of a contract to deploy")
+	}
+	if len(call.Data) > maxData {
+		return invalid("payload.data", "has %d bytes: want at most %d", len(call.Data), maxData)
 	}
 	if call.Gas > 0 && call.MaxGas > 0 {
 		return invalid("payload.maxGas", "stands beside gas: want gas, which is taken as it is, or maxGas, which bounds the estimate")

@@ -60,7 +60,10 @@ func (l *Ledger) judge(ctx context.Context, op transfer.Op, t transfer.Transfer,
 
 // blocked is Unknown; and a person is told at once where no further try will help.
 func (l *Ledger) blocked(ctx context.Context, op transfer.Op, c transfer.Call, err error) transfer.Outcome {
-	for _, needsPerson := range []error{ErrNotPaid, ErrTaken, ErrNotPayer} {
+	if policy := (store.ErrPolicy{}); errors.As(err, &policy) && policy.ForGood() {
+		err = fmt.Errorf("%w: %w", ErrBarred, err)
+	}
+	for _, needsPerson := range []error{ErrNotPaid, ErrTaken, ErrNotPayer, ErrBarred} {
 		if errors.Is(err, needsPerson) {
 			l.Log.Log(ctx, telemetry.LevelCritical, "a payout waits for a person: nothing will be paid or given back before",
 				"reqId", c.ReqID, "userId", c.UserID, "assetId", c.AssetID, "units", c.Units, "error", err.Error())

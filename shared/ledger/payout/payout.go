@@ -118,6 +118,9 @@ var (
 	ErrTaken = errors.New("the payout's request stands for a transaction that is not the coordinator's")
 	// ErrNotPayer reports a submitter that is not registered for the coordinator alone.
 	ErrNotPayer = errors.New("the submitter is not registered for the transfer coordinator alone")
+	// ErrBarred reports a payout that the payer's policy does not allow: an operator
+	// changes the policy, or gives the transfer up.
+	ErrBarred = errors.New("the payer's policy does not allow the payout")
 )
 
 // Causes of an Unknown that pass.

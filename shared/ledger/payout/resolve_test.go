@@ -212,6 +212,41 @@ func TestNothingIsPostedOnAnyonesWord(t *testing.T) {
 	}
 }
 
+// What the payer's policy refuses is no refusal of the payout: nothing is given back,
+// it is tried again, and made once the policy has room. A person is told where it never
+// will have. However often it is tried, it counts once.
+func TestAPolicyIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	wei := value[string](h, `select payout_payload ->> 'value' from transfers_tb where req_id = $1`, x.ReqID)
+	limit := func(p store.Policy) {
+		t.Helper()
+		if err := h.db.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: h.payer, Policy: p, By: "olga", Reason: "a test"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, p := range []store.Policy{{MaxValue: new("1")}, {Targets: []string{store.TargetDeploy}}, {MaxValuePerDay: new("1")}} {
+		limit(p)
+		h.drive(x.ReqID, transfer.TargetPending)
+		if got, want := h.log.severe("CRITICAL", waits), min(i+1, 2); got != want {
+			t.Errorf("critical lines after %+v: got %d, want %d", p, got, want)
+		}
+	}
+	if got := h.managed(x.ReqID); got != "" {
+		t.Errorf("managed: got %s, want none", got)
+	}
+	limit(store.Policy{MaxValuePerDay: &wei})
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.drive(x.ReqID, transfer.TargetPending)
+	if got := value[string](h, `select sum(added_wei)::text from submitter_use`); got != wei {
+		t.Errorf("counted: got %s wei, want %s", got, wei)
+	}
+	h.mineUntil(x.ReqID, "CONFIRMED")
+	h.drive(x.ReqID, transfer.Committed)
+}
+
 // What a release recorded as lost is not made again, nor given back: it was paid by a
 // transaction that this database does not know.
 func TestARecordedLossIsNotPaidAgain(t *testing.T) {
