@@ -20,6 +20,11 @@ type ChainConnector interface {
 	// become a transaction.
 	Call(payload []byte) (Call, error)
 
+	// Open reads signed bytes that came from elsewhere: who signed them, what they do,
+	// and their hash. An error means that no node will ever take them, or that they
+	// are of a kind which is not stored here.
+	Open(raw []byte) (from Address, tx Unsigned, s Signed, err error)
+
 	// Look asks one node everything that one judgement needs, in one round
 	// trip, or a few where it is much. Asking twice changes nothing.
 	Look(ctx context.Context, q Look) (View, error)

@@ -1,0 +1,46 @@
+package evm
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Open implements [nonce.ChainConnector]. It takes the transactions that pay a fee
+// and do one call: of legacy form with a chain id (EIP-155), with an access list
+// (EIP-2930), and with a dynamic fee (EIP-1559), in the one encoding of each. A
+// price of gas is both, the fee cap and the tip cap. Blobs are not kept here, and a
+// transaction that delegates accounts would let their nonces move by themselves.
+func (c *Connector) Open(raw []byte) (from nonce.Address, tx nonce.Unsigned, s nonce.Signed, err error) {
+	signed := new(types.Transaction)
+	if err := signed.UnmarshalBinary(raw); err != nil {
+		return from, tx, s, fmt.Errorf("its bytes are no signed transaction: %w", err)
+	}
+	switch signed.Type() {
+	case types.LegacyTxType, types.AccessListTxType, types.DynamicFeeTxType:
+	default:
+		return from, tx, s, fmt.Errorf("its bytes are a transaction of type %d: want 0, 1 or 2", signed.Type())
+	}
+	if !signed.Protected() {
+		return from, tx, s, errors.New("its bytes name no chain: any could take them (EIP-155)")
+	}
+	if !signed.ChainId().IsUint64() {
+		return from, tx, s, errors.New("its bytes are for a chain id of more than 64 bits")
+	}
+	sender, err := types.Sender(types.LatestSignerForChainID(signed.ChainId()), signed)
+	if err != nil {
+		return from, tx, s, fmt.Errorf("its bytes are not signed: %w", err)
+	}
+	tx = nonce.Unsigned{
+		ChainID: signed.ChainId().Uint64(), Nonce: signed.Nonce(), To: (*nonce.Address)(signed.To()), Value: signed.Value(), Data: signed.Data(),
+		Gas: signed.Gas(), FeeCapWei: signed.GasFeeCap(), TipCapWei: signed.GasTipCap(),
+	}
+	call := nonce.Call{To: tx.To, Value: tx.Value, Data: tx.Data, Gas: tx.Gas, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei}
+	if err := checkCall(call); err != nil {
+		return from, tx, s, fmt.Errorf("no node takes its bytes: %w", err)
+	}
+	return nonce.Address(sender), tx, nonce.Signed{Hash: nonce.Hash(signed.Hash()), Raw: raw}, nil
+}

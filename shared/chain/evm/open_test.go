@@ -1,0 +1,103 @@
+package evm
+
+import (
+	"math/big"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/ethereum/go-ethereum/rlp"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Signed bytes say who signed them and what they do; of other kinds, cut, longer or
+// for any chain, they are not taken.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	key, err := crypto.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, five := common.Address{19: 9}, big.NewInt(5)
+	sign := func(s types.Signer, inner types.TxData) []byte {
+		raw, err := types.MustSignNewTx(key, s, inner).MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	here := types.LatestSignerForChainID(five)
+	dynamic := sign(here, &types.DynamicFeeTx{ChainID: five, Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasFeeCap: big.NewInt(3), GasTipCap: big.NewInt(2), Data: []byte{1}})
+	want := nonce.Unsigned{ChainID: 5, Nonce: 7, To: &nonce.Address{19: 9}, Value: big.NewInt(1), Data: []byte{1}, Gas: 30_000, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
+	priced := want
+	priced.TipCapWei = big.NewInt(3)
+	for name, c := range map[string]struct {
+		raw  []byte
+		want *nonce.Unsigned
+	}{
+		"dynamic fee":      {dynamic, &want},
+		"legacy":           {sign(here, &types.LegacyTx{Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasPrice: big.NewInt(3), Data: []byte{1}}), &priced},
+		"access list":      {sign(here, &types.AccessListTx{ChainID: five, Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasPrice: big.NewInt(3), Data: []byte{1}}), &priced},
+		"for any chain":    {sign(types.HomesteadSigner{}, &types.LegacyTx{Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasPrice: big.NewInt(3)}), nil},
+		"delegation":       {delegating(t, to), nil},
+		"too little gas":   {sign(here, &types.DynamicFeeTx{ChainID: five, Nonce: 7, To: &to, Gas: 20_999, GasFeeCap: big.NewInt(3), GasTipCap: big.NewInt(2)}), nil},
+		"tip above fee":    {sign(here, &types.DynamicFeeTx{ChainID: five, Nonce: 7, To: &to, Gas: 30_000, GasFeeCap: big.NewInt(3), GasTipCap: big.NewInt(4)}), nil},
+		"cut":              {dynamic[:len(dynamic)-1], nil},
+		"a byte more":      {append(dynamic[:len(dynamic):len(dynamic)], 0), nil},
+		"nothing":          {nil, nil},
+		"another encoding": {[]byte("{}"), nil},
+	} {
+		from, tx, s, err := new(Connector).Open(c.raw)
+		switch {
+		case c.want == nil:
+			if err == nil {
+				t.Errorf("%s: got %+v, want an error", name, tx)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		default:
+			if from != nonce.Address(crypto.PubkeyToAddress(key.PublicKey)) || s.Hash != nonce.Hash(crypto.Keccak256Hash(c.raw)) {
+				t.Errorf("%s: got signed by %s with hash %s, want the key's account and the bytes' hash", name, from, s.Hash)
+			}
+			if d := cmp.Diff(*c.want, tx, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); d != "" {
+				t.Errorf("%s (-want +got):\n%s", name, d)
+			}
+		}
+	}
+}
+
+// delegating is a transaction that sets an account's code (EIP-7702).
+func delegating(t *testing.T, to common.Address) []byte {
+	t.Helper()
+	type authorization struct {
+		ChainID *big.Int
+		Address common.Address
+		Nonce   uint64
+		V       uint8
+		R, S    *big.Int
+	}
+	one := big.NewInt(1)
+	body, err := rlp.EncodeToBytes(struct {
+		ChainID        *big.Int
+		Nonce          uint64
+		TipCap, FeeCap *big.Int
+		Gas            uint64
+		To             common.Address
+		Value          *big.Int
+		Data           []byte
+		AccessList     types.AccessList
+		Authorizations []authorization
+		V, R, S        *big.Int
+	}{big.NewInt(5), 7, one, one, 60_000, to, new(big.Int), nil, types.AccessList{}, []authorization{{one, to, 0, 0, one, one}}, new(big.Int), one, one})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := append([]byte{types.SetCodeTxType}, body...)
+	if tx := new(types.Transaction); tx.UnmarshalBinary(raw) != nil || tx.Type() != types.SetCodeTxType {
+		t.Fatalf("%x is no delegation: the test proves nothing", raw)
+	}
+	return raw
+}
