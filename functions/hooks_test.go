@@ -23,6 +23,7 @@ import (
 type hooks struct {
 	house
 	*functions.App
+	chain  *devchain.Chain
 	lender nonce.Submitter // the first dev account, with a window of two
 }
 
@@ -35,6 +36,7 @@ func withHooks(t *testing.T, callers []string, settings ...string) hooks {
 	t.Cleanup(func() { _ = chain.Close() })
 	h := hooks{
 		house:  house{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}},
+		chain:  chain,
 		lender: nonce.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address),
 	}
 	on := []string{"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=1h", "FENCEPOST_RPC_URLS=" + chain.URL()}
