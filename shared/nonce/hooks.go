@@ -115,18 +115,12 @@ func (t *tenure) bookings(r Reserve, v View) (all []Booking, reason string) {
 	return all, ""
 }
 
-// maxRaw is how many signed bytes a node takes as one transaction.
-const maxRaw = 128 << 10
-
 // OpenFor reads bytes that somebody signed for s elsewhere. The error wraps
 // [ErrBytes] where s has not signed them, for its chain, or no node ever takes them.
 func (w *Worker) OpenFor(s Submitter, raw []byte) (Unsigned, Signed, error) {
 	chain, err := w.Chain(s)
 	if err != nil {
 		return Unsigned{}, Signed{}, err
-	}
-	if len(raw) > maxRaw {
-		return Unsigned{}, Signed{}, fmt.Errorf("%w: they are %d, and nodes take at most %d", ErrBytes, len(raw), maxRaw)
 	}
 	from, tx, signed, err := chain.Open(raw)
 	switch {

@@ -5,9 +5,18 @@ import (
 	"fmt"
 
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/fencepost/fencepost/shared/nonce"
 )
+
+// maxRaw is the most that nodes hold of one transaction, in bytes.
+const maxRaw = 128 << 10
+
+// accessGas is what an access list costs beside the call (EIP-2930).
+func accessGas(list types.AccessList) uint64 {
+	return params.TxAccessListAddressGas*uint64(len(list)) + params.TxAccessListStorageKeyGas*uint64(list.StorageKeys())
+}
 
 // Open implements [nonce.ChainConnector]. It takes the transactions that pay a fee
 // and do one call: of legacy form with a chain id (EIP-155), with an access list
@@ -15,6 +24,9 @@ import (
 // price of gas is both, the fee cap and the tip cap. Blobs are not kept here, and a
 // transaction that delegates accounts would let their nonces move by themselves.
 func (c *Connector) Open(raw []byte) (from nonce.Address, tx nonce.Unsigned, s nonce.Signed, err error) {
+	if len(raw) > maxRaw {
+		return from, tx, s, fmt.Errorf("its bytes are %d: no node holds more than %d", len(raw), maxRaw)
+	}
 	signed := new(types.Transaction)
 	if err := signed.UnmarshalBinary(raw); err != nil {
 		return from, tx, s, fmt.Errorf("its bytes are no signed transaction: %w", err)
@@ -41,6 +53,9 @@ func (c *Connector) Open(raw []byte) (from nonce.Address, tx nonce.Unsigned, s n
 	call := nonce.Call{To: tx.To, Value: tx.Value, Data: tx.Data, Gas: tx.Gas, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei}
 	if err := checkCall(call); err != nil {
 		return from, tx, s, fmt.Errorf("no node takes its bytes: %w", err)
+	}
+	if least := intrinsicGas(call) + accessGas(signed.AccessList()); tx.Gas < least {
+		return from, tx, s, fmt.Errorf("no node takes its bytes: their gas is %d, and %d are charged before the call begins", tx.Gas, least)
 	}
 	return nonce.Address(sender), tx, nonce.Signed{Hash: nonce.Hash(signed.Hash()), Raw: raw}, nil
 }

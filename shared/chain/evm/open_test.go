@@ -32,23 +32,29 @@ func TestOpen(t *testing.T) {
 	here := types.LatestSignerForChainID(five)
 	dynamic := sign(here, &types.DynamicFeeTx{ChainID: five, Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasFeeCap: big.NewInt(3), GasTipCap: big.NewInt(2), Data: []byte{1}})
 	want := nonce.Unsigned{ChainID: 5, Nonce: 7, To: &nonce.Address{19: 9}, Value: big.NewInt(1), Data: []byte{1}, Gas: 30_000, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
+	list := types.AccessList{{Address: to, StorageKeys: []common.Hash{{1}}}}
+	enough := nonce.Unsigned{ChainID: 5, Nonce: 7, To: &nonce.Address{19: 9}, Value: new(big.Int), Data: []byte{}, Gas: 21_000 + 2_400 + 1_900, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(3)}
 	priced := want
 	priced.TipCapWei = big.NewInt(3)
 	for name, c := range map[string]struct {
 		raw  []byte
 		want *nonce.Unsigned
 	}{
-		"dynamic fee":      {dynamic, &want},
-		"legacy":           {sign(here, &types.LegacyTx{Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasPrice: big.NewInt(3), Data: []byte{1}}), &priced},
-		"access list":      {sign(here, &types.AccessListTx{ChainID: five, Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasPrice: big.NewInt(3), Data: []byte{1}}), &priced},
-		"for any chain":    {sign(types.HomesteadSigner{}, &types.LegacyTx{Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasPrice: big.NewInt(3)}), nil},
-		"delegation":       {delegating(t, to), nil},
-		"too little gas":   {sign(here, &types.DynamicFeeTx{ChainID: five, Nonce: 7, To: &to, Gas: 20_999, GasFeeCap: big.NewInt(3), GasTipCap: big.NewInt(2)}), nil},
-		"tip above fee":    {sign(here, &types.DynamicFeeTx{ChainID: five, Nonce: 7, To: &to, Gas: 30_000, GasFeeCap: big.NewInt(3), GasTipCap: big.NewInt(4)}), nil},
-		"cut":              {dynamic[:len(dynamic)-1], nil},
-		"a byte more":      {append(dynamic[:len(dynamic):len(dynamic)], 0), nil},
-		"nothing":          {nil, nil},
-		"another encoding": {[]byte("{}"), nil},
+		"dynamic fee":                        {dynamic, &want},
+		"legacy":                             {sign(here, &types.LegacyTx{Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasPrice: big.NewInt(3), Data: []byte{1}}), &priced},
+		"access list":                        {sign(here, &types.AccessListTx{ChainID: five, Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasPrice: big.NewInt(3), Data: []byte{1}}), &priced},
+		"for any chain":                      {sign(types.HomesteadSigner{}, &types.LegacyTx{Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasPrice: big.NewInt(3)}), nil},
+		"delegation":                         {delegating(t, to), nil},
+		"too little gas":                     {sign(here, &types.DynamicFeeTx{ChainID: five, Nonce: 7, To: &to, Gas: 20_999, GasFeeCap: big.NewInt(3), GasTipCap: big.NewInt(2)}), nil},
+		"enough gas for its access list":     {sign(here, &types.AccessListTx{ChainID: five, Nonce: 7, To: &to, Gas: enough.Gas, GasPrice: big.NewInt(3), AccessList: list}), &enough},
+		"too little gas for its access list": {sign(here, &types.AccessListTx{ChainID: five, Nonce: 7, To: &to, Gas: 21_000 + 2_400 + 1_900 - 1, GasPrice: big.NewInt(3), AccessList: list}), nil},
+		"more than a node holds":             {sign(here, &types.DynamicFeeTx{ChainID: five, Nonce: 7, To: &to, Gas: 1 << 24, GasFeeCap: big.NewInt(3), GasTipCap: big.NewInt(2), Data: make([]byte, 127<<10+1)}), nil},
+		"a long list":                        {sign(here, &types.AccessListTx{ChainID: five, Nonce: 7, To: &to, Gas: 1 << 24, GasPrice: big.NewInt(3), AccessList: types.AccessList{{StorageKeys: make([]common.Hash, 4000)}}}), nil},
+		"tip above fee":                      {sign(here, &types.DynamicFeeTx{ChainID: five, Nonce: 7, To: &to, Gas: 30_000, GasFeeCap: big.NewInt(3), GasTipCap: big.NewInt(4)}), nil},
+		"cut":                                {dynamic[:len(dynamic)-1], nil},
+		"a byte more":                        {append(dynamic[:len(dynamic):len(dynamic)], 0), nil},
+		"nothing":                            {nil, nil},
+		"another encoding":                   {[]byte("{}"), nil},
 	} {
 		from, tx, s, err := new(Connector).Open(c.raw)
 		switch {
