@@ -1,6 +1,8 @@
 package functions
 
 import (
+	"context"
+
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/web"
@@ -17,4 +19,9 @@ func (a *App) Patterns() []string {
 		route(all)
 	}
 	return all.Patterns()
+}
+
+// Serve is one invocation that looks at everything the submitter has due.
+func (a *App) Serve(ctx context.Context, s nonce.Submitter, kind nonce.Kind) error {
+	return a.worker.Serve(ctx, s, kind)
 }

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/shared/nonce"
-	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
@@ -19,15 +19,8 @@ import (
 // hookCaller is whose the reservations are: a submitter's callers must name it, or "*".
 const hookCaller = "hooks"
 
-// Errors of the hooks, beside [nonce.ErrNotOwner], [nonce.ErrNotLeader] and
-// [nonce.ErrNotNow]. After each, nothing was changed.
-var (
-	// ErrHooksOff reports that hooks.enabled is not set.
-	ErrHooksOff = errors.New("the low-level hooks are off: set hooks.enabled to use them")
-	// ErrBytes reports signed bytes that are not for the reservation's nonce, by its
-	// submitter.
-	ErrBytes = errors.New("the bytes are not what the nonce was reserved for")
-)
+// ErrHooksOff reports that hooks.enabled is not set. Nothing was changed.
+var ErrHooksOff = errors.New("the low-level hooks are off: set hooks.enabled to use them")
 
 // Reservation is a nonce that somebody asked for by itself. Its owner alone may mark
 // it, by TxID and Owner, and only until Until.
@@ -93,32 +86,34 @@ func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, req
 // stored, then sent, tracked and confirmed like any other's. The same bytes again are
 // answered as before.
 //
-// The error wraps [ErrHooksOff], [ErrBytes], [nonce.ErrNotOwner], [nonce.ErrNotLeader],
-// [nonce.ErrNotNow] (the account cannot pay for them) or [store.ErrNotFound]. Any other
-// is unknown: call again.
+// The error wraps [ErrHooksOff], [nonce.ErrBytes], [nonce.ErrNotOwner],
+// [nonce.ErrNotLeader], [nonce.ErrNotNow] (the account cannot pay for them, or no block
+// would take them now) or [store.ErrNotFound]; after each, nothing was changed. Any
+// other is unknown: call again.
 func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) error {
 	r, err := a.ownReservation(ctx, txID, owner)
 	if err != nil {
 		return err
 	}
-	signed, n, gas, err := signer.Read(r.Submitter, raw)
+	tx, signed, err := a.worker.OpenFor(r.Submitter, raw)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: %w", ErrBytes, err)
+		return fmt.Errorf("mark %s used: %w", r.TxID, err)
 	case r.FirstHash == signed.Hash.String():
 		a.lookOnceMore(ctx, r.Submitter)
 		return nil
 	case r.Over || r.Nonce == nil:
-		return fmt.Errorf("mark %s used: %w", txID, nonce.ErrNotOwner)
-	case n != *r.Nonce:
-		return fmt.Errorf("%w: they have the nonce %d, and %d is reserved", ErrBytes, n, *r.Nonce)
+		return fmt.Errorf("mark %s used: %w", r.TxID, nonce.ErrNotOwner)
+	case tx.Nonce != *r.Nonce:
+		return fmt.Errorf("mark %s used: %w: they have the nonce %d, and %d is reserved", r.TxID, nonce.ErrBytes, tx.Nonce, *r.Nonce)
 	}
-	err = a.worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: txID, Owner: owner, To: nonce.Used, Signed: &signed, Gas: &gas})
+	gas := nonce.GasParams{Gas: tx.Gas, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei, ValueWei: tx.Value}
+	err = a.worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: r.TxID, Owner: owner, To: nonce.Used, Signed: &signed, Gas: &gas})
 	if err != nil {
-		if r, again := a.store.Reservation(ctx, txID); again == nil && r.FirstHash == signed.Hash.String() {
+		if now, again := a.store.Reservation(ctx, r.TxID); again == nil && now.FirstHash == signed.Hash.String() {
 			return nil
 		}
-		return fmt.Errorf("mark %s used: %w", txID, err)
+		return fmt.Errorf("mark %s used: %w", r.TxID, err)
 	}
 	return nil
 }
@@ -141,13 +136,13 @@ func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) er
 		a.lookOnceMore(ctx, r.Submitter)
 		return nil
 	case r.Over:
-		return fmt.Errorf("mark %s recyclable: %w", txID, nonce.ErrNotOwner)
+		return fmt.Errorf("mark %s recyclable: %w", r.TxID, nonce.ErrNotOwner)
 	}
-	if err := a.worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: txID, Owner: owner, To: nonce.Recyclable, Reason: reason}); err != nil {
-		if r, again := a.store.Reservation(ctx, txID); again == nil && r.State == nonce.Recyclable {
+	if err := a.worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: r.TxID, Owner: owner, To: nonce.Recyclable, Reason: reason}); err != nil {
+		if now, again := a.store.Reservation(ctx, r.TxID); again == nil && now.State == nonce.Recyclable {
 			return nil
 		}
-		return fmt.Errorf("mark %s recyclable: %w", txID, err)
+		return fmt.Errorf("mark %s recyclable: %w", r.TxID, err)
 	}
 	return nil
 }
@@ -170,10 +165,11 @@ func (a *App) ownReservation(ctx context.Context, txID, owner string) (store.Res
 	if !a.config.Hooks.Enabled {
 		return store.Reservation{}, ErrHooksOff
 	}
-	if _, err := uuid.Parse(txID); err != nil {
+	id, err := uuid.Parse(txID)
+	if err != nil {
 		return store.Reservation{}, store.ErrNotFound
 	}
-	r, err := a.store.Reservation(ctx, txID)
+	r, err := a.store.Reservation(ctx, id.String())
 	if err == nil && r.Owner != owner {
 		err = fmt.Errorf("reservation %s: %w", txID, nonce.ErrNotOwner)
 	}
@@ -186,14 +182,17 @@ func (a *App) hooksMay(owner string, requests []string) error {
 	switch {
 	case !a.config.Hooks.Enabled:
 		return ErrHooksOff
-	case owner == "" || len(owner) > most || strings.ContainsRune(owner, 0):
-		return fmt.Errorf("the owner of a reservation has 1 to %d bytes", most)
+	case owner == "" || len(owner) > most || strings.ContainsRune(owner, 0) || !utf8.ValidString(owner):
+		return fmt.Errorf("the owner of a reservation has 1 to %d bytes of UTF-8, without NUL", most)
 	case len(requests) == 0 || len(requests) > 10_000:
 		return errors.New("want one to 10000 requests: each gets a nonce")
 	}
 	for i, r := range requests {
 		if err := requestID("requestId", r); err != nil {
 			return err
+		}
+		if !utf8.ValidString(r) {
+			return fmt.Errorf("request %q is no UTF-8", r)
 		}
 		if slices.Contains(requests[:i], r) {
 			return fmt.Errorf("request %q stands twice: each gets a nonce", r)

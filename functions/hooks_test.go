@@ -1,37 +1,278 @@
 package functions_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"math/big"
+	"sync"
 	"testing"
 
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
 )
+
+// hooks is a process with the hooks on, or as settings say, on a chain of its own.
+type hooks struct {
+	house
+	*functions.App
+	chain  *devchain.Chain
+	lender nonce.Submitter // the first dev account, with a window of two
+}
+
+func withHooks(t *testing.T, callers []string, settings ...string) hooks {
+	t.Helper()
+	chain, err := devchain.Start(t.Context(), devchain.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = chain.Close() })
+	h := hooks{
+		house:  house{Bundle: storetest.New(t), t: t, cloud: startCloud(t), issuer: startIssuer(t), log: &lines{}},
+		chain:  chain,
+		lender: nonce.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address),
+	}
+	on := []string{"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=1h", "FENCEPOST_RPC_URLS=" + chain.URL()}
+	if h.App, err = h.app(append(on, settings...)...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close(context.WithoutCancel(t.Context())) })
+	_, err = h.Store.Register(t.Context(), store.Registration{Submitter: h.lender, Signer: "local", MaxInFlight: 2, Callers: callers, CreatedBy: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// reserve is an allocation that must succeed, of one nonce.
+func (h hooks) reserve(owner, request string) functions.Reservation {
+	h.t.Helper()
+	got, err := h.Allocate(h.t.Context(), h.lender, owner, request)
+	if err != nil || len(got) != 1 {
+		h.t.Fatalf("allocate: got %+v, %v", got, err)
+	}
+	return got[0]
+}
+
+// run changes what is stored behind the process's back.
+func (h hooks) run(statement string, args ...any) {
+	h.t.Helper()
+	if tag, err := h.DB.Exec(h.t.Context(), statement, args...); err != nil || tag.RowsAffected() == 0 {
+		h.t.Fatalf("%s: got %v, %v", statement, tag, err)
+	}
+}
 
 // The hooks are off unless they are switched on: each says so, before it looks at
 // anything else.
 func TestHooksAreOffByDefault(t *testing.T) {
 	t.Parallel()
-	for name, on := range map[string]bool{"by default": false, "switched on": true} {
+	for name, settings := range map[string][]string{"switched off": {"FENCEPOST_HOOKS_ENABLED="}, "switched on": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var settings []string
-			if on {
-				settings = append(settings, "FENCEPOST_HOOKS_ENABLED=true")
-			}
-			app, err := build(t).app(settings...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = app.Close(t.Context()) })
-			id := uuid.NewString()
-			_, allocated := app.Allocate(t.Context(), payer, "x", "r")
-			for hook, err := range map[string]error{"Allocate": allocated, "MarkUsed": app.MarkUsed(t.Context(), id, "x", nil), "MarkRecyclable": app.MarkRecyclable(t.Context(), id, "x", "r")} {
+			h := withHooks(t, []string{"*"}, settings...)
+			id, on := uuid.NewString(), settings == nil
+			_, allocated := h.Allocate(t.Context(), payer, "x", "r")
+			for hook, err := range map[string]error{"Allocate": allocated, "MarkUsed": h.MarkUsed(t.Context(), id, "x", nil), "MarkRecyclable": h.MarkRecyclable(t.Context(), id, "x", "r")} {
 				if err == nil || errors.Is(err, functions.ErrHooksOff) == on {
 					t.Errorf("%s: got %v, want that the hooks are off: %t", hook, err, !on)
 				}
 			}
 		})
+	}
+}
+
+// A nonce is reserved for whoever may, where there is one to be had, and for one owner
+// and request each; whatever is refused has changed nothing.
+func TestAllocateRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		callers  []string
+		first    func(h hooks)
+		owner    string
+		requests []string
+		want     func(error) bool
+	}{
+		"callers without hooks": {callers: []string{"shop", "handler:pay"}, want: wraps(store.ErrUnknownSubmitter)},
+		"callers that are none": {first: func(h hooks) { h.run(`update submitter set callers = '{}'`) }, want: wraps(store.ErrUnknownSubmitter)},
+		"suspended":             {first: func(h hooks) { h.run(`update submitter set status = 'SUSPENDED'`) }, want: wraps(nonce.ErrNotNow)},
+		"PROTECT": {first: func(h hooks) {
+			h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, h.lender)
+		}, want: wraps(nonce.ErrNotNow)},
+		"above what is reserved": {first: func(h hooks) { h.reserve("y", "theirs") }, want: wraps(nonce.ErrNotNow)},
+		"more than the window":   {requests: []string{"a", "b", "c"}, want: wraps(nonce.ErrNotNow)},
+		"another owner's":        {first: func(h hooks) { h.reserve("y", "r") }, want: wraps(store.ErrRequestConflict)},
+		"one that is known, one that is not": {first: func(h hooks) { h.reserve("x", "a") }, requests: []string{"a", "b"},
+			want: wraps(store.ErrRequestConflict)},
+		"an intent's": {first: func(h hooks) {
+			in := store.Intent{TxID: uuid.Must(uuid.NewV7()).String(), Submitter: h.lender, RequestID: "r", Caller: "shop", Payload: []byte("{}")}
+			if _, err := h.Store.Create(h.t.Context(), in, 10); err != nil {
+				h.t.Fatal(err)
+			}
+		}, want: wraps(store.ErrRequestConflict)},
+		"somebody else has the lease": {first: func(h hooks) {
+			if taken, err := h.Store.Take(h.t.Context(), h.lender, "other/1", false); err != nil || !taken.Held {
+				h.t.Fatalf("take: got %+v, %v", taken, err)
+			}
+		}, want: wraps(nonce.ErrNotLeader)},
+		"no owner":              {owner: "none", want: isAnError},
+		"an owner of no UTF-8":  {owner: "\xff", want: isAnError},
+		"one request twice":     {requests: []string{"a", "a"}, want: isAnError},
+		"a request of nothing":  {requests: []string{""}, want: isAnError},
+		"a request too long":    {requests: []string{fmt.Sprintf("%0129d", 0)}, want: isAnError},
+		"no request":            {requests: []string{}, want: isAnError},
+		"10,001 requests":       {requests: make([]string, 10_001), want: isAnError},
+		"a request of no UTF-8": {requests: []string{"\xff"}, want: isAnError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := withHooks(t, append(c.callers, map[bool]string{true: "*"}[c.callers == nil]))
+			if c.first != nil {
+				c.first(h)
+			}
+			owner, requests := map[string]string{"": "x", "none": ""}[c.owner], c.requests
+			if c.owner == "\xff" {
+				owner = c.owner
+			}
+			if requests == nil {
+				requests = []string{"r"}
+			}
+			before := h.bound()
+			if got, err := h.Allocate(t.Context(), h.lender, owner, requests...); err == nil || !c.want(err) {
+				t.Errorf("got %+v, %v; want another error", got, err)
+			}
+			if after := h.bound(); after != before {
+				t.Errorf("what is bound: got %s, want as before: %s", after, before)
+			}
+		})
+	}
+}
+
+func wraps(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
+
+// isAnError says that err is the hooks' own, and not what the database made of it.
+func isAnError(err error) bool { return !errors.As(err, new(*pgconn.PgError)) }
+
+// bound is every transaction, and the cursor.
+func (h hooks) bound() (text string) {
+	h.t.Helper()
+	err := h.DB.QueryRow(h.t.Context(), `select concat_ws(' ', (select string_agg(concat_ws(' ', tx_id, state, nonce, reservation, lock_owner), ', ' order by seq) from managed_tx),
+		(select 'next ' || next_nonce from submitter_nonce_cursor))`).Scan(&text)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return text
+}
+
+// Who is named among the callers may reserve; asked at once by many, who all want the
+// same, there is one reservation.
+func TestAllocateIsIdempotent(t *testing.T) {
+	t.Parallel()
+	h := withHooks(t, []string{"hooks"})
+	const asking = 8
+	var group sync.WaitGroup
+	got := make([]functions.Reservation, asking)
+	for i := range asking {
+		group.Go(func() {
+			for h.t.Context().Err() == nil { // as an owner does that is told to try again
+				if all, err := h.Allocate(t.Context(), h.lender, "x", "r"); err == nil {
+					got[i] = all[0]
+					return
+				} else if !errors.Is(err, nonce.ErrNotLeader) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	for _, r := range got {
+		if r != got[0] || r.State != nonce.Reserved || r.Nonce != 0 || r.Over {
+			t.Errorf("got %+v and %+v, want one reservation of nonce 0", r, got[0])
+		}
+	}
+	if want := got[0].TxID + " IN_FLIGHT 0 RESERVED x next 1"; h.bound() != want {
+		t.Errorf("bound: got %s, want %s", h.bound(), want)
+	}
+}
+
+// MarkUsed takes bytes of the submitter's key, for its chain and the nonce, that nodes
+// take and the deployment allows, from the owner, once. What is refused leaves the
+// nonce reserved.
+func TestMarkUsedRefuses(t *testing.T) {
+	t.Parallel()
+	h := withHooks(t, []string{"hooks"}, "FENCEPOST_FEES_MAX_FEE_PER_GAS=100000000000")
+	r := h.reserve("x", "r")
+	good := types.DynamicFeeTx{
+		ChainID: new(big.Int).SetUint64(h.lender.ChainID()), To: &common.Address{0x0e}, Value: big.NewInt(7), Gas: 21_000,
+		GasTipCap: big.NewInt(1_000_000_000), GasFeeCap: big.NewInt(100_000_000_000),
+	}
+	signs := func(by int, edit func(*types.DynamicFeeTx)) []byte {
+		tx := good
+		edit(&tx)
+		raw, err := types.MustSignNewTx(devchain.DevAccounts(2)[by].Key, types.LatestSignerForChainID(tx.ChainID), &tx).MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	as := func(*types.DynamicFeeTx) {}
+	isNotNow := wraps(nonce.ErrNotNow)
+	before := h.bound()
+	for name, c := range map[string]struct {
+		id, owner string
+		raw       []byte
+		want      func(error) bool
+	}{
+		"another nonce":     {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Nonce = 1 }), want: wraps(nonce.ErrBytes)},
+		"another key":       {raw: signs(1, as), want: wraps(nonce.ErrBytes)},
+		"another chain":     {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.ChainID = big.NewInt(1) }), want: wraps(nonce.ErrBytes)},
+		"above the ceiling": {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.GasFeeCap = big.NewInt(100_000_000_001) }), want: wraps(nonce.ErrBytes)},
+		"no tip":            {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.GasTipCap = new(big.Int) }), want: wraps(nonce.ErrBytes)},
+		"too little gas":    {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Gas = 20_999 }), want: wraps(nonce.ErrBytes)},
+		"too long":          {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Data, tx.Gas = make([]byte, 128<<10), 5_000_000 }), want: wraps(nonce.ErrBytes)},
+		"no transaction":    {raw: []byte("{}"), want: wraps(nonce.ErrBytes)},
+		"nothing":           {raw: []byte{}, want: wraps(nonce.ErrBytes)},
+		"below the base fee": {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.GasFeeCap, tx.GasTipCap = big.NewInt(1), big.NewInt(1) }),
+			want: isNotNow},
+		"more than there is": {raw: signs(0, func(tx *types.DynamicFeeTx) { tx.Value = new(big.Int).Lsh(big.NewInt(1), 200) }), want: isNotNow},
+		"another owner":      {owner: "y", raw: signs(0, as), want: wraps(nonce.ErrNotOwner)},
+		"another txId":       {id: uuid.NewString(), raw: signs(0, as), want: wraps(store.ErrNotFound)},
+		"no txId":            {id: "r", raw: signs(0, as), want: wraps(store.ErrNotFound)},
+	} {
+		id, owner := r.TxID, "x"
+		if c.id != "" {
+			id = c.id
+		}
+		if c.owner != "" {
+			owner = c.owner
+		}
+		if err := h.MarkUsed(t.Context(), id, owner, c.raw); err == nil || !c.want(err) {
+			t.Errorf("%s: got %v, want another error", name, err)
+		}
+		if after := h.bound(); after != before {
+			t.Fatalf("%s: what is bound: got %s, want as before: %s", name, after, before)
+		}
+	}
+	for range 2 { // heard nothing, asks again
+		if err := h.MarkUsed(t.Context(), "urn:uuid:"+r.TxID, "x", signs(0, as)); err != nil {
+			t.Fatalf("its owner, in time: got %v", err)
+		}
+	}
+	if err := h.MarkUsed(t.Context(), r.TxID, "x", signs(0, func(tx *types.DynamicFeeTx) { tx.Value = big.NewInt(8) })); !errors.Is(err, nonce.ErrNotOwner) {
+		t.Errorf("other bytes then: got %v, want ErrNotOwner", err)
+	}
+	if err := h.MarkRecyclable(t.Context(), r.TxID, "x", "too late"); !errors.Is(err, nonce.ErrNotOwner) {
+		t.Errorf("given back then: got %v, want ErrNotOwner", err)
+	}
+	if want := r.TxID + " SUBMITTED 0 USED x next 1"; h.bound() != want {
+		t.Errorf("bound: got %s, want %s", h.bound(), want)
 	}
 }

@@ -40,6 +40,10 @@ type Mark struct {
 // transaction, or the database is a restored one. Nothing was changed.
 var ErrNotOwner = errors.New("the reservation is not this owner's, or not any more")
 
+// ErrBytes reports signed bytes that are not what a nonce was reserved for. Nothing was
+// changed.
+var ErrBytes = errors.New("the bytes are not what the nonce was reserved for")
+
 // Reserve allocates a nonce for each request at once, or none: those that were given
 // back first, the lowest first, then those from the cursor on. It takes the lease,
 // waiting for it for a while, and asks the chain what every allocation asks: its
@@ -104,11 +108,31 @@ func (t *tenure) bookings(r Reserve, v View) (all []Booking, reason string) {
 	return all, ""
 }
 
+// OpenFor reads bytes that somebody signed for s elsewhere. The error wraps
+// [ErrBytes] where s has not signed them, for its chain, or no node ever takes them.
+func (w *Worker) OpenFor(s Submitter, raw []byte) (Unsigned, Signed, error) {
+	chain, err := w.Chain(s)
+	if err != nil {
+		return Unsigned{}, Signed{}, err
+	}
+	from, tx, signed, err := chain.Open(raw)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: %w", ErrBytes, err)
+	case from != s.Address():
+		err = fmt.Errorf("%w: they are signed by %s", ErrBytes, from)
+	case tx.ChainID != s.ChainID():
+		err = fmt.Errorf("%w: they are for chain %d", ErrBytes, tx.ChainID)
+	}
+	return tx, signed, err
+}
+
 // Mark makes an owner's mark true, under the lease, which it waits for for a while.
 // Bytes that are marked [Used] are stored, and sent by whoever looks next.
 //
-// The error is [ErrNotLeader], [ErrNotOwner] or [ErrNotNow]: the account cannot
-// pay for the bytes and a placeholder. Any other is unknown.
+// The error is [ErrNotLeader], [ErrNotOwner], [ErrNotNow] (the account cannot pay for
+// the bytes and a placeholder, or no block would take them now) or [ErrBytes] (they pay
+// nothing, or too much). Any other is unknown.
 func (w *Worker) Mark(ctx context.Context, s Submitter, m Mark) error {
 	h, err := w.hook(ctx, s)
 	if err != nil {
@@ -117,7 +141,7 @@ func (w *Worker) Mark(ctx context.Context, s Submitter, m Mark) error {
 	defer h.leave(ctx)
 	w.pass("mark.taken")
 	if m.To == Used {
-		if err := h.affordable(ctx, m); err != nil {
+		if err := h.takes(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -132,17 +156,35 @@ func (w *Worker) Mark(ctx context.Context, s Submitter, m Mark) error {
 	return nil
 }
 
-// affordable refuses bytes that the account could not pay for, unless the chain knows
-// them already.
-func (t *tenure) affordable(ctx context.Context, m Mark) error {
+// takes says why bytes cannot be taken now, or ever; nil where they can, and where the
+// chain knows them already. What is stored is never priced anew: nobody but the owner
+// knows what it does.
+func (t *tenure) takes(ctx context.Context, m Mark) error {
 	q := t.accountOnly()
 	q.Known, q.Receipts = []Hash{m.Signed.Hash}, []Hash{m.Signed.Hash}
 	v, err := t.look(ctx, q)
 	if err != nil {
 		return fmt.Errorf("look at the account of %s: %w", t.work.submitter(), err)
 	}
-	purse := newPurse(v, t.work.without(m.TxID))
-	if !settledBy(Tx{Versions: q.Known}, v) && purse.take(*m.Gas) != nil {
+	if settledBy(Tx{Versions: q.Known}, v) {
+		return nil
+	}
+	return t.Rules.payable(*m.Gas, newPurse(v, t.work.without(m.TxID)), v.Account)
+}
+
+// payable refuses bytes that no block takes, that pay more than anything else here, or
+// that the purse cannot pay for.
+func (r Rules) payable(g GasParams, p purse, a Account) error {
+	switch most := r.FeeCapWei; {
+	case most != nil && g.FeeCapWei.Cmp(most) > 0:
+		return fmt.Errorf("%w: they pay up to %s wei per gas, above fees.maxFeePerGas %s", ErrBytes, g.FeeCapWei, most)
+	case g.TipCapWei.Sign() == 0:
+		return fmt.Errorf("%w: they pay no tip, and nodes hold no transaction that pays nothing", ErrBytes)
+	}
+	if reason := tooDear(Call{FeeCapWei: g.FeeCapWei}, g, a); reason != "" {
+		return fmt.Errorf("%w: %s", ErrNotNow, reason)
+	}
+	if p.take(g) != nil {
 		return fmt.Errorf("%w: balance: the account cannot pay for these bytes, what is in flight and a placeholder for each", ErrNotNow)
 	}
 	return nil

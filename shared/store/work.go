@@ -19,7 +19,7 @@ select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
        coalesce(p.episode, 0), case when p.evidence ? 'why' then p.evidence end,
        (select min(m.set_aside_nonce) from managed_tx m
          where m.submitter = s.submitter and m.queued and m.set_aside_nonce is not null and not ` + notAside + `),
-       is_authority(), (select epoch from authority), s.signer`
+       is_authority(), (select epoch from authority), s.signer
   from submitter s
   join submitter_nonce_cursor c using (submitter)
   left join protect_episode p on p.submitter = s.submitter and p.closed_at is null
