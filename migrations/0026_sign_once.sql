@@ -2,8 +2,10 @@
 -- the code above says. A row of tx_version is bound to one nonce of one transaction
 -- already; now its bytes are too. They must be for that nonce on that chain, and call
 -- for the same as the versions before them: the same receiver, value and data. A
--- placeholder must do nothing. What the database cannot tell is whose signature it
--- is, and whether the hash is that of the bytes: it has no Keccak and no secp256k1.
+-- placeholder must do nothing, and after it nothing else is taken: an intent that was
+-- never signed before has no call to be held to. What the database cannot tell is
+-- whose signature it is, and whether the hash is that of the bytes: it has no Keccak
+-- and no secp256k1.
 
 -- +goose Up
 set local lock_timeout = '5s';
@@ -68,14 +70,16 @@ end
 $$;
 
 -- Versions are numbered without a gap, so that whoever adds one has seen all before.
+-- Tables are named with their schema: a temporary one of the same name would go first.
 create function sign_once() returns trigger
 language plpgsql as $$
 declare
-  said record;
-  first record;
+  said   record;
+  before text;
+  first  bytea;
 begin
   select s.* into said
-    from tx_document d, signed_call(d.bytes) as s
+    from public.tx_document d, public.signed_call(d.bytes) as s
    where d.tx_id = new.tx_id and d.name = 'version:' || new.version;
   if said.nonce is distinct from new.nonce or said.chain is distinct from split_part(new.submitter, ':', 2)::numeric then
     raise exception 'version % of transaction %: its bytes are not for nonce % of %', new.version, new.tx_id, new.nonce, new.submitter
@@ -89,22 +93,25 @@ begin
   if new.version = 1 then
     return null;
   end if;
-  if not exists (select from tx_version v where v.tx_id = new.tx_id and v.version = new.version - 1) then
+  select v.kind into before
+    from public.tx_version v
+   where v.tx_id = new.tx_id and v.version = new.version - 1;
+  if not found then
     raise exception 'version % of transaction %: there is none before it', new.version, new.tx_id
       using errcode = 'FP009', constraint = 'versions_follow';
   end if;
   if new.kind = 'PLACEHOLDER' then
     return null;
   end if;
-  select v.version, s.call into first
-    from tx_version v
-    left join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version
-   cross join lateral signed_call(d.bytes) as s
-   where v.tx_id = new.tx_id and v.version < new.version and v.kind <> 'PLACEHOLDER'
-   order by v.version
-   limit 1;
-  if first.version is not null and first.call is distinct from said.call then
-    raise exception 'version % of transaction % calls for another thing than version %', new.version, new.tx_id, first.version
+  if before = 'PLACEHOLDER' then
+    raise exception 'version % of transaction % comes after a placeholder, and is none', new.version, new.tx_id
+      using errcode = 'FP009', constraint = 'placeholders_stay';
+  end if;
+  select s.call into first
+    from public.tx_document d, public.signed_call(d.bytes) as s
+   where d.tx_id = new.tx_id and d.name = 'version:1';
+  if first is distinct from said.call then
+    raise exception 'version % of transaction % calls for another thing than the first', new.version, new.tx_id
       using errcode = 'FP009', constraint = 'one_intent_per_nonce';
   end if;
   return null;
