@@ -19,6 +19,7 @@ func (a *App) routeAdmin(mux *web.Mux) {
 	a.handle(mux, "admin", "GET /admin/v1/submitters", a.listSubmitters)
 	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}", a.showSubmitter)
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/release", a.release)
+	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/signer", a.changeSigner)
 	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/lost", a.lost)
 	a.handle(mux, "admin", "POST /admin/v1/authority/accept", a.acceptAuthority)
 	a.handle(mux, "admin", "POST /admin/v1/tx/{txId}/decide", a.decide)
@@ -55,7 +56,7 @@ func (a *App) register(w http.ResponseWriter, r *http.Request) error {
 	if err := a.startsWhereTheChainIs(r, reg); err != nil {
 		return err
 	}
-	if err := a.signerHasIt(r, reg); err != nil {
+	if err := a.signerHasIt(r, reg.Submitter, reg.Signer); err != nil {
 		return err
 	}
 	isNew, err := a.store.Register(r.Context(), reg)

@@ -20,7 +20,7 @@ type Grants struct {
 
 var (
 	// onlyAdded are the tables whose rows never change.
-	onlyAdded = []string{"tx_document", "tx_history", "transfer_history", "conservation_finding"}
+	onlyAdded = []string{"tx_document", "tx_history", "signer_change", "transfer_history", "conservation_finding"}
 	// thrownAway are the tables whose rows are deleted. Of all others none ever goes.
 	thrownAway = []string{"conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_standing"}
 )
