@@ -22,6 +22,7 @@ func (a *App) routeAdmin(mux *web.Mux) {
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/suspend", a.suspendSubmitter)
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/resume", a.resumeSubmitter)
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/release", a.release)
+	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/signer", a.changeSigner)
 	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/lost", a.lost)
 	a.handle(mux, "admin", "POST /admin/v1/authority/accept", a.acceptAuthority)
 	a.handle(mux, "admin", "POST /admin/v1/tx/{txId}/decide", a.decide)
@@ -60,7 +61,7 @@ func (a *App) register(w http.ResponseWriter, r *http.Request) error {
 	if err := a.startsWhereTheChainIs(r, reg); err != nil {
 		return err
 	}
-	if err := a.signerHasIt(r, reg); err != nil {
+	if err := a.signerHasIt(r, reg.Submitter, reg.Signer); err != nil {
 		return err
 	}
 	isNew, err := a.store.Register(r.Context(), reg)

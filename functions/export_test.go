@@ -4,12 +4,18 @@ import (
 	"context"
 
 	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
 // Watched is the book of submitters where what is done by it counts.
 func Watched(s *store.Store) nonce.Book { return watchedStore{s} }
+
+// CountedSigner is the signer of a registration's name, where what it does counts.
+func CountedSigner(d signer.Directory, name string) nonce.SubmitterSignService {
+	return (&App{signers: d}).signerNamed(name)
+}
 
 // Patterns are all that the functions serve.
 func (a *App) Patterns() []string {

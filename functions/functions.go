@@ -96,7 +96,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 		return nil, err
 	}
 	a.worker = &nonce.Worker{
-		Book: a.watched(), Chain: a.chainOf, SignerNamed: a.signers.For, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
+		Book: a.watched(), Chain: a.chainOf, SignerNamed: a.signerNamed, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
 		At: a.points, Handlers: all, Resolution: ext.Stuck, Watch: watcher{}, Stopping: a.gate.Stopping,
 	}
 	return a, nil

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/signer/remote"
-	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -62,18 +62,24 @@ func (a *App) localKeys() (map[nonce.Submitter]*ecdsa.PrivateKey, error) {
 	return keys, nil
 }
 
-// signerHasIt refuses a registration whose signer has no key of the account: what it
-// signs would not be taken, and its first nonce would be held for ever.
-func (a *App) signerHasIt(r *http.Request, reg store.Registration) error {
-	service, err := a.signers.Named(reg.Signer)
+// signerNamed is the signer that a registration names, and counted.
+func (a *App) signerNamed(name string) nonce.SubmitterSignService {
+	kind, _, _ := strings.Cut(name, ":")
+	return watchedSigner{a.signers.For(name), kind}
+}
+
+// signerHasIt refuses a signer that has no key of the account: what it signs would not
+// be taken, and a nonce would be held for ever.
+func (a *App) signerHasIt(r *http.Request, s nonce.Submitter, name string) error {
+	service, err := a.signers.Named(name)
 	if err == nil {
-		err = service.Check(r.Context(), reg.Submitter)
+		err = service.Check(r.Context(), s)
 	}
 	switch {
 	case errors.Is(err, signer.ErrNoKey):
 		return web.FieldProblem("signer", "cannot sign for the account: %v", err)
 	case err != nil:
-		return web.UnavailableBecause(err, "the signer could not be asked for the account; nothing was registered")
+		return web.UnavailableBecause(err, "the signer could not be asked for the account; nothing was changed")
 	}
 	return nil
 }

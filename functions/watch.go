@@ -153,6 +153,25 @@ func (c watchedChain) Look(ctx context.Context, q nonce.Look) (nonce.View, error
 	return v, err
 }
 
+// watchedSigner is a signer of one kind, and counts what it was asked for.
+type watchedSigner struct {
+	nonce.SubmitterSignService
+	kind string
+}
+
+// Sign implements [nonce.SubmitterSignService].
+func (s watchedSigner) Sign(ctx context.Context, sub nonce.Submitter, tx nonce.Unsigned) (nonce.Signed, error) {
+	began := time.Now()
+	signed, err := s.SubmitterSignService.Sign(ctx, sub, tx)
+	kind, result := telemetry.Signer(s.kind), telemetry.Result("signed")
+	if err != nil {
+		result = telemetry.Result("unknown")
+	}
+	telemetry.TxSign.Add(ctx, 1, kind, result)
+	telemetry.TxSignTime.Add(ctx, time.Since(began).Milliseconds(), kind, result)
+	return signed, err
+}
+
 // watcher counts and traces what tenures do. Each step is in the trace of the intent
 // that it was made for.
 type watcher struct{}

@@ -1,15 +1,19 @@
 package functions_test
 
 import (
+	"crypto/ecdsa"
 	"errors"
+	"math/big"
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
@@ -55,5 +59,36 @@ func TestLeasesAreCounted(t *testing.T) {
 	want := map[string]int64{"lease_fenced_total{op=again}": 1, "lease_fenced_total{op=renew}": 1, "lease_fenced_total{op=release}": 1, "lease_fenced_total{op=cursor}": 1}
 	if diff := cmp.Diff(want, told.take()); diff != "" {
 		t.Errorf("the former holder (-want +got):\n%s", diff)
+	}
+}
+
+// Each signature is counted by who was asked and whether he gave one. It runs alone: the
+// metrics are the process'.
+func TestSignaturesAreCounted(t *testing.T) {
+	told := told()
+	key, err := crypto.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := nonce.NewSubmitter(1337, nonce.Address(crypto.PubkeyToAddress(key.PublicKey)))
+	local, err := signer.NewLocal(map[nonce.Submitter]*ecdsa.PrivateKey{s: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told.take()
+	one := big.NewInt(1)
+	for _, name := range []string{"local", "local", "remote:treasury"} {
+		_, _ = functions.CountedSigner(signer.Directory{Local: local}, name).Sign(t.Context(), s,
+			nonce.Unsigned{ChainID: 1337, To: &nonce.Address{9}, Value: one, Gas: 21_000, FeeCapWei: one, TipCapWei: one})
+	}
+	counted := told.take()
+	if got, want := counted["tx_sign_total{result=signed,signer=local}"], int64(2); got != want {
+		t.Errorf("signed: got %d, want %d", got, want)
+	}
+	if got, want := counted["tx_sign_total{result=unknown,signer=remote}"], int64(1); got != want {
+		t.Errorf("by a signer that is not there: got %d unknown, want %d", got, want)
+	}
+	if _, told := counted["tx_sign_milliseconds_total{result=signed,signer=local}"]; !told {
+		t.Errorf("time: got none told, want some: %v", counted)
 	}
 }

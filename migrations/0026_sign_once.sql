@@ -2,8 +2,10 @@
 -- the code above says. A row of tx_version is bound to one nonce of one transaction
 -- already; now its bytes are too. They must be for that nonce on that chain, and call
 -- for the same as the versions before them: the same receiver, value and data. A
--- placeholder must do nothing. What the database cannot tell is whose signature it
--- is, and whether the hash is that of the bytes: it has no Keccak and no secp256k1.
+-- placeholder must do nothing, and after it nothing else is taken: an intent that was
+-- never signed before has no call to be held to. What the database cannot tell is
+-- whose signature it is, and whether the hash is that of the bytes: it has no Keccak
+-- and no secp256k1.
 
 -- +goose Up
 set local lock_timeout = '5s';
@@ -11,100 +13,127 @@ set local statement_timeout = '60s';
 
 -- +goose StatementBegin
 -- What the bytes of a transaction of type 2 (EIP-1559) say: its chain, its nonce, and
--- what it calls for, as it stands in them: receiver, value and data, which are next to
--- each other. All are null where the bytes are no such transaction.
-create function signed_call(raw bytea, out chain bigint, out nonce bigint, out call bytea)
+-- where in them stands what it calls for: receiver, value and data, which are next to
+-- each other. All are null where the bytes are no such transaction. What comes before
+-- the data is less than 256 bytes; it is cut off once, and filled up, so that neither a
+-- long transaction is read again for each of its numbers nor a short one beyond its end.
+create function signed_call(raw bytea, out chain bigint, out nonce bigint, out call_at integer, out call_size integer)
 language plpgsql immutable as $$
 declare
-  bytes integer := coalesce(octet_length(raw), 0);
-  place integer := 1; -- after the type
-  head  integer;
-  size  integer;
+  bytes  integer := coalesce(octet_length(raw), 0);
+  head   bytea := substr(raw, 1, 256) || decode(repeat('00', 256), 'hex');
+  place  integer;
+  first  integer;
+  size   integer;
   begins integer;
   found_chain bigint;
   found_nonce bigint;
 begin
-  if bytes < 2 or get_byte(raw, 0) <> 2 or get_byte(raw, 1) < 192 then
+  if bytes < 2 or get_byte(head, 0) <> 2 or get_byte(head, 1) < 192 then
     return;
   end if;
-  place := 2 + greatest(get_byte(raw, 1) - 247, 0);
-  -- chain id, nonce, tip cap, fee cap, gas, receiver, value, data
-  for item in 1..8 loop
-    if place >= bytes then
+  place := 2 + greatest(get_byte(head, 1) - 247, 0);
+  first := get_byte(head, place);
+  if first < 128 then
+    found_chain := first;
+  elsif first <= 136 then
+    found_chain := ('x' || lpad(encode(substr(head, place + 2, first - 128), 'hex'), 16, '0'))::bit(64)::bigint;
+  else
+    return;
+  end if;
+  place := place + greatest(first - 127, 1);
+  first := get_byte(head, place);
+  if first < 128 then
+    found_nonce := first;
+  elsif first <= 136 then
+    found_nonce := ('x' || lpad(encode(substr(head, place + 2, first - 128), 'hex'), 16, '0'))::bit(64)::bigint;
+  else
+    return;
+  end if;
+  place := place + greatest(first - 127, 1);
+  for item in 1..3 loop -- tip cap, fee cap, gas
+    first := get_byte(head, place);
+    if first > 160 then
       return;
     end if;
-    if item = 6 then
-      begins := place;
-    end if;
-    head := get_byte(raw, place);
-    if head < 128 then
-      size := 1;
-    elsif head < 184 then
-      place := place + 1;
-      size := head - 128;
-    elsif head < 187 and place + head - 183 < bytes then -- up to 16 MiB
-      size := 0;
-      for digit in 1..head - 183 loop
-        size := size * 256 + get_byte(raw, place + digit);
-      end loop;
-      place := place + head - 182;
-    else
-      return;
-    end if;
-    if item <= 2 and size > 8 or place + size > bytes then
-      return;
-    end if;
-    if item = 1 then
-      found_chain := ('x' || lpad(encode(substr(raw, place + 1, size), 'hex'), 16, '0'))::bit(64)::bigint;
-    elsif item = 2 then
-      found_nonce := ('x' || lpad(encode(substr(raw, place + 1, size), 'hex'), 16, '0'))::bit(64)::bigint;
-    end if;
-    place := place + size;
+    place := place + greatest(first - 127, 1);
   end loop;
+  begins := place;
+  first := get_byte(head, place); -- the receiver: an account, or none
+  if first not in (128, 148) then
+    return;
+  end if;
+  place := place + first - 127;
+  first := get_byte(head, place); -- the value
+  if first > 160 then
+    return;
+  end if;
+  place := place + greatest(first - 127, 1);
+  first := get_byte(head, place); -- the data, up to 16 MiB
+  if first < 184 then
+    size := greatest(first - 127, 1);
+  elsif first < 187 then
+    size := first - 182 + ('x' || lpad(encode(substr(head, place + 2, first - 183), 'hex'), 8, '0'))::bit(32)::integer;
+  else
+    return;
+  end if;
+  if place + size > bytes then
+    return;
+  end if;
   chain := found_chain;
   nonce := found_nonce;
-  call := substr(raw, begins + 1, place - begins);
+  call_at := begins + 1;
+  call_size := place + size - begins;
 end
 $$;
 
 -- Versions are numbered without a gap, so that whoever adds one has seen all before.
+-- Tables are named with their schema: a temporary one of the same name would go first.
 create function sign_once() returns trigger
 language plpgsql as $$
 declare
-  said record;
-  first record;
+  raw    bytea;
+  said   record;
+  before text;
+  first  bytea;
+  meant  record;
 begin
-  select s.* into said
-    from tx_document d, signed_call(d.bytes) as s
+  select d.bytes into raw
+    from public.tx_document d
    where d.tx_id = new.tx_id and d.name = 'version:' || new.version;
+  said := public.signed_call(raw);
   if said.nonce is distinct from new.nonce or said.chain is distinct from split_part(new.submitter, ':', 2)::numeric then
     raise exception 'version % of transaction %: its bytes are not for nonce % of %', new.version, new.tx_id, new.nonce, new.submitter
       using errcode = 'FP009', constraint = 'bytes_bind_here';
   end if;
   if new.kind = 'PLACEHOLDER'
-     and said.call <> '\x94'::bytea || decode(right(new.submitter, 40), 'hex') || '\x8080'::bytea then
+     and substr(raw, said.call_at, said.call_size) <> '\x94'::bytea || decode(right(new.submitter, 40), 'hex') || '\x8080'::bytea then
     raise exception 'version % of transaction %: a placeholder sends nothing, and to its own account', new.version, new.tx_id
       using errcode = 'FP009', constraint = 'placeholders_do_nothing';
   end if;
   if new.version = 1 then
     return null;
   end if;
-  if not exists (select from tx_version v where v.tx_id = new.tx_id and v.version = new.version - 1) then
+  select v.kind into before
+    from public.tx_version v
+   where v.tx_id = new.tx_id and v.version = new.version - 1;
+  if not found then
     raise exception 'version % of transaction %: there is none before it', new.version, new.tx_id
       using errcode = 'FP009', constraint = 'versions_follow';
   end if;
   if new.kind = 'PLACEHOLDER' then
     return null;
   end if;
-  select v.version, s.call into first
-    from tx_version v
-    left join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version
-   cross join lateral signed_call(d.bytes) as s
-   where v.tx_id = new.tx_id and v.version < new.version and v.kind <> 'PLACEHOLDER'
-   order by v.version
-   limit 1;
-  if first.version is not null and first.call is distinct from said.call then
-    raise exception 'version % of transaction % calls for another thing than version %', new.version, new.tx_id, first.version
+  if before = 'PLACEHOLDER' then
+    raise exception 'version % of transaction % comes after a placeholder, and is none', new.version, new.tx_id
+      using errcode = 'FP009', constraint = 'placeholders_stay';
+  end if;
+  select d.bytes into first
+    from public.tx_document d
+   where d.tx_id = new.tx_id and d.name = 'version:1';
+  meant := public.signed_call(first);
+  if substr(first, meant.call_at, meant.call_size) is distinct from substr(raw, said.call_at, said.call_size) then
+    raise exception 'version % of transaction % calls for another thing than the first', new.version, new.tx_id
       using errcode = 'FP009', constraint = 'one_intent_per_nonce';
   end if;
   return null;

@@ -23,9 +23,10 @@ func (b bench) asked() []string {
 }
 
 // A signer that gives no answer, or a wrong one, holds up its submitter and nothing
-// else: the nonce stays bound, nothing is stored, the same is asked for again, and the
-// first right answer carries it on.
-func TestSignerWithoutAnswerHoldsTheNonce(t *testing.T) {
+// else: nothing is stored, nothing goes ahead, it is asked again, and the first right
+// answer carries it on. A service that sees what it signs is asked for the same each
+// time, for a nonce that stays bound; by Cloud KMS none is bound yet.
+func TestSignerWithoutAnswerHoldsTheQueue(t *testing.T) {
 	t.Parallel()
 	impatient := withSettings(quick, map[string]string{"FENCEPOST_SIGNER_TIMEOUT": "200ms"})
 	byKMS := func(f kms.Fault) func(bench) { return func(b bench) { b.KMS.SetFault(f) } }
@@ -53,10 +54,11 @@ func TestSignerWithoutAnswerHoldsTheNonce(t *testing.T) {
 			if err := poll(b.ctx, func() bool { return len(b.asked()) >= before+3 }); err != nil {
 				t.Fatalf("asked %d times, want at least 3: %v", len(b.asked())-before, err)
 			}
-			b.heldUnsigned(t, first)
+			bound := c.signer == stack.SignerRemote
+			b.heldUnsigned(t, first, bound)
 			questions := slices.Clone(b.asked()[before:])
 			slices.Sort(questions)
-			if different := slices.Compact(questions); len(different) != 1 {
+			if different := slices.Compact(questions); bound && len(different) != 1 {
 				t.Errorf("questions for one nonce: got %d different ones, want one: %v", len(different), different)
 			}
 			c.mend(b)
@@ -77,22 +79,27 @@ func (b bench) signedOnce(t *testing.T, txID string) {
 }
 
 // heldUnsigned waits until the transaction says that its signer gave no answer, and
-// wants its nonce held, no bytes of it, and nothing allocated behind it.
-func (b bench) heldUnsigned(t *testing.T, txID string) {
+// wants its nonce held, or none where none was bound; no bytes of it, and nothing
+// allocated behind it.
+func (b bench) heldUnsigned(t *testing.T, txID string, bound bool) {
 	t.Helper()
 	var r record
 	err := poll(b.ctx, func() bool {
 		_, r = b.ask(t, stack.OperatorAccount, txID)
 		return r.LastError != nil
 	})
-	if err != nil || r.State != "IN_FLIGHT" || r.Nonce == nil || *r.Nonce != 0 || *r.LastError != "not signed: the signer gave no answer" {
-		t.Errorf("unsigned: got %s, nonce %v, %s, %v; want IN_FLIGHT at nonce 0, and why", r.State, r.Nonce, text(r.LastError), err)
+	want, nonces := "QUEUED", 0
+	if bound {
+		want, nonces = "IN_FLIGHT", 1
+	}
+	if err != nil || r.State != want || (r.Nonce != nil) != bound || *r.LastError != "not signed: the signer gave no answer" {
+		t.Errorf("unsigned: got %s, nonce %v, %s, %v; want %s with %d nonces, and why", r.State, r.Nonce, text(r.LastError), err, want, nonces)
 	}
 	if n := b.count(`select count(*) from tx_version`); n != 0 {
 		t.Errorf("versions: got %d, want none", n)
 	}
-	if n := b.count(`select count(*) from managed_tx where nonce is not null`); n != 1 {
-		t.Errorf("nonces: got %d bound, want 1", n)
+	if n := b.count(`select count(*) from managed_tx where nonce is not null`); n != nonces {
+		t.Errorf("nonces: got %d bound, want %d", n, nonces)
 	}
 }
 
@@ -100,8 +107,11 @@ func (b bench) heldUnsigned(t *testing.T, txID string) {
 // nobody has seen: another asks again, and one version is stored and mined.
 func TestKilledBesideASignerElsewhere(t *testing.T) {
 	t.Parallel()
-	for _, signer := range []stack.SignerKind{stack.SignerKMS, stack.SignerRemote} {
-		for _, point := range []string{"advance.stored", "advance.version_signed", "advance.version_stored"} {
+	for signer, points := range map[stack.SignerKind][]string{
+		stack.SignerKMS:    {"advance.signed", "advance.stored"},
+		stack.SignerRemote: {"advance.stored", "advance.version_signed", "advance.version_stored"},
+	} {
+		for _, point := range points {
 			t.Run(string(signer)+" "+point, func(t *testing.T) {
 				t.Parallel()
 				b, folder := setupArmed(t, point, stack.Options{Signer: signer})
@@ -139,7 +149,7 @@ func TestRegistrationNamesTheSigner(t *testing.T) {
 		return status, string(text)
 	}
 	key := func(i int) string {
-		return "kms:projects/emulator/locations/local/keyRings/signers/cryptoKeys/" + b.Submitters()[i].Address().String() + "/cryptoKeyVersions/1"
+		return "kms:" + kms.Version(b.Submitters()[i].Address().String())
 	}
 	for _, c := range []struct {
 		of     nonce.Submitter
@@ -164,5 +174,56 @@ func TestRegistrationNamesTheSigner(t *testing.T) {
 	}
 	if n := b.count(`select count(*) from submitter`); n != 2 {
 		t.Errorf("registered: got %d, want the 2 of before", n)
+	}
+}
+
+// A key that moves takes its submitter along, by an operator's decision with a reason:
+// only to a signer that has the same account's.
+func TestKeyMovesToAnotherSigner(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Signer: stack.SignerKMS})
+	s := b.Submitters()[0]
+	move := func(of nonce.Submitter, to, reason string) (status int, answer string) {
+		t.Helper()
+		status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(of)+"/signer", map[string]any{"signer": to, "reason": reason})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status, string(text)
+	}
+	to := b.KMS.Import(s.Address().String(), "moved")
+	other := "kms:" + kms.Version(b.Submitters()[1].Address().String())
+	for _, c := range []struct {
+		of         nonce.Submitter
+		to, reason string
+		status     int
+	}{
+		{s, other, "of another account", http.StatusBadRequest},
+		{s, "remote:treasury", "not here", http.StatusBadRequest},
+		{s, "kms:" + to, " ", http.StatusBadRequest},
+		{nonce.NewSubmitter(b.Chain.ChainID(), nonce.Address{0xba, 0xd0}), "kms:" + to, "nobody", http.StatusNotFound},
+	} {
+		if status, answer := move(c.of, c.to, c.reason); status != c.status {
+			t.Errorf("%s to %s: got %d %s, want %d", c.of, c.to, status, answer, c.status)
+		}
+	}
+	b.KMS.SetFault(kms.Unavailable)
+	if status, answer := move(s, "kms:"+to, "KMS is away"); status != http.StatusServiceUnavailable {
+		t.Errorf("KMS is away: got %d %s, want 503", status, answer)
+	}
+	b.KMS.SetFault(kms.None)
+	if n := b.count(`select count(*) from signer_change`); n != 0 {
+		t.Errorf("changes: got %d kept, want none", n)
+	}
+	b.postUntilAnswered(t, transfer(s, "before"))
+	for range 2 {
+		if status, answer := move(s, "kms:"+to, "a key ring of its own"); status != http.StatusOK || !strings.Contains(answer, to) {
+			t.Fatalf("got %d %s, want 200 and the new signer", status, answer)
+		}
+	}
+	b.postUntilAnswered(t, transfer(s, "after"))
+	b.ends(t, map[nonce.Submitter]int{s: 2})
+	if n := b.count(`select count(*) from signer_change where reason = 'a key ring of its own'`); n != 1 {
+		t.Errorf("changes: got %d kept, want 1", n)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -125,16 +126,23 @@ func (c *Clef) run(o Options, port int) error {
 	if err := c.server.RegisterName("ui", approver{}); err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	c.cmd = cmd
+	cmd.SysProcAttr = attributes()
+	started := make(chan error)
 	go func() {
+		runtime.LockOSThread() // clef dies with the thread that made it
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		if err == nil {
+			c.cmd = cmd
+		}
+		if started <- err; err != nil {
+			return
+		}
 		defer close(c.ended)
 		c.server.ServeCodec(rpc.NewCodec(pipes{out, in}), 0) // ends with clef
 		_ = cmd.Wait()
 	}()
-	return nil
+	return <-started
 }
 
 // awaitAnswer asks until clef answers.

@@ -1,9 +1,15 @@
 package clef_test
 
 import (
+	"bufio"
 	"crypto/ecdsa"
 	"encoding/hex"
+	"fmt"
+	"net"
 	"os"
+	"os/exec"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,10 +24,7 @@ import (
 // A signer that asks clef itself keeps the contract of all signers.
 func TestClefContract(t *testing.T) {
 	t.Parallel()
-	path := os.Getenv("FENCEPOST_TEST_CLEF")
-	if path == "" {
-		t.Skip("FENCEPOST_TEST_CLEF is not set to a clef program: go install github.com/ethereum/go-ethereum/cmd/clef@v1.16.7 makes one")
-	}
+	path := program(t)
 	signertest.Run(t, func(t *testing.T) signertest.Fixture {
 		key, err := crypto.GenerateKey()
 		if err != nil {
@@ -44,4 +47,72 @@ func TestClefContract(t *testing.T) {
 		return signertest.Fixture{Signer: s, Submitter: nonce.NewSubmitter(1337, nonce.Address(crypto.PubkeyToAddress(key.PublicKey))),
 			Secrets: []string{hex.EncodeToString(crypto.FromECDSA(key))}}
 	})
+}
+
+// program is clef's path.
+func program(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("FENCEPOST_TEST_CLEF")
+	if path == "" {
+		t.Skip("FENCEPOST_TEST_CLEF is not set to a clef program: go install github.com/ethereum/go-ethereum/cmd/clef@v1.16.7 makes one")
+	}
+	return path
+}
+
+// owner has this test, run as a process of its own, start a clef and wait to be killed.
+const owner = "FENCEPOST_TEST_OWNER_OF_CLEF"
+
+// A clef that answers whoever asks does not outlive who started it, however that ends.
+func TestClefDiesWithItsOwner(t *testing.T) {
+	t.Parallel()
+	path := program(t)
+	if os.Getenv(owner) != "" {
+		child, err := clef.Start(t.Context(), clef.Options{Path: path, ChainID: 1337})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("clef is at", child.URL())
+		select {}
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has a parent-death signal")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run=^TestClefDiesWithItsOwner$")
+	cmd.Env = append(os.Environ(), owner+"=1", "TMPDIR="+t.TempDir())
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var address string
+	for lines := bufio.NewScanner(out); address == "" && lines.Scan(); {
+		_, address, _ = strings.Cut(lines.Text(), "clef is at http://")
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if address == "" {
+		t.Fatal("clef was not started")
+	}
+	gone := func() bool {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err != nil
+	}
+	tick, end := time.NewTicker(20*time.Millisecond), time.After(10*time.Second)
+	defer tick.Stop()
+	for !gone() {
+		select {
+		case <-end:
+			t.Fatal("its owner was killed: got clef still there after 10 s, want it dead")
+		case <-tick.C:
+		}
+	}
 }

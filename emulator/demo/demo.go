@@ -104,7 +104,7 @@ func printVerdict(out io.Writer, verdict []account, all []*posted) bool {
 // printCosts prints the cost table of one transaction as counted in this run.
 func printCosts(out io.Writer, s *stack.Stack, n int) {
 	c, writes := s.Costs, "<= 7"
-	if s.SignsElsewhere() { // the nonce is bound before the signer is asked, and the bytes stored after
+	if s.SignedElsewhere() { // the nonce is bound before the signer is asked, and the bytes stored after
 		writes = "<= 8"
 	}
 	create, after := c.Of("create"), c.Of("advance", "receipt", "confirm", "resubmit")

@@ -64,11 +64,23 @@ func (s *Server) Close() {
 // Add makes the server hold a key as the first version of a name of its own, and
 // returns that version's.
 func (s *Server) Add(name string, key *ecdsa.PrivateKey) string {
-	version := "projects/emulator/locations/local/keyRings/signers/cryptoKeys/" + name + "/cryptoKeyVersions/1"
+	version := Version(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keys[version] = key
 	return version
+}
+
+// Import makes the server hold the key that one name has as another's too, as one that
+// was made elsewhere is imported, and returns that version's name.
+func (s *Server) Import(from, name string) string {
+	key, _, _ := s.now(Version(from))
+	return s.Add(name, key)
+}
+
+// Version is the full name of the one version of a key.
+func Version(name string) string {
+	return "projects/emulator/locations/local/keyRings/signers/cryptoKeys/" + name + "/cryptoKeyVersions/1"
 }
 
 // SetFault has every answer from now on be wrong in that way; what hung is let go.

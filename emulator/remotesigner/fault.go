@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"net/http"
 
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
 )
@@ -15,21 +16,30 @@ type Fault int
 
 // The faults. None is all well.
 const (
-	None         Fault = iota
-	AnotherNonce       // is signed
-	AnotherChain       // is signed for
-	AnotherValue       // is signed
-	MoreGas            // is signed
-	LegacyType         // is signed, with the same fields
-	AnotherKey         // signs
-	NoList             // of accounts is offered
-	NotJSON            // is the answer
-	NoResult           // is in the answer
-	Broken             // status 500, without an answer
-	Elsewhere          // a redirect
-	Endless            // an answer that never stops
-	CutOff             // the connection, in place of an answer
-	Hanging            // no answer, until the fault is another
+	None            Fault = iota
+	AnotherNonce          // is signed
+	AnotherChain          // is signed for
+	AnotherValue          // is signed
+	AnotherReceiver       // is signed
+	AnotherData           // is signed
+	MoreGas               // is signed
+	MoreFee               // is signed: the cap
+	MoreTip               // is signed
+	AccessList            // is signed, on top
+	HighS                 // is in the signature: as good, but no node takes it
+	LegacyType            // is signed, with the same fields
+	AnotherKey            // signs
+	NoList                // of accounts is offered
+	NotJSON               // is the answer
+	NoResult              // is in the answer
+	Broken                // status 500, without an answer
+	BrokenAnswer          // status 500, and the right answer
+	BothAnswers           // the right one, and an error
+	ToldToken             // an error, which quotes the token
+	Elsewhere             // a redirect
+	Endless               // an answer that never stops
+	CutOff                // the connection, in place of an answer
+	Hanging               // no answer, until the fault is another
 )
 
 // elsewhere is where a redirect leads.
@@ -78,8 +88,18 @@ func (f Fault) spoil(key *ecdsa.PrivateKey, tx *types.DynamicFeeTx) (*ecdsa.Priv
 		tx.ChainID = new(big.Int).Add(tx.ChainID, big.NewInt(1))
 	case AnotherValue:
 		tx.Value = new(big.Int).Add(tx.Value, big.NewInt(1))
+	case AnotherReceiver:
+		tx.To = &common.Address{8}
+	case AnotherData:
+		tx.Data = append([]byte{1}, tx.Data...)
 	case MoreGas:
 		tx.Gas++
+	case MoreFee:
+		tx.GasFeeCap = new(big.Int).Add(tx.GasFeeCap, big.NewInt(1))
+	case MoreTip:
+		tx.GasTipCap = new(big.Int).Add(tx.GasTipCap, big.NewInt(1))
+	case AccessList:
+		tx.AccessList = types.AccessList{{Address: common.Address{8}}}
 	case LegacyType:
 		return key, &types.LegacyTx{Nonce: tx.Nonce, To: tx.To, Value: tx.Value, Data: tx.Data, Gas: tx.Gas, GasPrice: tx.GasFeeCap}
 	case AnotherKey:
@@ -88,4 +108,20 @@ func (f Fault) spoil(key *ecdsa.PrivateKey, tx *types.DynamicFeeTx) (*ecdsa.Priv
 		}
 	}
 	return key, tx
+}
+
+// sign signs tx, by the higher s where that is the fault.
+func (f Fault) sign(key *ecdsa.PrivateKey, tx types.TxData, chainID *big.Int) (*types.Transaction, error) {
+	by := types.LatestSignerForChainID(chainID)
+	unsigned := types.NewTx(tx)
+	signature, err := crypto.Sign(by.Hash(unsigned).Bytes(), key)
+	if err != nil {
+		return nil, err
+	}
+	if f == HighS {
+		s := new(big.Int).SetBytes(signature[32:64])
+		s.Sub(crypto.S256().Params().N, s).FillBytes(signature[32:64])
+		signature[64] ^= 1
+	}
+	return unsigned.WithSignature(by, signature)
 }

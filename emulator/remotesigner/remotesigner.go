@@ -151,6 +151,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer["result"] = result
 	}
 	w.Header().Set("Content-Type", "application/json")
+	switch fault {
+	case BothAnswers:
+		answer["error"] = refusal{-32000, "not approved"}
+	case ToldToken:
+		answer["error"] = refusal{-32000, "not approved for " + r.Header.Get("Authorization")}
+	case BrokenAnswer:
+		w.WriteHeader(http.StatusInternalServerError)
+	}
 	_ = json.NewEncoder(w).Encode(answer) // who asked may have left
 }
 
@@ -211,7 +219,7 @@ func (a arguments) sign(key *ecdsa.PrivateKey, fault Fault) ([]byte, error) {
 		Gas: uint64(a.Gas), GasFeeCap: (*big.Int)(a.FeeCap), GasTipCap: (*big.Int)(a.TipCap),
 	}
 	key, tx := fault.spoil(key, inner)
-	signed, err := types.SignNewTx(key, types.LatestSignerForChainID(inner.ChainID), tx)
+	signed, err := fault.sign(key, tx, inner.ChainID)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"math/big"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,7 +72,10 @@ func TestRemoteFaults(t *testing.T) {
 	t.Parallel()
 	h := start(t, remotesigner.Web3signer, 20*time.Second)
 	for name, fault := range map[string]remotesigner.Fault{
-		"nonce": remotesigner.AnotherNonce, "chain": remotesigner.AnotherChain, "value": remotesigner.AnotherValue, "gas": remotesigner.MoreGas,
+		"receiver": remotesigner.AnotherReceiver, "data": remotesigner.AnotherData, "fee": remotesigner.MoreFee, "tip": remotesigner.MoreTip,
+		"access list": remotesigner.AccessList, "high s": remotesigner.HighS, "status 500 with an answer": remotesigner.BrokenAnswer,
+		"an answer and an error": remotesigner.BothAnswers,
+		"nonce":                  remotesigner.AnotherNonce, "chain": remotesigner.AnotherChain, "value": remotesigner.AnotherValue, "gas": remotesigner.MoreGas,
 		"type": remotesigner.LegacyType, "key": remotesigner.AnotherKey, "not JSON": remotesigner.NotJSON, "no result": remotesigner.NoResult,
 		"status 500": remotesigner.Broken, "redirect": remotesigner.Elsewhere, "endless": remotesigner.Endless, "cut off": remotesigner.CutOff,
 	} {
@@ -125,5 +129,17 @@ func TestRemoteToken(t *testing.T) {
 	defer other.Close()
 	if _, err := other.Sign(t.Context(), h.submitter, transfer(1)); err == nil || err.Error() != "sign for "+string(h.submitter)+" by remote signer treasury: it answered status 401" {
 		t.Errorf("another token: got %v, want status 401", err)
+	}
+}
+
+// A service that quotes in its error what it was sent does not bring the token into a
+// log.
+func TestRemoteTokenIsNotQuoted(t *testing.T) {
+	t.Parallel()
+	h := start(t, remotesigner.Web3signer, 20*time.Second)
+	h.server.SetFault(remotesigner.ToldToken)
+	_, err := h.signer.Sign(t.Context(), h.submitter, transfer(1))
+	if err == nil || strings.Contains(err.Error(), token) || !strings.Contains(err.Error(), "not approved for Bearer") {
+		t.Errorf("got %v, want the service's words without the token", err)
 	}
 }

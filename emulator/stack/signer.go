@@ -40,10 +40,8 @@ const remoteName = "emulator"
 // clefWithin bounds the start of clef.
 const clefWithin = 30 * time.Second
 
-// SignsElsewhere says that another process than the functions has the keys.
-func (s *Stack) SignsElsewhere() bool {
-	return s.options.Signer != "" && s.options.Signer != SignerLocal
-}
+// SignedElsewhere says that another process than the functions sees what is signed.
+func (s *Stack) SignedElsewhere() bool { return s.options.Signer == SignerRemote }
 
 // holders are the accounts that sign, with their keys.
 func (s *Stack) holders() map[nonce.Submitter]devchain.Account {

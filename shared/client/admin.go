@@ -73,6 +73,14 @@ func (c *Client) setStatus(ctx context.Context, submitter, verb, reason string) 
 	return out, err
 }
 
+// ChangeSigner has another signer sign for the account, to which its key was moved. The
+// reason is kept. It is for operators.
+func (c *Client) ChangeSigner(ctx context.Context, submitter, signer, reason string) (out Submitter, err error) {
+	body := map[string]string{"signer": signer, "reason": reason}
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/signer", body: body}, &out)
+	return out, err
+}
+
 // Submitter is the account's state. It is for operators.
 func (c *Client) Submitter(ctx context.Context, submitter string) (out Submitter, err error) {
 	err = c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter)}, &out)

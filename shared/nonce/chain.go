@@ -263,7 +263,7 @@ type SubmitterSignService interface {
 	Sign(ctx context.Context, s Submitter, tx Unsigned) (Signed, error)
 
 	// InProcess says that the signed bytes of s cannot have left this process
-	// before Sign returned. Only then may the next nonce be signed for before
-	// it is allocated.
+	// before Sign returned, wherever the key is. Only then may the next nonce be
+	// signed for before it is allocated.
 	InProcess(s Submitter) bool
 }

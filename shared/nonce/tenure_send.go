@@ -37,8 +37,12 @@ func (t *tenure) prepareQueue(ctx context.Context, v View) preparation {
 		return p
 	}
 	p = t.prepareServed(v)
-	inProcess := t.signer().InProcess(w.submitter())
+	inProcess, began := t.signer().InProcess(w.submitter()), time.Now()
 	for i := range p.allocate {
+		if i > 0 && t.signedLong(began) && !job.tx.handlerDue() { // what a handler answered is not asked for again
+			p.allocate = p.allocate[:i]
+			break
+		}
 		a := &p.allocate[i]
 		if !inProcess || a.Tx.Handler != "" {
 			a.Tx.State, a.Tx.NextCheckAt = InFlight, nil
@@ -81,8 +85,18 @@ func (t *tenure) signer() SubmitterSignService {
 	return t.SignerNamed(t.work.Signer)
 }
 
+// signedLong says that what was signed since then is to be stored and sent before more
+// is: a slow signer would use up the invocation on a wide window, store nothing, and
+// begin at the beginning the next time. The rest is left to the next round.
+func (t *tenure) signedLong(began time.Time) bool { return time.Since(began) >= t.signWithin() }
+
+// signWithin is how long one signature may take.
+func (t *tenure) signWithin() time.Duration {
+	return cmp.Or(t.Rules.SignTimeout, t.Rules.CallTimeout)
+}
+
 func (t *tenure) sign(ctx context.Context, tx Unsigned) (s Signed, err error) {
-	err = t.callWithin(ctx, cmp.Or(t.Rules.SignTimeout, t.Rules.CallTimeout), func(ctx context.Context) error {
+	err = t.callWithin(ctx, t.signWithin(), func(ctx context.Context) error {
 		s, err = t.signer().Sign(ctx, t.work.submitter(), tx)
 		return err
 	})
@@ -123,7 +137,11 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 			ids = append(ids, id)
 		}
 	}
-	for _, job := range jobs {
+	began := time.Now()
+	for i, job := range jobs {
+		if i > 0 && t.signedLong(began) && !job.tx.handlerDue() { // what a handler answered is not asked for again
+			break
+		}
 		s, err := t.signed(ctx, job)
 		if errors.Is(err, lease.ErrFenced) {
 			return nil, err

@@ -144,10 +144,12 @@ func DecryptKey(file []byte, password string) (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// The most that a file may ask for: four times go-ethereum's own, 1 GiB.
+// The most that a file may ask for. scrypt works n times r times p on 128 bytes, in
+// memory of n times r and of r times p of them: four times go-ethereum's own work bounds
+// both, by 1 GiB and 512 MiB.
 const (
-	maxScryptMemory = 1 << 30
-	maxRounds       = 10_000_000
+	maxScrypt = 1 << 23
+	maxRounds = 10_000_000
 )
 
 // derive makes the 32 bytes of which one half decrypts and the other proves.
@@ -160,7 +162,7 @@ func (e encrypted) derive(password string) ([]byte, error) {
 	var derived []byte
 	switch e.Crypto.KDF {
 	case "scrypt":
-		if k.N < 2 || k.R < 1 || k.P < 1 || k.P > 64 || k.R > 1<<20 || k.N > maxScryptMemory/128/k.R {
+		if k.N < 2 || k.R < 1 || k.P < 1 || k.N > maxScrypt || k.R > maxScrypt/k.N || k.P > maxScrypt/k.N/k.R {
 			return nil, errKeyFile
 		}
 		derived, err = scrypt.Key([]byte(password), salt, k.N, k.R, k.P, k.DKLen)

@@ -120,6 +120,25 @@ func TestLoadKeystoreErrors(t *testing.T) {
 	}
 }
 
+// A file that would take more time or memory than any that is made is not tried.
+func TestKeystoreCostsAreBounded(t *testing.T) {
+	t.Parallel()
+	key, _ := newKey(t)
+	for name, costs := range map[string]map[string]any{
+		"memory for n":     {"n": 1 << 21, "r": 8, "p": 1},
+		"memory for p":     {"n": 2, "r": 1 << 20, "p": 8},
+		"time":             {"n": 1 << 16, "r": 8, "p": 32},
+		"beyond a product": {"n": 1 << 40, "r": 1 << 40, "p": 1 << 40},
+		"below 1":          {"n": -2, "r": -8, "p": 1},
+	} {
+		folder, password := keystore(t, "correct horse", key)
+		copyOf(t, folder, costs)
+		if _, err := signer.LoadKeystore(folder, password, 1); err == nil || !strings.Contains(err.Error(), "not an encrypted key file") {
+			t.Errorf("%s: got %v, want it refused as no key file", name, err)
+		}
+	}
+}
+
 // only is the one file of a folder.
 func only(t *testing.T, folder string) string {
 	t.Helper()

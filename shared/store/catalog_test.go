@@ -168,6 +168,7 @@ const (
 	newPolicy  = `insert into submitter_policy (submitter, max_per_minute) values `
 	newUse     = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
 	newChange  = `insert into submitter_change (submitter, action, by, reason, policy) values `
+	newMove    = `insert into signer_change (submitter, from_signer, to_signer, by, reason) values `
 	newAuth    = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
 )
 
@@ -287,9 +288,16 @@ var furtherNonsense = map[string][]refusal{
 		`insert into submitter_change (id, submitter, action, by, reason) overriding system value select id, submitter, action, by, reason from submitter_change`}},
 
 	// The database itself.
-	"authority_pkey":                {{then: `insert into authority (epoch, system_identifier, timeline_id, accepted_by) select epoch, 1, 1, 'o' from authority`}},
-	"authority_singleton_check":     {{then: `insert into authority (singleton, epoch, system_identifier, timeline_id, accepted_by) select false, epoch, 1, 1, 'o' from authority`}},
-	"authority_epoch_check":         {{then: `update authority set epoch = 'again'`}},
+	"authority_pkey":               {{then: `insert into authority (epoch, system_identifier, timeline_id, accepted_by) select epoch, 1, 1, 'o' from authority`}},
+	"authority_singleton_check":    {{then: `insert into authority (singleton, epoch, system_identifier, timeline_id, accepted_by) select false, epoch, 1, 1, 'o' from authority`}},
+	"authority_epoch_check":        {{then: `update authority set epoch = 'again'`}},
+	"signer_change_by_check":       {{then: newMove + `($alice, 'local', 'remote:a', '', 'r')`}},
+	"signer_change_reason_check":   {{then: newMove + `($alice, 'local', 'remote:a', 'o', '')`}},
+	"signer_is_another":            {{then: newMove + `($alice, 'local', 'local', 'o', 'r')`}, {then: newMove + `($alice, 'local', '', 'o', 'r')`}},
+	"signer_change_submitter_fkey": {{then: newMove + `(` + carol + `, 'local', 'remote:a', 'o', 'r')`}},
+	"signer_change_pkey": {{newMove + `($alice, 'local', 'remote:a', 'o', 'r')`,
+		`insert into signer_change (id, submitter, from_signer, to_signer, by, reason) overriding system value
+		 select id, submitter, from_signer, to_signer, by, reason from signer_change`}},
 	"authority_change_by_check":     {{then: newAuth + `(1, 1, '', 'r')`}},
 	"authority_change_reason_check": {{then: newAuth + `(1, 1, 'o', '')`}},
 	"authority_change_pkey": {{newAuth + `(1, 1, 'o', 'r')`,
@@ -397,8 +405,13 @@ var guarded = map[string][]duty{
 		{"submitter", "", `delete from submitter where submitter = $bob`, "start_never_changes"},
 		{"submitter", "", `update submitter set start_nonce = 1, start_reason = 'r'`, "start_never_changes"},
 	},
-	"sign_once":      signedOnce,
-	"keep_authority": {{"authority", "", `delete from authority`, byGuard}},
+	"sign_once": signedOnce,
+	"keep_signer_changes": {
+		{"signer_change", newMove + `($alice, 'local', 'remote:a', 'o', 'r')`, `delete from signer_change`, byGuard},
+		{"signer_change", newMove + `($alice, 'local', 'remote:a', 'o', 'r')`, `update signer_change set reason = 'another'`, byGuard},
+	},
+	"keep_all_signer_changes": {{"signer_change", "", `truncate signer_change`, byGuard}},
+	"keep_authority":          {{"authority", "", `delete from authority`, byGuard}},
 	"keep_authority_changes": {
 		{"authority_change", newAuth + `(1, 1, 'o', 'r')`, `delete from authority_change`, byGuard},
 		{"authority_change", newAuth + `(1, 1, 'o', 'r')`, `update authority_change set reason = 'another'`, byGuard},

@@ -2,11 +2,14 @@ package store_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 )
@@ -55,7 +59,15 @@ var signedOnce = func() (duties []duty) {
 	} {
 		duties = append(duties, duty{"tx_version", "", wrong.then, wrong.by})
 	}
-	return duties
+	// What was never signed before its placeholder is not signed after it.
+	first := strings.NewReplacer("$sent", "$bound", "$alice, 0", "$alice, 1", "$hash", "'0x"+strings.Repeat("6", 64)+"'").
+		Replace(signs(1, "PLACEHOLDER", storetest.Bytes(1337, 1, alice.Address(), 0, "")))
+	for _, kind := range []string{"ORIGINAL", "BUMP"} {
+		then := strings.NewReplacer("$sent", "$bound", "$alice, 0", "$alice, 1").Replace(signs(2, kind, storetest.Bytes(1337, 1, nine, 1, "")))
+		duties = append(duties, duty{"tx_version", first, then, "placeholders_stay"})
+	}
+	return append(duties, duty{"tx_version", signs(2, "PLACEHOLDER", storetest.Bytes(1337, 0, alice.Address(), 0, "")),
+		strings.Replace(signs(3, "BUMP", storetest.Bytes(1337, 0, nine, 1, "")), "$hash", "'0x"+strings.Repeat("6", 64)+"'", 1), "placeholders_stay"})
 }()
 
 // A second intent for a nonce that is bound is refused by the database; a version of
@@ -99,6 +111,50 @@ func TestSignOnce(t *testing.T) {
 	}
 }
 
+// The functions' role cannot have the trigger look elsewhere than at what is stored, nor
+// take it away, nor change afterwards what it has seen.
+func TestSignOnceAgainstTheFunctionsRole(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	rows := plant(t, db)
+	role := fmt.Sprintf("functions_%d", time.Now().UnixNano())
+	run(t, db, `create role `+role)
+	t.Cleanup(func() {
+		_, _ = db.DB.Exec(context.Background(), fmt.Sprintf(`drop owned by %[1]s; drop role %[1]s`, role))
+	})
+	if err := migrations.Grant(t.Context(), db.URL, migrations.Grants{Functions: []string{role}}); err != nil {
+		t.Fatal(err)
+	}
+	right, wrong := storetest.Bytes(1337, 0, nonce.Address{9}, 1, ""), storetest.Bytes(1337, 0, nonce.Address{8}, 1, "another")
+	for name, c := range map[string]struct{ first, then, by string }{
+		"as it is": {"", signs(2, "BUMP", wrong), "one_intent_per_nonce"},
+		"a table of its own in front": {fmt.Sprintf(`create temporary table tx_document (tx_id uuid, name text, bytes bytea);
+			insert into tx_document values ($sent, 'version:1', '\x%[1]x'), ($sent, 'version:2', '\x%[1]x')`, right),
+			strings.NewReplacer("into tx_document", "into public.tx_document", "into tx_version", "into public.tx_version").Replace(signs(2, "BUMP", wrong)), "one_intent_per_nonce"},
+		"versions of its own in front": {`create temporary table tx_version (tx_id uuid, version integer, kind text);
+			insert into tx_version values ($sent, 4, 'BUMP')`,
+			strings.Replace(signs(5, "PLACEHOLDER", storetest.Bytes(1337, 0, alice.Address(), 0, "")), "into tx_version", "into public.tx_version", 1), "versions_follow"},
+		"the trigger off":       {"", `alter table tx_version disable trigger sign_once`, ""},
+		"all triggers off":      {"", `set session_replication_role = replica`, ""},
+		"the bytes afterwards":  {"", `update tx_document set bytes = '\x00' where tx_id = $sent`, ""},
+		"a version less":        {"", `delete from tx_version where tx_id = $sent`, ""},
+		"a version's kind":      {"", `update tx_version set kind = 'PLACEHOLDER' where tx_id = $sent`, byGuard},
+		"another function":      {"", `create or replace function sign_once() returns trigger language plpgsql as 'begin return null; end'`, ""},
+		"a schema to put first": {"", `create schema mine`, ""},
+	} {
+		tx := begin(t, db)
+		exec(t, tx, `set local role `+role)
+		exec(t, tx, rows.Replace(c.first))
+		_, err := tx.Exec(t.Context(), rows.Replace(c.then))
+		if err == nil || c.by != "" && violated(err) != c.by {
+			t.Errorf("%s: got refused by %s, want by %q", name, violated(err), c.by)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // What the database reads in a transaction's bytes is what go-ethereum wrote there,
 // whatever its fields; of bytes cut short it reads nothing.
 func TestSignedCallReadsWhatIsSigned(t *testing.T) {
@@ -130,7 +186,7 @@ func TestSignedCallReadsWhatIsSigned(t *testing.T) {
 		var call []byte
 		ask := func(raw []byte) {
 			t.Helper()
-			if err := db.DB.QueryRow(t.Context(), `select chain, nonce, call from signed_call($1)`, raw).Scan(&chain, &n, &call); err != nil {
+			if err := db.DB.QueryRow(t.Context(), `select chain, nonce, substr($1, call_at, call_size) from signed_call($1)`, raw).Scan(&chain, &n, &call); err != nil {
 				t.Fatalf("%x: %v", raw[:min(len(raw), 200)], err)
 			}
 		}

@@ -22,6 +22,11 @@ var (
 	// TxCreate counts creates, by [Result]: accepted, known, refused, error (whether
 	// it was stored is not known).
 	TxCreate = counter("tx_create_total", "creates")
+	// TxSign counts signatures asked for, by [Signer] and [Result]: signed, unknown.
+	TxSign = counter("tx_sign_total", "signatures asked for")
+	// TxSignTime is the time that they took together, in milliseconds, by the same
+	// labels.
+	TxSignTime = counter("tx_sign_milliseconds_total", "time that signatures took")
 	// TxSubmit counts broadcasts, by [Result]: the class of the node's answer.
 	TxSubmit = counter("tx_submit_total", "broadcasts")
 	// ReceiptCheck counts receipts asked for, by [Result]: found, not_found,
@@ -68,6 +73,9 @@ var (
 
 // Result is the label result of a count.
 func Result(value string) metric.MeasurementOption { return label("result", value) }
+
+// Signer is the label signer of a count: its kind, as local, kms or remote.
+func Signer(kind string) metric.MeasurementOption { return label("signer", kind) }
 
 // Op is the label op of a count: the write that was tried.
 func Op(value string) metric.MeasurementOption { return label("op", value) }

@@ -82,6 +82,8 @@ func TestMetricsHaveTheSpecificationsNames(t *testing.T) {
 	telemetry.TxCreate.Add(ctx, 3, telemetry.Result("created"))
 	telemetry.TxCreate.Add(ctx, 3, telemetry.Result("created"))
 	telemetry.TxCreate.Add(ctx, 1, telemetry.Result("repeated"))
+	telemetry.TxSign.Add(ctx, 17, telemetry.Signer("kms"), telemetry.Result("unknown"))
+	telemetry.TxSignTime.Add(ctx, 18, telemetry.Signer("local"), telemetry.Result("signed"))
 	telemetry.TxSubmit.Add(ctx, 4, telemetry.Result("accepted"))
 	telemetry.ReceiptCheck.Add(ctx, 5, telemetry.Result("not_found"))
 	telemetry.NewFork.Add(ctx, 6)
@@ -100,6 +102,7 @@ func TestMetricsHaveTheSpecificationsNames(t *testing.T) {
 	want := map[string]int64{
 		"lease_acquire_total{result=taken_over}": 1, "lease_fenced_total{op=allocate}": 2,
 		"tx_create_total{result=created}": 6, "tx_create_total{result=repeated}": 1,
+		"tx_sign_total{result=unknown,signer=kms}": 17, "tx_sign_milliseconds_total{result=signed,signer=local}": 18,
 		"tx_submit_total{result=accepted}": 4, "receipt_check_total{result=not_found}": 5,
 		"confirmations_newFork_total{}": 6, "tx_resubmit_total{result=accepted}": 7, "finality_total{result=confirmed}": 8,
 		"transfer_total{state=COMMITTED}": 13, "transfer_stuck_seconds{state=TARGET_PENDING}": 14,

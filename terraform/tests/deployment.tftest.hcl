@@ -229,7 +229,7 @@ run "everything" {
     condition = toset([for url in output.runbooks : trimsuffix(basename(url), ".md")]) == toset([
       "conservation-full-missed", "conservation-missed", "conservation-violated", "database", "fenced-writes", "function-errors", "in-flight-age",
       "metrics-absent", "payout-blocked", "protect", "queue-full", "receipt-backlog", "refund-failing", "restored-database",
-      "resubmits", "stuck", "sweep-missed", "transfer-stuck", "unusual-transfers",
+      "resubmits", "signer-failing", "stuck", "sweep-missed", "transfer-stuck", "unusual-transfers",
     ])
     error_message = "The alerts are not those that have a page."
   }

@@ -572,7 +572,7 @@ run "alerts" {
 
   assert {
     condition = alltrue([for metric in [
-      "lease_acquire_total", "lease_fenced_total", "tx_create_total", "tx_submit_total", "receipt_check_total", "confirmations_newFork_total",
+      "lease_acquire_total", "lease_fenced_total", "tx_create_total", "tx_sign_total", "tx_sign_milliseconds_total", "tx_submit_total", "receipt_check_total", "confirmations_newFork_total",
       "tx_resubmit_total", "finality_total", "stuck_decision_total", "queue_depth", "in_flight_age_seconds", "protect_submitters",
       "transfer_total", "transfer_stuck_seconds", "refund_failures_total", "conservation_check_total",
     ] : strcontains(google_monitoring_dashboard.this.dashboard_json, metric)])

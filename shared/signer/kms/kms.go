@@ -167,8 +167,9 @@ func (k *Key) Check(ctx context.Context, s nonce.Submitter) error {
 	return nil
 }
 
-// InProcess implements [nonce.SubmitterSignService]: never.
-func (k *Key) InProcess(nonce.Submitter) bool { return false }
+// InProcess implements [nonce.SubmitterSignService]: always true. KMS sees a hash and
+// makes a signature; the transaction that both belong to is in this process alone.
+func (k *Key) InProcess(nonce.Submitter) bool { return true }
 
 // Format prints the key's name for any verb, and nothing of the connection.
 func (k Key) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "key "+k.name) }

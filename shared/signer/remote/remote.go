@@ -170,7 +170,12 @@ func (r *Signer) call(ctx context.Context, method string, params []any, result a
 	if err != nil {
 		return fmt.Errorf("read its answer: %w", err)
 	}
-	return read(answer.StatusCode, text, result)
+	err = read(answer.StatusCode, text, result)
+	var refusal *rpcError
+	if errors.As(err, &refusal) && r.options.BearerToken != "" { // some quote what they were sent
+		refusal.Message = strings.ReplaceAll(refusal.Message, r.options.BearerToken, "…")
+	}
+	return err
 }
 
 // read takes the result out of an answer.

@@ -31,6 +31,18 @@ locals {
         duration = "300s"
       }]
     }
+    signer-failing = {
+      severity = "ERROR"
+      title    = "A signer gives no answer"
+      conditions = [{
+        title = "More than one signature in two comes to nothing"
+        promql = join(" and ", [
+          "sum by (signer) (increase(tx_sign_total{result=\"unknown\"}[10m])) > 5",
+          "sum by (signer) (increase(tx_sign_total{result=\"unknown\"}[10m])) > 0.5 * sum by (signer) (increase(tx_sign_total[10m]))",
+        ])
+        duration = "120s"
+      }]
+    }
     queue-full = {
       severity   = "ERROR"
       title      = "A queue of intents is nearly full"

@@ -1,0 +1,61 @@
+package functions
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+type signerRequest struct {
+	Signer string `json:"signer"`
+	Reason string `json:"reason"`
+}
+
+// changeSigner has another signer sign for an account, whose key has moved there, by an
+// operator's decision. The account is the same, so that what one signer has signed and
+// what the other will are versions for the same nonces: it needs no lease, and whoever
+// holds it signs by the one that was registered when he took it.
+func (a *App) changeSigner(w http.ResponseWriter, r *http.Request) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[signerRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	to := store.SignerChange{Submitter: s, Signer: body.Signer, By: operator, Reason: strings.TrimSpace(body.Reason)}
+	if to.Reason == "" || len(to.Reason) > maxReason {
+		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
+	}
+	if _, err := a.signers.Named(to.Signer); err != nil {
+		return web.FieldProblem("signer", "is %v", err)
+	}
+	if _, err := a.store.Submitter(r.Context(), s); err != nil {
+		return err
+	}
+	if err := a.signerHasIt(r, s, to.Signer); err != nil {
+		return err
+	}
+	from, changed, err := a.store.ChangeSigner(r.Context(), to)
+	if err != nil {
+		return err
+	}
+	if changed {
+		a.log.WarnContext(r.Context(), "signer changed", telemetry.SubmitterKey, s, telemetry.NodeIDKey, a.node,
+			"from", from, "to", to.Signer, "operator", operator, "reason", to.Reason)
+	}
+	view, err := a.store.Submitter(r.Context(), s)
+	if err != nil {
+		return err
+	}
+	web.Reply(w, r, http.StatusOK, view)
+	return nil
+}

@@ -1,0 +1,50 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// SignerChange is a submitter's key moved to another signer.
+type SignerChange struct {
+	Submitter nonce.Submitter
+	Signer    string // which has the key now
+	By        string // the operator
+	Reason    string
+}
+
+// changeSigner locks the row first: what is kept as the signer before is the one that
+// was replaced. A key of the row stays as it is, so that nobody who refers to it waits.
+const changeSigner = `
+with before as (
+  select submitter, signer from submitter where submitter = $1 for no key update
+), changed as (
+  update submitter s
+     set signer = $2
+    from before b
+   where s.submitter = b.submitter and b.signer <> $2
+  returning s.submitter, b.signer as from_signer
+), kept as (
+  insert into signer_change (submitter, from_signer, to_signer, by, reason)
+  select submitter, from_signer, $2, $3, $4 from changed
+)
+select b.signer, b.signer <> $2 from before b`
+
+// ChangeSigner has another signer sign for the submitter from the next tenure on, and
+// keeps who wanted it and why. It returns the signer before; where that is the same,
+// nothing is written and changed is false. The error wraps [ErrUnknownSubmitter].
+func (s *Store) ChangeSigner(ctx context.Context, c SignerChange) (from string, changed bool, err error) {
+	err = s.db.QueryRow(ctx, changeSigner, c.Submitter, c.Signer, c.By, plain(c.Reason)).Scan(&from, &changed)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", false, fmt.Errorf("%s: %w", c.Submitter, ErrUnknownSubmitter)
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("change the signer of %s: %w", c.Submitter, err)
+	}
+	return from, changed, nil
+}
