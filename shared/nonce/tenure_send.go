@@ -39,7 +39,7 @@ func (t *tenure) prepareQueue(ctx context.Context, v View) preparation {
 	p = t.prepareServed(v)
 	inProcess, began := t.signer().InProcess(w.submitter()), time.Now()
 	for i := range p.allocate {
-		if i > 0 && t.signedLong(began) && !job.tx.handlerDue() { // what a handler answered is not asked for again
+		if i > 0 && t.signedLong(began) {
 			p.allocate = p.allocate[:i]
 			break
 		}
@@ -139,7 +139,7 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 	}
 	began := time.Now()
 	for i, job := range jobs {
-		if i > 0 && t.signedLong(began) && !job.tx.handlerDue() { // what a handler answered is not asked for again
+		if i > 0 && t.signedLong(began) {
 			break
 		}
 		s, err := t.signed(ctx, job)
