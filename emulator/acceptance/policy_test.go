@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
@@ -257,10 +258,12 @@ func TestSuspendOverHTTP(t *testing.T) {
 // again on the same terms it is the same, on others refused.
 func TestRegisteredWithAPolicy(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{Submitters: 1})
+	b := setup(t, stack.Options{Submitters: 1, Signer: stack.SignerKMS})
 	_, operator := b.clients(t)
-	fresh := nonce.NewSubmitter(b.Chain.ChainID(), nonce.Address{19: 0x77})
-	terms := client.Registration{Submitter: string(fresh), Callers: []string{stack.CallerAccount}, Policy: &client.Policy{MaxValue: "1", Targets: []string{cafe0}}}
+	account := devchain.DevAccounts(3)[2]
+	fresh := nonce.NewSubmitter(b.Chain.ChainID(), nonce.Address(account.Address))
+	signer := "kms:" + b.KMS.Add(account.Address.String(), account.Key)
+	terms := client.Registration{Submitter: string(fresh), Signer: signer, Callers: []string{stack.CallerAccount}, Policy: &client.Policy{MaxValue: "1", Targets: []string{cafe0}}}
 	for range 2 {
 		got, err := operator.RegisterSubmitter(b.ctx, terms)
 		if err != nil || cmp.Diff(terms.Policy, got.Policy) != "" {
