@@ -1,5 +1,5 @@
 -- What may be asked of a submitter: a policy of limits, what counts against it, and
--- who changed it, or suspended and resumed the submitter.
+-- who changed it, suspended and resumed the submitter, or moved its key to another signer.
 
 -- +goose Up
 set local lock_timeout = '5s';
@@ -36,14 +36,19 @@ create index uses_in_time on submitter_use (submitter, at, number);
 create index uses_of_tx on submitter_use (tx_id);
 
 create table submitter_change (
-  id        bigint       generated always as identity primary key,
-  submitter submitter_id not null references submitter,
-  action    text         not null constraint change_is_known check (action in ('SUSPEND', 'RESUME', 'POLICY')),
-  by        text         not null check (by <> ''),
-  reason    text         not null check (reason <> ''),
-  policy    jsonb,
-  at        timestamptz  not null default clock_timestamp(),
-  constraint policy_of_a_policy check ((policy is not null) = (action = 'POLICY'))
+  id          bigint       generated always as identity primary key,
+  submitter   submitter_id not null references submitter,
+  action      text         not null constraint change_is_known check (action in ('SUSPEND', 'RESUME', 'POLICY', 'SIGNER')),
+  by          text         not null check (by <> ''),
+  reason      text         not null check (reason <> ''),
+  policy      jsonb,
+  from_signer text,
+  to_signer   text,
+  at          timestamptz  not null default clock_timestamp(),
+  constraint policy_of_a_policy check ((policy is not null) = (action = 'POLICY')),
+  constraint signers_of_a_signer check (case when action = 'SIGNER'
+    then from_signer is not null and coalesce(to_signer, '') not in ('', from_signer)
+    else from_signer is null and to_signer is null end)
 );
 create index changes_of_submitter on submitter_change (submitter, id);
 

@@ -44,7 +44,7 @@ select relname || ' ' || array_to_string(array(
 		switch table {
 		case "goose_db_version":
 			may, reads = "", ""
-		case "tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_change", "signer_change":
+		case "tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_change":
 			may = "select,insert"
 		case "conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_standing":
 			may = "select,insert,update,delete"

@@ -212,7 +212,7 @@ func TestKeyMovesToAnotherSigner(t *testing.T) {
 		t.Errorf("KMS is away: got %d %s, want 503", status, answer)
 	}
 	b.KMS.SetFault(kms.None)
-	if n := b.count(`select count(*) from signer_change`); n != 0 {
+	if n := b.count(`select count(*) from submitter_change where action = 'SIGNER'`); n != 0 {
 		t.Errorf("changes: got %d kept, want none", n)
 	}
 	b.postUntilAnswered(t, transfer(s, "before"))
@@ -223,7 +223,7 @@ func TestKeyMovesToAnotherSigner(t *testing.T) {
 	}
 	b.postUntilAnswered(t, transfer(s, "after"))
 	b.ends(t, map[nonce.Submitter]int{s: 2})
-	if n := b.count(`select count(*) from signer_change where reason = 'a key ring of its own'`); n != 1 {
+	if n := b.count(`select count(*) from submitter_change where action = 'SIGNER' and reason = 'a key ring of its own'`); n != 1 {
 		t.Errorf("changes: got %d kept, want 1", n)
 	}
 }
