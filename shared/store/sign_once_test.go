@@ -16,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/rlp"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -127,7 +128,8 @@ func TestSignOnceAgainstTheFunctionsRole(t *testing.T) {
 	}
 	right, wrong := storetest.Bytes(1337, 0, nonce.Address{9}, 1, ""), storetest.Bytes(1337, 0, nonce.Address{8}, 1, "another")
 	for name, c := range map[string]struct{ first, then, by string }{
-		"as it is": {"", signs(2, "BUMP", wrong), "one_intent_per_nonce"},
+		"as it is":          {"", signs(2, "BUMP", wrong), "one_intent_per_nonce"},
+		"a temporary table": {"", `create temporary table tx_document (tx_id uuid, name text, bytes bytea)`, ""},
 		"a table of its own in front": {fmt.Sprintf(`create temporary table tx_document (tx_id uuid, name text, bytes bytea);
 			insert into tx_document values ($sent, 'version:1', '\x%[1]x'), ($sent, 'version:2', '\x%[1]x')`, right),
 			strings.NewReplacer("into tx_document", "into public.tx_document", "into tx_version", "into public.tx_version").Replace(signs(2, "BUMP", wrong)), "one_intent_per_nonce"},
@@ -143,6 +145,9 @@ func TestSignOnceAgainstTheFunctionsRole(t *testing.T) {
 		"a schema to put first": {"", `create schema mine`, ""},
 	} {
 		tx := begin(t, db)
+		if c.first != "" { // where nobody has revoked it
+			exec(t, tx, fmt.Sprintf(`grant temporary on database %s to %s`, pgx.Identifier{db.DB.Config().ConnConfig.Database}.Sanitize(), role))
+		}
 		exec(t, tx, `set local role `+role)
 		exec(t, tx, rows.Replace(c.first))
 		_, err := tx.Exec(t.Context(), rows.Replace(c.then))
