@@ -20,8 +20,9 @@ create table submitter_policy (
   over_time      boolean     not null generated always as (max_day_wei is not null or max_per_minute is not null) stored
 );
 
--- One row for each intent, or each transaction of a handler, that counts against a
--- limit over time, with the sums so far: what a window has used is one subtraction.
+-- One row for each intent, each transaction of a handler or of a reservation's owner,
+-- and the reservations that were made together, that count against a limit over time,
+-- with the sums so far: what a window has used is one subtraction.
 create table submitter_use (
   submitter submitter_id not null,
   number    bigint       not null check (number > 0),
@@ -52,6 +53,17 @@ create table submitter_change (
 );
 create index changes_of_submitter on submitter_change (submitter, id);
 
+-- What nobody may write where the policy refuses it, it ends with all that is written
+-- with it.
+-- +goose StatementBegin
+create function refuse_by_policy(rule text, most text) returns void
+language plpgsql as $$
+begin
+  raise exception '%', rule using errcode = 'FP010', detail = most;
+end
+$$;
+-- +goose StatementEnd
+
 create trigger keep_policy before delete on submitter_policy for each row execute function refuse_change();
 create trigger keep_uses before update or delete on submitter_use for each row execute function refuse_change();
 create trigger keep_all_uses before truncate on submitter_use for each statement execute function refuse_change();
@@ -63,6 +75,7 @@ select copy_grants('managed_tx', 'submitter_use', array['SELECT', 'INSERT']);
 select copy_grants('managed_tx', 'submitter_change', array['SELECT', 'INSERT']);
 
 -- +goose Down
+drop function refuse_by_policy;
 drop table submitter_change;
 drop table submitter_use;
 drop table submitter_policy;
