@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math/big"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -274,6 +276,22 @@ func TestMarkUsedRefuses(t *testing.T) {
 	}
 	if want := r.TxID + " SUBMITTED 0 USED x next 1"; h.bound() != want {
 		t.Errorf("bound: got %s, want %s", h.bound(), want)
+	}
+}
+
+// Callers that are code of this house have no token: whoever bears one of their names
+// is nobody, also where a submitter takes everybody.
+func TestNamesOfCodeHaveNoToken(t *testing.T) {
+	t.Parallel()
+	h := withHooks(t, []string{"*"})
+	h.left = new(atomic.Bool)
+	url := h.serve("FENCEPOST_HOOKS_ENABLED=true")
+	body := map[string]any{"submitter": h.lender, "requestId": "r", "payload": map[string]any{"to": nonce.Address{9}.String()}}
+	for name, status := range map[string]int{"hooks": 403, store.PayoutCaller: 403, "handler:wage": 403, "hooks@fencepost.example": 202} {
+		got := call(t, t.Context(), h.issuer.token(t, "public", jwt.MapClaims{"sub": name}), "POST", url+"/api/v1/tx", body)
+		if got.status != status {
+			t.Errorf("%s: got %v, want %d", name, got, status)
+		}
 	}
 }
 
