@@ -28,6 +28,9 @@ func (a *App) viewer(r *http.Request) (store.Viewer, error) {
 	if caller == store.PayoutCaller {
 		return store.Viewer{}, web.NewProblem(web.Forbidden, "this name is the transfer coordinator's, which has no token")
 	}
+	if caller == hookCaller {
+		return store.Viewer{}, web.NewProblem(web.Forbidden, "this name is the low-level hooks', which have no token")
+	}
 	if strings.HasPrefix(caller, handlerCaller) {
 		return store.Viewer{}, web.NewProblem(web.Forbidden, "names that begin with %q are handlers', which have no token", handlerCaller)
 	}

@@ -48,7 +48,9 @@ type Reservation struct {
 // The error wraps [ErrHooksOff], [nonce.ErrNotLeader] (another invocation serves s: try
 // again), [nonce.ErrNotNow] (PROTECT, no room, no money: try again later),
 // [store.ErrRequestConflict], [store.ErrUnknownSubmitter] (not registered, or its
-// callers do not name "hooks"). Any other is unknown: ask again with the same requests.
+// callers do not name "hooks"), or [store.ErrPolicy] (each request counts as an intent
+// in the submitter's maxPerMinute). Any other is unknown: ask again with the same
+// requests.
 func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, requests ...string) ([]Reservation, error) {
 	if err := a.hooksMay(owner, requests); err != nil {
 		return nil, err
@@ -88,8 +90,9 @@ func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, req
 //
 // The error wraps [ErrHooksOff], [nonce.ErrBytes], [nonce.ErrNotOwner],
 // [nonce.ErrNotLeader], [nonce.ErrNotNow] (the account cannot pay for them, or no block
-// would take them now) or [store.ErrNotFound]; after each, nothing was changed. Any
-// other is unknown: call again.
+// would take them now), [store.ErrPolicy] (what they do is not allowed: their value,
+// their receiver, or the value of the day) or [store.ErrNotFound]; after each, nothing
+// was changed. Any other is unknown: call again.
 func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) error {
 	r, err := a.ownReservation(ctx, txID, owner)
 	if err != nil {
@@ -108,7 +111,8 @@ func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) erro
 		return fmt.Errorf("mark %s used: %w: they have the nonce %d, and %d is reserved", r.TxID, nonce.ErrBytes, tx.Nonce, *r.Nonce)
 	}
 	gas := nonce.GasParams{Gas: tx.Gas, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei, ValueWei: tx.Value}
-	err = a.worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: r.TxID, Owner: owner, To: nonce.Used, Signed: &signed, Gas: &gas})
+	does := nonce.Call{To: tx.To, Value: tx.Value, Data: tx.Data}
+	err = a.worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: r.TxID, Owner: owner, To: nonce.Used, Signed: &signed, Call: does, Gas: &gas})
 	if err != nil {
 		if now, again := a.store.Reservation(ctx, r.TxID); again == nil && now.FirstHash == signed.Hash.String() {
 			return nil

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math/big"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -274,5 +276,86 @@ func TestMarkUsedRefuses(t *testing.T) {
 	}
 	if want := r.TxID + " SUBMITTED 0 USED x next 1"; h.bound() != want {
 		t.Errorf("bound: got %s, want %s", h.bound(), want)
+	}
+}
+
+// Callers that are code of this house have no token: whoever bears one of their names
+// is nobody, also where a submitter takes everybody.
+func TestNamesOfCodeHaveNoToken(t *testing.T) {
+	t.Parallel()
+	h := withHooks(t, []string{"*"})
+	h.left = new(atomic.Bool)
+	url := h.serve("FENCEPOST_HOOKS_ENABLED=true")
+	body := map[string]any{"submitter": h.lender, "requestId": "r", "payload": map[string]any{"to": nonce.Address{9}.String()}}
+	for name, status := range map[string]int{"hooks": 403, store.PayoutCaller: 403, "handler:wage": 403, "hooks@fencepost.example": 202} {
+		got := call(t, t.Context(), h.issuer.token(t, "public", jwt.MapClaims{"sub": name}), "POST", url+"/api/v1/tx", body)
+		if got.status != status {
+			t.Errorf("%s: got %v, want %d", name, got, status)
+		}
+	}
+}
+
+// A submitter's policy holds for reservations, too: they count as intents when they are
+// made, and what their owner signed is refused, by a rule that he can branch on, or
+// counts once. What is refused leaves the nonce reserved.
+func TestReservationsAreHeldToThePolicy(t *testing.T) {
+	t.Parallel()
+	h := withHooks(t, []string{"hooks"})
+	allowed := nonce.Address{18: 0xca, 19: 0xfe}
+	terms := store.Policy{MaxValue: new("8"), MaxValuePerDay: new("7"), MaxPerMinute: new(1), Targets: []string{allowed.String()}}
+	if err := h.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: h.lender, Policy: terms, By: "olga", Reason: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	refusedBy := func(what string, err error, rule store.PolicyRule) {
+		t.Helper()
+		var refused store.ErrPolicy
+		if !errors.As(err, &refused) || refused.Rule != rule {
+			t.Errorf("%s: got %v, want it refused by %s", what, err, rule)
+		}
+	}
+	before := h.bound()
+	_, err := h.Allocate(t.Context(), h.lender, "x", "a", "b")
+	refusedBy("two at once", err, store.RuleRate)
+	if after := h.bound(); after != before {
+		t.Errorf("refused: got %s bound, want as before: %s", after, before)
+	}
+	r := h.reserve("x", "r")
+	if again := h.reserve("x", "r"); again.TxID != r.TxID {
+		t.Errorf("asked for again: got %+v, want %+v", again, r)
+	}
+	before = h.bound()
+	signs := func(to *common.Address, wei int64) []byte {
+		tx := types.MustSignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(new(big.Int).SetUint64(h.lender.ChainID())), &types.LegacyTx{
+			To: to, Value: big.NewInt(wei), Data: []byte{0}, Gas: 100_000, GasPrice: big.NewInt(100_000_000_000),
+		})
+		raw, err := tx.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	for _, c := range []struct {
+		to   *common.Address
+		wei  int64
+		rule store.PolicyRule
+	}{
+		{(*common.Address)(&allowed), 9, store.RuleValue},
+		{(*common.Address)(&allowed), 8, store.RuleDay},
+		{&common.Address{1}, 7, store.RuleTarget},
+		{nil, 7, store.RuleTarget},
+	} {
+		refusedBy(fmt.Sprintf("%d wei to %v", c.wei, c.to), h.MarkUsed(t.Context(), r.TxID, "x", signs(c.to, c.wei)), c.rule)
+		if after := h.bound(); after != before {
+			t.Errorf("%d wei to %v: got %s bound, want as before: %s", c.wei, c.to, after, before)
+		}
+	}
+	for range 2 {
+		if err := h.MarkUsed(t.Context(), r.TxID, "x", signs((*common.Address)(&allowed), 7)); err != nil {
+			t.Errorf("the day's 7 wei: got %v, want them taken, and again", err)
+		}
+	}
+	var counted string
+	if err := h.DB.QueryRow(t.Context(), `select string_agg(added_wei || ' ' || intents, ', ' order by number) from submitter_use`).Scan(&counted); err != nil || counted != "0 1, 7 1" {
+		t.Errorf("counted: got %s, %v; want one intent, and 7 wei once", counted, err)
 	}
 }

@@ -2,7 +2,6 @@ package functions
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -31,10 +30,11 @@ func (a *App) changeSigner(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	to := store.SignerChange{Submitter: s, Signer: body.Signer, By: operator, Reason: strings.TrimSpace(body.Reason)}
-	if to.Reason == "" || len(to.Reason) > maxReason {
-		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
+	reason, err := reasonOf(body.Reason)
+	if err != nil {
+		return err
 	}
+	to := store.SignerChange{Submitter: s, Signer: body.Signer, By: operator, Reason: reason}
 	if _, err := a.signers.Named(to.Signer); err != nil {
 		return web.FieldProblem("signer", "is %v", err)
 	}
@@ -52,10 +52,5 @@ func (a *App) changeSigner(w http.ResponseWriter, r *http.Request) error {
 		a.log.WarnContext(r.Context(), "signer changed", telemetry.SubmitterKey, s, telemetry.NodeIDKey, a.node,
 			"from", from, "to", to.Signer, "operator", operator, "reason", to.Reason)
 	}
-	view, err := a.store.Submitter(r.Context(), s)
-	if err != nil {
-		return err
-	}
-	web.Reply(w, r, http.StatusOK, view)
-	return nil
+	return a.replySubmitter(w, r, s)
 }

@@ -12,49 +12,54 @@ set local lock_timeout = '5s';
 set local statement_timeout = '60s';
 
 -- +goose StatementBegin
--- What the bytes of a transaction of type 2 (EIP-1559) say: its chain, its nonce, and
--- where in them stands what it calls for: receiver, value and data, which are next to
--- each other. All are null where the bytes are no such transaction. What comes before
--- the data is less than 256 bytes; it is cut off once, and filled up, so that neither a
--- long transaction is read again for each of its numbers nor a short one beyond its end.
+-- What the bytes of a transaction say: its chain, its nonce, and where in them stands
+-- what it calls for: receiver, value and data, which are next to each other. It may be
+-- of type 2 (EIP-1559), of type 1 (EIP-2930), or of legacy form with its chain in the
+-- signature's v (EIP-155). All are null where the bytes are no such transaction. What
+-- comes before the data is less than 256 bytes; it is cut off once, and filled up, so
+-- that neither a long transaction is read again for each of its numbers nor a short one
+-- beyond its end.
 create function signed_call(raw bytea, out chain bigint, out nonce bigint, out call_at integer, out call_size integer)
 language plpgsql immutable as $$
 declare
   bytes  integer := coalesce(octet_length(raw), 0);
   head   bytea := substr(raw, 1, 256) || decode(repeat('00', 256), 'hex');
-  place  integer;
+  kind   integer := 0; -- legacy: it begins with its list
+  place  integer := 0;
   first  integer;
   size   integer;
   begins integer;
+  number bigint;
   found_chain bigint;
   found_nonce bigint;
 begin
-  if bytes < 2 or get_byte(head, 0) <> 2 or get_byte(head, 1) < 192 then
+  if bytes < 2 then
     return;
   end if;
-  place := 2 + greatest(get_byte(head, 1) - 247, 0);
-  first := get_byte(head, place);
-  if first < 128 then
-    found_chain := first;
-  elsif first <= 136 then
-    found_chain := ('x' || lpad(encode(substr(head, place + 2, first - 128), 'hex'), 16, '0'))::bit(64)::bigint;
-  else
-    return;
+  if get_byte(head, 0) < 192 then
+    kind := get_byte(head, 0);
+    place := 1;
+    if kind not in (1, 2) or get_byte(head, 1) < 192 then
+      return;
+    end if;
   end if;
-  place := place + greatest(first - 127, 1);
-  first := get_byte(head, place);
-  if first < 128 then
-    found_nonce := first;
-  elsif first <= 136 then
-    found_nonce := ('x' || lpad(encode(substr(head, place + 2, first - 128), 'hex'), 16, '0'))::bit(64)::bigint;
-  else
-    return;
-  end if;
-  place := place + greatest(first - 127, 1);
-  for item in 1..3 loop -- tip cap, fee cap, gas
+  place := place + 1 + greatest(get_byte(head, place) - 247, 0);
+  for item in 1..3 + kind loop -- chain, but for legacy; nonce; one price of gas, of type 2 two; gas
     first := get_byte(head, place);
     if first > 160 then
       return;
+    end if;
+    if item = 1 or item = 2 and kind > 0 then
+      if first > 136 then
+        return;
+      end if;
+      number := case when first < 128 then first
+        else ('x' || lpad(encode(substr(head, place + 2, first - 128), 'hex'), 16, '0'))::bit(64)::bigint end;
+      if item = 1 and kind > 0 then
+        found_chain := number;
+      else
+        found_nonce := number;
+      end if;
     end if;
     place := place + greatest(first - 127, 1);
   end loop;
@@ -79,6 +84,16 @@ begin
   end if;
   if place + size > bytes then
     return;
+  end if;
+  if kind = 0 then
+    head := substr(raw, place + size + 1, 9) || decode(repeat('00', 9), 'hex'); -- v: twice the chain, and 35 or 36
+    first := get_byte(head, 0);
+    if first not between 35 and 136 or first = 128 or place + size + greatest(first - 127, 1) > bytes then
+      return; -- cut off; or none, or 27 or 28, which name no chain
+    end if;
+    number := case when first < 128 then first
+      else ('x' || lpad(encode(substr(head, 2, first - 128), 'hex'), 16, '0'))::bit(64)::bigint end;
+    found_chain := div(case when number < 0 then number + 18446744073709551616 else number end - 35, 2);
   end if;
   chain := found_chain;
   nonce := found_nonce;

@@ -1,5 +1,5 @@
 -- What may be asked of a submitter: a policy of limits, what counts against it, and
--- who changed it, or suspended and resumed the submitter.
+-- who changed it, suspended and resumed the submitter, or moved its key to another signer.
 
 -- +goose Up
 set local lock_timeout = '5s';
@@ -20,8 +20,9 @@ create table submitter_policy (
   over_time      boolean     not null generated always as (max_day_wei is not null or max_per_minute is not null) stored
 );
 
--- One row for each intent, or each transaction of a handler, that counts against a
--- limit over time, with the sums so far: what a window has used is one subtraction.
+-- One row for each intent, each transaction of a handler or of a reservation's owner,
+-- and the reservations that were made together, that count against a limit over time,
+-- with the sums so far: what a window has used is one subtraction.
 create table submitter_use (
   submitter submitter_id not null,
   number    bigint       not null check (number > 0),
@@ -36,16 +37,32 @@ create index uses_in_time on submitter_use (submitter, at, number);
 create index uses_of_tx on submitter_use (tx_id);
 
 create table submitter_change (
-  id        bigint       generated always as identity primary key,
-  submitter submitter_id not null references submitter,
-  action    text         not null constraint change_is_known check (action in ('SUSPEND', 'RESUME', 'POLICY')),
-  by        text         not null check (by <> ''),
-  reason    text         not null check (reason <> ''),
-  policy    jsonb,
-  at        timestamptz  not null default clock_timestamp(),
-  constraint policy_of_a_policy check ((policy is not null) = (action = 'POLICY'))
+  id          bigint       generated always as identity primary key,
+  submitter   submitter_id not null references submitter,
+  action      text         not null constraint change_is_known check (action in ('SUSPEND', 'RESUME', 'POLICY', 'SIGNER')),
+  by          text         not null check (by <> ''),
+  reason      text         not null check (reason <> ''),
+  policy      jsonb,
+  from_signer text,
+  to_signer   text,
+  at          timestamptz  not null default clock_timestamp(),
+  constraint policy_of_a_policy check ((policy is not null) = (action = 'POLICY')),
+  constraint signers_of_a_signer check (case when action = 'SIGNER'
+    then from_signer is not null and coalesce(to_signer, '') not in ('', from_signer)
+    else from_signer is null and to_signer is null end)
 );
 create index changes_of_submitter on submitter_change (submitter, id);
+
+-- What nobody may write where the policy refuses it, it ends with all that is written
+-- with it.
+-- +goose StatementBegin
+create function refuse_by_policy(rule text, most text) returns void
+language plpgsql as $$
+begin
+  raise exception '%', rule using errcode = 'FP010', detail = most;
+end
+$$;
+-- +goose StatementEnd
 
 create trigger keep_policy before delete on submitter_policy for each row execute function refuse_change();
 create trigger keep_uses before update or delete on submitter_use for each row execute function refuse_change();
@@ -58,6 +75,7 @@ select copy_grants('managed_tx', 'submitter_use', array['SELECT', 'INSERT']);
 select copy_grants('managed_tx', 'submitter_change', array['SELECT', 'INSERT']);
 
 -- +goose Down
+drop function refuse_by_policy;
 drop table submitter_change;
 drop table submitter_use;
 drop table submitter_policy;

@@ -20,9 +20,9 @@ type Grants struct {
 
 var (
 	// onlyAdded are the tables whose rows never change.
-	onlyAdded = []string{"tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_change", "signer_change"}
+	onlyAdded = []string{"tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_change"}
 	// thrownAway are the tables whose rows are deleted. Of all others none ever goes.
-	thrownAway = []string{"conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_standing"}
+	thrownAway = []string{"conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_scale", "conservation_standing"}
 )
 
 // ofFunctions is what functions may do with a table.
@@ -41,8 +41,14 @@ func ofFunctions(table string) string {
 // what they do.
 var ErrNoSessions = errors.New("readers cannot see what others' sessions do: have pg_read_all_stats granted to them")
 
-// Grant gives these rights, and takes none. What a later migration adds is granted by
-// calling it again.
+// ErrTemporaryTables says that everything was granted, but that functions may make
+// temporary tables, which the role that grants may not forbid.
+var ErrTemporaryTables = errors.New("functions may make temporary tables, which go before ours in what triggers read: have the database's owner revoke TEMPORARY on it from PUBLIC and from them")
+
+// Grant gives these rights. It takes one: where it gives functions theirs, nobody but
+// the database's owner makes temporary tables in it any more, since one of the same name
+// goes before ours in what the database's own functions read. What a later migration
+// adds is granted by calling it again.
 func Grant(ctx context.Context, databaseURL string, to Grants, how ...Option) (err error) {
 	if len(to.Functions)+len(to.Readers) == 0 {
 		return nil
@@ -72,7 +78,40 @@ func Grant(ctx context.Context, databaseURL string, to Grants, how ...Option) (e
 	if _, err := conn.Exec(ctx, strings.Join(statements, ";")); err != nil { // one transaction
 		return fmt.Errorf("grant to %s: %w", names(all), err)
 	}
-	return showSessions(ctx, conn, to.Readers)
+	temporary := forbidTemporary(ctx, conn, to.Functions)
+	if temporary != nil && !errors.Is(temporary, ErrTemporaryTables) {
+		return temporary
+	}
+	sessions := showSessions(ctx, conn, to.Readers)
+	if sessions != nil && !errors.Is(sessions, ErrNoSessions) {
+		return sessions
+	}
+	return errors.Join(temporary, sessions)
+}
+
+// forbidTemporary asks what came of it: to revoke what one may not is a warning, and no
+// error.
+func forbidTemporary(ctx context.Context, conn *pgx.Conn, functions []string) error {
+	if len(functions) == 0 {
+		return nil
+	}
+	database := pgx.Identifier{conn.Config().Database}.Sanitize()
+	_, err := conn.Exec(ctx, "revoke temporary on database "+database+" from public, "+names(functions))
+	if pg, ok := errors.AsType[*pgconn.PgError](err); err != nil && !(ok && pg.Code == insufficientPrivilege) {
+		return fmt.Errorf("revoke temporary tables from %s: %w", names(functions), err)
+	}
+	var may []string
+	err = conn.QueryRow(ctx, `
+select coalesce(array_agg(role), '{}')
+  from unnest($1::text[]) as role
+ where has_database_privilege(role, current_database(), 'TEMPORARY')`, functions).Scan(&may)
+	if err != nil {
+		return fmt.Errorf("ask who may make temporary tables: %w", err)
+	}
+	if len(may) > 0 {
+		return fmt.Errorf("%w: %s", ErrTemporaryTables, names(may))
+	}
+	return nil
 }
 
 func showSessions(ctx context.Context, conn *pgx.Conn, readers []string) error {

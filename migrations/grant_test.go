@@ -44,9 +44,9 @@ select relname || ' ' || array_to_string(array(
 		switch table {
 		case "goose_db_version":
 			may, reads = "", ""
-		case "tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_change", "signer_change":
+		case "tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_change":
 			may = "select,insert"
-		case "conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_standing":
+		case "conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_scale", "conservation_standing":
 			may = "select,insert,update,delete"
 		}
 		want[functions], want[reader] = append(want[functions], table+" "+may), append(want[reader], table+" "+reads)
@@ -65,8 +65,10 @@ select relname || ' ' || array_to_string(array(
 	do(t, conn, `set role `+pgx.Identifier{functions}.Sanitize())
 	do(t, conn, `select keep_partitions()`)
 	do(t, conn, `insert into tx_history (tx_id, submitter, at, state, attempts) values (gen_random_uuid(), 'eip155:1:0x00000000000000000000000000000000000000a1', now(), 'QUEUED', 0)`)
-	if _, err := conn.Exec(t.Context(), `create table mine (id int)`); err == nil {
-		t.Error("a table of their own: got it made, want it refused")
+	for _, table := range []string{"table mine", "temporary table authority", "temporary table submitter_lease"} {
+		if _, err := conn.Exec(t.Context(), `create `+table+` (id int)`); err == nil {
+			t.Errorf("a %s of their own: got it made, want it refused", table)
+		}
 	}
 }
 
@@ -94,6 +96,35 @@ func TestGrantWithoutSightOfSessions(t *testing.T) {
 	}
 	if got := texts(t, conn, `select has_table_privilege($1, 'managed_tx', 'select')::text`, reader); got[0] != "true" {
 		t.Error("rows: got none to read, want all")
+	}
+}
+
+// An owner of the tables who does not own the database cannot forbid temporary tables:
+// the functions get all the rest, and he is told.
+func TestGrantWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	if _, err := Up(t.Context(), databaseURL, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	conn := dial(t, databaseURL)
+	unique := time.Now().UnixNano()
+	owner, functions := fmt.Sprintf("owner_%d", unique), fmt.Sprintf("functions_%d", unique)
+	do(t, conn, fmt.Sprintf(`create role %q login password 'secret-%d'`, owner, unique))
+	do(t, conn, fmt.Sprintf(`create role %q`, functions))
+	defer do(t, conn, fmt.Sprintf(`drop owned by %[1]q, %[2]q cascade; drop role %[1]q, %[2]q`, owner, functions))
+	do(t, conn, fmt.Sprintf(`grant usage on schema public to %[1]q with grant option; grant all on all tables in schema public to %[1]q with grant option;
+		grant all on all sequences in schema public to %[1]q with grant option`, owner))
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(owner, fmt.Sprintf("secret-%d", unique))
+	if err := Grant(t.Context(), u.String(), Grants{Functions: []string{functions}}); !errors.Is(err, ErrTemporaryTables) {
+		t.Errorf("got %v, want ErrTemporaryTables", err)
+	}
+	if got := texts(t, conn, `select has_table_privilege($1, 'managed_tx', 'insert')::text`, functions); got[0] != "true" {
+		t.Error("rows: got none to write, want all")
 	}
 }
 

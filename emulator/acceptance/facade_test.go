@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -94,11 +93,7 @@ const shopAnswer = `{"transaction": {"to": "0x0000000000000000000000000000000000
 
 func (s *shop) answer(w http.ResponseWriter, r *http.Request, o order) {
 	bytes := func(key *ecdsa.PrivateKey, n, chain uint64) {
-		tx := types.MustSignNewTx(key, types.LatestSignerForChainID(new(big.Int).SetUint64(chain)), &types.DynamicFeeTx{
-			ChainID: new(big.Int).SetUint64(chain), Nonce: n, To: &common.Address{18: 0xca, 19: 0xfe}, Value: big.NewInt(5),
-			Gas: 21_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(1e9),
-		})
-		raw, err := tx.MarshalBinary()
+		raw, err := inAnyForm(key, chain, n, common.Address{18: 0xca, 19: 0xfe}, 5)
 		if err != nil {
 			s.t.Error(err)
 		}

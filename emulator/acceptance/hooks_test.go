@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"crypto/ecdsa"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -85,19 +86,27 @@ func (b bench) allocate(t *testing.T, s nonce.Submitter, owner string, requests 
 	return all
 }
 
+// inAnyForm is wei to an account, signed for nonce n in one of the forms that are
+// taken from outside: of type 0, 1 or 2, by the nonce.
+func inAnyForm(key *ecdsa.PrivateKey, chainID, n uint64, to common.Address, wei int64) ([]byte, error) {
+	id, value, price := new(big.Int).SetUint64(chainID), big.NewInt(wei), big.NewInt(50_000_000_000)
+	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(id), [3]types.TxData{
+		&types.LegacyTx{Nonce: n, To: &to, Value: value, Gas: 21_000, GasPrice: price},
+		&types.AccessListTx{ChainID: id, Nonce: n, To: &to, Value: value, Gas: 21_000, GasPrice: price},
+		&types.DynamicFeeTx{ChainID: id, Nonce: n, To: &to, Value: value, Gas: 21_000, GasFeeCap: price, GasTipCap: big.NewInt(1_000_000_000)},
+	}[n%3])
+	if err != nil {
+		return nil, err
+	}
+	return tx.MarshalBinary()
+}
+
 // signsElsewhere is what the owner signs for nonce n of the first dev account: seven
 // wei to an address of its own.
-func (b bench) signsElsewhere(t *testing.T, n uint64) (raw []byte) {
+func (b bench) signsElsewhere(t *testing.T, n uint64) []byte {
 	t.Helper()
-	id := new(big.Int).SetUint64(b.Chain.ChainID())
-	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &common.Address{0x0e}, Value: big.NewInt(7), Gas: 21_000,
-		GasTipCap: big.NewInt(1_000_000_000), GasFeeCap: big.NewInt(100_000_000_000),
-	})
+	raw, err := inAnyForm(devchain.DevAccounts(1)[0].Key, b.Chain.ChainID(), n, common.Address{0x0e}, 7)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if raw, err = tx.MarshalBinary(); err != nil {
 		t.Fatal(err)
 	}
 	return raw

@@ -3,13 +3,18 @@ package acceptance
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ethereum/go-ethereum/crypto"
+
 	"github.com/fencepost/fencepost/emulator/kms"
 	"github.com/fencepost/fencepost/emulator/remotesigner"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
@@ -177,6 +182,100 @@ func TestRegistrationNamesTheSigner(t *testing.T) {
 	}
 }
 
+// moveKey has another signer sign for an account.
+func (b bench) moveKey(t *testing.T, of nonce.Submitter, to, reason string) (status int, answer string) {
+	t.Helper()
+	status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(of)+"/signer", map[string]any{"signer": to, "reason": reason})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, string(text)
+}
+
+// A key moves between a signer elsewhere and the process, to and fro, while one
+// transaction is signed, replaced and cancelled, a handler has its wage signed, and a
+// nonce that an owner gave back is signed for: whoever has the key signs the next
+// version, and nothing else is different.
+func TestKeyMovesInTheMiddle(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []stack.SignerKind{stack.SignerKMS, stack.SignerRemote} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			b := setupWithKeys(t, kind)
+			s := b.Submitters()[0]
+			var away string
+			if err := b.DB.QueryRow(b.ctx, `select signer from submitter where submitter = $1`, s).Scan(&away); err != nil {
+				t.Fatal(err)
+			}
+			moves := func(to, when string) {
+				t.Helper()
+				if status, answer := b.moveKey(t, s, to, when); status != http.StatusOK {
+					t.Fatalf("to %s %s: got %d %s, want 200", to, when, status, answer)
+				}
+			}
+			b.Chain.StopMining()
+			_, id := b.post(t, transfer(s, "cheap"))
+			b.await(t, s, nonce.Stuck, 1)
+			before := len(b.asked())
+			moves("local", "before it is replaced")
+			decide(t, b, id, "replace")
+			b.replaced(t, id, "BUMP")
+			if got := len(b.asked()); got != before {
+				t.Errorf("the signer that has the key no more: got asked %d times, want none", got-before)
+			}
+			moves(away, "before it is cancelled")
+			if status, got := b.cancel(t, id); status != http.StatusAccepted {
+				t.Fatalf("cancel: got %d %+v, want 202", status, got)
+			}
+			b.versions(t, id, "ORIGINAL", "BUMP", "PLACEHOLDER")
+			if got := len(b.asked()); got == before {
+				t.Error("the signer that has the key again: got it not asked for the placeholder")
+			}
+			b.Chain.StartMining()
+			b.await(t, s, nonce.Failed, 1)
+			wage, slip := b.wage(t, s, "wage", "signs")
+			b.slip(t, slip)
+			moves("local", "after a handler's wage")
+			next, _ := b.wage(t, s, "next wage", "signs")
+			b.ends(t, map[nonce.Submitter]int{s: 3})
+			lent := b.allocate(t, s, "mover", "m-0")[0]
+			behind := b.postUntilAnswered(t, transfer(s, "behind it"))
+			moves(away, "before a nonce is given back")
+			b.hookUntilAnswered(t, "recyclable", lent.TxID, "mover", "not needed")
+			b.ends(t, map[nonce.Submitter]int{s: 4})
+			b.wantFate(t, "cancelled", id, "FAILED/PLACEHOLDER", 0)
+			b.wantFate(t, "a wage", wage, "CONFIRMED", 1)
+			b.wantFate(t, "the next", next, "CONFIRMED", 2)
+			b.wantFate(t, "behind what was given back", behind, "CONFIRMED", 3)
+		})
+	}
+}
+
+// setupWithKeys is a bench with a signer elsewhere, and the same keys for the process.
+func setupWithKeys(t *testing.T, kind stack.SignerKind) bench {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "keys")
+	account := devchain.DevAccounts(1)[0]
+	line := fmt.Sprintf("%s=0x%x\n", nonce.NewSubmitter(devchain.DefaultChainID, account.Address), crypto.FromECDSA(account.Key))
+	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := setup(t, withPayroll(t, stack.Options{Signer: kind, Settings: withHooks(map[string]string{
+		"FENCEPOST_SIGNER_LOCAL_KEYS_FILE": path, "FENCEPOST_RESUBMIT_INTERVAL": "1s", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "2",
+	})}))
+	b.payer(t)
+	return b
+}
+
+// decide is an operator's decision about a transaction that waits for one.
+func decide(t *testing.T, b bench, txID, action string) {
+	t.Helper()
+	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide", map[string]any{"action": action, "reason": "a test"})
+	if err != nil || status != http.StatusAccepted {
+		t.Fatalf("decide: got %d %s, %v; want 202", status, answer, err)
+	}
+}
+
 // A key that moves takes its submitter along, by an operator's decision with a reason:
 // only to a signer that has the same account's.
 func TestKeyMovesToAnotherSigner(t *testing.T) {
@@ -185,11 +284,7 @@ func TestKeyMovesToAnotherSigner(t *testing.T) {
 	s := b.Submitters()[0]
 	move := func(of nonce.Submitter, to, reason string) (status int, answer string) {
 		t.Helper()
-		status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(of)+"/signer", map[string]any{"signer": to, "reason": reason})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return status, string(text)
+		return b.moveKey(t, of, to, reason)
 	}
 	to := b.KMS.Import(s.Address().String(), "moved")
 	other := "kms:" + kms.Version(b.Submitters()[1].Address().String())
@@ -212,7 +307,7 @@ func TestKeyMovesToAnotherSigner(t *testing.T) {
 		t.Errorf("KMS is away: got %d %s, want 503", status, answer)
 	}
 	b.KMS.SetFault(kms.None)
-	if n := b.count(`select count(*) from signer_change`); n != 0 {
+	if n := b.count(`select count(*) from submitter_change where action = 'SIGNER'`); n != 0 {
 		t.Errorf("changes: got %d kept, want none", n)
 	}
 	b.postUntilAnswered(t, transfer(s, "before"))
@@ -223,7 +318,7 @@ func TestKeyMovesToAnotherSigner(t *testing.T) {
 	}
 	b.postUntilAnswered(t, transfer(s, "after"))
 	b.ends(t, map[nonce.Submitter]int{s: 2})
-	if n := b.count(`select count(*) from signer_change where reason = 'a key ring of its own'`); n != 1 {
+	if n := b.count(`select count(*) from submitter_change where action = 'SIGNER' and reason = 'a key ring of its own'`); n != 1 {
 		t.Errorf("changes: got %d kept, want 1", n)
 	}
 }

@@ -53,14 +53,11 @@ func (s *Stack) functionURL(ctx context.Context) (string, error) {
 	defer db.Close(ctx)
 	password := rand.Text() // base32: nothing to quote
 	role := functionRole + "_" + rand.Text()[:8]
-	for _, statement := range []string{
-		fmt.Sprintf("create role %s login password '%s'", pgx.Identifier{role}.Sanitize(), password),
-		fmt.Sprintf("grant select, insert, update, delete on all tables in schema public to %s", pgx.Identifier{role}.Sanitize()),
-		fmt.Sprintf("grant usage on all sequences in schema public to %s", pgx.Identifier{role}.Sanitize()),
-	} {
-		if _, err := db.Exec(ctx, statement); err != nil {
-			return "", fmt.Errorf("make the functions' role: %w", err)
-		}
+	if _, err := db.Exec(ctx, fmt.Sprintf("create role %s login password '%s'", pgx.Identifier{role}.Sanitize(), password)); err != nil {
+		return "", fmt.Errorf("make the functions' role: %w", err)
+	}
+	if err := migrations.Grant(ctx, s.Database, migrations.Grants{Functions: []string{role}}); err != nil {
+		return "", fmt.Errorf("make the functions' role: %w", err)
 	}
 	u, err := url.Parse(s.Database)
 	if err != nil {

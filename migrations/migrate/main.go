@@ -140,7 +140,7 @@ func up(ctx context.Context, c call, how []migrations.Option) error {
 		return err
 	}
 	err = migrations.Grant(ctx, c.databaseURL, c.grants, how...)
-	if errors.Is(err, migrations.ErrNoSessions) { // nothing that serves wants it
+	if errors.Is(err, migrations.ErrNoSessions) || errors.Is(err, migrations.ErrTemporaryTables) { // nothing that serves wants them
 		fmt.Fprintln(os.Stderr, "migrate: warning:", err)
 		return nil
 	}

@@ -144,6 +144,7 @@ type Written struct {
 	Moved     int   // rows; fewer than asked for: load again
 	Allocated int   // the first so many of the allocations were bound
 	Marked    bool  // the mark was its owner's to make, in time
+	Refused   error // why the submitter's policy does not let the mark be made; nil: it does
 	Released  bool  // false after GiveBack: the wake mark was set, go round again
 	Token     int64 // in force after the release
 	Queued    int   // how many wait in the queue, at most [Company]: as read behind the commit of a release, and only there

@@ -1,6 +1,7 @@
 package nonce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type Mark struct {
 	Owner  string
 	To     ReservationState // [Used] or [Recyclable]
 	Signed *Signed          // for Used: what is to be sent
+	Call   Call             // for Used: what that does
 	Gas    *GasParams       // for Used: what that may cost
 	Reason string           // for Recyclable
 }
@@ -49,8 +51,8 @@ var ErrBytes = errors.New("the bytes are not what the nonce was reserved for")
 // waiting for it for a while, and asks the chain what every allocation asks: its
 // counts, and that the account can pay for a placeholder each.
 //
-// The error is [ErrNotLeader] or [ErrNotNow]; any other is unknown: a commit may
-// have happened.
+// The error is [ErrNotLeader], [ErrNotNow] or the book's refusal by the submitter's
+// policy; any other is unknown: a commit may have happened.
 func (w *Worker) Reserve(ctx context.Context, s Submitter, r Reserve) error {
 	h, err := w.hook(ctx, s)
 	if err != nil {
@@ -131,8 +133,9 @@ func (w *Worker) OpenFor(s Submitter, raw []byte) (Unsigned, Signed, error) {
 // Bytes that are marked [Used] are stored, and sent by whoever looks next.
 //
 // The error is [ErrNotLeader], [ErrNotOwner], [ErrNotNow] (the account cannot pay for
-// the bytes and a placeholder, or no block would take them now) or [ErrBytes] (they pay
-// nothing, or too much). Any other is unknown.
+// the bytes and a placeholder, or no block would take them now), [ErrBytes] (they pay
+// nothing, or too much) or the book's refusal by the submitter's policy. Any other is
+// unknown.
 func (w *Worker) Mark(ctx context.Context, s Submitter, m Mark) error {
 	h, err := w.hook(ctx, s)
 	if err != nil {
@@ -151,7 +154,7 @@ func (w *Worker) Mark(ctx context.Context, s Submitter, m Mark) error {
 	}
 	w.pass("mark.written")
 	if !done.Marked {
-		return ErrNotOwner
+		return cmp.Or(done.Refused, ErrNotOwner)
 	}
 	return nil
 }

@@ -168,7 +168,7 @@ const (
 	newPolicy  = `insert into submitter_policy (submitter, max_per_minute) values `
 	newUse     = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
 	newChange  = `insert into submitter_change (submitter, action, by, reason, policy) values `
-	newMove    = `insert into signer_change (submitter, from_signer, to_signer, by, reason) values `
+	newMove    = `insert into submitter_change (submitter, action, by, reason, from_signer, to_signer) values `
 	newAuth    = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
 )
 
@@ -282,22 +282,23 @@ var furtherNonsense = map[string][]refusal{
 	"submitter_change_submitter_fkey": {{then: newChange + `(` + carol + `, 'SUSPEND', 'o', 'r', null)`}},
 	"change_is_known":                 {{then: newChange + `($alice, 'FORGET', 'o', 'r', null)`}},
 	"policy_of_a_policy":              {{then: newChange + `($alice, 'POLICY', 'o', 'r', null)`}, {then: newChange + `($alice, 'SUSPEND', 'o', 'r', '{}')`}},
-	"submitter_change_by_check":       {{then: newChange + `($alice, 'SUSPEND', '', 'r', null)`}},
-	"submitter_change_reason_check":   {{then: newChange + `($alice, 'SUSPEND', 'o', '', null)`}},
+	"signers_of_a_signer": {
+		{then: newMove + `($alice, 'SIGNER', 'o', 'r', 'local', 'local')`},
+		{then: newMove + `($alice, 'SIGNER', 'o', 'r', 'local', '')`},
+		{then: newMove + `($alice, 'SIGNER', 'o', 'r', 'local', null)`},
+		{then: newMove + `($alice, 'SIGNER', 'o', 'r', null, 'local')`},
+		{then: newMove + `($alice, 'SUSPEND', 'o', 'r', 'local', null)`},
+		{then: newMove + `($alice, 'RESUME', 'o', 'r', null, 'local')`},
+	},
+	"submitter_change_by_check":     {{then: newChange + `($alice, 'SUSPEND', '', 'r', null)`}},
+	"submitter_change_reason_check": {{then: newChange + `($alice, 'SUSPEND', 'o', '', null)`}},
 	"submitter_change_pkey": {{newChange + `($alice, 'SUSPEND', 'o', 'r', null)`,
 		`insert into submitter_change (id, submitter, action, by, reason) overriding system value select id, submitter, action, by, reason from submitter_change`}},
 
 	// The database itself.
-	"authority_pkey":               {{then: `insert into authority (epoch, system_identifier, timeline_id, accepted_by) select epoch, 1, 1, 'o' from authority`}},
-	"authority_singleton_check":    {{then: `insert into authority (singleton, epoch, system_identifier, timeline_id, accepted_by) select false, epoch, 1, 1, 'o' from authority`}},
-	"authority_epoch_check":        {{then: `update authority set epoch = 'again'`}},
-	"signer_change_by_check":       {{then: newMove + `($alice, 'local', 'remote:a', '', 'r')`}},
-	"signer_change_reason_check":   {{then: newMove + `($alice, 'local', 'remote:a', 'o', '')`}},
-	"signer_is_another":            {{then: newMove + `($alice, 'local', 'local', 'o', 'r')`}, {then: newMove + `($alice, 'local', '', 'o', 'r')`}},
-	"signer_change_submitter_fkey": {{then: newMove + `(` + carol + `, 'local', 'remote:a', 'o', 'r')`}},
-	"signer_change_pkey": {{newMove + `($alice, 'local', 'remote:a', 'o', 'r')`,
-		`insert into signer_change (id, submitter, from_signer, to_signer, by, reason) overriding system value
-		 select id, submitter, from_signer, to_signer, by, reason from signer_change`}},
+	"authority_pkey":                {{then: `insert into authority (epoch, system_identifier, timeline_id, accepted_by) select epoch, 1, 1, 'o' from authority`}},
+	"authority_singleton_check":     {{then: `insert into authority (singleton, epoch, system_identifier, timeline_id, accepted_by) select false, epoch, 1, 1, 'o' from authority`}},
+	"authority_epoch_check":         {{then: `update authority set epoch = 'again'`}},
 	"authority_change_by_check":     {{then: newAuth + `(1, 1, '', 'r')`}},
 	"authority_change_reason_check": {{then: newAuth + `(1, 1, 'o', '')`}},
 	"authority_change_pkey": {{newAuth + `(1, 1, 'o', 'r')`,
@@ -405,13 +406,8 @@ var guarded = map[string][]duty{
 		{"submitter", "", `delete from submitter where submitter = $bob`, "start_never_changes"},
 		{"submitter", "", `update submitter set start_nonce = 1, start_reason = 'r'`, "start_never_changes"},
 	},
-	"sign_once": signedOnce,
-	"keep_signer_changes": {
-		{"signer_change", newMove + `($alice, 'local', 'remote:a', 'o', 'r')`, `delete from signer_change`, byGuard},
-		{"signer_change", newMove + `($alice, 'local', 'remote:a', 'o', 'r')`, `update signer_change set reason = 'another'`, byGuard},
-	},
-	"keep_all_signer_changes": {{"signer_change", "", `truncate signer_change`, byGuard}},
-	"keep_authority":          {{"authority", "", `delete from authority`, byGuard}},
+	"sign_once":      signedOnce,
+	"keep_authority": {{"authority", "", `delete from authority`, byGuard}},
 	"keep_authority_changes": {
 		{"authority_change", newAuth + `(1, 1, 'o', 'r')`, `delete from authority_change`, byGuard},
 		{"authority_change", newAuth + `(1, 1, 'o', 'r')`, `update authority_change set reason = 'another'`, byGuard},

@@ -28,7 +28,7 @@ func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int)
 // names of their constants.
 var HotStatements = map[string]string{
 	"insertIntents": insertIntents, "insertPayloads": insertPayloads, "findIntents": findIntents, "countQueued": countQueued,
-	"lockPolicies": lockPolicies, "insertLimited": insertLimited, "permit": permit,
+	"lockPolicies": lockPolicies, "insertLimited": insertLimited, "permitReserved": permitReserved, "permit": permit,
 	"acquireOrMark": acquireOrMark, "goRound": goRound, "giveBack": giveBack, "lookAgain": lookAgain,
 	"loadSubmitter": loadSubmitter, "loadUnsettled": loadUnsettled, "loadQueue": loadQueue,
 	"moveTxs": moveTxs, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "showCursor": showCursor,

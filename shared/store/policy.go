@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -75,9 +74,9 @@ func (e ErrPolicy) ForGood() bool { return e.Rule == RuleValue || e.Rule == Rule
 const lockPolicies = `
 select from submitter_policy where submitter = any($1::text[]) and over_time order by submitter for update`
 
-// verdict judges one intent, or what a handler made of one: of $1, the transaction
-// $2, with the value $3 (null: not known yet), to $4 (null: not known yet), counted as
-// an intent by $5. What adds nothing never is too much, also where the day's limit was
+// verdict judges one intent, what a handler made of one, or what a reservation's owner
+// signed: of $1, the transaction $2, with the value $3 (null: not known yet), to $4
+// (null: not known yet), counted as $5 intents. What adds nothing never is too much, also where the day's limit was
 // lowered below what is used. Times never go down, so that the windows hold whatever the clock does.
 const verdict = `
 used as (
@@ -90,13 +89,13 @@ used as (
     from (select clock_timestamp() as now) as c
     left join lateral (select * from submitter_use u where u.submitter = $1 order by u.number desc limit 1) as l on true
 ), asked as (
-  select $2::uuid as tx_id, $3::numeric as value_wei, $4::text as target, $5::boolean as counts,
+  select $2::uuid as tx_id, $3::numeric as value_wei, $4::text as target, $5::bigint as counts,
          greatest(0, coalesce($3::numeric, 0) - coalesce((select sum(added_wei) from submitter_use u where u.tx_id = $2::uuid), 0)) as added_wei
 ), judged as (
   select a.*, p.submitter is not null and p.over_time as over_time, p.max_value_wei, p.max_per_minute, p.max_day_wei,
          case when a.value_wei > p.max_value_wei then 'VALUE'
               when not a.target = any(p.targets) then 'TARGET'
-              when a.counts and u.in_minute >= p.max_per_minute then 'RATE'
+              when a.counts > 0 and u.in_minute + a.counts > p.max_per_minute then 'RATE'
               when u.in_day + a.added_wei > case when p.max_day_wei < u.in_day then u.in_day else p.max_day_wei end then 'DAY'
               else '' end as refused
     from asked a
@@ -112,7 +111,7 @@ select refused, coalesce(case refused when 'VALUE' then max_value_wei::text when
 // countUse counts what was not refused, where something counts.
 const countUse = `
   insert into submitter_use (submitter, number, at, tx_id, added_wei, intents, value_wei)
-  select $1, u.number + 1, u.at, j.tx_id, j.added_wei, u.intents + j.counts::int, u.value_wei + j.added_wei
+  select $1, u.number + 1, u.at, j.tx_id, j.added_wei, u.intents + j.counts, u.value_wei + j.added_wei
     from judged j, used u`
 
 // insertLimited is [insertIntents] for one intent of a submitter that may have a
@@ -160,7 +159,7 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 		if _, counted := c.counted[in.Submitter]; counted {
 			bound = &queueBound
 		}
-		b.Queue(insertLimited, in.Submitter, in.TxID, value, target, true, in.RequestID, in.Caller, in.Handler, in.Fingerprint[:], in.Trace, bound).
+		b.Queue(insertLimited, in.Submitter, in.TxID, value, target, 1, in.RequestID, in.Caller, in.Handler, in.Fingerprint[:], in.Trace, bound).
 			QueryRow(func(row pgx.Row) (err error) {
 				refused[i], err = scanVerdict(row)
 				return err
@@ -201,16 +200,20 @@ func scanVerdict(row pgx.Row) (*ErrPolicy, error) {
 	return &e, nil
 }
 
+// weiOf is the value of a call.
+func weiOf(c nonce.Call) string {
+	if c.Value == nil {
+		return "0"
+	}
+	return c.Value.String()
+}
+
 // Permit implements [nonce.Book].
 func (s *Store) Permit(ctx context.Context, l lease.Lease, txID string, c nonce.Call) (refused string, err error) {
-	value := c.Value
-	if value == nil {
-		value = new(big.Int)
-	}
 	b := new(pgx.Batch)
 	b.Queue(`select hold_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
 	b.Queue(lockPolicies, []string{l.Submitter})
-	b.Queue(permit, l.Submitter, txID, value.String(), Target(c.To), false).QueryRow(func(row pgx.Row) error {
+	b.Queue(permit, l.Submitter, txID, weiOf(c), Target(c.To), 0).QueryRow(func(row pgx.Row) error {
 		e, err := scanVerdict(row)
 		if e != nil {
 			refused = e.Error()
@@ -271,7 +274,8 @@ select submitter, $2, $3, $4, $5::jsonb
  where submitter = $1`
 
 // PutPolicy sets the policy in place of the one before, with a record of it. It holds
-// for what is posted from then on, and for what a handler makes from then on; limits
+// for what is posted from then on, and for what a handler makes, or somebody reserves or
+// signs for a reservation, from then on; limits
 // over time count from when the first of them was set. The error wraps
 // [ErrUnknownSubmitter].
 func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) error {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -283,6 +284,60 @@ func TestPolicyOfAHandler(t *testing.T) {
 	}
 	if got := value[string](t, db, `select string_agg(added_wei::text, ' ' order by number) from submitter_use`); got != "0 4 5 1" {
 		t.Errorf("counted: got %s wei, want 0 4 5 1", got)
+	}
+}
+
+// Reservations count as intents when they are made, all of them or none; what their
+// owner signs is held to the policy as it is marked, under the fence, and counts once,
+// by whomever and however often it is marked.
+func TestPolicyOfAReservation(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	limit(t, db, store.Policy{MaxValue: new("8"), MaxValuePerDay: new("10"), MaxPerMinute: new(4), Targets: []string{fmt.Sprintf("0x%040x", 1)}})
+	ids := reserve(t, db, "x", 0, 1)
+	posts(t, db, "an intent", paying(alice, "r-1", "4", 1), "")
+	kept := append([]string{"submitter_use"}, written...)
+	before := contents(t, db, kept...)
+	w := take(t, db, alice, "h/1")
+	_, err := db.Write(t.Context(), nonce.Write{Lease: w.Lease, Reserve: bookings("x", time.Hour, 2, 3)})
+	if want := (store.ErrPolicy{Rule: store.RuleRate, Limit: "4"}); !errors.Is(err, want) {
+		t.Errorf("two more: got %v, want %v", err, want)
+	}
+	wantSameBut(t, before, contents(t, db, kept...))
+	write(t, db, nonce.Write{Lease: w.Lease, Reserve: bookings("x", time.Hour, 2), Release: nonce.Abandon})
+	posts(t, db, "an intent behind them", paying(alice, "r-2", "0", 1), store.RuleRate)
+	before = contents(t, db, kept...)
+	one := nonce.Address{19: 1}
+	for _, c := range []struct {
+		what, owner string
+		call        nonce.Call
+		want        store.PolicyRule
+		marked      bool
+	}{
+		{"too much for one", "x", nonce.Call{To: &one, Value: big.NewInt(9)}, store.RuleValue, false},
+		{"to another", "x", nonce.Call{To: &nonce.Address{19: 2}}, store.RuleTarget, false},
+		{"a deployment", "x", nonce.Call{}, store.RuleTarget, false},
+		{"too much for the day", "x", nonce.Call{To: &one, Value: big.NewInt(7)}, store.RuleDay, false},
+		{"another owner's", "y", nonce.Call{To: &one, Value: big.NewInt(6)}, "", false},
+		{"the rest of the day", "x", nonce.Call{To: &one, Value: big.NewInt(6)}, "", true},
+		{"the same again", "x", nonce.Call{To: &one, Value: big.NewInt(6)}, "", false},
+	} {
+		m := usedMark(ids[1], c.owner, 1)
+		m.Call = c.call
+		done := write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, Release: nonce.Abandon})
+		var refused store.ErrPolicy
+		if errors.As(done.Refused, &refused); refused.Rule != c.want || done.Marked != c.marked {
+			t.Errorf("%s: got %+v, want refused by %q, marked %t", c.what, done, c.want, c.marked)
+		}
+		if after := contents(t, db, kept...); c.marked {
+			before = after
+		} else {
+			wantSameBut(t, before, after)
+		}
+	}
+	if got := value[string](t, db, `select string_agg(added_wei || ' ' || intents, ', ' order by number) from submitter_use`); got != "0 2, 4 3, 0 4, 6 4" {
+		t.Errorf("counted: got %s, want two reservations, an intent of 4 wei, a reservation, and the 6 wei that were signed", got)
 	}
 }
 

@@ -117,8 +117,22 @@ with given as (` + given + `
 // notAPayload stands where an intent has its payload: no transaction can be made of it.
 const notAPayload = `{"reservation": true}`
 
+// permitReserved counts reservations that are made together as so many intents, or ends
+// the whole write. What their owners will sign is not known yet.
+const permitReserved = `
+with ` + verdict + `, counted as (
+` + countUse + `
+   where j.over_time and j.refused = ''
+)
+select refuse_by_policy(v.refused, v.most) from (` + verdictColumns + `) as v (refused, most) where v.refused <> ''`
+
 // queueBookings adds reservations, all or nothing, each with a payload that is none.
 func queueBookings(b *pgx.Batch, l lease.Lease, all []nonce.Booking) {
+	if len(all) == 0 {
+		return
+	}
+	b.Queue(lockPolicies, []string{l.Submitter})
+	b.Queue(permitReserved, l.Submitter, all[0].Tx.ID, nil, nil, len(all))
 	for _, k := range all {
 		params, _ := json.Marshal(k.Tx.Gas) // its own type: cannot fail
 		statement := reserveNext
@@ -132,51 +146,66 @@ func queueBookings(b *pgx.Batch, l lease.Lease, all []nonce.Booking) {
 	}
 }
 
-// mine is what its owner may still mark: reserved, in time, unsigned, nothing decided
-// about it, in the database that was written last.
-const mine = `
-   where tx_id = $3 and submitter is not distinct from $1 and lock_owner = $4 and reservation = 'RESERVED'
+// mine is a reservation that its owner may still mark: in time, unsigned, nothing
+// decided about it, in the database that was written last.
+const mine = ` and submitter is not distinct from $1 and reservation = 'RESERVED'
      and lock_until > clock_timestamp() and state = 'IN_FLIGHT' and ordered is null and (select is_authority())`
 
-// markUsed keeps the owner's bytes and claims their first broadcast.
+// markUsed keeps the owner's bytes and claims their first broadcast, where the
+// submitter's policy lets them pass; then their value counts.
 const markUsed = `
-with used as (
+with ` + verdict + `, marked as (
   update managed_tx
-     set reservation = 'USED', state = 'SUBMITTED', tx_hash = $5, last_gas_params = $7::text::jsonb,
+     set reservation = 'USED', state = 'SUBMITTED', tx_hash = $8, last_gas_params = $10::text::jsonb,
          submit_attempts = 1, first_submit_at = clock_timestamp(), last_submit_at = clock_timestamp(),
          next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), last_error = null,
-         fencing_token = $2, updated_at = clock_timestamp()` + mine + `
+         fencing_token = $6, updated_at = clock_timestamp()
+   where tx_id = $2 and lock_owner = $7` + mine + `
+     and (select refused from judged) = ''
   returning tx_id, submitter, nonce
 ), kept as (
   insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
-  select $5, tx_id, submitter, nonce, 1, 'ORIGINAL', $2
-    from used
-  returning tx_id
+  select $8, tx_id, submitter, nonce, 1, 'ORIGINAL', $6
+    from marked
+), documented as (
+  insert into tx_document (tx_id, name, body, bytes)
+  select tx_id, 'version:1', $10::text::json, $9
+    from marked
+), counted as (
+` + countUse + `
+   where j.over_time and j.added_wei > 0 and exists (select from marked)
 )
-insert into tx_document (tx_id, name, body, bytes)
-select tx_id, 'version:1', $7::text::json, $6
-  from kept`
+select exists (select from marked), v.* from (` + verdictColumns + `) as v`
 
 // markRecyclable has the nonce looked at now, for a taker.
 const markRecyclable = `
 update managed_tx
    set reservation = 'RECYCLABLE', last_error = 'given back unsigned: ' || $5, next_check_at = clock_timestamp(),
-       fencing_token = $2, updated_at = clock_timestamp()` + mine
+       fencing_token = $2, updated_at = clock_timestamp()
+ where tx_id = $3 and lock_owner = $4` + mine
 
 func queueMark(b *pgx.Batch, l lease.Lease, m *nonce.Mark, done *nonce.Written) {
 	if m == nil {
 		return
 	}
-	marked := func(tag pgconn.CommandTag) error {
-		done.Marked = tag.RowsAffected() == 1
-		return nil
-	}
 	if m.To == nonce.Recyclable {
-		b.Queue(markRecyclable, l.Submitter, l.Token, m.TxID, m.Owner, plain(m.Reason)).Exec(marked)
+		b.Queue(markRecyclable, l.Submitter, l.Token, m.TxID, m.Owner, plain(m.Reason)).Exec(func(tag pgconn.CommandTag) error {
+			done.Marked = tag.RowsAffected() == 1
+			return nil
+		})
 		return
 	}
 	params, _ := json.Marshal(m.Gas) // its own type: cannot fail
-	b.Queue(markUsed, l.Submitter, l.Token, m.TxID, m.Owner, m.Signed.Hash.String(), m.Signed.Raw, string(params)).Exec(marked)
+	b.Queue(lockPolicies, []string{l.Submitter})
+	b.Queue(markUsed, l.Submitter, m.TxID, weiOf(m.Call), Target(m.Call.To), 0, l.Token, m.Owner, m.Signed.Hash.String(), m.Signed.Raw, string(params)).
+		QueryRow(func(row pgx.Row) error {
+			var refused ErrPolicy
+			err := row.Scan(&done.Marked, &refused.Rule, &refused.Limit)
+			if refused.Rule != "" {
+				done.Refused = refused
+			}
+			return err
+		})
 }
 
 // Reservation is one as it is on record.

@@ -16,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/rlp"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -127,7 +128,8 @@ func TestSignOnceAgainstTheFunctionsRole(t *testing.T) {
 	}
 	right, wrong := storetest.Bytes(1337, 0, nonce.Address{9}, 1, ""), storetest.Bytes(1337, 0, nonce.Address{8}, 1, "another")
 	for name, c := range map[string]struct{ first, then, by string }{
-		"as it is": {"", signs(2, "BUMP", wrong), "one_intent_per_nonce"},
+		"as it is":          {"", signs(2, "BUMP", wrong), "one_intent_per_nonce"},
+		"a temporary table": {"", `create temporary table tx_document (tx_id uuid, name text, bytes bytea)`, ""},
 		"a table of its own in front": {fmt.Sprintf(`create temporary table tx_document (tx_id uuid, name text, bytes bytea);
 			insert into tx_document values ($sent, 'version:1', '\x%[1]x'), ($sent, 'version:2', '\x%[1]x')`, right),
 			strings.NewReplacer("into tx_document", "into public.tx_document", "into tx_version", "into public.tx_version").Replace(signs(2, "BUMP", wrong)), "one_intent_per_nonce"},
@@ -143,6 +145,9 @@ func TestSignOnceAgainstTheFunctionsRole(t *testing.T) {
 		"a schema to put first": {"", `create schema mine`, ""},
 	} {
 		tx := begin(t, db)
+		if c.first != "" { // where nobody has revoked it
+			exec(t, tx, fmt.Sprintf(`grant temporary on database %s to %s`, pgx.Identifier{db.DB.Config().ConnConfig.Database}.Sanitize(), role))
+		}
 		exec(t, tx, `set local role `+role)
 		exec(t, tx, rows.Replace(c.first))
 		_, err := tx.Exec(t.Context(), rows.Replace(c.then))
@@ -156,7 +161,8 @@ func TestSignOnceAgainstTheFunctionsRole(t *testing.T) {
 }
 
 // What the database reads in a transaction's bytes is what go-ethereum wrote there,
-// whatever its fields; of bytes cut short it reads nothing.
+// whatever its fields and of each form that is taken; of bytes cut short it reads
+// nothing.
 func TestSignedCallReadsWhatIsSigned(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -167,18 +173,34 @@ func TestSignedCallReadsWhatIsSigned(t *testing.T) {
 		return n.Rsh(n, uint(max(n.BitLen()-draw.IntN(bits+1), 0)))
 	}
 	lengths := []int{0, 1, 2, 54, 55, 56, 57, 255, 256, 257, 65_535, 65_536, 130_000}
-	for i := range 200 {
-		tx := &types.DynamicFeeTx{
-			ChainID: number(62), Nonce: number(62).Uint64(), GasTipCap: number(256), GasFeeCap: number(256), Gas: number(64).Uint64(),
-			Value: number(256), Data: make([]byte, lengths[i%len(lengths)]), V: new(big.Int), R: number(256), S: number(256),
+	for i := range 600 {
+		chainID := number(63)
+		chainID.SetBit(chainID, 0, 1) // no chain is 0
+		data := make([]byte, lengths[i/3%len(lengths)])
+		for j := range data {
+			data[j] = byte(draw.Uint32())
 		}
-		for j := range tx.Data {
-			tx.Data[j] = byte(draw.Uint32())
-		}
+		var to *common.Address
 		if i%7 > 0 {
-			tx.To = (*common.Address)(number(256).FillBytes(make([]byte, 32))[12:])
+			to = (*common.Address)(number(256).FillBytes(make([]byte, 32))[12:])
 		}
-		raw, err := types.NewTx(tx).MarshalBinary()
+		list := make(types.AccessList, draw.IntN(3))
+		tx := [3]types.TxData{
+			&types.LegacyTx{
+				Nonce: number(62).Uint64(), GasPrice: number(256), Gas: number(64).Uint64(), To: to, Value: number(256), Data: data,
+				V: new(big.Int).Add(new(big.Int).Lsh(chainID, 1), big.NewInt(35+draw.Int64N(2))), R: number(256), S: number(256),
+			},
+			&types.AccessListTx{
+				ChainID: chainID, Nonce: number(62).Uint64(), GasPrice: number(256), Gas: number(64).Uint64(), To: to, Value: number(256), Data: data,
+				AccessList: list, V: big.NewInt(draw.Int64N(2)), R: number(256), S: number(256),
+			},
+			&types.DynamicFeeTx{
+				ChainID: chainID, Nonce: number(62).Uint64(), GasTipCap: number(256), GasFeeCap: number(256), Gas: number(64).Uint64(), To: to,
+				Value: number(256), Data: data, AccessList: list, V: big.NewInt(draw.Int64N(2)), R: number(256), S: number(256),
+			},
+		}[i%3]
+		want := types.NewTx(tx)
+		raw, err := want.MarshalBinary()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,10 +213,14 @@ func TestSignedCallReadsWhatIsSigned(t *testing.T) {
 			}
 		}
 		ask(raw)
-		if chain == nil || n == nil || uint64(*chain) != tx.ChainID.Uint64() || uint64(*n) != tx.Nonce || !bytes.Equal(call, encodedCall(t, tx)) {
-			t.Fatalf("%x: got chain %v, nonce %v, %d bytes of call; want %s, %d and %d bytes", raw[:min(len(raw), 200)], chain, n, len(call), tx.ChainID, tx.Nonce, len(encodedCall(t, tx)))
+		if chain == nil || n == nil || uint64(*chain) != chainID.Uint64() || uint64(*n) != want.Nonce() || !bytes.Equal(call, encodedCall(t, want)) {
+			t.Fatalf("%x: got chain %v, nonce %v, %d bytes of call; want %s, %d and %d bytes", raw[:min(len(raw), 200)], chain, n, len(call), chainID, want.Nonce(), len(encodedCall(t, want)))
 		}
 		end := bytes.Index(raw, call) + len(call)
+		if want.Type() == types.LegacyTxType { // its chain stands behind the call
+			v, _, _ := want.RawSignatureValues()
+			end += len(encoded(t, v))
+		}
 		if ask(raw[:draw.IntN(end)]); chain != nil || n != nil || call != nil {
 			t.Fatalf("%x, cut short: got chain %v, nonce %v, want nothing", raw[:min(len(raw), 200)], chain, n)
 		}
@@ -203,14 +229,61 @@ func TestSignedCallReadsWhatIsSigned(t *testing.T) {
 
 // encodedCall is the receiver, the value and the data, as they stand next to each
 // other.
-func encodedCall(t *testing.T, tx *types.DynamicFeeTx) (all []byte) {
+func encodedCall(t *testing.T, tx *types.Transaction) (all []byte) {
 	t.Helper()
-	for _, field := range []any{tx.To, tx.Value, tx.Data} {
-		text, err := rlp.EncodeToBytes(field)
+	for _, field := range []any{tx.To(), tx.Value(), tx.Data()} {
+		all = append(all, encoded(t, field)...)
+	}
+	return all
+}
+
+func encoded(t *testing.T, field any) []byte {
+	t.Helper()
+	text, err := rlp.EncodeToBytes(field)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// Of bytes of other forms, or that name no chain, the database reads nothing.
+func TestSignedCallReadsNothingElse(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	to, one := common.Address{9}, big.NewInt(1)
+	legacy := func(v int64) []byte {
+		raw, err := types.NewTx(&types.LegacyTx{GasPrice: one, Gas: 21_000, To: &to, Value: one, V: big.NewInt(v), R: one, S: one}).MarshalBinary()
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, text...)
+		return raw
 	}
-	return all
+	typed := storetest.Bytes(1337, 0, nonce.Address{9}, 1, "")
+	for name, c := range map[string]struct {
+		raw   []byte
+		chain string
+	}{
+		"legacy, chain 1":               {legacy(37), "1"},
+		"legacy, chain 1, the other v":  {legacy(38), "1"},
+		"legacy, chain 46":              {legacy(128), "46"},
+		"legacy, chain 1337":            {legacy(2*1337 + 35), "1337"},
+		"legacy without a chain":        {legacy(27), ""},
+		"legacy without a chain, odd":   {legacy(28), ""},
+		"legacy unsigned":               {legacy(0), ""},
+		"type 3":                        {append([]byte{3}, typed[1:]...), ""},
+		"type 4":                        {append([]byte{4}, typed[1:]...), ""},
+		"type 0 with a byte in front":   {append([]byte{0}, legacy(37)...), ""},
+		"type 2 in a list":              {typed[1:], ""},
+		"type 2 as type 1":              {append([]byte{1}, typed[1:]...), ""},
+		"nothing":                       {[]byte{}, ""},
+		"one byte":                      {[]byte{0xc0}, ""},
+		"a list of nothing":             {[]byte{0xc0, 0}, ""},
+		"a list that says to be longer": {bytes.Repeat([]byte{0xff}, 100), ""},
+	} {
+		var chain string
+		err := db.DB.QueryRow(t.Context(), `select coalesce(chain::text, '') from signed_call($1)`, c.raw).Scan(&chain)
+		if err != nil || chain != c.chain {
+			t.Errorf("%s: got chain %q, %v; want %q", name, chain, err, c.chain)
+		}
+	}
 }

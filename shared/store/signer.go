@@ -30,8 +30,8 @@ with before as (
    where s.submitter = b.submitter and b.signer <> $2
   returning s.submitter, b.signer as from_signer
 ), kept as (
-  insert into signer_change (submitter, from_signer, to_signer, by, reason)
-  select submitter, from_signer, $2, $3, $4 from changed
+  insert into submitter_change (submitter, action, by, reason, from_signer, to_signer)
+  select submitter, 'SIGNER', $3, $4, from_signer, $2 from changed
 )
 select b.signer, b.signer <> $2 from before b`
 

@@ -25,7 +25,7 @@ func TestChangeSigner(t *testing.T) {
 			t.Errorf("got from %q, changed %t, %v; want from %q, changed %t", from, changed, err, want.from, want.changed)
 		}
 	}
-	if got := value[string](t, db, `select string_agg(concat_ws(' ', submitter, from_signer, to_signer, by, reason), ',') from signer_change`); got != string(alice)+" local remote:vault ann moved" {
+	if got := value[string](t, db, `select string_agg(concat_ws(' ', submitter, action, from_signer, to_signer, by, reason), ',') from submitter_change`); got != string(alice)+" SIGNER local remote:vault ann moved" {
 		t.Errorf("kept: got %q, want the one change", got)
 	}
 	if w := take(t, db, alice, "a/1"); w.Signer != "remote:vault" {

@@ -104,10 +104,11 @@ func (s *Store) Close() { s.db.Close() }
 // Ping says whether the database answers.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 
-// What the database's functions hold_lease and close_episode raise.
+// What the database's functions hold_lease, close_episode and refuse_by_policy raise.
 const (
 	fencedCode  = "FP001"
 	episodeCode = "FP005"
+	policyCode  = "FP010"
 )
 
 // fence turns the database's own refusals into the errors that they mean.
@@ -119,6 +120,8 @@ func fence(err error) error {
 		return fmt.Errorf("%s: %w", pg.Message, lease.ErrFenced)
 	case pg.Code == episodeCode:
 		return fmt.Errorf("%s: %w", pg.Message, nonce.ErrEpisodeClosed)
+	case pg.Code == policyCode:
+		return ErrPolicy{PolicyRule(pg.Message), pg.Detail}
 	}
 	return err
 }
