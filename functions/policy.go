@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -52,15 +53,14 @@ func targets(field string, given []string) ([]string, error) {
 	}
 	all := make([]string, len(given))
 	for i, text := range given {
-		a, err := nonce.ParseAddress(text)
-		switch {
-		case text == store.TargetDeploy:
-			all[i] = text
-		case err != nil:
-			return nil, web.FieldProblem(field, "has %q: want addresses, 0x and 40 hex digits, or %q", text, store.TargetDeploy)
-		default:
-			all[i] = a.String()
+		if all[i] = text; text == store.TargetDeploy {
+			continue
 		}
+		a, err := evm.ParseAddress(text)
+		if err != nil {
+			return nil, web.FieldProblem(field, "has %q (%v): want addresses, or %q", text, err, store.TargetDeploy)
+		}
+		all[i] = a.String()
 	}
 	slices.Sort(all)
 	return slices.Compact(all), nil
