@@ -179,6 +179,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"FENCEPOST_HTTP_MAX_BODY_BYTES=1e6", `FENCEPOST_HTTP_MAX_BODY_BYTES="1e6": want a number of bytes from 1024 to 33554432`},
 		{"FENCEPOST_FINALITY_MODE=latest", `FENCEPOST_FINALITY_MODE="latest": want one of confirmations, safe, finalized`},
 		{"FENCEPOST_LOG_LEVEL=info+1", `FENCEPOST_LOG_LEVEL="info+1": want one of debug, info, warn, error`},
+		{"FENCEPOST_SIGNER_KMS_ENDPOINT=kms.example:443", `FENCEPOST_SIGNER_KMS_ENDPOINT="kms.example:443": want host:port on this machine (localhost, 127.0.0.1, [::1])`},
 		{"FENCEPOST_TASKS_ENDPOINT=localhost", `FENCEPOST_TASKS_ENDPOINT="localhost": want host:port`},
 		{"FENCEPOST_TASKS_QUEUE_PREFIX=a_b", `FENCEPOST_TASKS_QUEUE_PREFIX="a_b": want 1 to 50 letters, digits and hyphens`},
 		{"FENCEPOST_OIDC_JWKS_URL=http://issuer.example/jwks", `FENCEPOST_OIDC_JWKS_URL="http://issuer.example/jwks": want an https URL`},

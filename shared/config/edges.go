@@ -73,7 +73,7 @@ type Signer struct {
 	LocalKeystore string
 	// LocalPasswordFile is the path of the file with the password of LocalKeystore.
 	LocalPasswordFile string
-	// KMSEndpoint is host:port of a Cloud KMS without TLS; "" is Google's.
+	// KMSEndpoint is host:port of a Cloud KMS on this machine, without TLS; "" is Google's.
 	KMSEndpoint string
 	// RemotesFile is the path of the list of remote signers; "" for none.
 	RemotesFile string
@@ -94,7 +94,7 @@ func (s *Signer) settings() []setting {
 			field:   text(&s.LocalPasswordFile, "a path", path)},
 		{name: "signer.kms.endpoint",
 			meaning: "a Cloud KMS other than Google's, reached without TLS and without credentials: the emulator's",
-			field:   hostPort(&s.KMSEndpoint)},
+			field:   ownPort(&s.KMSEndpoint)},
 		{name: "signer.remotesFile",
 			meaning: "the list of remote signers by name, mounted from a secret, as docs/signers.md shows it",
 			field:   text(&s.RemotesFile, "a path", path)},

@@ -146,6 +146,15 @@ func hostPort(p *string) field {
 	})
 }
 
+// ownPort takes the host:port of something on this machine, which is asked in plain text.
+func ownPort(p *string) field {
+	return bind(p, "host:port on this machine (localhost, 127.0.0.1, [::1])", func(text string) (string, bool) {
+		host, port, err := net.SplitHostPort(text)
+		_, ok := whole(port, 1, 65535)
+		return text, err == nil && ok && loopback(host)
+	})
+}
+
 // trusted takes the URL of something that we believe, or that we show a token
 // to: nobody on the way may read or answer in its place.
 func trusted(p *string) field {
