@@ -11,9 +11,15 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// mined reads from the chain itself, block by block, the nonces of s in the
-// chain's order.
+// mined are the nonces of s on the chain, in the chain's order.
 func (b bench) mined(t *testing.T, s nonce.Submitter) []uint64 {
+	t.Helper()
+	return b.allMined(t)[s.Address()]
+}
+
+// allMined reads from the chain itself, block by block, the nonces of each sender in
+// the chain's order.
+func (b bench) allMined(t *testing.T) map[nonce.Address][]uint64 {
 	t.Helper()
 	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
 	if err != nil {
@@ -21,7 +27,7 @@ func (b bench) mined(t *testing.T, s nonce.Submitter) []uint64 {
 	}
 	defer client.Close()
 	signer := types.LatestSignerForChainID(new(big.Int).SetUint64(b.Chain.ChainID()))
-	var nonces []uint64
+	nonces := make(map[nonce.Address][]uint64)
 	for n := range b.Chain.Head() + 1 {
 		block, err := client.BlockByNumber(b.ctx, new(big.Int).SetUint64(n))
 		if err != nil {
@@ -32,9 +38,7 @@ func (b bench) mined(t *testing.T, s nonce.Submitter) []uint64 {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if nonce.Address(from) == s.Address() {
-				nonces = append(nonces, tx.Nonce())
-			}
+			nonces[nonce.Address(from)] = append(nonces[nonce.Address(from)], tx.Nonce())
 		}
 	}
 	return nonces
@@ -44,11 +48,20 @@ func (b bench) mined(t *testing.T, s nonce.Submitter) []uint64 {
 // once and in order.
 func (b bench) wantContiguous(t *testing.T, s nonce.Submitter, n int) {
 	t.Helper()
-	want := make([]uint64, n)
-	for i := range want {
-		want[i] = uint64(i)
-	}
-	if got := b.mined(t, s); !slices.Equal(got, want) {
-		t.Errorf("nonces of %s on chain: got %v, want 0 to %d, each once", s, got, n-1)
+	b.wantAllContiguous(t, map[nonce.Submitter]int{s: n})
+}
+
+// wantAllContiguous says so of each.
+func (b bench) wantAllContiguous(t *testing.T, counts map[nonce.Submitter]int) {
+	t.Helper()
+	mined := b.allMined(t)
+	for s, n := range counts {
+		want := make([]uint64, n)
+		for i := range want {
+			want[i] = uint64(i)
+		}
+		if got := mined[s.Address()]; !slices.Equal(got, want) {
+			t.Errorf("nonces of %s on chain: got %v, want 0 to %d, each once", s, got, n-1)
+		}
 	}
 }

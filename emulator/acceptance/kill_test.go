@@ -142,9 +142,7 @@ func confirmEpisode(t *testing.T, point string) {
 func (b bench) ends(t *testing.T, want map[nonce.Submitter]int) {
 	t.Helper()
 	b.finish(t)
-	for s, n := range want {
-		b.wantContiguous(t, s, n)
-	}
+	b.wantAllContiguous(t, want)
 	b.check(t)
 }
 

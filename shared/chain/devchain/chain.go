@@ -16,7 +16,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ethereum/go-ethereum/eth"
@@ -48,7 +47,7 @@ type Chain struct {
 	counts counts
 
 	mining sync.Mutex // one block at a time
-	paused atomic.Bool
+	paused bool       // no blocks of BlockTime; under mining
 	stop   context.CancelFunc
 	loops  sync.WaitGroup
 	closed sync.Once

@@ -315,3 +315,27 @@ func TestDevAccounts(t *testing.T) {
 		t.Errorf("accounts: got %s, want %s", got, want)
 	}
 }
+
+// Once blocks are held back none that was under way comes after.
+func TestStopMiningIsAtOnce(t *testing.T) {
+	t.Parallel()
+	c, err := devchain.Start(t.Context(), devchain.Options{BlockTime: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	for range 100 {
+		c.StopMining()
+		before := c.Head()
+		if err := c.Mine(1); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Head(); got != before+1 {
+			t.Fatalf("head: got %d, want %d, the one block that was asked for", got, before+1)
+		}
+		c.StartMining()
+		if err := c.WaitBlock(t.Context(), before+2); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -28,6 +28,20 @@ func finalizedAt(head uint64) uint64 {
 func (c *Chain) Mine(n int) error {
 	c.mining.Lock()
 	defer c.mining.Unlock()
+	return c.mine(n)
+}
+
+// mineInTime adds a block of BlockTime, unless they are held back.
+func (c *Chain) mineInTime() error {
+	c.mining.Lock()
+	defer c.mining.Unlock()
+	if c.paused {
+		return nil
+	}
+	return c.mine(1)
+}
+
+func (c *Chain) mine(n int) error {
 	for range n {
 		if err := c.eth.TxPool().Sync(); err != nil {
 			return fmt.Errorf("mine: %w", err)
@@ -84,11 +98,18 @@ func (c *Chain) DropPool() {
 	c.eth.TxPool().Clear()
 }
 
-// StopMining holds back the blocks of BlockTime until [Chain.StartMining].
-func (c *Chain) StopMining() { c.paused.Store(true) }
+// StopMining holds back the blocks of BlockTime until [Chain.StartMining]. When it
+// returns none is under way.
+func (c *Chain) StopMining() { c.pause(true) }
 
 // StartMining lets the blocks of BlockTime come again.
-func (c *Chain) StartMining() { c.paused.Store(false) }
+func (c *Chain) StartMining() { c.pause(false) }
+
+func (c *Chain) pause(paused bool) {
+	c.mining.Lock()
+	defer c.mining.Unlock()
+	c.paused = paused
+}
 
 // Head is the number of the latest block.
 func (c *Chain) Head() uint64 { return c.head().Number.Uint64() }
@@ -125,9 +146,7 @@ func (c *Chain) tick(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if !c.paused.Load() {
-				_ = c.Mine(1) // fails only when the chain is being closed
-			}
+			_ = c.mineInTime() // fails only when the chain is being closed
 		}
 	}
 }
