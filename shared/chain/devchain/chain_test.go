@@ -324,7 +324,10 @@ func TestStopMiningIsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	for range 100 {
+	for n := range 100 {
+		for range 1000 * n { // a little later each time, so that one is under way in some
+			c.Head()
+		}
 		c.StopMining()
 		before := c.Head()
 		if err := c.Mine(1); err != nil {
