@@ -7,6 +7,7 @@ require (
 	cloud.google.com/go/cloudtasks v1.21.0
 	cloud.google.com/go/compute/metadata v0.10.0
 	cloud.google.com/go/kms v1.35.0
+	cloud.google.com/go/pubsub/v2 v2.8.0
 	github.com/GoogleCloudPlatform/functions-framework-go v1.9.2
 	github.com/coreos/go-oidc/v3 v3.21.0
 	github.com/ethereum/go-ethereum v1.17.10

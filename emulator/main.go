@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -42,6 +43,7 @@ type flags struct {
 	intents, logs       string
 	server, otlp        string
 	signer, clef        string
+	events              string
 	api, control        string
 	processes           int
 }
@@ -57,6 +59,7 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.otlp, "otlp", "", "deliver metrics, and a trace of each intent, to the collector at `host:port`, by OTLP over gRPC")
 	set.StringVar(&f.signer, "signer", "local", "who has the accounts' keys: `local`, the functions themselves; kms, a Cloud KMS of the emulator's own; remote, a signing service")
 	set.StringVar(&f.clef, "clef", "", "with --signer remote: the clef `program` to sign; default: a service of the emulator's own")
+	set.StringVar(&f.events, "events", "poll", "who is told what becomes of transactions, as events.mode says: `poll`, nobody; log; mq_outbox, a Pub/Sub of the emulator's own; webhook, a receiver of its own")
 	set.StringVar(&f.api, "api", "127.0.0.1:0", "where the public paths listen, as `host:port`")
 	set.StringVar(&f.control, "control", "127.0.0.1:0", "where GET /info is served, as `host:port`")
 	set.IntVar(&f.processes, "processes", 3, "how many function processes run side by side")
@@ -76,6 +79,9 @@ func parse(args []string) (flags, error) {
 	}
 	if !slices.Contains([]string{"local", "kms", "remote"}, f.signer) {
 		return f, fmt.Errorf("--signer %s: want local, kms or remote", f.signer)
+	}
+	if !slices.Contains([]string{"poll", "log", "mq_outbox", "webhook"}, f.events) {
+		return f, fmt.Errorf("--events %s: want poll, log, mq_outbox or webhook", f.events)
 	}
 	if f.clef != "" && f.signer != "remote" {
 		return f, errors.New("--clef goes with --signer remote")
@@ -97,7 +103,14 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 			return fmt.Errorf("intents, nothing was sent:\n%w", err)
 		}
 	}
-	s, err := start(ctx, f, out)
+	receiver, err := startReceiver(f.events)
+	if err != nil {
+		return err
+	}
+	if receiver != nil {
+		defer func() { err = errors.Join(err, receiver.Close()) }()
+	}
+	s, err := start(ctx, f, receiver, out)
 	if err != nil {
 		return err
 	}
@@ -108,7 +121,11 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	defer control.Close()
 	if f.demo {
-		if err := demo.Run(ctx, s, intents, out); err != nil || !f.keep {
+		err := demo.Run(ctx, s, intents, out)
+		if err == nil && (receiver != nil || s.PubSub != nil) {
+			err = demo.ShowEvents(ctx, s, receiver, out)
+		}
+		if err != nil || !f.keep {
 			nextSteps(out)
 			return err
 		}
@@ -137,8 +154,26 @@ func telemetrySettings(collector string) map[string]string {
 	}
 }
 
+// startReceiver starts who is told of events by webhooks; nil: nobody is.
+func startReceiver(mode string) (*demo.Receiver, error) {
+	if mode != "webhook" {
+		return nil, nil
+	}
+	return demo.StartReceiver()
+}
+
+// settings are the functions' beside the stack's own.
+func settings(f flags, receiver *demo.Receiver) map[string]string {
+	all := map[string]string{"FENCEPOST_EVENTS_MODE": f.events}
+	maps.Copy(all, telemetrySettings(f.otlp))
+	if receiver != nil {
+		maps.Copy(all, receiver.Settings())
+	}
+	return all
+}
+
 // start builds the function server and starts everything.
-func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
+func start(ctx context.Context, f flags, receiver *demo.Receiver, out io.Writer) (*stack.Stack, error) {
 	level := slog.LevelWarn
 	if f.verbose {
 		level = slog.LevelInfo
@@ -157,7 +192,7 @@ func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
 	s, err := stack.Start(ctx, stack.Options{
 		Binary: f.server, Processes: f.processes, Submitters: devAccounts, PublicAddr: f.api, Output: output, Log: log,
 		Signer: stack.SignerKind(f.signer), Clef: f.clef,
-		Settings: telemetrySettings(f.otlp),
+		Settings: settings(f, receiver),
 	})
 	if err == nil {
 		fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))

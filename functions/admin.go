@@ -21,11 +21,11 @@ func (a *App) routeAdmin(mux *web.Mux) {
 	a.handle(mux, "admin", "PUT /admin/v1/submitters/{submitter}/policy", a.putPolicy)
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/suspend", a.suspendSubmitter)
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/resume", a.resumeSubmitter)
-	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/release", a.release)
+	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/release", a.telling(a.release))
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/signer", a.changeSigner)
 	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/lost", a.lost)
 	a.handle(mux, "admin", "POST /admin/v1/authority/accept", a.acceptAuthority)
-	a.handle(mux, "admin", "POST /admin/v1/tx/{txId}/decide", a.decide)
+	a.handle(mux, "admin", "POST /admin/v1/tx/{txId}/decide", a.telling(a.decide))
 	if a.transfers.offered() {
 		a.routeTransferAdmin(mux)
 	}

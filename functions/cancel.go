@@ -13,7 +13,7 @@ import (
 )
 
 func (a *App) routeCancel(mux *web.Mux) {
-	a.handle(mux, "cancel", "POST /api/v1/tx/{txId}/cancel", a.cancel)
+	a.handle(mux, "cancel", "POST /api/v1/tx/{txId}/cancel", a.telling(a.cancel))
 }
 
 type cancelResponse struct {

@@ -15,8 +15,8 @@ import (
 )
 
 func (a *App) routeCreate(mux *web.Mux) {
-	a.handle(mux, "create", "POST /api/v1/tx", a.create)
-	a.handle(mux, "create", "POST /api/v1/tx:batch", a.createBatch)
+	a.handle(mux, "create", "POST /api/v1/tx", a.telling(a.create))
+	a.handle(mux, "create", "POST /api/v1/tx:batch", a.telling(a.createBatch))
 	// Beside create, since a load balancer chooses the service by the path alone.
 	a.handle(mux, "list", "GET /api/v1/tx", a.list)
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/events"
+	"github.com/fencepost/fencepost/shared/events/pubsub"
 	"github.com/fencepost/fencepost/shared/handlers"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -57,6 +59,10 @@ type App struct {
 	handlerNames []string     // that requests may name
 
 	transfers *transferParts
+
+	receivers []string // of events; none where they are not kept
+	topic     *pubsub.Topic
+	teller    *events.Worker
 }
 
 // required are the settings that no function works without.
@@ -95,6 +101,9 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	if err != nil {
 		return nil, err
 	}
+	if err := a.openEvents(); err != nil {
+		return nil, err
+	}
 	a.worker = &nonce.Worker{
 		Book: a.watched(), Chain: a.chainOf, SignerNamed: a.signerNamed, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
 		At: a.points, Handlers: all, Resolution: ext.Stuck, Watch: watcher{}, Stopping: a.gate.Stopping,
@@ -111,7 +120,7 @@ func (a *App) Close(ctx context.Context) error {
 	if a.transfers.offered() {
 		a.transfers.trading.Close()
 	}
-	failures := []error{a.tasks.Close(), a.kms.Close()}
+	failures := []error{a.tasks.Close(), a.kms.Close(), a.topic.Close()}
 	if a.cloudSQL != nil {
 		failures = append(failures, a.cloudSQL.Close())
 	}
@@ -171,6 +180,7 @@ func (a *App) openStore(ctx context.Context) (err error) {
 		URL: db.URL.Reveal(), Dial: dial, MaxConns: int(db.MaxConns), Lease: leaseRules(a.config.Lease),
 		StatementTimeout: db.StatementTimeout, LockTimeout: db.LockTimeout,
 		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After, Tracer: store.Costs{},
+		Events: eventMode(a.config.Events), OnEvents: a.onEvents,
 	})
 	return err
 }
@@ -245,6 +255,7 @@ func (a *App) routes() map[string]func(*web.Mux) {
 		"resubmit": a.routeTenure(nonce.KindResubmit),
 		"sweep":    a.routeSweep,
 		"admin":    a.routeAdmin,
+		"publish":  a.routePublish,
 	}
 	if a.transfers.offered() {
 		routes["transfer"], routes["conservation"] = a.routeTransfer, a.routeConservation

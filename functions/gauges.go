@@ -19,5 +19,13 @@ func (a *App) gauge(ctx context.Context) error {
 	telemetry.ProtectSubmitters.Record(ctx, int64(b.Protected))
 	telemetry.StuckTransactions.Record(ctx, int64(b.Stuck))
 	telemetry.ReceiptBacklog.Record(ctx, int64(b.NoReceipt))
-	return nil
+	if len(a.receivers) == 0 {
+		return nil
+	}
+	waiting, err := a.store.EventBacklogs(ctx, a.receivers)
+	for _, w := range waiting {
+		telemetry.EventBacklog.Record(ctx, int64(w.Streams), telemetry.Receiver(w.Receiver))
+		telemetry.EventAge.Record(ctx, int64(w.Oldest/time.Second), telemetry.Receiver(w.Receiver))
+	}
+	return err
 }

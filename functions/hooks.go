@@ -52,6 +52,8 @@ type Reservation struct {
 // in the submitter's maxPerMinute). Any other is unknown: ask again with the same
 // requests.
 func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, requests ...string) ([]Reservation, error) {
+	ctx, tell := a.collecting(ctx)
+	defer tell()
 	if err := a.hooksMay(owner, requests); err != nil {
 		return nil, err
 	}
@@ -94,6 +96,8 @@ func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, req
 // their receiver, or the value of the day) or [store.ErrNotFound]; after each, nothing
 // was changed. Any other is unknown: call again.
 func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) error {
+	ctx, tell := a.collecting(ctx)
+	defer tell()
 	r, err := a.ownReservation(ctx, txID, owner)
 	if err != nil {
 		return err

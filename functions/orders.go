@@ -13,8 +13,8 @@ import (
 // admin.
 func (a *App) routeTransferAdmin(mux *web.Mux) {
 	a.handleTransfer(mux, "admin", "GET /admin/v1/transfers/{req_id}/why", a.why)
-	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/cancel", a.cancelTransfer)
-	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/resolve", a.resolveTransfer)
+	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/cancel", a.telling(a.cancelTransfer))
+	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/resolve", a.telling(a.resolveTransfer))
 	a.handleTransfer(mux, "admin", "GET /admin/v1/conservation", a.showConservation)
 	a.handleTransfer(mux, "admin", "POST /admin/v1/conservation/check", a.checkConservation)
 	a.handleTransfer(mux, "admin", "POST /admin/v1/halts/{id}/resume", a.resume)

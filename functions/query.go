@@ -13,6 +13,7 @@ import (
 func (a *App) routeQuery(mux *web.Mux) {
 	a.handle(mux, "query", "GET /api/v1/tx/{txId}", a.queryByID)
 	a.handle(mux, "query", "GET /api/v1/tx/by-request", a.queryByRequest)
+	a.handle(mux, "events", "GET /api/v1/events", a.replay)
 }
 
 // txResponse is a transaction on the wire. Only an operator sees the nonce.

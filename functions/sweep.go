@@ -25,6 +25,7 @@ type sweepResponse struct {
 	Protected int `json:"protected"` // submitters in PROTECT found unwatched
 	Reorged   int `json:"reorged"`   // submitters whose last final block is no longer the chain's
 	Transfers int `json:"transfers"` // transfers found that are due, or have lost their worker
+	Events    int `json:"events"`    // streams of events found that nobody is at
 	Enqueued  int `json:"enqueued"`  // so many got a task; others have had this minute's already
 }
 
@@ -34,11 +35,12 @@ func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	var out sweepResponse
 	began, failures := a.sweepOverdue(r.Context(), &out)
 	if !began.IsZero() {
-		failures = append(failures, a.within(r.Context(), 4, func(ctx context.Context) error {
+		failures = append(failures, a.within(r.Context(), 5, func(ctx context.Context) error {
 			return errors.Join(a.sweepProtected(ctx, &out, began), a.sweepReorged(ctx, &out, began))
 		}))
 	}
-	failures = append(failures, a.within(r.Context(), 5, func(ctx context.Context) error { return a.sweepTransfers(ctx, &out) }))
+	failures = append(failures, a.within(r.Context(), 6, func(ctx context.Context) error { return a.sweepTransfers(ctx, &out) }))
+	failures = append(failures, a.within(r.Context(), 12, func(ctx context.Context) error { return a.sweepEvents(ctx, &out) }))
 	failures = append(failures, a.within(r.Context(), 20, a.gauge))
 	_, err := a.store.KeepPartitions(r.Context())
 	failures = append(failures, err)
@@ -47,7 +49,7 @@ func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	}
 	if out != (sweepResponse{}) {
 		a.log.InfoContext(r.Context(), "sweep found work without a task", "overdue", out.Overdue,
-			"protected", out.Protected, "reorged", out.Reorged, "transfers", out.Transfers, "enqueued", out.Enqueued)
+			"protected", out.Protected, "reorged", out.Reorged, "transfers", out.Transfers, "events", out.Events, "enqueued", out.Enqueued)
 	}
 	web.Reply(w, r, http.StatusOK, out)
 	return nil

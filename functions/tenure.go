@@ -23,9 +23,9 @@ func (a *App) routeTenure(kind nonce.Kind) func(*web.Mux) {
 	return func(mux *web.Mux) {
 		path := "POST /internal/" + string(kind)
 		inner := web.NewMux()
-		a.handle(inner, string(kind), path, func(w http.ResponseWriter, r *http.Request) error {
+		a.handle(inner, string(kind), path, a.telling(func(w http.ResponseWriter, r *http.Request) error {
 			return a.tenure(w, r, kind)
-		})
+		}))
 		mux.Handle(path, a.internalOnly(inner))
 	}
 }

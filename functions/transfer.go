@@ -18,12 +18,12 @@ import (
 )
 
 func (a *App) routeTransfer(mux *web.Mux) {
-	a.handleTransfer(mux, "transfer", "POST /api/v1/internal_transfer", a.postTransfer)
+	a.handleTransfer(mux, "transfer", "POST /api/v1/internal_transfer", a.telling(a.postTransfer))
 	a.handleTransfer(mux, "transfer", "GET /api/v1/internal_transfer/{req_id}", a.getTransfer)
 	a.handleTransfer(mux, "transfer", "GET /api/v1/internal_transfer", a.listTransfers)
-	a.handleTransfer(mux, "transfer", "POST /api/v1/payout", a.postPayout)
+	a.handleTransfer(mux, "transfer", "POST /api/v1/payout", a.telling(a.postPayout))
 	inner := web.NewMux()
-	a.handleTransfer(inner, "transfer", "POST /internal/transfer", a.stepTransfer)
+	a.handleTransfer(inner, "transfer", "POST /internal/transfer", a.telling(a.stepTransfer))
 	mux.Handle("POST /internal/transfer", a.internalOnly(inner))
 }
 

@@ -17,6 +17,9 @@ import (
 // makes is on which queues a call of what all functions are made of makes tasks.
 var makes = map[string][]string{
 	"tasks.Advance":                 {"advance"},
+	"tasks.Publish":                 {"publish"},
+	"tasks.SweepPublish":            {"publish"},
+	"teller.Serve":                  {"publish"},
 	"tasks.Step":                    {"transfer"},
 	"tasks.SweepTransfer":           {"transfer"},
 	"tasks.Sweep":                   {}, // whose kinds stand with sweepTasks

@@ -22,6 +22,12 @@ locals {
     FENCEPOST_AUTH_OPERATORS = join(",", sort(var.operators))
     }, length(var.handlers) == 0 ? {} : {
     FENCEPOST_HANDLERS_URLS = join(",", [for name in sort(keys(var.handlers)) : "${name}=${var.handlers[name]}"])
+    }, var.events == null ? {} : {
+    FENCEPOST_EVENTS_MODE = local.events_mode
+    }, local.events_mode != "mq_outbox" ? {} : {
+    FENCEPOST_EVENTS_PUBSUB_TOPIC = google_pubsub_topic.events.id
+    }, local.events_mode != "webhook" ? {} : {
+    FENCEPOST_EVENTS_WEBHOOK_URLS = join(",", [for name in sort(keys(var.events.receivers)) : "${name}=${var.events.receivers[name]}"])
     }, var.collector_image == null ? {} : {
     FENCEPOST_TELEMETRY_OTLP_ENDPOINT = "localhost:4317"
   })
@@ -43,6 +49,8 @@ locals {
       FENCEPOST_AUTH_USERS_ISSUER   = var.transfers.users_issuer
       FENCEPOST_AUTH_USERS_JWKS_URL = var.transfers.users_jwks_url
       FENCEPOST_AUTH_USERS_AUDIENCE = var.transfers.users_audience
+      }, !f.publishes || length(try(var.events.callers, {})) == 0 ? {} : {
+      FENCEPOST_EVENTS_WEBHOOK_CALLERS = join(",", flatten([for name in sort(keys(var.events.callers)) : [for caller in sort(var.events.callers[name]) : "${name}=${caller}"]]))
       }, f.timeout <= 60 ? {} : {
       FENCEPOST_TASKS_DISPATCH_DEADLINE = "${f.timeout}s"
     })

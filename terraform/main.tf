@@ -5,8 +5,11 @@ locals {
   catalogue = jsondecode(file("${path.module}/functions.json"))
   queue     = jsondecode(file("${path.module}/queues.json"))
 
+  # Those that this deployment has: of transfers, and of events, only where there are some.
+  chosen = { for name, f in local.catalogue : name => f if(var.transfers != null || !try(f.transfers, false)) && (local.events_kept || !try(f.events, false)) }
+
   functions = {
-    for name, f in local.catalogue : name => {
+    for name, f in local.chosen : name => {
       target    = try(f.target, name)
       paths     = try(f.paths, [])
       public    = length(try(f.paths, [])) > 0
@@ -16,16 +19,21 @@ locals {
       signs     = try(f.signs, false)
       registers = try(f.registers, false)
       ledgers   = try(f.ledgers, false) && var.transfers != null
+      publishes = try(f.events, false)
       timeout   = try(f.timeout, 60)
       # In milliseconds: a lease's length; for checks of conservation, which read all accounts in one snapshot, a request's.
       transaction_timeout = try(f.long_transactions, false) ? 1000 * try(f.timeout, 60) : 10000
       max_instances       = try(var.max_instances[name], f.max_instances, var.default_max_instances)
       min_instances       = try(var.min_instances[name], 0)
-    } if var.transfers != null || !try(f.transfers, false)
+    }
   }
 
+  # Events that are kept have a function that tells of them, and a queue.
+  events_mode = var.events == null ? "poll" : var.events.mode
+  events_kept = contains(["mq_outbox", "webhook"], local.events_mode)
+
   # The function that serves each queue.
-  queues = { for name, f in local.catalogue : f.queue => name if can(f.queue) && (var.transfers != null || !try(f.transfers, false)) }
+  queues = { for name, f in local.chosen : f.queue => name if can(f.queue) }
 
   # Instances exist only once there is an image of them.
   deployed = { for name, f in local.functions : name => f if var.image != null }
@@ -170,6 +178,7 @@ module "alerts" {
   notification_channels = var.notification_channels
   metrics               = var.collector_image != null
   transfers             = var.transfers != null
+  events                = local.events_kept
   jobs                  = { for name, job in local.jobs : name => { runs = job.runs, window = job.window } if contains(keys(local.deployed), name) }
   in_flight_seconds     = var.in_flight_seconds
   max_connections       = var.database.max_connections

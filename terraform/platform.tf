@@ -48,7 +48,7 @@ resource "google_pubsub_topic" "events" {
 }
 
 resource "google_pubsub_topic_iam_member" "publisher" {
-  for_each = { for name, f in local.functions : name => f if contains(["publish", "sweep"], name) }
+  for_each = { for name, f in local.functions : name => f if f.publishes && local.events_mode == "mq_outbox" }
 
   topic  = google_pubsub_topic.events.name
   role   = "roles/pubsub.publisher"

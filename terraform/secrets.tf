@@ -11,6 +11,8 @@ locals {
     signer-remotes = { variable = null, readers = [for name, f in local.functions : name if f.signs || f.registers] }
     } : {}, length(var.handlers) == 0 ? {} : {
     handler-secrets = { variable = "FENCEPOST_HANDLERS_SECRETS", readers = [for name, f in local.functions : name if f.signs] }
+    }, local.events_mode != "webhook" ? {} : {
+    event-secrets = { variable = "FENCEPOST_EVENTS_WEBHOOK_SECRETS", readers = [for name, f in local.functions : name if f.publishes] }
     }, var.transfers == null ? {} : {
     trading-secret = { variable = "FENCEPOST_TRADING_SECRET", readers = [for name, f in local.functions : name if f.ledgers] }
   })

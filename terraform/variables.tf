@@ -305,6 +305,31 @@ variable "runbooks_url" {
   default     = "https://github.com/fencepost/fencepost/blob/main/docs/runbooks"
 }
 
+variable "events" {
+  description = "Who is told what became of transactions, as docs/events.md says: log, mq_outbox (the topic) or webhook (receivers by name, with the URL of each, and of whose transactions alone it is told). Null: nobody."
+  type = object({
+    mode      = string
+    receivers = optional(map(string), {})
+    callers   = optional(map(set(string)), {})
+  })
+  default = null
+
+  validation {
+    condition     = var.events == null || contains(["log", "mq_outbox", "webhook"], try(var.events.mode, ""))
+    error_message = "events.mode is log, mq_outbox or webhook; null is poll."
+  }
+
+  validation {
+    condition     = var.events == null || (try(var.events.mode, "") == "webhook") == (length(try(var.events.receivers, {})) > 0)
+    error_message = "events.receivers are told with events.mode webhook, and with no other."
+  }
+
+  validation {
+    condition     = var.events == null || length(setsubtract(keys(try(var.events.callers, {})), keys(try(var.events.receivers, {})))) == 0
+    error_message = "events.callers names a receiver that events.receivers does not have."
+  }
+}
+
 variable "events_subscribers" {
   description = "Accounts that may read events by a subscription of their own, as IAM members such as serviceAccount:shop@other.iam.gserviceaccount.com."
   type        = set(string)

@@ -109,6 +109,7 @@ var episodes = map[string]func(t *testing.T, point string){
 	"release.taken": releaseEpisode, "release.written": releaseEpisode,
 	"sweep.found":   sweepEpisode,
 	"reserve.taken": hooksEpisode, "reserve.written": hooksEpisode, "mark.taken": hooksEpisode, "mark.written": hooksEpisode,
+	"publish.taken": eventsEpisode, "publish.told": eventsEpisode, "publish.settled": eventsEpisode, "publish.released": eventsEpisode,
 	"advance.handler_asked": handlerEpisode, "advance.handler_answered": handlerEpisode,
 }
 

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/tasks"
 )
 
 // How soon, and how rarely at most, a failed task comes again.
@@ -41,6 +42,7 @@ func QueueName(kind nonce.Kind) string { return fmt.Sprintf("%s/queues/fencepost
 // receipts is confirmations.receiptWorkers.
 var queueWorkers = map[nonce.Kind]int32{
 	nonce.KindAdvance: 100, nonce.KindReceipt: 10, nonce.KindConfirm: 10, nonce.KindResubmit: 10, transferService: 20,
+	tasks.Publish: 50,
 }
 
 // createQueues makes one queue for each function that moves transactions, with

@@ -23,6 +23,7 @@ var publicRoutes = []urlmap.Route{
 	{Pattern: "/api/v1/tx:batch", Service: "create"},
 	{Pattern: "/api/v1/tx/", Service: "query"},
 	{Pattern: "/api/v1/tx/{txId}/cancel", Service: "cancel"},
+	{Pattern: "/api/v1/events", Service: "query"},
 	{Pattern: "/admin/v1/", Service: "admin"},
 }
 
@@ -34,7 +35,7 @@ var transferRoutes = []urlmap.Route{
 }
 
 // internalServices are reached by tasks and the scheduler alone.
-var internalServices = []string{"advance", "receipt", "confirm", "resubmit", "sweep"}
+var internalServices = []string{"advance", "receipt", "confirm", "resubmit", "sweep", "publish"}
 
 // routes are the public paths, and the services at the internal ones.
 func (s *Stack) routes() (public []urlmap.Route, internal []string) {
@@ -233,6 +234,7 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 	}
 	maps.Copy(env, s.signing.settings)
 	maps.Copy(env, s.transferSettings())
+	maps.Copy(env, s.eventSettings())
 	maps.Copy(env, s.options.Settings)
 	return env, nil
 }

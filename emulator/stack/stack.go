@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"cloud.google.com/go/pubsub/v2/pstest"
+
 	"github.com/fencepost/fencepost/emulator/cloudtasks"
 	"github.com/fencepost/fencepost/emulator/issuer"
 	"github.com/fencepost/fencepost/emulator/kms"
@@ -103,6 +105,8 @@ type Stack struct {
 	KMS     *kms.Server
 	Signing *remotesigner.Server
 
+	PubSub *pstest.Server // where events.mode is mq_outbox; nil otherwise
+
 	// Of transfers, where asked for; nil otherwise.
 	Core      *Core
 	Users     *issuer.Issuer   // of the users' tokens
@@ -164,6 +168,7 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		{"the signer", s.startSigner},
 		{"the token issuer", s.startIssuer},
 		{"transfers", s.startTransfers},
+		{"Pub/Sub", s.startPubSub},
 		{"the URL map", s.startURLMap},
 		{"Cloud Tasks", s.startTasks},
 		{"the functions", s.startServices},

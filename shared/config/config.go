@@ -39,6 +39,7 @@ type Config struct {
 	Chain         Chain
 	Signer        Signer
 	Handlers      Handlers
+	Events        Events
 	Database      Database
 	Tasks         Tasks
 	OIDC          OIDC
@@ -55,7 +56,7 @@ func (c *Config) settings() []setting {
 		c.Resubmit.settings(), c.Stuck.settings(),
 		c.Confirmations.settings(), c.Finality.settings(), c.Reorg.settings(), c.Sweep.settings(),
 		c.Transfer.settings(), c.Trading.settings(), c.Conservation.settings(),
-		c.RPC.settings(), c.Chain.settings(), c.Signer.settings(), c.Handlers.settings(),
+		c.RPC.settings(), c.Chain.settings(), c.Signer.settings(), c.Handlers.settings(), c.Events.settings(),
 		c.Database.settings(), c.Tasks.settings(),
 		c.OIDC.settings(), c.Auth.settings(), c.HTTP.settings(), c.Log.settings(), c.Telemetry.settings(),
 		c.Platform.settings(),

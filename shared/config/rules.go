@@ -28,7 +28,7 @@ func (r rule) problem(settings []setting, given map[string]string) error {
 }
 
 func (c *Config) rules() []rule {
-	return slices.Concat(c.leaseRules(), c.policyRules(), c.handlerRules(), c.transferRules(), c.telemetryRules())
+	return slices.Concat(c.leaseRules(), c.policyRules(), c.handlerRules(), c.eventRules(), c.transferRules(), c.telemetryRules())
 }
 
 func (c *Config) leaseRules() []rule {

@@ -34,6 +34,7 @@ func All() []string {
 		"confirm.taken", "confirm.looked", "confirm.released",
 		"resubmit.taken", "resubmit.looked", "resubmit.claimed", "resubmit.sending", "resubmit.sent", "resubmit.released",
 		"cancel.committed", "release.taken", "release.written", "sweep.found",
+		"publish.taken", "publish.told", "publish.settled", "publish.released",
 		"reserve.taken", "reserve.written", "mark.taken", "mark.written",
 		"transfer.received",
 		"transfer.beginning", "transfer.begun",

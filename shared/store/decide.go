@@ -50,6 +50,7 @@ with hit as (
          next_check_at = case when state = 'QUEUED' then null else next_check_at end,
          sub_state = case when state = 'QUEUED' then 'CANCELLED' else sub_state end,
          state = case when state = 'QUEUED' then 'FAILED' else state end,
+         event_sequence = event_sequence + (state = 'QUEUED')::int,
          updated_at = clock_timestamp()
    where tx_id = $1 and (caller = $2 or $3) and (is_authority() or $3)
      and (state in ` + unsettledStates + ` or (state = 'QUEUED' and $4 = 'CANCEL'))

@@ -25,7 +25,7 @@ with lost as (
 ), queued as (
   update managed_tx m
      set state = 'FAILED', sub_state = 'DISPLACED', nonce = l.nonce, prev_nonce = l.prev_nonce, last_error = l.why,
-         fencing_token = $2, next_check_at = null, updated_at = clock_timestamp()
+         event_sequence = m.event_sequence + 1, fencing_token = $2, next_check_at = null, updated_at = clock_timestamp()
     from lost l
    where m.request_id = l.name and m.submitter = $1 and m.state = 'QUEUED' and l.first
   returning m.nonce

@@ -27,7 +27,7 @@ const given = `
   update managed_tx r
      set state = 'FAILED', sub_state = 'CANCELLED', nonce = null, prev_nonce = null, next_check_at = null,
          last_gas_params = null, last_error = r.last_error || '; its nonce was given out again',
-         fencing_token = $2, updated_at = clock_timestamp()
+         event_sequence = r.event_sequence + 1, fencing_token = $2, updated_at = clock_timestamp()
    where r.tx_id = $4 and r.submitter is not distinct from $1 and r.nonce = $3 and r.state = 'IN_FLIGHT'
      and r.reservation = 'RECYCLABLE' and r.lock_until > clock_timestamp() and r.ordered is null
      and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)`
@@ -52,6 +52,7 @@ with locked as (
          last_submit_at = case when $6 is not null then clock_timestamp() end,
          next_resubmit_at = case when $6 is not null then clock_timestamp() end,
          next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null,
+         event_sequence = m.event_sequence + ($6::text is not null)::int,
          fencing_token = $2, updated_at = clock_timestamp()
     from given g, locked, submitter s
    where m.tx_id = locked.tx_id and s.submitter = $1
@@ -159,7 +160,7 @@ with ` + verdict + `, marked as (
      set reservation = 'USED', state = 'SUBMITTED', tx_hash = $8, last_gas_params = $10::text::jsonb,
          submit_attempts = 1, first_submit_at = clock_timestamp(), last_submit_at = clock_timestamp(),
          next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), last_error = null,
-         fencing_token = $6, updated_at = clock_timestamp()
+         event_sequence = event_sequence + 1, fencing_token = $6, updated_at = clock_timestamp()
    where tx_id = $2 and lock_owner = $7` + mine + `
      and (select refused from judged) = ''
   returning tx_id, submitter, nonce

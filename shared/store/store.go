@@ -53,6 +53,9 @@ type Options struct {
 	StuckAfter time.Duration
 
 	Tracer pgx.QueryTracer // counts; may be nil
+
+	Events   EventMode
+	OnEvents func(context.Context, EventNews) // is told of events, in the context of what made them; nil: nobody is
 }
 
 // Open prepares the pool. It connects to nothing yet.
@@ -66,6 +69,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	cfg.PingTimeout = 2 * time.Second
 	cfg.ConnConfig.ConnectTimeout = 3 * time.Second
 	cfg.ConnConfig.Tracer = o.Tracer
+	cfg.ConnConfig.RuntimeParams["fencepost.events"] = string(o.Events)
+	if o.OnEvents != nil {
+		cfg.ConnConfig.Tracer, cfg.ConnConfig.OnNotice = listener{o.Tracer, o.OnEvents}, notice
+	}
 	if o.Dial != nil {
 		cfg.ConnConfig.DialFunc = o.Dial
 		cfg.ConnConfig.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }

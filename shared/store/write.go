@@ -48,6 +48,12 @@ func (s *Store) Write(ctx context.Context, w nonce.Write) (nonce.Written, error)
 // handlerFailed is why the handler of m got a placeholder, if it has one.
 const handlerFailed = `select d.reason from tx_decision d where d.tx_id = m.tx_id and d.by = 'handler' order by d.id desc limit 1`
 
+// movedEvents is how many events the move of an m to w makes, as make_events has them:
+// one for its receipt, one for the list of blocks on top of it, one for its failure.
+const movedEvents = `(w.receipt::jsonb ->> 'blockHash' is distinct from m.receipt ->> 'blockHash')::int
+         + (coalesce(w.confirmations::jsonb, '[]') <> coalesce(m.confirmations, '[]') or w.state = 'CONFIRMED')::int
+         + (w.state = 'FAILED')::int`
+
 // moveTxs compares the submitter in a way that no index serves: by anything but the
 // key of each transaction it would read all that the submitter ever had.
 const moveTxs = `
@@ -65,6 +71,7 @@ update managed_tx m
                       else coalesce(m.ordered, w.decided) end,
        tx_hash = coalesce(w.mined, m.tx_hash), replaced_by_hash = w.replaced_by,
        confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
+       event_sequence = m.event_sequence + ` + movedEvents + `,
        fencing_token = $1, updated_at = clock_timestamp()
   from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::timestamptz[], $8::timestamptz[],
               $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[], $20::text[])
@@ -226,6 +233,7 @@ with want as (
          last_submit_at = case when n.tx_hash is not null then clock_timestamp() end,
          next_resubmit_at = case when n.tx_hash is not null then clock_timestamp() end,
          next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null,
+         event_sequence = m.event_sequence + (n.tx_hash is not null)::int,
          fencing_token = $2, updated_at = clock_timestamp()
     from numbered n, submitter s, submitter_nonce_cursor c
    where m.tx_id = n.tx_id and s.submitter = $1 and c.submitter = $1
@@ -287,6 +295,7 @@ with signed as (
          next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(),
          last_error = null, last_gas_params = $7::text::jsonb,
          ordered = case when ordered is distinct from $9 then ordered end,
+         event_sequence = event_sequence + 1,
          fencing_token = $2, updated_at = clock_timestamp()
    where tx_id = $3 and submitter = $1 and state = $6 and receipt is null
   returning tx_id, nonce

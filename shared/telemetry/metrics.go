@@ -69,6 +69,15 @@ var (
 	// ReceiptBacklog is how many transactions were sent and have no receipt yet; the
 	// sweep sets it.
 	ReceiptBacklog = gauge("receipt_backlog", "transactions sent, without a receipt", "{transaction}")
+	// EventDelivery counts events that a [Receiver] was told of, by [Result]: taken,
+	// failed.
+	EventDelivery = counter("event_delivery_total", "events that receivers were told of")
+	// EventBacklog is how many submitters have events that a [Receiver] has not taken;
+	// the sweep sets it.
+	EventBacklog = gauge("event_backlog", "submitters with events that wait", "{submitter}")
+	// EventAge is for how long the oldest event that a [Receiver] has not taken has
+	// waited, in seconds; the sweep sets it.
+	EventAge = gauge("event_age_seconds", "age of the oldest event that waits", "s")
 )
 
 // Result is the label result of a count.
@@ -76,6 +85,14 @@ func Result(value string) metric.MeasurementOption { return label("result", valu
 
 // Signer is the label signer of a count: its kind, as local, kms or remote.
 func Signer(kind string) metric.MeasurementOption { return label("signer", kind) }
+
+// Receiver is the label receiver of an event's metric: the receiver's name.
+func Receiver(name string) metric.MeasurementOption { return label("receiver", name) }
+
+// EventResult are the labels of [EventDelivery].
+func EventResult(receiver, result string) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("receiver", receiver), attribute.String("result", result))
+}
 
 // Op is the label op of a count: the write that was tried.
 func Op(value string) metric.MeasurementOption { return label("op", value) }

@@ -31,6 +31,12 @@ variables {
     users_jwks_url = "https://users.example.com/jwks"
     users_audience = "https://exchange.example.com"
   }
+
+  events = {
+    mode      = "webhook"
+    receivers = { shop = "https://shop.example.com/hook" }
+    callers   = { shop = ["shop@project-1.iam.gserviceaccount.com"] }
+  }
 }
 
 run "everything" {
@@ -59,6 +65,12 @@ run "everything" {
     target          = module.function["resubmit"].google_cloud_run_v2_service.this
     override_during = plan
     values          = { uri = "https://resubmit.example.run.app" }
+  }
+
+  override_resource {
+    target          = module.function["publish"].google_cloud_run_v2_service.this
+    override_during = plan
+    values          = { uri = "https://publish.example.run.app" }
   }
 
   override_resource {
@@ -201,6 +213,16 @@ run "everything" {
   }
 
   assert {
+    condition     = [for name in keys(local.functions) : name if contains(keys(local.secrets_of[name]), "FENCEPOST_EVENTS_WEBHOOK_SECRETS")] == ["publish"]
+    error_message = "Not publish alone can sign what receivers are told."
+  }
+
+  assert {
+    condition     = length(google_pubsub_topic_iam_member.publisher) == 0 && local.environment["FENCEPOST_EVENTS_WEBHOOK_URLS"] == "shop=https://shop.example.com/hook" && local.own_environment["publish"]["FENCEPOST_EVENTS_WEBHOOK_CALLERS"] == "shop=shop@project-1.iam.gserviceaccount.com"
+    error_message = "Receivers are not told as the variable says, or somebody may publish who need not."
+  }
+
+  assert {
     condition     = toset([for g in google_project_iam_member.account : g.role if g.member == "user:ada@example.com"]) == toset(["roles/cloudsql.client", "roles/cloudsql.instanceUser", "roles/cloudsql.studioUser"])
     error_message = "A reader of the database cannot log in, or may do more."
   }
@@ -227,7 +249,7 @@ run "everything" {
 
   assert {
     condition = toset([for url in output.runbooks : trimsuffix(basename(url), ".md")]) == toset([
-      "conservation-full-missed", "conservation-missed", "conservation-violated", "database", "fenced-writes", "function-errors", "in-flight-age",
+      "conservation-full-missed", "conservation-missed", "conservation-violated", "database", "events-late", "fenced-writes", "function-errors", "in-flight-age",
       "metrics-absent", "payout-blocked", "protect", "queue-full", "receipt-backlog", "refund-failing", "restored-database",
       "resubmits", "signer-failing", "stuck", "sweep-missed", "transfer-stuck", "unusual-transfers",
     ])
@@ -260,6 +282,37 @@ run "without_transfers" {
   assert {
     condition     = !anytrue([for name in flatten([for own in values(local.own_environment) : keys(own)]) : startswith(name, "FENCEPOST_TRADING_") || startswith(name, "FENCEPOST_AUTH_USERS_")])
     error_message = "Settings of transfers are set without their functions."
+  }
+}
+
+run "without_events" {
+  command = plan
+
+  variables {
+    events = null
+  }
+
+  assert {
+    condition     = !contains(keys(module.function), "publish") && !contains(keys(output.queues), "publish") && !contains(keys(google_secret_manager_secret.value), "event-secrets") && !contains(keys(local.environment), "FENCEPOST_EVENTS_MODE")
+    error_message = "Something tells of events that nobody asked for."
+  }
+
+  assert {
+    condition     = alltrue([for f in local.functions : !contains(f.enqueues, "publish")])
+    error_message = "A function may make tasks on a queue that is not there."
+  }
+}
+
+run "events_to_the_topic" {
+  command = plan
+
+  variables {
+    events = { mode = "mq_outbox" }
+  }
+
+  assert {
+    condition     = keys(google_pubsub_topic_iam_member.publisher) == ["publish"] && contains(keys(local.environment), "FENCEPOST_EVENTS_PUBSUB_TOPIC") && !contains(keys(google_secret_manager_secret.value), "event-secrets")
+    error_message = "Not publish alone publishes, or it does not know where."
   }
 }
 

@@ -501,6 +501,7 @@ run "alerts" {
     notification_channels = ["projects/project-1/notificationChannels/1"]
     metrics               = true
     transfers             = true
+    events                = true
     jobs                  = { sweep = { runs = 3, window = "300s" }, conservation-full = { runs = 1, window = "82800s" } }
     in_flight_seconds     = 1200
     max_connections       = 400
@@ -566,6 +567,11 @@ run "alerts" {
   }
 
   assert {
+    condition     = google_monitoring_alert_policy.this["events-late"].conditions[0].condition_prometheus_query_language[0].query == "max by (receiver) (event_age_seconds) > 600"
+    error_message = "Nobody is told of a receiver that takes nothing."
+  }
+
+  assert {
     condition     = length(google_monitoring_alert_policy.this["receipt-backlog"].conditions[0].condition_prometheus_query_language) == 1
     error_message = "Nobody is told that receipts stay out."
   }
@@ -575,6 +581,7 @@ run "alerts" {
       "lease_acquire_total", "lease_fenced_total", "tx_create_total", "tx_sign_total", "tx_sign_milliseconds_total", "tx_submit_total", "receipt_check_total", "confirmations_newFork_total",
       "tx_resubmit_total", "finality_total", "stuck_decision_total", "queue_depth", "in_flight_age_seconds", "protect_submitters",
       "transfer_total", "transfer_stuck_seconds", "refund_failures_total", "conservation_check_total",
+      "event_delivery_total", "event_backlog", "event_age_seconds",
     ] : strcontains(google_monitoring_dashboard.this.dashboard_json, metric)])
     error_message = "A metric is not on the dashboard."
   }
@@ -592,6 +599,7 @@ run "alerts_without_metrics" {
     notification_channels = []
     metrics               = false
     transfers             = false
+    events                = false
     jobs                  = {}
     in_flight_seconds     = 1200
     max_connections       = 400
@@ -601,6 +609,11 @@ run "alerts_without_metrics" {
   assert {
     condition     = alltrue(flatten([for p in google_monitoring_alert_policy.this : [for c in p.conditions : length(c.condition_prometheus_query_language) == 0]]))
     error_message = "An alert asks for a metric that nothing exports."
+  }
+
+  assert {
+    condition     = !strcontains(google_monitoring_dashboard.this.dashboard_json, "event_")
+    error_message = "There are charts of events where none are told."
   }
 
   assert {

@@ -33,13 +33,13 @@ type Crashes struct {
 
 // passed are the points that the load passes: those of transactions made by a
 // handler, which the function server has none of, are not among them, nor those of the
-// hooks, which are off, and those of transfers only where there are some.
+// hooks and of events, which are off, and those of transfers only where there are some.
 func passed(transfers bool) []string {
 	return slices.DeleteFunc(crash.All(), func(p string) bool {
 		switch of, _, _ := strings.Cut(p, "."); of {
 		case "transfer", "payout", "ubscore":
 			return !transfers
-		case "reserve", "mark":
+		case "reserve", "mark", "publish":
 			return true
 		}
 		return strings.HasPrefix(p, "advance.handler_")

@@ -202,8 +202,17 @@ locals {
     { for name, p in local.by_both : "${name}-logged" => merge(p, { page = name, title = "${p.title} (log)" }) },
   )
 
+  by_event = {
+    events-late = {
+      severity   = "ERROR"
+      title      = "A receiver does not take its events"
+      conditions = [{ title = "One has waited for ten minutes", promql = "max by (receiver) (event_age_seconds) > 600", duration = "120s" }]
+    }
+  }
+
   paged = merge(
     var.metrics ? local.by_metric : {},
+    var.metrics && var.events ? local.by_event : {},
     { for name, p in local.by_both : name => merge(p, { conditions = [{ title = "At least one", promql = p.promql, duration = "0s" }] }) if var.metrics },
     local.by_platform,
     local.by_job,

@@ -19,6 +19,11 @@ variable "transfers" {
   type = bool
 }
 
+variable "events" {
+  description = "Whether receivers are told of events."
+  type        = bool
+}
+
 variable "jobs" {
   description = "How many runs of each job must succeed within which time."
   type        = map(object({ runs = number, window = string }))

@@ -1,0 +1,381 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/webhook"
+)
+
+// pubsubMessage is one that the topic has.
+type pubsubMessage = pstest.Message
+
+const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8G"
+
+// event is one as receivers get it.
+type event struct {
+	Type, TxID, Submitter, RequestID string
+	Sequence                         int
+	Data                             struct {
+		Final  bool
+		Reason string
+	}
+}
+
+func (e event) key() string { return fmt.Sprintf("%s-%s-%d", e.TxID, e.Type, e.Sequence) }
+
+// receiver is a service that is told of events, in this process.
+type receiver struct {
+	*httptest.Server
+	key webhook.Key
+
+	mu     sync.Mutex
+	got    []event // in the order in which they came, twice what came twice
+	bodies map[string]string
+	faults []string
+	open   chan struct{} // closed: it answers
+}
+
+func startReceiver(t *testing.T, answers bool) *receiver {
+	t.Helper()
+	key, err := webhook.ParseKey(hookSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &receiver{key: key, bodies: make(map[string]string), open: make(chan struct{})}
+	if answers {
+		close(r.open)
+	}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// ServeHTTP takes what is proven to be ours; while it is not open it gives no answer.
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	select {
+	case <-r.open:
+	case <-req.Context().Done():
+		return
+	}
+	body, _ := io.ReadAll(req.Body)
+	id, err := webhook.Verify(req.Header, time.Now(), body, r.key)
+	var e event
+	if err == nil {
+		err = json.Unmarshal(body, &e)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch known := r.bodies[id]; {
+	case err != nil:
+		r.faults = append(r.faults, err.Error())
+	case id != e.key():
+		r.faults = append(r.faults, fmt.Sprintf("webhook-id %s of %s", id, body))
+	case known != "" && known != string(body):
+		r.faults = append(r.faults, fmt.Sprintf("told twice, and not the same: %s and %s", known, body))
+	}
+	r.bodies[id] = string(body)
+	r.got = append(r.got, e)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// told is what has come so far.
+func (r *receiver) told() []event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.got)
+}
+
+// distinct is how many events have come, however often.
+func distinct(all []event) int {
+	seen := make(map[string]bool)
+	for _, e := range all {
+		seen[e.key()] = true
+	}
+	return len(seen)
+}
+
+// whole holds what somebody was told to the promise: of each transaction the sequences
+// 1, 2, 3, … in order, what came before coming again at most, and one end.
+func whole(t *testing.T, who string, all []event) map[string]string {
+	t.Helper()
+	next, ends := make(map[string]int), make(map[string]string)
+	for _, e := range all {
+		if e.Sequence > next[e.TxID]+1 {
+			t.Errorf("%s: got %s after %d, want no hole", who, e.key(), next[e.TxID])
+		}
+		if e.Sequence <= next[e.TxID] {
+			continue // again
+		}
+		next[e.TxID] = e.Sequence
+		if (e.Sequence == 1) != (e.Type == string(nonce.TxAccepted)) {
+			t.Errorf("%s: got %s, want TxAccepted first and nowhere else", who, e.key())
+		}
+		if ends[e.TxID] != "" {
+			t.Errorf("%s: got %s after the end", who, e.key())
+		}
+		if e.Data.Final || e.Type == string(nonce.TxFailed) {
+			ends[e.TxID] = e.Type
+		}
+	}
+	return ends
+}
+
+// replay reads all events that account may see, page by page.
+func (b bench) replay(t *testing.T, account string) (all []event) {
+	t.Helper()
+	after := ""
+	for {
+		path := "/api/v1/events?pageSize=7"
+		if after != "" {
+			path += "&after=" + after
+		}
+		status, answer, err := b.Call(b.ctx, account, http.MethodGet, path, nil)
+		var page struct {
+			Events []struct{ Event event }
+			Next   string
+		}
+		if err == nil {
+			err = json.Unmarshal(answer, &page)
+		}
+		if err != nil || status != http.StatusOK {
+			t.Fatalf("replay: got %d %s, %v", status, answer, err)
+		}
+		if len(page.Events) == 0 {
+			return all
+		}
+		for _, e := range page.Events {
+			all = append(all, e.Event)
+		}
+		after = page.Next
+	}
+}
+
+// someLives posts a few intents, one of which is cancelled in the queue, and waits for
+// their ends.
+func (b bench) someLives(t *testing.T) (want map[string]string) {
+	t.Helper()
+	want = make(map[string]string)
+	sent := make(map[nonce.Submitter]int)
+	for _, s := range b.Submitters() {
+		for i := range 3 {
+			txID := b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
+			want[txID], sent[s] = string(nonce.TxConfirmed), sent[s]+1
+		}
+	}
+	last := b.postUntilAnswered(t, transfer(b.Submitters()[0], "cancelled"))
+	if status, c := b.cancel(t, last); status == http.StatusOK && c.Outcome == "CANCELLED" {
+		want[last] = string(nonce.TxFailed)
+	} else {
+		t.Fatalf("cancel of the last in a queue of four: got %d %+v, want CANCELLED", status, c)
+	}
+	b.ends(t, sent)
+	return want
+}
+
+func webhooks(receivers map[string]*receiver, more map[string]string) map[string]string {
+	var urls, secrets []string
+	for name, r := range receivers {
+		urls, secrets = append(urls, name+"="+r.URL), append(secrets, name+"="+hookSecret)
+	}
+	settings := maps.Clone(quick)
+	maps.Copy(settings, map[string]string{
+		"FENCEPOST_EVENTS_MODE": "webhook", "FENCEPOST_EVENTS_WEBHOOK_TIMEOUT": "500ms",
+		"FENCEPOST_EVENTS_WEBHOOK_URLS": strings.Join(urls, ","), "FENCEPOST_EVENTS_WEBHOOK_SECRETS": strings.Join(secrets, ","),
+	})
+	maps.Copy(settings, more)
+	return settings
+}
+
+// Receivers are told of everything, signed, of each transaction in order; one that is
+// mute delays neither the chain's work nor another receiver, and gets all of it once it
+// answers. What they were told can be read again.
+func TestEventsByWebhook(t *testing.T) {
+	t.Parallel()
+	all := map[string]*receiver{"hook": startReceiver(t, true), "mute": startReceiver(t, false), "own": startReceiver(t, true)}
+	b := setup(t, stack.Options{Settings: webhooks(all, map[string]string{"FENCEPOST_EVENTS_WEBHOOK_CALLERS": "own=somebody@fencepost.example"})})
+	want := b.someLives(t)
+	kept := b.replay(t, stack.OperatorAccount)
+	if err := poll(b.ctx, func() bool { return distinct(all["hook"].told()) == len(kept) }); err != nil {
+		t.Fatalf("hook: got %d events, want %d", distinct(all["hook"].told()), len(kept))
+	}
+	if diff := cmp.Diff(want, whole(t, "replay", kept)); diff != "" {
+		t.Errorf("ends that are replayed (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, whole(t, "hook", all["hook"].told())); diff != "" {
+		t.Errorf("ends that hook was told of (-want +got):\n%s", diff)
+	}
+	if n := len(all["mute"].told()); n != 0 {
+		t.Fatalf("mute: got %d events, want none yet", n)
+	}
+	close(all["mute"].open)
+	err := poll(b.ctx, func() bool {
+		_ = b.RunSweep(b.ctx)
+		return distinct(all["mute"].told()) == len(kept)
+	})
+	if err != nil {
+		t.Fatalf("mute, which answers now: got %d events, want %d", distinct(all["mute"].told()), len(kept))
+	}
+	if diff := cmp.Diff(want, whole(t, "mute", all["mute"].told())); diff != "" {
+		t.Errorf("ends that mute was told of (-want +got):\n%s", diff)
+	}
+	if got := b.replay(t, stack.CallerAccount); len(got) != len(kept) {
+		t.Errorf("replayed to whose they are: got %d, want %d", len(got), len(kept))
+	}
+	if n := len(all["own"].told()); n != 0 {
+		t.Errorf("a receiver of another's events: got %d, want none", n)
+	}
+	for name, r := range all {
+		if len(r.faults) > 0 {
+			t.Errorf("%s: %v", name, r.faults)
+		}
+	}
+}
+
+// With mq_outbox each event is a message of the topic, under the submitter's ordering
+// key, by the real client.
+func TestEventsToPubSub(t *testing.T) {
+	t.Parallel()
+	settings := maps.Clone(quick)
+	settings["FENCEPOST_EVENTS_MODE"] = "mq_outbox"
+	b := setup(t, stack.Options{Settings: settings, Split: true, Processes: 1})
+	want := b.someLives(t)
+	kept := b.replay(t, stack.OperatorAccount)
+	published := func() (all []event) {
+		messages := b.PubSub.Messages()
+		slices.SortStableFunc(messages, func(x, y *pubsubMessage) int { return x.PublishTime.Compare(y.PublishTime) })
+		for _, m := range messages {
+			var e event
+			if err := json.Unmarshal(m.Data, &e); err != nil {
+				t.Fatal(err)
+			}
+			attributes := map[string]string{"txId": e.TxID, "type": e.Type, "sequence": fmt.Sprint(e.Sequence), "submitter": e.Submitter, "caller": stack.CallerAccount}
+			if diff := cmp.Diff(attributes, m.Attributes); m.OrderingKey != e.Submitter || diff != "" {
+				t.Errorf("message of %s: got the key %s, attributes (-want +got):\n%s", e.key(), m.OrderingKey, diff)
+			}
+			all = append(all, e)
+		}
+		return all
+	}
+	if err := poll(b.ctx, func() bool { return distinct(published()) == len(kept) }); err != nil {
+		t.Fatalf("published: got %d, want %d", distinct(published()), len(kept))
+	}
+	if diff := cmp.Diff(want, whole(t, "Pub/Sub", published())); diff != "" {
+		t.Errorf("ends that were published (-want +got):\n%s", diff)
+	}
+}
+
+// With log each event is a line, and none is kept.
+func TestEventsInTheLog(t *testing.T) {
+	t.Parallel()
+	settings := maps.Clone(quick)
+	settings["FENCEPOST_EVENTS_MODE"] = "log"
+	b := setup(t, stack.Options{Settings: settings})
+	want := b.someLives(t)
+	var logged []event
+	b.log.mu.Lock()
+	for line := range strings.SplitSeq(string(b.log.text), "\n") {
+		var l struct {
+			Message string
+			Event   event
+		}
+		if json.Unmarshal([]byte(line), &l) == nil && l.Message == "event" {
+			logged = append(logged, l.Event)
+		}
+	}
+	b.log.mu.Unlock()
+	slices.SortStableFunc(logged, func(x, y event) int { return x.Sequence - y.Sequence }) // of several processes
+	if diff := cmp.Diff(want, whole(t, "log", logged)); diff != "" {
+		t.Errorf("ends in the log (-want +got):\n%s", diff)
+	}
+	b.keepsNone(t, "log")
+}
+
+// By default nobody is told, and none is kept.
+func TestEventsAreOffByDefault(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: quick})
+	b.someLives(t)
+	b.keepsNone(t, "poll")
+}
+
+func (b bench) keepsNone(t *testing.T, mode string) {
+	t.Helper()
+	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodGet, "/api/v1/events", nil)
+	if err != nil || status != http.StatusNotFound || !strings.Contains(string(answer), "events.mode is "+mode) {
+		t.Errorf("replay: got %d %s, %v; want 404, which names events.mode and %s", status, answer, err, mode)
+	}
+	if n := b.count(`select (select count(*) from event) + (select count(*) from event_outbox)`); n != 0 {
+		t.Errorf("events kept: got %d, want none", n)
+	}
+}
+
+// eventsEpisode kills a process that tells a receiver, which is told of everything all
+// the same.
+func eventsEpisode(t *testing.T, point string) {
+	hook := startReceiver(t, true)
+	b, folder := setupArmed(t, point, stack.Options{Settings: webhooks(map[string]*receiver{"hook": hook}, nil)})
+	s := b.Submitters()[0]
+	for i := range 2 {
+		b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
+	}
+	b.killed(t, folder, point)
+	b.ends(t, map[nonce.Submitter]int{s: 2})
+	kept := b.replay(t, stack.OperatorAccount)
+	err := poll(b.ctx, func() bool {
+		_ = b.RunSweep(b.ctx)
+		return distinct(hook.told()) == len(kept)
+	})
+	if err != nil {
+		t.Fatalf("told: got %d events, want %d", distinct(hook.told()), len(kept))
+	}
+	if ends := whole(t, "hook", hook.told()); len(ends) != 2 || len(hook.faults) > 0 {
+		t.Errorf("told of the ends %v, %v; want of two, each signed", ends, hook.faults)
+	}
+}
+
+// Events cost what they are about no round trip and no commit: with them on, a life is
+// as cheap as with them off.
+func TestEventsAreOffTheHotPath(t *testing.T) {
+	t.Parallel()
+	const lives = 4
+	hot := []string{"create", "advance", "receipt", "confirm", "resubmit"}
+	of := func(settings map[string]string) (cost, publish stack.Cost) {
+		b := setup(t, stack.Options{Settings: settings, Processes: 1, Submitters: 1, BlockTime: time.Second})
+		for i := range lives {
+			b.postUntilAnswered(t, transfer(b.Submitters()[0], fmt.Sprintf("r-%d", i)))
+			b.await(t, b.Submitters()[0], nonce.Confirmed, i+1)
+		}
+		b.finish(t)
+		return b.Costs.Of(hot...), b.Costs.Of("publish")
+	}
+	hook := startReceiver(t, true)
+	settings := webhooks(map[string]*receiver{"hook": hook}, nil)
+	for name := range quick {
+		delete(settings, name)
+	}
+	off, none := of(nil)
+	on, publish := of(settings)
+	t.Logf("%d lives, off: %+v; on: %+v; telling one receiver: %+v", lives, off, on, publish)
+	if none.Invocations != 0 || publish.Invocations == 0 {
+		t.Errorf("invocations of publish: got %d with events off, %d with them on; want none, and some", none.Invocations, publish.Invocations)
+	}
+	const most = 9 * lives // the contract's 7, 1 of the create, and an epoch read now and then
+	if off.SQLRoundTrips > most || on.SQLRoundTrips > most || on.Commits > off.Commits+lives {
+		t.Errorf("round trips and commits: got %d and %d with events off, %d and %d with them on; want at most %d round trips, and no more commits", off.SQLRoundTrips, off.Commits, on.SQLRoundTrips, on.Commits, most)
+	}
+}

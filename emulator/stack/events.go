@@ -1,0 +1,38 @@
+package stack
+
+import (
+	"context"
+	"fmt"
+
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
+)
+
+const (
+	// EventsTopic is the topic of [Stack.PubSub].
+	EventsTopic = "projects/" + project + "/topics/fencepost-events"
+
+	eventsMode   = "FENCEPOST_EVENTS_MODE"
+	modeToPubSub = "mq_outbox"
+)
+
+// startPubSub starts the service that events are published to, with their topic.
+func (s *Stack) startPubSub(ctx context.Context) error {
+	if s.options.Settings[eventsMode] != modeToPubSub {
+		return nil
+	}
+	s.PubSub = pstest.NewServer()
+	s.onClose(s.PubSub.Close)
+	if _, err := s.PubSub.GServer.CreateTopic(ctx, &pubsubpb.Topic{Name: EventsTopic}); err != nil {
+		return fmt.Errorf("create the topic: %w", err)
+	}
+	return nil
+}
+
+// eventSettings say where that is.
+func (s *Stack) eventSettings() map[string]string {
+	if s.PubSub == nil {
+		return nil
+	}
+	return map[string]string{"FENCEPOST_EVENTS_PUBSUB_TOPIC": EventsTopic, "FENCEPOST_EVENTS_PUBSUB_ENDPOINT": s.PubSub.Addr}
+}

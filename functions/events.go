@@ -1,0 +1,172 @@
+package functions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/events"
+	"github.com/fencepost/fencepost/shared/events/lines"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// eventMode is what sessions do with events, by the setting.
+func eventMode(e config.Events) store.EventMode {
+	switch {
+	case e.Kept():
+		return store.EventsKept
+	case e.Mode == config.EventsLog:
+		return store.EventsLogged
+	}
+	return store.EventsDropped
+}
+
+// madeEvents is whose events one invocation has made.
+type madeEvents struct {
+	mu sync.Mutex
+	of []nonce.Submitter
+}
+
+type madeKey struct{}
+
+// onEvents is told by the store of the events that a round trip made.
+func (a *App) onEvents(ctx context.Context, news store.EventNews) {
+	if len(news.Events) > 0 {
+		_, _ = lines.Log{Log: a.log}.Publish(ctx, news.Events) // it takes all
+	}
+	if made, ok := ctx.Value(madeKey{}).(*madeEvents); ok {
+		made.mu.Lock()
+		defer made.mu.Unlock()
+		made.of = append(made.of, news.Of...)
+	}
+}
+
+// collecting is a context for making events in, and what then has their receivers be
+// told: a task for each. One that cannot be made is the sweep's to make.
+func (a *App) collecting(ctx context.Context) (inner context.Context, tell func()) {
+	made := new(madeEvents)
+	return context.WithValue(ctx, madeKey{}, made), func() {
+		made.mu.Lock()
+		defer made.mu.Unlock()
+		slices.Sort(made.of)
+		var streams []events.Stream
+		for _, s := range slices.Compact(made.of) {
+			for _, receiver := range a.receivers {
+				streams = append(streams, events.Stream{Submitter: s, Receiver: receiver})
+			}
+		}
+		if len(streams) == 0 {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakeWithin)
+		defer cancel()
+		now := time.Now()
+		failed, first := makeTasks(ctx, streams, func(s events.Stream) error { return a.tasks.Publish(ctx, s, now) })
+		if failed > 0 {
+			a.log.WarnContext(ctx, "no publish tasks: the sweep will find the events", "streams", failed, "of", len(streams), "error", first.Error())
+		}
+	}
+}
+
+// telling serves by h; once it has answered, the receivers of the events that it made
+// are told of them.
+func (a *App) telling(h func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		ctx, tell := a.collecting(r.Context())
+		err := h(w, r.WithContext(ctx))
+		if err == nil && len(a.receivers) > 0 {
+			_ = http.NewResponseController(w).Flush() // whoever asked waits no longer, where that can be
+		}
+		tell()
+		return err
+	}
+}
+
+type replayed struct {
+	Events []replayedEvent `json:"events"`
+	Next   string          `json:"next"` // after which the next page begins, now or later
+}
+
+type replayedEvent struct {
+	Cursor string          `json:"cursor"`
+	Event  json.RawMessage `json:"event"`
+}
+
+// replay shows events page by page, the oldest first: to a caller those of its own
+// transactions, to an operator all. Whoever goes on from next misses none, however long
+// it waits, while events are kept.
+func (a *App) replay(w http.ResponseWriter, r *http.Request) error {
+	v, err := a.viewer(r)
+	if err != nil {
+		return err
+	}
+	if !a.config.Events.Kept() {
+		return web.NewProblem(web.NotFound, "no events are kept here: events.mode is %s, and would have to be mq_outbox or webhook. GET /api/v1/tx/{txId} tells how far a transaction is", a.config.Events.Mode)
+	}
+	q, err := parameters(r, "after", "submitter", "pageSize")
+	if err != nil {
+		return err
+	}
+	query, err := a.eventQuery(q)
+	if err != nil {
+		return err
+	}
+	if err := a.store.NumberEvents(r.Context(), a.receivers); err != nil { // what is told does not wait for it
+		a.log.WarnContext(r.Context(), "events not numbered: what was made last is not shown yet", "error", err.Error())
+	}
+	page, err := a.store.Events(r.Context(), query, v)
+	var forgotten store.ErrForgotten
+	switch {
+	case errors.Is(err, store.ErrCursor):
+		return web.FieldProblem("after", "is no place in these events: want the next of a page before, the cursor of an event, or nothing")
+	case errors.As(err, &forgotten):
+		p := web.FieldProblem("after", "is too old: events behind it are kept no longer (events.keep). GET /api/v1/tx tells how your transactions are; then go on after %d", forgotten.Oldest)
+		p.Members = map[string]any{"oldest": strconv.FormatUint(forgotten.Oldest, 10)}
+		return p
+	case err != nil:
+		return err
+	}
+	out := replayed{Events: make([]replayedEvent, len(page)), Next: q["after"]}
+	for i, e := range page {
+		out.Next = strconv.FormatUint(e.Position, 10)
+		out.Events[i] = replayedEvent{out.Next, e.Body}
+	}
+	web.Reply(w, r, http.StatusOK, out)
+	return nil
+}
+
+func (a *App) eventQuery(q map[string]string) (query store.EventQuery, err error) {
+	if query.Size, _, err = pageOf(map[string]string{"pageSize": q["pageSize"]}, txPlace); err != nil {
+		return query, err
+	}
+	if q["submitter"] != "" {
+		if query.Submitter, err = a.submitter("submitter", q["submitter"]); err != nil {
+			return query, err
+		}
+	}
+	if q["after"] != "" {
+		after, err := strconv.ParseUint(q["after"], 10, 63)
+		if err != nil {
+			return query, web.FieldProblem("after", "is %.40q: want the next of a page before, the cursor of an event, or nothing", q["after"])
+		}
+		query.After = &after
+	}
+	return query, nil
+}
+
+// countTold counts what a receiver was told.
+func countTold(ctx context.Context, receiver string, taken int, err error) {
+	telemetry.EventDelivery.Add(ctx, int64(taken), telemetry.EventResult(receiver, "taken"))
+	if err != nil {
+		telemetry.EventDelivery.Add(ctx, 1, telemetry.EventResult(receiver, "failed"))
+	}
+}

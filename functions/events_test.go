@@ -1,0 +1,131 @@
+package functions_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/config"
+)
+
+// toldHooks are settings by which two receivers are told, of which nobody is there.
+var toldHooks = []string{
+	"FENCEPOST_EVENTS_MODE=webhook", "FENCEPOST_EVENTS_WEBHOOK_URLS=books=http://127.0.0.1:1/, shop=http://127.0.0.1:1/",
+	"FENCEPOST_EVENTS_WEBHOOK_SECRETS=books=" + hookSecret + ",shop=" + hookSecret,
+}
+
+var hookSecret = "whsec_" + strings.Repeat("QUJD", 8)
+
+// Each caller reads the events of its own transactions again, an operator all, from
+// wherever it was; and whoever made some has a task for each receiver.
+func TestEventsAreReplayed(t *testing.T) {
+	t.Parallel()
+	h := build(t, toldHooks...)
+	h.Bundle.Register(t, shopAccount, 1)
+	shop, other, operator := h.clientOf(h.callerToken("shop")), h.clientOf(h.callerToken("other")), h.clientOf(h.callerToken("ann"))
+	for i, by := range []*client.Client{shop, other, shop} {
+		if _, err := by.CreateTx(t.Context(), intentOf(fmt.Sprintf("r-%d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replay := func(c *client.Client, q client.EventQuery) (string, error) {
+		return collect(c.Events(t.Context(), q), func(e client.Event) string { return fmt.Sprint(e.RequestID, "@", e.Cursor, e.Type, e.Sequence) })
+	}
+	all := []string{"r-0@1TxAccepted1", "r-1@2TxAccepted1", "r-2@3TxAccepted1"}
+	for _, c := range []struct {
+		what string
+		by   *client.Client
+		q    client.EventQuery
+		want string
+	}{
+		{"an operator", operator, client.EventQuery{PageSize: 2}, strings.Join(all, " ")},
+		{"whose they are", shop, client.EventQuery{PageSize: 1}, all[0] + " " + all[2]},
+		{"another", other, client.EventQuery{Submitter: shopAccount}, all[1]},
+		{"from a cursor on", operator, client.EventQuery{After: "2"}, all[2]},
+		{"at the end", operator, client.EventQuery{After: "3"}, ""},
+	} {
+		if got, err := replay(c.by, c.q); got != c.want || err != nil {
+			t.Errorf("%s: got %q, %v; want %q", c.what, got, err, c.want)
+		}
+	}
+	for _, receiver := range []string{`"books"`, `"shop"`} {
+		if names := h.cloud.about(receiver); len(names) == 0 || !strings.Contains(names[0], "-publish-") {
+			t.Errorf("tasks for %s: got %v, want some of the queue of publish", receiver, names)
+		}
+	}
+}
+
+// A query that cannot be answered is refused with the name of what is wrong.
+func TestReplayIsRefused(t *testing.T) {
+	t.Parallel()
+	h := build(t, toldHooks...)
+	for query, want := range map[string]string{
+		"?after=1": "400 INVALID_FIELD after", "?after=-1": "400 INVALID_FIELD after", "?after=x": "400 INVALID_FIELD after",
+		"?pageSize=0": "400 INVALID_FIELD pageSize", "?pageSize=501": "400 INVALID_FIELD pageSize", "?submitter=x": "400 INVALID_FIELD submitter",
+		"?pageToken=x": "400 UNSUPPORTED_FIELD pageToken", "?after=0": "200 <nil> <nil>", "": "200 <nil> <nil>",
+	} {
+		a := h.as("shop", "GET", "/api/v1/events"+query, nil)
+		if got := fmt.Sprint(a.status, " ", a.body["code"], " ", a.body["field"]); got != want {
+			t.Errorf("%q: got %s, want %s (%v)", query, got, want, a.body)
+		}
+	}
+	h.run(`update event_counter set last = 9, forgotten = 5`)
+	if a := h.as("shop", "GET", "/api/v1/events?after=4", nil); a.status != 400 || a.body["oldest"] != "5" {
+		t.Errorf("behind what is kept: got %d %v, want 400 and from where on it is", a.status, a.body)
+	}
+	if a := call(t, t.Context(), "", "GET", h.url+"/api/v1/events", nil); a.status != 401 {
+		t.Errorf("without a token: got %d, want 401", a.status)
+	}
+	for mode, url := range map[string]string{"poll": h.serve(h.transferSettings()...), "log": h.serve(append(h.transferSettings(), "FENCEPOST_EVENTS_MODE=log")...)} {
+		a := call(t, t.Context(), h.callerToken("shop"), "GET", url+"/api/v1/events", nil)
+		if detail := fmt.Sprint(a.body["detail"]); a.status != 404 || !strings.Contains(detail, "events.mode is "+mode) {
+			t.Errorf("with %s: got %d %s, want 404 and the setting", mode, a.status, detail)
+		}
+	}
+}
+
+// A task of a receiver that was taken away, or of another mode, is done with; one that
+// names nobody, or comes from nobody, is refused. What could not be told has a task.
+func TestPublishTasks(t *testing.T) {
+	t.Parallel()
+	h := build(t, toldHooks...)
+	h.Bundle.Register(t, shopAccount, 1)
+	if _, err := h.clientOf(h.callerToken("shop")).CreateTx(t.Context(), intentOf("r")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		by, receiver string
+		want         int
+	}{{"tasks", "gone", 204}, {"tasks", "books", 204}, {"tasks", "", 400}, {"shop", "books", 403}} {
+		if a := h.as(c.by, "POST", "/internal/publish", map[string]any{"submitter": shopAccount, "receiver": c.receiver}); a.status != c.want {
+			t.Errorf("%s for %q: got %d %v, want %d", c.by, c.receiver, a.status, a.body, c.want)
+		}
+	}
+	var failures int
+	if err := h.DB.QueryRow(t.Context(), `select failures from event_stream where receiver = 'books'`).Scan(&failures); err != nil || failures != 1 {
+		t.Errorf("failures: got %d, %v; want 1", failures, err)
+	}
+	if names := h.cloud.about(`"books"`); len(names) < 2 {
+		t.Errorf("tasks: got %v, want that of the create and one for the next attempt", names)
+	}
+}
+
+// Only who tells receivers needs their secrets, and it does not start without one.
+func TestSecretsOfReceivers(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	settings := append([]string{}, toldHooks[:2]...)
+	for target, starts := range map[string]bool{"publish": false, "all": false, "create": true, "sweep": true} {
+		app, err := h.app(append(settings, "FUNCTION_TARGET="+target)...)
+		if (err == nil) != starts || err != nil && !strings.Contains(err.Error(), "no secret in events.webhook.secrets") {
+			t.Errorf("%s without secrets: got %v, want it to start: %t", target, err, starts)
+		}
+		if err == nil {
+			_ = app.Close(t.Context())
+		}
+	}
+	if _, err := config.Load(h.settings("FENCEPOST_EVENTS_MODE=mq_outbox")); err == nil || !strings.Contains(err.Error(), "events.pubsub.topic") {
+		t.Errorf("mq_outbox without a topic: got %v, want it refused", err)
+	}
+}

@@ -1,0 +1,148 @@
+package functions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/events"
+	"github.com/fencepost/fencepost/shared/events/pubsub"
+	eventhook "github.com/fencepost/fencepost/shared/events/webhook"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// topicReceiver is the name of the one receiver that there is with mq_outbox.
+const topicReceiver = "pubsub"
+
+// openEvents makes the publishers of the mode. Who is told is known to every process;
+// who tells needs the receivers' secrets.
+func (a *App) openEvents() (err error) {
+	c := a.config.Events
+	publishers := make(map[string]nonce.DomainEventPublisher)
+	switch c.Mode {
+	case config.EventsOutbox:
+		a.receivers = []string{topicReceiver}
+		a.topic = pubsub.New(c.Topic, c.PubSubEndpoint)
+		publishers[topicReceiver] = a.topic
+	case config.EventsWebhook:
+		a.receivers = slices.Sorted(maps.Keys(c.URLs))
+		if publishers, err = a.webhooks(c); err != nil {
+			return err
+		}
+	}
+	a.teller = &events.Worker{
+		Book: a.store, Receivers: a.receivers, Publishers: publishers, Wake: a.tasks, Rules: leaseRules(a.config.Lease),
+		EndAfter: a.config.Tasks.DispatchDeadline / 2, Node: a.node, Log: a.log, Told: countTold, At: a.points.At,
+	}
+	return nil
+}
+
+// webhooks are the receivers of events.webhook.urls, where this process may tell them.
+func (a *App) webhooks(c config.Events) (map[string]nonce.DomainEventPublisher, error) {
+	all := make(map[string]nonce.DomainEventPublisher)
+	for name, url := range c.URLs {
+		keys, err := keysOf(c.Secrets[name])
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("events.webhook.secrets of %s: %w", name, err)
+		case len(keys) == 0 && a.publishes():
+			return nil, fmt.Errorf("receiver %s of events.webhook.urls has no secret in events.webhook.secrets: it could not prove what it is told", name)
+		case len(keys) == 0:
+			continue
+		}
+		var p nonce.DomainEventPublisher = eventhook.Receiver{URL: url, Keys: keys, Timeout: c.Timeout, Client: a.services,
+			Log: func(ctx context.Context, e nonce.Event, err error) {
+				a.log.WarnContext(ctx, "receiver not reached", "receiver", name, telemetry.TxIDKey, e.TxID, "error", err.Error())
+			}}
+		if callers := c.Callers[name]; len(callers) > 0 {
+			p = events.OnlyOf(callers, p)
+		}
+		all[name] = p
+	}
+	return all, nil
+}
+
+// publishes says that this process is one which tells receivers.
+func (a *App) publishes() bool {
+	target := a.config.Platform.FunctionTarget
+	return target == "" || target == All || target == "publish"
+}
+
+func (a *App) routePublish(mux *web.Mux) {
+	inner := web.NewMux()
+	a.handle(inner, "publish", "POST /internal/publish", a.publish)
+	mux.Handle("POST /internal/publish", a.internalOnly(inner))
+}
+
+type publishRequest struct {
+	Submitter string `json:"submitter"`
+	Receiver  string `json:"receiver"`
+}
+
+// publish tells one receiver of one submitter's events. It answers 204 whenever its task
+// has done its part, also where the receiver took nothing: that has a task of its own.
+// Anything else makes the task come again.
+func (a *App) publish(w http.ResponseWriter, r *http.Request) error {
+	body, err := web.Decode[publishRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	s, err := a.submitter("submitter", body.Submitter)
+	if err != nil {
+		return err
+	}
+	if body.Receiver == "" {
+		return web.FieldProblem("receiver", "is required: who is to be told")
+	}
+	a.log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "receiver", body.Receiver, "function", "publish",
+		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
+	ctx, cancel := context.WithTimeout(r.Context(), a.config.Tasks.DispatchDeadline-time.Second)
+	defer cancel()
+	if err := a.teller.Serve(ctx, events.Stream{Submitter: s, Receiver: body.Receiver}); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// forgetMost is how many old events one sweep takes away in one commit.
+const forgetMost = 5000
+
+// sweepEvents finds events whose tasks were lost, and takes old ones away.
+func (a *App) sweepEvents(ctx context.Context, out *sweepResponse) error {
+	if len(a.receivers) == 0 {
+		return nil
+	}
+	failures := []error{a.store.NumberEvents(ctx, a.receivers)}
+	found, began, err := a.store.OverdueStreams(ctx, a.receivers, a.config.Sweep.Grace, a.config.Sweep.Batch)
+	out.Events = len(found)
+	var enqueued atomic.Int64
+	failed, first := makeTasks(ctx, found, func(s events.Stream) error {
+		made, err := a.tasks.SweepPublish(ctx, s, began)
+		if made {
+			enqueued.Add(1)
+		}
+		return err
+	})
+	out.Enqueued += int(enqueued.Load())
+	failures = append(failures, err)
+	if failed > 0 {
+		failures = append(failures, fmt.Errorf("no publish task for %d of %d streams: %w", failed, len(found), first))
+	}
+	for ctx.Err() == nil {
+		n, err := a.store.ForgetEvents(ctx, a.config.Events.Keep, forgetMost)
+		failures = append(failures, err)
+		if err != nil || n < forgetMost {
+			break
+		}
+	}
+	return errors.Join(failures...)
+}

@@ -1,0 +1,65 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Event is one thing that became of a transaction. What is told twice has the same
+// TxID, Type and Sequence; a transaction's sequences are 1, 2, 3, … without a hole.
+type Event struct {
+	Cursor    string          `json:"-"`    // its place, to go on from; "" where it did not come from [Client.Events]
+	Type      string          `json:"type"` // TxAccepted, TxSubmitted, TxReceiptUpdated, TxConfirmed or TxFailed
+	Timestamp time.Time       `json:"timestamp"`
+	TxID      string          `json:"txId"`
+	Submitter string          `json:"submitter"`
+	RequestID string          `json:"requestId"`
+	Sequence  int             `json:"sequence"`
+	Data      json.RawMessage `json:"data"` // depends on Type
+}
+
+// EventQuery says which events to read.
+type EventQuery struct {
+	After     string // the Cursor of the event that was read last; "": from the oldest that is kept
+	Submitter string // "": of all
+	PageSize  int    // how many are fetched at once, up to 500; 0: 50
+}
+
+// Events yields the events that are kept, the oldest first, page by page as they are
+// wanted, up to the last that there is now. It ends at the first error.
+func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[Event, error] {
+	values := url.Values{}
+	setUnless(values, "after", q.After, "")
+	setUnless(values, "submitter", q.Submitter, "")
+	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
+	return func(yield func(Event, error) bool) {
+		for {
+			var page struct {
+				Events []struct {
+					Cursor string `json:"cursor"`
+					Event  Event  `json:"event"`
+				} `json:"events"`
+				Next string `json:"next"`
+			}
+			err := c.call(ctx, request{method: http.MethodGet, path: "/api/v1/events", query: values}, &page)
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			for _, one := range page.Events {
+				if one.Event.Cursor = one.Cursor; !yield(one.Event, nil) {
+					return
+				}
+			}
+			if len(page.Events) == 0 {
+				return
+			}
+			values.Set("after", page.Next)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// EventsMode is what becomes of events.
+type EventsMode string
+
+// The modes.
+const (
+	EventsPoll    EventsMode = "poll"      // nothing: callers ask
+	EventsLog     EventsMode = "log"       // lines of the log
+	EventsOutbox  EventsMode = "mq_outbox" // kept, and published to Pub/Sub
+	EventsWebhook EventsMode = "webhook"   // kept, and posted to receivers
+)
+
+// Events is who is told what became of transactions.
+type Events struct {
+	// Mode is how.
+	Mode EventsMode
+	// Keep is how long events can be read again, where they are kept.
+	Keep time.Duration
+	// Topic is the Pub/Sub topic, projects/P/topics/T; "" for none.
+	Topic string
+	// PubSubEndpoint is host:port of a Pub/Sub without TLS; "" is Google's.
+	PubSubEndpoint string
+	// URLs are the receivers of webhooks, by name.
+	URLs map[string]string
+	// Secrets sign what each is told, in the order given.
+	Secrets map[string][]Secret
+	// Callers are of whose transactions each is told; of all where it has none.
+	Callers map[string][]string
+	// Timeout is how long a receiver may take over one event.
+	Timeout time.Duration
+}
+
+// Kept says that events are kept.
+func (e Events) Kept() bool { return e.Mode == EventsOutbox || e.Mode == EventsWebhook }
+
+func (e *Events) settings() []setting {
+	return []setting{
+		{name: "events.mode", def: string(EventsPoll),
+			meaning: "who is told what became of transactions: nobody (callers ask), the log, Pub/Sub, or receivers by webhooks. In the last two events are kept, and `GET /api/v1/events` reads them. It is settled for a transaction when that is accepted",
+			field:   choice(&e.Mode, EventsPoll, EventsLog, EventsOutbox, EventsWebhook)},
+		{name: "events.keep", def: "720h",
+			meaning: "how long events can be read again; what a receiver has not taken by then, it never gets",
+			field:   duration(&e.Keep, time.Hour, 10*365*24*time.Hour)},
+		{name: "events.pubsub.topic",
+			meaning: "the topic that events are published to with `events.mode=mq_outbox`",
+			field:   text(&e.Topic, "projects/P/topics/T", topicName)},
+		{name: "events.pubsub.endpoint",
+			meaning: "a Pub/Sub other than Google's, reached without TLS and without credentials: the emulator's",
+			field:   hostPort(&e.PubSubEndpoint)},
+		{name: "events.webhook.urls",
+			meaning: "the receivers that are told with `events.mode=webhook`, and at no other address; redirects are not followed",
+			field:   handlerURLs(&e.URLs)},
+		{name: "events.webhook.secrets",
+			meaning: "what signs what each of `events.webhook.urls` is told, needed by *publish* alone; a secret; while one is changed, the old and the new of one name",
+			field:   handlerSecrets(&e.Secrets)},
+		{name: "events.webhook.callers",
+			meaning: "of whose transactions a receiver is told, by the callers' names; a receiver that is not named here is told of all",
+			field:   receiverCallers(&e.Callers)},
+		{name: "events.webhook.timeout", def: "5s",
+			meaning: "how long a receiver may take over one event; more than a second below `lease.duration`",
+			field:   duration(&e.Timeout, 100*time.Millisecond, time.Minute)},
+	}
+}
+
+// topicName is a topic's full name; its project's id may have a domain in front.
+var topicName = regexp.MustCompile(`^projects/([a-z0-9.-]+:)?[a-z][a-z0-9-]+/topics/[A-Za-z][A-Za-z0-9._~+%-]{2,254}$`)
+
+func receiverCallers(p *map[string][]string) field {
+	return field{
+		want: "name=caller, separated by commas; a name may stand several times",
+		set: func(text string) bool {
+			all, ok := pairs(text, func(value string) bool { return value != "" && !strings.ContainsAny(value, " \t") })
+			if !ok {
+				return false
+			}
+			*p = make(map[string][]string, len(all))
+			for _, pair := range all {
+				(*p)[pair[0]] = append((*p)[pair[0]], pair[1])
+			}
+			return true
+		},
+		unset: func() bool { return len(*p) == 0 },
+	}
+}
+
+func (c *Config) eventRules() []rule {
+	e := c.Events
+	var stray []string
+	for _, names := range [][]string{slices.Collect(maps.Keys(e.Secrets)), slices.Collect(maps.Keys(e.Callers))} {
+		for _, name := range names {
+			if e.URLs[name] == "" && !slices.Contains(stray, name) {
+				stray = append(stray, name)
+			}
+		}
+	}
+	slices.Sort(stray)
+	return []rule{{
+		of:     []string{"events.mode", "events.pubsub.topic"},
+		broken: e.Mode == EventsOutbox && e.Topic == "",
+		say:    "events.mode is mq_outbox: set events.pubsub.topic, where events are published to",
+	}, {
+		of:     []string{"events.mode", "events.webhook.urls"},
+		broken: e.Mode == EventsWebhook && len(e.URLs) == 0,
+		say:    "events.mode is webhook: set events.webhook.urls, where events are posted to",
+	}, {
+		of:     []string{"events.webhook.urls", "events.webhook.secrets", "events.webhook.callers"},
+		broken: len(stray) > 0,
+		say:    fmt.Sprintf("events.webhook.secrets or events.webhook.callers names %q, which events.webhook.urls does not have: name their URLs, or take them away", stray),
+	}, {
+		of:     []string{"events.webhook.timeout", "lease.duration"},
+		broken: e.Timeout+time.Second >= c.Lease.Duration && e.Mode == EventsWebhook,
+		say:    "set events.webhook.timeout more than a second below lease.duration: a receiver is told within one lease, and what it took is still to be recorded",
+	}}
+}

@@ -1,0 +1,21 @@
+// Package lines publishes events as lines of the log, where nobody keeps them.
+package lines
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Log writes one line "event" for each event, with all that its body has.
+type Log struct{ Log *slog.Logger }
+
+// Publish implements [nonce.DomainEventPublisher]: it always takes all.
+func (l Log) Publish(ctx context.Context, all []nonce.Event) (int, error) {
+	for _, e := range all {
+		l.Log.LogAttrs(ctx, slog.LevelInfo, "event", slog.String("txId", e.TxID), slog.String("submitter", string(e.Submitter)),
+			slog.String("type", string(e.Type)), slog.Int("sequence", e.Sequence), slog.Any("event", e.Body))
+	}
+	return len(all), nil
+}

@@ -1,0 +1,88 @@
+package pubsub_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fencepost/fencepost/shared/events/pubsub"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+const topic = "projects/proj-1/topics/events"
+
+func start(t *testing.T) (*pstest.Server, *pubsub.Topic) {
+	t.Helper()
+	s := pstest.NewServer()
+	t.Cleanup(func() { _ = s.Close() })
+	if _, err := s.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: topic}); err != nil {
+		t.Fatal(err)
+	}
+	p := pubsub.New(topic, s.Addr)
+	t.Cleanup(func() { _ = p.Close() })
+	return s, p
+}
+
+func some(submitter string, n int) (all []nonce.Event) {
+	for i := range n {
+		all = append(all, nonce.Event{TxID: "t", Sequence: i + 1, Type: nonce.TxConfirmed, Submitter: nonce.Submitter(submitter),
+			Caller: "shop", Body: json.RawMessage(fmt.Sprintf(`{"sequence":%d}`, i+1))})
+	}
+	return all
+}
+
+// Messages go out in order under the submitter's key; what the service fails is told
+// with what was taken before, and the key is open for the next attempt.
+func TestPublish(t *testing.T) {
+	t.Parallel()
+	s, p := start(t)
+	if n, err := p.Publish(t.Context(), some("a", 3)); n != 3 || err != nil {
+		t.Fatalf("publish: got %d, %v; want 3", n, err)
+	}
+	for i, m := range s.Messages() {
+		if want := fmt.Sprintf(`{"sequence":%d}`, i+1); string(m.Data) != want || m.OrderingKey != "a" || m.Attributes["sequence"] != fmt.Sprint(i+1) {
+			t.Errorf("message %d: got %s under %q with %v, want %s under a", i, m.Data, m.OrderingKey, m.Attributes, want)
+		}
+	}
+	for code, silent := range map[codes.Code]bool{codes.PermissionDenied: true, codes.InvalidArgument: false} {
+		s.SetAutoPublishResponse(false)
+		s.ResetPublishResponses(10)
+		s.AddPublishResponse(nil, status.Error(code, "a secret of the service"))
+		n, err := p.Publish(t.Context(), some("a", 3))
+		if n != 0 || err == nil || errors.Is(err, nonce.ErrNoAnswer) != silent || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %d, %v; want none taken, no answer %t, and nothing of its text", code, n, err, silent)
+		}
+		s.SetAutoPublishResponse(true)
+		if n, err := p.Publish(t.Context(), some("a", 2)); n != 2 || err != nil {
+			t.Errorf("after %s: got %d, %v; want 2", code, n, err)
+		}
+	}
+}
+
+// A topic that is not there, and a service that is not reached, take nothing, and do not
+// hold the caller up for longer than it has.
+func TestPublishNowhere(t *testing.T) {
+	t.Parallel()
+	s, _ := start(t)
+	missing := pubsub.New("projects/proj-1/topics/other", s.Addr)
+	t.Cleanup(func() { _ = missing.Close() })
+	if n, err := missing.Publish(t.Context(), some("a", 1)); n != 0 || !errors.Is(err, nonce.ErrNoAnswer) {
+		t.Errorf("no such topic: got %d, %v; want none taken", n, err)
+	}
+	gone := pubsub.New(topic, "127.0.0.1:1")
+	t.Cleanup(func() { _ = gone.Close() })
+	if n, err := gone.Publish(t.Context(), some("a", 1)); n != 0 || !errors.Is(err, nonce.ErrNoAnswer) {
+		t.Errorf("no such service: got %d, %v; want none taken", n, err)
+	}
+	var none *pubsub.Topic
+	if err := none.Close(); err != nil {
+		t.Errorf("close of none: got %v", err)
+	}
+}

@@ -1,0 +1,70 @@
+// Package webhook tells receivers of events over HTTP: one POST for each event, signed
+// by the scheme of Standard Webhooks, whose webhook-id is the event's key
+// ([nonce.Event.Key]) and whose body is the event's. Any answer from 200 to 299 takes
+// it; all else does not, and it is told again.
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/webhook"
+)
+
+// Receiver is one address that is told of events.
+type Receiver struct {
+	URL     string                                              // https, or http to this machine; as configured, and nowhere else
+	Keys    []webhook.Key                                       // each signs; the receiver knows one of them
+	Timeout time.Duration                                       // of one event
+	Client  *http.Client                                        // which follows no redirect
+	Log     func(ctx context.Context, e nonce.Event, err error) // of what must not be on record; may be nil
+}
+
+// Publish implements [nonce.DomainEventPublisher]. It begins no event that could not
+// end in time, so it may take less than all without an error.
+func (r Receiver) Publish(ctx context.Context, all []nonce.Event) (taken int, err error) {
+	for i, e := range all {
+		if until, ok := ctx.Deadline(); ok && i > 0 && time.Until(until) < r.Timeout {
+			return i, nil
+		}
+		if err := r.tell(ctx, e); err != nil {
+			return i, err
+		}
+	}
+	return len(all), nil
+}
+
+func (r Receiver) tell(ctx context.Context, e nonce.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(e.Body))
+	if err != nil {
+		return errors.New("its URL is none") // which may hold a secret
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "fencepost")
+	webhook.Sign(req.Header, e.Key(), time.Now(), e.Body, r.Keys...)
+	resp, err := r.Client.Do(req)
+	if err != nil {
+		if r.Log != nil {
+			r.Log(ctx, e, err)
+		}
+		return fmt.Errorf("not reached, or not in time: %w", nonce.ErrNoAnswer)
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection is used again
+	switch status := resp.StatusCode; {
+	case status/100 == 2:
+		return nil
+	case status == http.StatusTooManyRequests, status >= 500:
+		return fmt.Errorf("it answered %d: %w", status, nonce.ErrNoAnswer)
+	default:
+		return fmt.Errorf("it answered %d", status)
+	}
+}

@@ -1,0 +1,337 @@
+package events_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/shared/events"
+	eventhook "github.com/fencepost/fencepost/shared/events/webhook"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+	"github.com/fencepost/fencepost/shared/webhook"
+)
+
+// sub is the n-th submitter.
+func sub(n int) nonce.Submitter { return nonce.Submitter(fmt.Sprintf("eip155:1337:0x%040x", n+1)) }
+
+// hook is a receiver, which answers as it is told to.
+type hook struct {
+	*httptest.Server
+	mu     sync.Mutex
+	answer func(id string) int // 0: none
+	asked  []string            // keys, in order
+}
+
+func startHook(t *testing.T, answer func(id string) int) *hook {
+	t.Helper()
+	h := &hook{answer: answer}
+	h.Server = httptest.NewServer(h)
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	id := r.Header.Get(webhook.HeaderID)
+	h.mu.Lock()
+	h.asked = append(h.asked, id)
+	status := h.answer(id)
+	h.mu.Unlock()
+	if status == 0 {
+		panic(http.ErrAbortHandler)
+	}
+	w.WriteHeader(status)
+}
+
+func (h *hook) set(answer func(id string) int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answer = answer
+}
+
+func (h *hook) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.asked)
+}
+
+func always(status int) func(string) int { return func(string) int { return status } }
+
+// wake notes which looks were asked for.
+type wake struct {
+	mu      sync.Mutex
+	later   []time.Time
+	rescues int
+}
+
+func (w *wake) Publish(_ context.Context, _ events.Stream, at time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.later = append(w.later, at)
+	return nil
+}
+
+func (w *wake) RescuePublish(context.Context, events.Stream, events.Taken) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rescues++
+	return nil
+}
+
+// house is a database with receivers.
+type house struct {
+	storetest.Bundle
+	t     *testing.T
+	wake  *wake
+	hooks map[string]*hook
+}
+
+func build(t *testing.T, hooks map[string]*hook) house {
+	t.Helper()
+	db := storetest.New(t)
+	o := storetest.Options(db.URL, storetest.Rules)
+	o.Events = store.EventsKept
+	s, err := store.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	db.Store = s
+	return house{db, t, new(wake), hooks}
+}
+
+// worker is one of another process.
+func (h house) worker(node string) *events.Worker {
+	w := &events.Worker{Book: h.Store, Wake: h.wake, Rules: storetest.Rules, EndAfter: 20 * time.Second, Node: node,
+		Log: slog.New(slog.DiscardHandler), Publishers: map[string]nonce.DomainEventPublisher{}}
+	for name, hook := range h.hooks {
+		w.Receivers = append(w.Receivers, name)
+		w.Publishers[name] = eventhook.Receiver{URL: hook.URL, Timeout: 5 * time.Second, Client: hook.Client()}
+	}
+	return w
+}
+
+// post makes n events of the submitter and returns their keys.
+func (h house) post(s nonce.Submitter, n int) (keys []string) {
+	h.t.Helper()
+	h.Register(h.t, s, 1)
+	for range n {
+		in := store.Intent{TxID: uuid.NewString(), Submitter: s, RequestID: uuid.NewString(), Caller: "shop", Payload: []byte(`{}`)}
+		if _, err := h.Create(h.t.Context(), in, 1000); err != nil {
+			h.t.Fatal(err)
+		}
+		keys = append(keys, in.TxID+"-TxAccepted-1")
+	}
+	return keys
+}
+
+func (h house) serve(s nonce.Submitter, receiver string) {
+	h.t.Helper()
+	if err := h.worker("node").Serve(h.t.Context(), events.Stream{Submitter: s, Receiver: receiver}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// due lets the waits that were set run out.
+func (h house) due() {
+	h.t.Helper()
+	for _, table := range []string{"event_stream", "event_receiver"} {
+		if _, err := h.DB.Exec(h.t.Context(), `update `+table+` set next_attempt_at = clock_timestamp()`); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+func want(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got %d %v, want %d %v", what, len(got), got, len(want), want)
+	}
+}
+
+// More than a page is told in order, once; a further look tells nothing.
+func TestServeTellsAll(t *testing.T) {
+	t.Parallel()
+	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
+	keys := h.post(sub(0), events.PageSize+20)
+	h.serve(sub(0), "hook")
+	h.serve(sub(0), "hook")
+	want(t, "told", h.hooks["hook"].all(), keys)
+	if len(h.wake.later) != 0 {
+		t.Errorf("tasks: got %d, want none", len(h.wake.later))
+	}
+}
+
+// What a receiver refuses is told again, first that, later and later; until then its
+// stream waits, and no other.
+func TestServeWaitsForWhoRefuses(t *testing.T) {
+	t.Parallel()
+	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
+	keys, other := h.post(sub(0), 3), h.post(sub(1), 1)
+	hook := h.hooks["hook"]
+	hook.set(func(id string) int {
+		if id == keys[1] {
+			return 400
+		}
+		return 204
+	})
+	h.serve(sub(0), "hook")
+	want(t, "up to the one refused", hook.all(), keys[:2])
+	h.serve(sub(0), "hook") // too early
+	h.serve(sub(1), "hook")
+	want(t, "of another submitter", hook.all()[2:], other)
+	var waits []time.Duration
+	for range 4 {
+		var left time.Duration
+		if err := h.DB.QueryRow(t.Context(), `select next_attempt_at - clock_timestamp() from event_stream where submitter = $1`, sub(0)).Scan(&left); err != nil {
+			t.Fatal(err)
+		}
+		waits = append(waits, left)
+		h.due()
+		h.serve(sub(0), "hook")
+	}
+	for i, w := range waits {
+		if most := events.FirstWait << i; w > most || w < most-900*time.Millisecond {
+			t.Errorf("wait after %d failures: got %v, want nearly %v", i+1, w, most)
+		}
+	}
+	if got := len(h.wake.later); got < 6 {
+		t.Errorf("tasks for later: got %d, want one for each time", got)
+	}
+	hook.set(always(200))
+	h.due()
+	h.serve(sub(0), "hook")
+	if got := hook.all(); !slices.Equal(got[len(got)-2:], keys[1:]) {
+		t.Errorf("once it takes them: got %v at the end, want %v", got, keys[1:])
+	}
+}
+
+// A receiver that gives no answer is asked by one stream at a time, however many wait
+// for it; the others are not told of that. Its answer opens it for all.
+func TestServeAsksTheSilentOnce(t *testing.T) {
+	t.Parallel()
+	h := build(t, map[string]*hook{"mute": startHook(t, always(0)), "hook": startHook(t, always(204))})
+	const streams = 8
+	var keys []string
+	for n := range streams {
+		keys = append(keys, h.post(sub(n), 1)...)
+	}
+	for n := range streams {
+		h.serve(sub(n), "mute")
+		h.serve(sub(n), "hook")
+	}
+	mute := h.hooks["mute"]
+	if got := len(mute.all()); got != events.SilentFrom {
+		t.Errorf("asked while it is silent: got %d times, want %d, then nobody", got, events.SilentFrom)
+	}
+	want(t, "told the other", h.hooks["hook"].all(), keys)
+	h.due()
+	for n := range streams {
+		h.serve(sub(n), "mute")
+	}
+	if got := len(mute.all()); got != events.SilentFrom+1 {
+		t.Errorf("asked once its time had come: got %d times in all, want one more", got)
+	}
+	mute.set(always(204))
+	h.due()
+	for n := range streams {
+		h.serve(sub(n), "mute")
+	}
+	if got := len(mute.all()); got != events.SilentFrom+1+streams {
+		t.Errorf("asked once it answers: got %d times in all, want %d more", got, streams)
+	}
+}
+
+// Who meets a holder that has just seen that nothing is left marks it, and it goes
+// round: what came meanwhile is told by it.
+func TestServeMarksTheHolder(t *testing.T) {
+	t.Parallel()
+	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
+	keys := h.post(sub(0), 1)
+	holder := h.worker("a")
+	holder.At = func(point string) {
+		if point != "publish.settled" || len(keys) > 1 {
+			return
+		}
+		keys = append(keys, h.post(sub(0), 1)...)
+		h.serve(sub(0), "hook")
+		if told := len(h.hooks["hook"].all()); h.wake.rescues != 1 || told != 1 {
+			t.Errorf("who met the holder: got %d rescues and %d told, want 1 and 1", h.wake.rescues, told)
+		}
+	}
+	if err := holder.Serve(t.Context(), events.Stream{Submitter: sub(0), Receiver: "hook"}); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "told by the holder", h.hooks["hook"].all(), keys)
+}
+
+// Whose lease was taken over while it told records nothing; it begins anew.
+func TestServeFenced(t *testing.T) {
+	t.Parallel()
+	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
+	hook := h.hooks["hook"]
+	keys := h.post(sub(0), 2)
+	hook.set(func(string) int {
+		if len(hook.asked) == 1 { // it is called under the lock
+			_, err := h.DB.Exec(context.WithoutCancel(t.Context()), `update event_stream set fencing_token = fencing_token + 1, owner_node = ''`)
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		return 204
+	})
+	h.serve(sub(0), "hook")
+	want(t, "told, and told again", hook.all(), append(slices.Clone(keys), keys...))
+}
+
+// A receiver of some callers' events is told of no other, and holds nobody up.
+func TestOnlyOf(t *testing.T) {
+	t.Parallel()
+	of := func(callers ...string) (all []nonce.Event) {
+		for i, c := range callers {
+			all = append(all, nonce.Event{TxID: fmt.Sprint(i), Caller: c})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		all   []nonce.Event
+		takes int
+		want  int
+		told  string
+	}{
+		{of("shop", "bank", "shop", ""), 9, 4, "0 2"}, {of("bank", ""), 9, 2, ""}, {nil, 9, 0, ""},
+		{of("bank", "shop", "bank", "shop", "bank"), 1, 3, "1 3"}, {of("bank", "shop"), 0, 1, "1"},
+	} {
+		var told []string
+		next := publisher(func(all []nonce.Event) (int, error) {
+			for _, e := range all {
+				told = append(told, e.TxID)
+			}
+			if len(all) > c.takes {
+				return c.takes, errors.New("no more")
+			}
+			return len(all), nil
+		})
+		n, err := events.OnlyOf([]string{"shop"}, next).Publish(t.Context(), c.all)
+		if n != c.want || strings.Join(told, " ") != c.told || (err == nil) != (n == len(c.all)) {
+			t.Errorf("%v, of which %d are taken: got %d taken of %v, %v; want %d of %q", c.all, c.takes, n, told, err, c.want, c.told)
+		}
+	}
+}
+
+type publisher func([]nonce.Event) (int, error)
+
+func (p publisher) Publish(_ context.Context, all []nonce.Event) (int, error) { return p(all) }

@@ -1,0 +1,170 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// lockNumbers is held by who gives positions, until commit.
+const lockNumbers = `select pg_advisory_xact_lock(hashtext('number_events'))`
+
+// numberEvents moves events out of the outbox and gives them the next positions. It
+// stands in a statement after the lock: it sees what all who held that before have
+// committed. A number that was taken before a commit, as the outbox's ids are, says
+// nothing about what will still be committed below it; these are given to what is
+// committed, so nothing comes below them later.
+//
+// Of one transaction the ids are in the order of the sequences, and where one is
+// committed all before it are: each was made under the lock of the transaction's row.
+//
+// In a database under another epoch the positions go on far above those that its
+// predecessor may have given.
+const numberEvents = `
+with counter as materialized (
+  select c.last + case when c.epoch = a.epoch then 0 else 1000000000 end as last, a.epoch
+    from event_counter c, authority a
+   where (select is_authority())
+), taken as (
+  delete from event_outbox
+   where id in (select o.id from event_outbox o where exists (select from counter) order by o.id limit $2)
+  returning *
+), numbered as (
+  select t.*, c.last + row_number() over (order by t.id) as position
+    from taken t, counter c
+), kept as (
+  insert into event (position, tx_id, sequence, type, submitter, caller, body)
+  select position, tx_id, sequence, type, submitter, caller, body
+    from numbered
+      on conflict (tx_id, sequence) do nothing
+), counted as (
+  update event_counter
+     set last = n.last, epoch = n.epoch
+    from (select max(position) as last, (select epoch from counter) as epoch from numbered) as n
+   where n.last is not null
+), streams as (
+  insert into event_stream as s (submitter, receiver, delivered, last, oldest_at)
+  select n.submitter, r.receiver, min(n.position) - 1, max(n.position), clock_timestamp()
+    from numbered n, unnest($1::text[]) as r (receiver)
+   group by n.submitter, r.receiver
+   order by n.submitter, r.receiver
+      on conflict (submitter, receiver) do update
+     set last = excluded.last, oldest_at = case when s.pending then s.oldest_at else excluded.oldest_at end
+)
+select count(*) from taken`
+
+// numberMost is how many events get their positions in one commit.
+const numberMost = 2000
+
+// NumberEvents gives their positions to all events that were committed before it was
+// called, and so has receivers be told of them; or to many, where there are very many.
+// A receiver that is new is told of what comes from now on.
+func (s *Store) NumberEvents(ctx context.Context, receivers []string) error {
+	for range 50 {
+		var numbered int
+		b := new(pgx.Batch)
+		b.Queue("begin")
+		b.Queue(lockNumbers)
+		b.Queue(numberEvents, receivers, numberMost).QueryRow(func(row pgx.Row) error { return row.Scan(&numbered) })
+		b.Queue("commit")
+		if err := s.send(ctx, b); err != nil {
+			return fmt.Errorf("number events: %w", err)
+		}
+		if numbered < numberMost {
+			break
+		}
+	}
+	return nil
+}
+
+const (
+	eventColumns = `select e.position, e.tx_id, e.sequence, e.type, e.submitter, e.caller, e.body
+  from event e
+ where e.position > $1`
+
+	eventsOfAll       = eventColumns + ` order by e.position limit $2`
+	eventsOfCaller    = eventColumns + ` and e.caller = $3 order by e.position limit $2`
+	eventsOfSubmitter = eventColumns + ` and e.submitter = $3 and (e.caller = $4 or $5) order by e.position limit $2`
+)
+
+// ErrForgotten reports a position up to which events are kept no longer.
+type ErrForgotten struct {
+	Oldest uint64 // from where on they are
+}
+
+// Error says from where on events are kept.
+func (e ErrForgotten) Error() string {
+	return fmt.Sprintf("events up to position %d are kept no longer", e.Oldest)
+}
+
+// EventQuery asks for one page of the events that are kept, in their order.
+type EventQuery struct {
+	After     *uint64         // the position that was read last; nil: from the oldest on
+	Submitter nonce.Submitter // "": of all
+	Size      int             // at most so many
+}
+
+// Events is a page of what v may see: a caller the events of its own transactions, an
+// operator those of all. Nothing is ever added at or below a position that it has
+// shown, or that is shown to anybody. The error is [ErrCursor] where After has not been
+// given to any event yet, or an [ErrForgotten].
+func (s *Store) Events(ctx context.Context, q EventQuery, v Viewer) (page []nonce.Event, err error) {
+	var last, forgotten uint64
+	err = s.db.QueryRow(ctx, `select last, forgotten from event_counter`).Scan(&last, &forgotten)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read events: %w", err)
+	case q.After == nil:
+		q.After = &forgotten
+	case *q.After > last:
+		return nil, ErrCursor
+	case *q.After < forgotten:
+		return nil, ErrForgotten{forgotten}
+	}
+	statement, args := eventsOfCaller, []any{bigint(*q.After), q.Size, v.Caller}
+	switch {
+	case q.Submitter != "":
+		statement, args = eventsOfSubmitter, []any{bigint(*q.After), q.Size, q.Submitter, v.Caller, v.Operator}
+	case v.Operator:
+		statement, args = eventsOfAll, args[:2]
+	}
+	rows, err := s.db.Query(ctx, statement, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read events: %w", err)
+	}
+	return pgx.CollectRows(rows, scanEvent)
+}
+
+func scanEvent(row pgx.CollectableRow) (e nonce.Event, err error) {
+	err = row.Scan(&e.Position, &e.TxID, &e.Sequence, &e.Type, &e.Submitter, &e.Caller, &e.Body)
+	return e, err
+}
+
+// forgetEvents takes the oldest away, if they are old enough: positions and ages go the
+// same way.
+const forgetEvents = `
+with old as (
+  delete from event
+   where position in (select f.position from (select position, at from event order by position limit $2) as f
+                       where f.at < clock_timestamp() - $1::interval)
+  returning position
+), counted as (
+  update event_counter
+     set forgotten = greatest(forgotten, o.last)
+    from (select max(position) as last from old) as o
+   where o.last is not null
+)
+select count(*) from old`
+
+// ForgetEvents takes up to limit events away that are older than keep, told or not, and
+// says how many.
+func (s *Store) ForgetEvents(ctx context.Context, keep time.Duration, limit int) (forgotten int, err error) {
+	if err := s.db.QueryRow(ctx, forgetEvents, keep, limit).Scan(&forgotten); err != nil {
+		return 0, fmt.Errorf("forget old events: %w", err)
+	}
+	return forgotten, nil
+}

@@ -1,0 +1,210 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/events"
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// acquireStream takes the lease of a stream, or sets its wake mark: as acquireOrMark.
+const acquireStream = `
+update event_stream l
+   set (owner_node, fencing_token, expires_at, wake) = (
+       select case when free then $3 else l.owner_node end,
+              case when free then l.fencing_token + 1 else l.fencing_token end,
+              case when free then now + $4 else l.expires_at end,
+              not free
+         from (select now, l.owner_node in ('', $3)
+                        or l.expires_at + $5 < now
+                        or l.expires_at > now + 2 * $4::interval as free
+                 from (select clock_timestamp() as now) as clock) as judged)
+ where submitter = $1 and receiver = $2 and (select is_authority())
+returning owner_node = $3, fencing_token, expires_at, expires_at + $5, clock_timestamp(), failures, next_attempt_at`
+
+// streamLast stands before the events are read: all up to it are seen then.
+const streamLast = `select last from event_stream where submitter = $1 and receiver = $2`
+
+// eventsOfStream are the first that the receiver has not taken.
+const eventsOfStream = `
+select e.position, e.tx_id, e.sequence, e.type, e.submitter, e.caller, e.body
+  from event e
+ where e.submitter = $1
+   and e.position > (select delivered from event_stream where submitter = $1 and receiver = $2)
+ order by e.position
+ limit $3`
+
+func queuePage(b *pgx.Batch, s nonce.Submitter, receiver string, p *events.Page) {
+	b.Queue(streamLast, s, receiver).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&p.To)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	b.Queue(eventsOfStream, s, receiver, events.PageSize).Query(func(rows pgx.Rows) (err error) {
+		p.Events, err = pgx.CollectRows(rows, scanEvent)
+		if n := len(p.Events); n == events.PageSize {
+			p.To = p.Events[n-1].Position // there may be more
+		}
+		return err
+	})
+}
+
+// TakeStream implements [events.Book]: begin, acquire, commit, load, in one round trip.
+func (s *Store) TakeStream(ctx context.Context, sub nonce.Submitter, receiver, owner string) (t events.Taken, err error) {
+	sentAt := time.Now()
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(acquireStream, sub, receiver, owner, s.rules.Duration, s.rules.ClockSkewAllowance).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&t.Held, &t.Token, &t.ExpiresAt, &t.FreeAt, &t.Now, &t.Failures, &t.NextAttemptAt)
+		if t.There = !errors.Is(err, pgx.ErrNoRows); !t.There {
+			return nil
+		}
+		return err
+	})
+	b.Queue("commit")
+	queuePage(b, sub, receiver, &t.Page)
+	if err := s.send(ctx, b); err != nil {
+		return events.Taken{}, fmt.Errorf("take the events of %s for %s: %w", sub, receiver, err)
+	}
+	t.Lease = lease.New(string(sub), owner, t.Token, sentAt, s.rules.Duration)
+	return t, nil
+}
+
+// heldStream is the fence of a stream: its own row, which the write locks.
+const heldStream = `
+ where submitter = $1 and receiver = $2 and owner_node = $3 and fencing_token = $4 and expires_at > clock_timestamp()`
+
+// settleStream keeps what the receiver has taken, and when it is tried again, and renews
+// the lease.
+const settleStream = `
+update event_stream s
+   set delivered = greatest(s.delivered, $5), failures = $6, last_error = nullif($7, ''), next_attempt_at = clock_timestamp() + $8,
+       oldest_at = case when greatest(s.delivered, $5) < s.last then coalesce(
+         (select e.at from event e where e.submitter = $1 and e.position > greatest(s.delivered, $5) order by e.position limit 1), s.oldest_at) end,
+       expires_at = clock_timestamp() + $9` + heldStream + `
+returning next_attempt_at`
+
+// Settle implements [events.Book].
+func (s *Store) Settle(ctx context.Context, l lease.Lease, receiver string, o events.Outcome) (next events.Settled, err error) {
+	sentAt := time.Now()
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(settleStream, l.Submitter, receiver, l.Owner, l.Token, bigint(o.To), o.Failures, plain(o.Error), o.Wait, s.rules.Duration).
+		QueryRow(func(row pgx.Row) error { return held(l, row.Scan(&next.NextAttemptAt)) })
+	switch {
+	case o.Silent:
+		b.Queue(receiverSilent, receiver, events.FirstWait, events.MostWait)
+	case o.Failures == 0:
+		b.Queue(receiverAnswers, receiver)
+	}
+	b.Queue("commit")
+	queuePage(b, nonce.Submitter(l.Submitter), receiver, &next.Page)
+	if err := s.send(ctx, b); err != nil {
+		return events.Settled{}, fmt.Errorf("settle events of %s for %s: %w", l.Submitter, receiver, err)
+	}
+	next.Lease = lease.New(l.Submitter, l.Owner, l.Token, sentAt, s.rules.Duration)
+	return next, nil
+}
+
+// releaseStream gives a stream back, unless the wake mark is set, or whatever it says.
+const releaseStream = `
+update event_stream
+   set owner_node = '', wake = false
+ where submitter = $1 and receiver = $2 and owner_node = $3 and fencing_token = $4 and (not wake or $5)`
+
+// ReleaseStream implements [events.Book].
+func (s *Store) ReleaseStream(ctx context.Context, l lease.Lease, receiver string, anyway bool) (released bool, err error) {
+	tag, err := s.db.Exec(ctx, releaseStream, l.Submitter, receiver, l.Owner, l.Token, anyway)
+	if err != nil {
+		return false, fmt.Errorf("release the events of %s for %s: %w", l.Submitter, receiver, err)
+	}
+	return tag.RowsAffected() == 1, nil
+}
+
+// What is known of a receiver, whoever's events it was given. One that was silent often
+// enough is asked by nobody until its time, and then by one.
+const (
+	receiverSilent = `
+insert into event_receiver as r (receiver, failures, next_attempt_at)
+values ($1, 1, clock_timestamp() + $2::interval)
+    on conflict (receiver) do update
+   set failures = r.failures + 1,
+       next_attempt_at = clock_timestamp() + least($2::interval * power(2, least(r.failures, 20)), $3::interval)`
+
+	receiverAnswers = `update event_receiver set failures = 0 where receiver = $1 and failures > 0`
+
+	mayAsk = `
+with probe as (
+  update event_receiver
+     set next_attempt_at = clock_timestamp() + $3::interval
+   where receiver = $1 and failures >= $2 and next_attempt_at <= clock_timestamp()
+  returning receiver
+)
+select exists (select from probe) or not exists (select from event_receiver where receiver = $1 and failures >= $2)`
+)
+
+// MayAsk implements [events.Book].
+func (s *Store) MayAsk(ctx context.Context, receiver string) (may bool, err error) {
+	if err := s.db.QueryRow(ctx, mayAsk, receiver, events.SilentFrom, s.rules.Duration).Scan(&may); err != nil {
+		return false, fmt.Errorf("ask whether %s answers: %w", receiver, err)
+	}
+	return may, nil
+}
+
+// overdueStreams are those that wait, and that nobody is at. Of a receiver that is
+// silent there is one, if it may be asked.
+const overdueStreams = `
+select submitter, receiver
+  from (select s.submitter, s.receiver, s.oldest_at, coalesce(r.failures >= $5, false) as silent,
+               row_number() over (partition by s.receiver order by s.oldest_at, s.submitter) as place
+          from event_stream s
+          left join event_receiver r on r.receiver = s.receiver
+         where s.pending and s.receiver = any($1)
+           and s.oldest_at < clock_timestamp() - $2::interval and s.next_attempt_at < clock_timestamp() - $2::interval
+           and (s.owner_node = '' or s.expires_at + $3::interval < clock_timestamp())
+           and not coalesce(r.failures >= $5 and r.next_attempt_at > clock_timestamp(), false)) as waiting
+ where place <= case when silent then 1 else $4::int end
+ order by oldest_at`
+
+// OverdueStreams lists the streams that a lost task left behind, at most limit of each
+// receiver, the oldest first; and the database's clock.
+func (s *Store) OverdueStreams(ctx context.Context, receivers []string, grace time.Duration, limit int) (all []events.Stream, now time.Time, err error) {
+	b := new(pgx.Batch)
+	b.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	b.Queue(overdueStreams, receivers, grace, s.rules.ClockSkewAllowance, limit, events.SilentFrom).Query(func(rows pgx.Rows) (err error) {
+		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[events.Stream])
+		return err
+	})
+	if err := s.send(ctx, b); err != nil {
+		return nil, now, fmt.Errorf("find overdue events: %w", err)
+	}
+	return all, now, nil
+}
+
+// EventBacklog is what a receiver has not been given.
+type EventBacklog struct {
+	Receiver string
+	Streams  int           // submitters with events that wait
+	Oldest   time.Duration // since when the oldest waits
+}
+
+// EventBacklogs are those of the receivers, each once, in one round trip.
+func (s *Store) EventBacklogs(ctx context.Context, receivers []string) ([]EventBacklog, error) {
+	rows, err := s.db.Query(ctx, `
+		select r.receiver, count(s.submitter), coalesce(clock_timestamp() - min(s.oldest_at), interval '0')
+		  from unnest($1::text[]) as r (receiver)
+		  left join event_stream s on s.receiver = r.receiver and s.pending
+		 group by r.receiver`, receivers)
+	if err != nil {
+		return nil, fmt.Errorf("read the backlog of events: %w", err)
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[EventBacklog])
+}
