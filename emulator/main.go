@@ -13,7 +13,6 @@ import (
 	"maps"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -35,61 +34,6 @@ func main() {
 	case err != nil:
 		os.Exit(130) // interrupted
 	}
-}
-
-// flags are what the command line says.
-type flags struct {
-	demo, keep, verbose bool
-	intents, logs       string
-	server, otlp        string
-	signer, clef        string
-	events              string
-	api, control        string
-	processes           int
-}
-
-func parse(args []string) (flags, error) {
-	var f flags
-	set := flag.NewFlagSet("emulator", flag.ContinueOnError)
-	set.BoolVar(&f.demo, "demo", false, "post intents, kill a function process halfway, and ask the chain what came of it")
-	set.BoolVar(&f.keep, "keep", false, "with --demo: leave everything running afterwards")
-	set.StringVar(&f.intents, "intents", "", "with --demo: the JSON Lines `file` of intents to post; default: the 200 that come with it")
-	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
-	set.StringVar(&f.logs, "logs", "", "write the functions' log to this `file`")
-	set.StringVar(&f.otlp, "otlp", "", "deliver metrics, and a trace of each intent, to the collector at `host:port`, by OTLP over gRPC")
-	set.StringVar(&f.signer, "signer", "local", "who has the accounts' keys: `local`, the functions themselves; kms, a Cloud KMS of the emulator's own; remote, a signing service")
-	set.StringVar(&f.clef, "clef", "", "with --signer remote: the clef `program` to sign; default: a service of the emulator's own")
-	set.StringVar(&f.events, "events", "poll", "who is told what becomes of transactions, as events.mode says: `poll`, nobody; log; mq_outbox, a Pub/Sub of the emulator's own; webhook, a receiver of its own")
-	set.StringVar(&f.api, "api", "127.0.0.1:0", "where the public paths listen, as `host:port`")
-	set.StringVar(&f.control, "control", "127.0.0.1:0", "where GET /info is served, as `host:port`")
-	set.IntVar(&f.processes, "processes", 3, "how many function processes run side by side")
-	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
-	set.Usage = func() {
-		fmt.Fprint(set.Output(), "emulator runs the whole house on this machine until Ctrl-C.\n\n")
-		set.PrintDefaults()
-	}
-	if err := set.Parse(args); err != nil {
-		return f, err
-	}
-	if set.NArg() > 0 {
-		return f, fmt.Errorf("unexpected argument %q; see --help", set.Arg(0))
-	}
-	if f.processes < 1 || f.processes > 32 {
-		return f, fmt.Errorf("--processes %d: want 1 to 32", f.processes)
-	}
-	if !slices.Contains([]string{"local", "kms", "remote"}, f.signer) {
-		return f, fmt.Errorf("--signer %s: want local, kms or remote", f.signer)
-	}
-	if !slices.Contains([]string{"poll", "log", "mq_outbox", "webhook"}, f.events) {
-		return f, fmt.Errorf("--events %s: want poll, log, mq_outbox or webhook", f.events)
-	}
-	if f.clef != "" && f.signer != "remote" {
-		return f, errors.New("--clef goes with --signer remote")
-	}
-	if !f.demo && (f.keep || f.intents != "") {
-		return f, errors.New("--keep and --intents go with --demo")
-	}
-	return f, nil
 }
 
 func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
@@ -147,7 +91,7 @@ const devAccounts = 10
 // telemetrySettings have the functions deliver to a collector, if there is one.
 func telemetrySettings(collector string) map[string]string {
 	if collector == "" {
-		return nil
+		return map[string]string{}
 	}
 	return map[string]string{
 		"FENCEPOST_TELEMETRY_OTLP_ENDPOINT": collector, "FENCEPOST_TELEMETRY_FLUSH_EVERY": "1s", "FENCEPOST_TELEMETRY_TRACE_ONE_IN": "1",
@@ -162,13 +106,15 @@ func startReceiver(mode string) (*demo.Receiver, error) {
 	return demo.StartReceiver()
 }
 
-// settings are the functions' beside the stack's own.
-func settings(f flags, receiver *demo.Receiver) map[string]string {
+// functionSettings are the functions' beside the stack's own; what the command line
+// gives goes before.
+func functionSettings(f flags, receiver *demo.Receiver) map[string]string {
 	all := map[string]string{"FENCEPOST_EVENTS_MODE": f.events}
 	maps.Copy(all, telemetrySettings(f.otlp))
 	if receiver != nil {
 		maps.Copy(all, receiver.Settings())
 	}
+	maps.Copy(all, f.settings)
 	return all
 }
 
@@ -192,7 +138,7 @@ func start(ctx context.Context, f flags, receiver *demo.Receiver, out io.Writer)
 	s, err := stack.Start(ctx, stack.Options{
 		Binary: f.server, Processes: f.processes, Submitters: devAccounts, PublicAddr: f.api, Output: output, Log: log,
 		Signer: stack.SignerKind(f.signer), Clef: f.clef,
-		Settings: settings(f, receiver),
+		Settings: functionSettings(f, receiver),
 	})
 	if err == nil {
 		fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))

@@ -12,7 +12,9 @@ import (
 	"log/slog"
 	"math/big"
 	"net/http"
+	"time"
 
+	"github.com/ethereum/go-ethereum/params"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
@@ -157,6 +159,8 @@ func rules(c config.Config) nonce.Rules {
 		FeeCapWei:            new(big.Int).SetUint64(c.Fees.MaxFeePerGas),
 		AskBeforePlaceholder: c.Nonce.Placeholder == config.PlaceholderAsk,
 		PlaceholderFeeCapWei: new(big.Int).SetUint64(c.Nonce.PlaceholderMaxFee),
+		Bump:                 bumpPolicy(c.GasBump),
+		Inspector:            inspector(c.Mempool),
 		Resubmit:             c.Resubmit.Enabled,
 		ResubmitEvery:        c.Resubmit.Interval,
 		ResubmitMost:         c.Resubmit.MaxAttempts,
@@ -167,6 +171,45 @@ func rules(c config.Config) nonce.Rules {
 		HandlerPatience:      c.Handlers.Patience,
 		RoundsEndAfter:       c.Tasks.DispatchDeadline / 2,
 	}
+}
+
+// bumpPolicy is by what transactions are replaced at a higher fee; nil: by decisions alone.
+func bumpPolicy(c config.GasBump) *nonce.GasBumpPolicy {
+	if !c.Enabled {
+		return nil
+	}
+	p := &nonce.GasBumpPolicy{
+		MinInterval: c.MinInterval, MaxAttempts: c.MaxAttempts, Multiplier: c.Multiplier,
+		FeeCapWei: new(big.Int).SetUint64(c.MaxFeePerGas), BudgetWei: wei(c.BudgetPerDay),
+	}
+	if c.MaxFeePerTx > 0 {
+		p.TxFeeCapWei = wei(c.MaxFeePerTx)
+	}
+	return p
+}
+
+// bumpAfter is after how long a transaction may be replaced; 0: it is not.
+func bumpAfter(c config.GasBump) time.Duration {
+	if !c.Enabled {
+		return 0
+	}
+	return c.MinInterval
+}
+
+// inspectedMost keeps a look of a wide window within one request.
+const inspectedMost = 32
+
+// inspector tells where transactions without a receipt seem to be; nil: nobody does.
+func inspector(c config.Mempool) *nonce.MempoolInspector {
+	if !c.Diagnose {
+		return nil
+	}
+	return &nonce.MempoolInspector{Most: inspectedMost}
+}
+
+// wei is so many gwei.
+func wei(gwei uint64) *big.Int {
+	return new(big.Int).Mul(new(big.Int).SetUint64(gwei), big.NewInt(params.GWei))
 }
 
 func (a *App) openStore(ctx context.Context) (err error) {
@@ -181,6 +224,7 @@ func (a *App) openStore(ctx context.Context) (err error) {
 		StatementTimeout: db.StatementTimeout, LockTimeout: db.LockTimeout,
 		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After, Tracer: store.Costs{},
 		Events: eventMode(a.config.Events), OnEvents: a.onEvents,
+		GasBumpAfter: bumpAfter(a.config.GasBump),
 	})
 	return err
 }
@@ -198,12 +242,22 @@ func (a *App) openChain(context.Context) (err error) {
 	rpc := a.config.RPC
 	a.chain, err = evm.New(evm.Options{
 		URL: rpc.URL.Reveal(), ChainID: a.config.Chain.ID, Timeout: rpc.Timeout, MaxInFlight: rpc.MaxInFlight, MaxBatch: rpc.MaxBatch,
+		Fees:        feesOf(a.config),
 		OnRoundTrip: func(ctx context.Context) { telemetry.MeterFrom(ctx).RPC() },
 		Trace: func(ctx context.Context, name string) (context.Context, func(error)) {
 			return telemetry.Begin(ctx, name)
 		},
 	})
 	return err
+}
+
+// feesOf is how the chain prices gas, and whom to ask for advice.
+func feesOf(c config.Config) evm.Fees {
+	f := evm.Fees{Legacy: c.Chain.FeeKind == config.FeeKindLegacy}
+	if c.Fees.History {
+		f.HistoryBlocks, f.Percentile = c.Fees.HistoryBlocks, c.Fees.HistoryPercentile
+	}
+	return f
 }
 
 // chainOf is the connector of a submitter's chain.

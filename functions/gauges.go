@@ -2,7 +2,11 @@ package functions
 
 import (
 	"context"
+	"errors"
+	"math/big"
 	"time"
+
+	"github.com/ethereum/go-ethereum/params"
 
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
@@ -19,6 +23,14 @@ func (a *App) gauge(ctx context.Context) error {
 	telemetry.ProtectSubmitters.Record(ctx, int64(b.Protected))
 	telemetry.StuckTransactions.Record(ctx, int64(b.Stuck))
 	telemetry.ReceiptBacklog.Record(ctx, int64(b.NoReceipt))
+	telemetry.BalanceWaiting.Record(ctx, int64(b.WaitBalance))
+	telemetry.FeeWaiting.Record(ctx, int64(b.WaitFee))
+	telemetry.GasBumpHeld.Record(ctx, int64(b.BumpHeld))
+	return errors.Join(a.gaugeEvents(ctx), a.gaugeBalances(ctx))
+}
+
+// gaugeEvents shows what receivers have not been told yet.
+func (a *App) gaugeEvents(ctx context.Context) error {
 	if len(a.receivers) == 0 {
 		return nil
 	}
@@ -28,4 +40,26 @@ func (a *App) gauge(ctx context.Context) error {
 		telemetry.EventAge.Record(ctx, int64(w.Oldest/time.Second), telemetry.Receiver(w.Receiver))
 	}
 	return err
+}
+
+// gaugeBalances shows what submitters have, in one round trip to the chain.
+func (a *App) gaugeBalances(ctx context.Context) error {
+	if a.config.Telemetry.Balances == 0 {
+		return nil
+	}
+	shown, err := a.store.ActiveOn(ctx, a.config.Chain.ID, a.config.Telemetry.Balances)
+	if err != nil || len(shown) == 0 {
+		return err
+	}
+	balances, err := a.chain.Balances(ctx, shown)
+	if err != nil {
+		return err
+	}
+	for i, s := range shown {
+		gwei := new(big.Int).Quo(balances[i], big.NewInt(params.GWei))
+		if gwei.IsInt64() {
+			telemetry.SubmitterBalance.Record(ctx, gwei.Int64(), telemetry.Submitter(string(s)))
+		}
+	}
+	return nil
 }

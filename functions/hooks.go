@@ -114,7 +114,7 @@ func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) erro
 	case tx.Nonce != *r.Nonce:
 		return fmt.Errorf("mark %s used: %w: they have the nonce %d, and %d is reserved", r.TxID, nonce.ErrBytes, tx.Nonce, *r.Nonce)
 	}
-	gas := nonce.GasParams{Gas: tx.Gas, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei, ValueWei: tx.Value}
+	gas := nonce.GasParams{Gas: tx.Gas, Legacy: tx.Legacy, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei, ValueWei: tx.Value}
 	does := nonce.Call{To: tx.To, Value: tx.Value, Data: tx.Data}
 	err = a.worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: r.TxID, Owner: owner, To: nonce.Used, Signed: &signed, Call: does, Gas: &gas})
 	if err != nil {

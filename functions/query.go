@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,10 +17,12 @@ func (a *App) routeQuery(mux *web.Mux) {
 	a.handle(mux, "events", "GET /api/v1/events", a.replay)
 }
 
-// txResponse is a transaction on the wire. Only an operator sees the nonce.
+// txResponse is a transaction on the wire. Only an operator sees the nonce, and what
+// tells of it.
 type txResponse struct {
 	store.Record
-	Nonce *int64 `json:"nonce,omitempty"`
+	Nonce   *int64          `json:"nonce,omitempty"`
+	Mempool json.RawMessage `json:"mempool,omitempty"`
 }
 
 func (a *App) queryByID(w http.ResponseWriter, r *http.Request) error {
@@ -61,7 +64,7 @@ func reply(w http.ResponseWriter, r *http.Request, rec store.Record, v store.Vie
 	}
 	out := txResponse{Record: rec}
 	if v.Operator {
-		out.Nonce = rec.Nonce
+		out.Nonce, out.Mempool = rec.Nonce, rec.Mempool
 	}
 	web.Reply(w, r, http.StatusOK, out)
 	return nil

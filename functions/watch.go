@@ -3,9 +3,11 @@ package functions
 import (
 	"context"
 	"errors"
+	"math/big"
 	"strings"
 	"time"
 
+	"github.com/ethereum/go-ethereum/params"
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/fencepost/fencepost/shared/lease"
@@ -185,12 +187,26 @@ func (watcher) Wrote(ctx context.Context, began time.Time, steps []nonce.Step) {
 		if s.Decided != nil {
 			countDecision(ctx, s.Decided.Action)
 		}
+		countPowers(ctx, s)
 		if s.To.State.Final() && !s.From.State.Final() {
 			telemetry.Finality.Add(ctx, 1, telemetry.Result(endOf(s.To)))
 		}
 		if s.From.State != s.To.State || s.From.Sub != s.To.Sub {
 			telemetry.Step(ctx, s.To.Trace, string(s.To.State), began, stepAttributes(s.To)...)
 		}
+	}
+}
+
+// countPowers counts what the optional powers have done.
+func countPowers(ctx context.Context, s nonce.Step) {
+	if s.ExtraWei != nil {
+		telemetry.GasBump.Add(ctx, 1)
+		if gwei := new(big.Int).Quo(s.ExtraWei, big.NewInt(params.GWei)); gwei.IsInt64() {
+			telemetry.GasBumpExtra.Add(ctx, gwei.Int64())
+		}
+	}
+	if d := s.To.Diagnosis; d != nil && d != s.From.Diagnosis {
+		telemetry.MempoolDiagnosis.Add(ctx, 1, telemetry.Signal(strings.ToLower(string(d.Signal))))
 	}
 }
 

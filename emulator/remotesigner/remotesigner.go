@@ -202,6 +202,7 @@ type arguments struct {
 	From    common.Address  `json:"from"`
 	To      *common.Address `json:"to"`
 	Gas     hexutil.Uint64  `json:"gas"`
+	Price   *hexutil.Big    `json:"gasPrice"`
 	FeeCap  *hexutil.Big    `json:"maxFeePerGas"`
 	TipCap  *hexutil.Big    `json:"maxPriorityFeePerGas"`
 	Value   *hexutil.Big    `json:"value"`
@@ -211,6 +212,9 @@ type arguments struct {
 }
 
 func (a arguments) sign(key *ecdsa.PrivateKey, fault Fault) ([]byte, error) {
+	if a.Price != nil && a.FeeCap == nil && a.TipCap == nil {
+		return a.signLegacy(key)
+	}
 	if a.FeeCap == nil || a.TipCap == nil || a.Value == nil || a.Nonce == nil || a.ChainID == nil {
 		return nil, fmt.Errorf("want nonce, chainId, value, maxFeePerGas and maxPriorityFeePerGas")
 	}
@@ -220,6 +224,20 @@ func (a arguments) sign(key *ecdsa.PrivateKey, fault Fault) ([]byte, error) {
 	}
 	key, tx := fault.spoil(key, inner)
 	signed, err := fault.sign(key, tx, inner.ChainID)
+	if err != nil {
+		return nil, err
+	}
+	return signed.MarshalBinary()
+}
+
+// signLegacy signs a transaction of legacy form.
+func (a arguments) signLegacy(key *ecdsa.PrivateKey) ([]byte, error) {
+	if a.Value == nil || a.Nonce == nil || a.ChainID == nil {
+		return nil, fmt.Errorf("want nonce, chainId, value and gasPrice")
+	}
+	signed, err := types.SignNewTx(key, types.LatestSignerForChainID((*big.Int)(a.ChainID)), &types.LegacyTx{
+		Nonce: uint64(*a.Nonce), To: a.To, Value: (*big.Int)(a.Value), Data: a.Data, Gas: uint64(a.Gas), GasPrice: (*big.Int)(a.Price),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,7 @@ type Options struct {
 	Processes  int                             // of each service; 0: 3
 	Split      bool                            // one service per function, as deployed, instead of all in each process
 	BlockTime  time.Duration                   // 0: 1 s
+	PriceBump  uint64                          // by how many percent the chain's node wants a replacement to pay more; 0: 10
 	Submitters int                             // how many dev accounts are registered; 0: 10
 	Window     int                             // max_in_flight of the dev accounts; 0: 1
 	SweepEvery time.Duration                   // 0: 1 min; negative: never, but for RunSweep
@@ -216,7 +217,7 @@ func (s *Stack) startChain(ctx context.Context) (err error) {
 	n := s.options.Submitters
 	all := devchain.DevAccounts(n + 2)
 	s.accounts, s.payer, s.deployer = all[:n:n], all[n], all[n+1]
-	s.Chain, err = devchain.Start(ctx, devchain.Options{BlockTime: s.options.BlockTime, Accounts: all})
+	s.Chain, err = devchain.Start(ctx, devchain.Options{BlockTime: s.options.BlockTime, Accounts: all, PriceBump: s.options.PriceBump})
 	if err != nil {
 		return err
 	}

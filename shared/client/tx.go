@@ -73,8 +73,21 @@ type ListedTx struct {
 // Tx is a transaction.
 type Tx struct {
 	ListedTx
-	Receipt       *Receipt `json:"receipt"`       // nil: none
-	Confirmations []Block  `json:"confirmations"` // from the receipt's block on
+	Receipt       *Receipt          `json:"receipt"`       // nil: none
+	Confirmations []Block           `json:"confirmations"` // from the receipt's block on
+	Mempool       *MempoolDiagnosis `json:"mempool"`       // for operators alone; nil: none was made
+}
+
+// MempoolDiagnosis is where a transaction seemed to be before it had a receipt, by what
+// one node said at one moment. It proves nothing.
+type MempoolDiagnosis struct {
+	Signal       string    `json:"signal"` // IN_MEMPOOL, PERHAPS_LOST, PERHAPS_REPLACED
+	Advice       string    `json:"advice"` // WAIT, RESUBMIT, BUMP
+	Since        time.Time `json:"since"`
+	Node         string    `json:"node"`
+	Block        uint64    `json:"block"`
+	LatestCount  uint64    `json:"latestCount"`
+	PendingCount uint64    `json:"pendingCount"`
 }
 
 // Receipt is what a node said of the version that was mined.

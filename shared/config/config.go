@@ -25,6 +25,8 @@ type Config struct {
 	Nonce         Nonce
 	Hooks         Hooks
 	Fees          Fees
+	GasBump       GasBump
+	Mempool       Mempool
 	Queue         Queue
 	Resubmit      Resubmit
 	Stuck         Stuck
@@ -52,7 +54,7 @@ type Config struct {
 
 func (c *Config) settings() []setting {
 	return slices.Concat(
-		c.Lease.settings(), c.Nonce.settings(), c.Hooks.settings(), c.Fees.settings(), c.Queue.settings(),
+		c.Lease.settings(), c.Nonce.settings(), c.Hooks.settings(), c.Fees.settings(), c.GasBump.settings(), c.Mempool.settings(), c.Queue.settings(),
 		c.Resubmit.settings(), c.Stuck.settings(),
 		c.Confirmations.settings(), c.Finality.settings(), c.Reorg.settings(), c.Sweep.settings(),
 		c.Transfer.settings(), c.Trading.settings(), c.Conservation.settings(),

@@ -48,6 +48,8 @@ type Chain struct {
 	// BlockTime is the usual time between two blocks: a hint for when to ask,
 	// on which nothing else depends.
 	BlockTime time.Duration
+	// FeeKind is how the chain prices gas.
+	FeeKind FeeKind
 }
 
 // maxChainID is the bound of EIP-2294, https://eips.ethereum.org/EIPS/eip-2294.
@@ -61,6 +63,9 @@ func (c *Chain) settings() []setting {
 		{name: "chain.blockTime", def: "12s",
 			meaning: "the usual time between two blocks, to plan polls by; correctness does not depend on it",
 			field:   duration(&c.BlockTime, 10*time.Millisecond, time.Hour)},
+		{name: "chain.feeKind", def: string(FeeKindEIP1559),
+			meaning: "how the chain prices gas: by base fee and tip, or, legacy, by the one price that `eth_gasPrice` advises",
+			field:   choice(&c.FeeKind, FeeKindEIP1559, FeeKindLegacy)},
 	}
 }
 

@@ -69,5 +69,13 @@ func (c *Config) policyRules() []rule {
 		of:     []string{"resubmit.interval", "stuck.after", "resubmit.enabled"},
 		broken: c.Resubmit.Enabled && c.Resubmit.Interval >= c.Stuck.After,
 		say:    "every transaction would be stuck before it is sent again: set resubmit.interval below stuck.after, or resubmit.enabled to false",
+	}, {
+		of:     []string{"fees.history.enabled", "chain.feeKind"},
+		broken: c.Fees.History && c.Chain.FeeKind == FeeKindLegacy,
+		say:    "a chain without EIP-1559 has no tips to read: set fees.history.enabled to false where chain.feeKind is legacy",
+	}, {
+		of:     []string{"gasbump.minInterval", "stuck.after", "gasbump.enabled"},
+		broken: c.GasBump.Enabled && c.GasBump.MinInterval >= c.Stuck.After,
+		say:    "every transaction would be stuck before it is replaced: set gasbump.minInterval below stuck.after, or gasbump.enabled to false",
 	}}
 }

@@ -15,6 +15,8 @@ type Telemetry struct {
 	// TraceOneIn is of how many intents one is traced, beside those that the caller
 	// traces; 1: all.
 	TraceOneIn int
+	// Balances is of how many submitters the balance is shown; 0: of none.
+	Balances int
 }
 
 func (t *Telemetry) settings() []setting {
@@ -31,6 +33,9 @@ func (t *Telemetry) settings() []setting {
 		{name: "telemetry.traceOneIn", def: "100",
 			meaning: "of so many intents one is traced, where a collector is named; one whose `traceparent` is sampled always is; 1: all",
 			field:   number(&t.TraceOneIn, "a number of intents", 1, 1_000_000)},
+		{name: "telemetry.balances", def: "0",
+			meaning: "of how many submitters, the first by name, the sweep shows the balance, one series each; 0: of none",
+			field:   number(&t.Balances, "a number of submitters", 0, 1000)},
 	}
 }
 

@@ -79,10 +79,17 @@ const (
 // maxBigint is the most that a bigint column of Postgres holds.
 const maxBigint = 1<<63 - 1
 
-// Fees bounds what is paid.
+// Fees is what is offered, and bounds it.
 type Fees struct {
 	// MaxFeePerGas is the most that a first version pays, in wei per gas.
 	MaxFeePerGas uint64
+	// History says that tips follow what the last blocks were paid, in place of the
+	// node's advice.
+	History bool
+	// HistoryBlocks is over how many blocks they are read.
+	HistoryBlocks int
+	// HistoryPercentile is which of each block's tips, weighted by gas.
+	HistoryPercentile int
 }
 
 func (f *Fees) settings() []setting {
@@ -90,8 +97,26 @@ func (f *Fees) settings() []setting {
 		{name: "fees.maxFeePerGas", def: "500000000000",
 			meaning: "the most that a transaction pays, in wei per gas, whatever the node advises or the caller allows; while the base fee is above it, intents wait",
 			field:   number(&f.MaxFeePerGas, "an amount in wei per gas", 1, maxBigint)},
+		{name: "fees.history.enabled", def: "false",
+			meaning: "let tips follow what the last blocks were paid, by `eth_feeHistory`, in place of the node's own advice, which stands in where the history tells nothing",
+			field:   boolean(&f.History)},
+		{name: "fees.history.blocks", def: "20",
+			meaning: "over how many of the last blocks; the median of those that were not empty is taken",
+			field:   number(&f.HistoryBlocks, "a number of blocks", 1, 100)},
+		{name: "fees.history.percentile", def: "50",
+			meaning: "which of each block's tips, weighted by gas: higher is sooner and dearer",
+			field:   number(&f.HistoryPercentile, "a percentile", 1, 100)},
 	}
 }
+
+// FeeKind is how a chain prices gas.
+type FeeKind string
+
+// With a base fee that is burnt and a tip (EIP-1559), or by one price.
+const (
+	FeeKindEIP1559 FeeKind = "eip1559"
+	FeeKindLegacy  FeeKind = "legacy"
+)
 
 // Queue bounds what waits for a nonce.
 type Queue struct {

@@ -2,6 +2,7 @@ package nonce
 
 import (
 	"context"
+	"math/big"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
@@ -110,6 +111,11 @@ type Version struct {
 	Kind   VersionKind
 	Served Order // the order that this carries out; "": none
 	Signed Signed
+
+	// ExtraWei is what it may cost beyond the version before it, where a gas bump made
+	// it: then it counts against the budget, and the transaction's life goes on. nil: none
+	// did, and it begins anew.
+	ExtraWei *big.Int
 }
 
 // CursorChange is what a look found out about the account as a whole.

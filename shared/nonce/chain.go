@@ -84,7 +84,8 @@ func (c Call) Does(t Taker) bool {
 	return sameTo && value == t.ValueWei && bytes.Equal(c.Data, t.Data)
 }
 
-// Unsigned is a transaction ready to be signed: an EIP-1559 transaction.
+// Unsigned is a transaction ready to be signed: an EIP-1559 transaction, or one of
+// legacy form with a chain id (EIP-155).
 type Unsigned struct {
 	ChainID   uint64
 	Nonce     uint64
@@ -92,6 +93,7 @@ type Unsigned struct {
 	Value     *big.Int // wei
 	Data      []byte
 	Gas       uint64
+	Legacy    bool     // of legacy form: FeeCapWei is its price of gas, and TipCapWei the same
 	FeeCapWei *big.Int // maxFeePerGas, wei per gas
 	TipCapWei *big.Int // maxPriorityFeePerGas, wei per gas
 }
@@ -159,8 +161,9 @@ type Account struct {
 	PendingCount uint64   // the same with the node's pool
 	BalanceWei   *big.Int // at the head
 	HasCode      bool     // the account has code (or a delegation): its count may move by itself
-	BaseFeeWei   *big.Int // of the head, wei per gas
-	TipWei       *big.Int // the node's advice, wei per gas
+	BaseFeeWei   *big.Int // of the head, wei per gas; 0: the chain has none
+	TipWei       *big.Int // what blocks are paid beside it, as the node advises or its history says, wei per gas; nil where GasPriceWei is not
+	GasPriceWei  *big.Int // on a chain without EIP-1559: the node's advice, wei per gas; nil: the chain has it
 }
 
 // Header is a block's place in its chain.

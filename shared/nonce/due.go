@@ -1,6 +1,9 @@
 package nonce
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // slack is how early a look may be: what falls due so soon is looked at now.
 func (r Rules) slack() time.Duration { return r.BlockTime / 4 }
@@ -12,7 +15,7 @@ func (r Rules) question(w Work, k Kind, chain ChainConnector) (q Look, ok bool) 
 	ok = w.Suspicion != nil || w.fell()
 	horizon := w.now().Add(r.slack())
 	for _, t := range w.Unsettled {
-		if !t.dueBy(horizon) && !r.resendDue(t, horizon) && !t.ordersOpen() {
+		if !t.dueBy(horizon) && !r.resendDue(t, horizon) && !t.ordersOpen() && !(k.MaySign() && r.bumpDue(t, w.now())) {
 			continue
 		}
 		q.Self = q.Self || (t.ordersOpen() && k.MaySign())
@@ -23,8 +26,9 @@ func (r Rules) question(w Work, k Kind, chain ChainConnector) (q Look, ok bool) 
 		}
 	}
 	if len(w.Unsettled) > 0 && w.Unsettled[0].Receipt == nil {
-		q.Known = w.Unsettled[0].Versions
+		q.Known = slices.Clip(w.Unsettled[0].Versions)
 	}
+	r.Inspector.ask(&q, w.Unsettled)
 	q.bound()
 	if k.MaySign() && w.queueOpen(horizon) {
 		ok = ok || w.seat().most > 0
@@ -111,9 +115,16 @@ type due struct {
 func (r Rules) due(w Work) due {
 	var d due
 	acknowledged, held := true, false
+	var bump *time.Time // when the first replacement may be made
 	for _, t := range w.Unsettled {
 		acknowledged = acknowledged && t.acknowledged()
 		toSign := t.State == InFlight || t.ordersOpen()
+		bumpBy, bumps := r.bumpBy(t)
+		if bumps = bumps && !held && !w.Protected; bumps {
+			d.advance = d.advance || !bumpBy.After(w.now())
+			d.earliest(KindAdvance, &bumpBy)
+			bump = soonest(bump, bumpBy)
+		}
 		switch {
 		case toSign && (w.Protected || held): // nothing is signed, or nothing ahead of what no node holds
 			if len(t.Versions) > 0 {
@@ -128,7 +139,8 @@ func (r Rules) due(w Work) due {
 		default:
 			d.earliest(KindReceipt, t.NextCheckAt)
 		}
-		if !w.Protected && (t.State == Submitted || (t.Sub == Pending && (r.Resubmit || t.claimed()))) {
+		resent := t.NextResubmitAt == nil || !r.bumpDue(t, *t.NextResubmitAt) // else a replacement goes out in its place
+		if !w.Protected && resent && (t.State == Submitted || (t.Sub == Pending && (r.Resubmit || t.claimed()))) {
 			d.earliest(KindResubmit, t.NextResubmitAt)
 		}
 		held = held || !t.acknowledged() && !(toSign && t.dueBy(w.now()))
@@ -148,7 +160,18 @@ func (r Rules) due(w Work) due {
 	default:
 		d.earliest(KindAdvance, w.Queue[0].NextCheckAt)
 	}
+	if bump != nil && !bump.After(d.at.Add(r.slack())) { // only an advance may sign
+		d.kind = KindAdvance
+	}
 	return d
+}
+
+// soonest is the earlier of two times; nil is none.
+func soonest(a *time.Time, b time.Time) *time.Time {
+	if a == nil || b.Before(*a) {
+		return &b
+	}
+	return a
 }
 
 func (d *due) earliest(k Kind, at *time.Time) {

@@ -97,7 +97,7 @@ func (t *tenure) bookings(r Reserve, v View) (all []Booking, reason string) {
 		unsettled = Work{Unsettled: unsettled}.without(seat.from)
 	}
 	purse := newPurse(v, unsettled)
-	params := t.Rules.underCeiling(fees(Call{}, placeholderGas, v.Account))
+	params := t.Rules.offer(Call{}, placeholderGas, v.Account)
 	for i, seat := range seats {
 		if purse.take(params) != nil {
 			return nil, "balance: the account cannot pay for what is in flight and a placeholder for each nonce"

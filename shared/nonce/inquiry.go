@@ -139,7 +139,7 @@ func (k *inquiry) open(raw []byte) made {
 		return made{failed: k.because(err.Error())}
 	}
 	call := Call{To: tx.To, Value: tx.Value, Data: tx.Data, Gas: tx.Gas, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei}
-	params := GasParams{Gas: tx.Gas, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei, ValueWei: tx.Value}
+	params := GasParams{Gas: tx.Gas, Legacy: tx.Legacy, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei, ValueWei: tx.Value}
 	return made{call: call, params: params, signed: &signed, wait: tooDear(call, params, k.v.Account)}
 }
 
@@ -261,7 +261,7 @@ func (t *tenure) price(ctx context.Context, x Tx, m made, v View) (made, error) 
 	case verdict != Done:
 		return made{wait: cut("no gas estimate: " + reason)}, nil
 	}
-	m.params = t.Rules.underCeiling(fees(m.call, gas, v.Account))
+	m.params = t.Rules.offer(m.call, gas, v.Account)
 	m.wait = tooDear(m.call, m.params, v.Account)
 	return m, nil
 }

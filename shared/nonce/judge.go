@@ -42,7 +42,7 @@ func (r Rules) judge(w Work, q Look, v View) judgement {
 	for i, before := range w.Unsettled {
 		t := before
 		if about(t) {
-			t = r.judgeTx(&j, t, v, now, lowerAreFinal && t.State != Protect)
+			t = r.Inspector.Inspect(r.judgeTx(&j, t, v, now, lowerAreFinal && t.State != Protect), w.lowest(), v, now)
 		}
 		served := Order("")
 		switch {
@@ -248,6 +248,8 @@ func (r Rules) checkNext(t Tx, at time.Time) Tx {
 func (r Rules) resendDue(t Tx, now time.Time) bool {
 	due := t.NextResubmitAt == nil || !now.Before(*t.NextResubmitAt)
 	switch {
+	case r.bumpDue(t, now): // a higher bid goes out in its place
+		return false
 	case t.State == Submitted:
 		return due
 	case t.State == Tracking && t.Sub == Pending:
@@ -333,5 +335,6 @@ func isPrefix(a, b []Header) bool {
 // sameRow says that nothing changed that a row keeps, so that no write is owed.
 func sameRow(a, b Tx) bool {
 	return a.State == b.State && a.Sub == b.Sub && a.LastCheckAt == b.LastCheckAt &&
-		a.NextCheckAt == b.NextCheckAt && a.NextResubmitAt == b.NextResubmitAt
+		a.NextCheckAt == b.NextCheckAt && a.NextResubmitAt == b.NextResubmitAt &&
+		a.Diagnosis == b.Diagnosis
 }

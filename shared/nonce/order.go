@@ -35,7 +35,8 @@ type signing struct {
 	tx       Tx // with the gas parameters of the new version
 	kind     VersionKind
 	unsigned Unsigned
-	signed   *Signed // it comes with its bytes, proven; nil: they are still to be signed
+	signed   *Signed  // it comes with its bytes, proven; nil: they are still to be signed
+	extraWei *big.Int // of a gas bump: what it may cost beyond the version before; nil: it is none
 }
 
 // ordersOpen says that an order on t could be carried out: nothing that was
@@ -62,6 +63,7 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 	if w.Protected {
 		return nil, nil
 	}
+	bumps := r.bumping(w, chain, v)
 	going := true // everything below is with a node, or goes there in this round
 	for _, t := range w.Unsettled {
 		job, reason := signing{}, ""
@@ -90,6 +92,12 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 			job, reason = handled(t, answer)
 		case !t.ordersOpen() && t.State == InFlight && t.dueBy(w.now()):
 			job, reason = original(t, chain)
+		case r.bumpDue(t, w.now()):
+			var move *Move
+			if job, move = r.bumpNow(bumps, t); move != nil {
+				moves, going = append(moves, *move), going && move.To.State != Stuck
+				continue
+			}
 		case !t.ordersOpen(), t.Ordered == OrderRebroadcast:
 			continue
 		case t.Ordered == OrderCancel && r.AskBeforePlaceholder:
@@ -174,18 +182,14 @@ func original(t Tx, chain ChainConnector) (signing, string) {
 
 // bump is t's own call with fees that replace its last version.
 func (r Rules) bump(t Tx, chain ChainConnector, v View) (signing, string) {
-	job, reason := original(t, chain)
-	if reason != "" {
-		return job, reason
-	}
 	params, reason := r.outbid(*t.Gas, v)
 	if reason != "" {
-		return job, reason
+		return signing{}, reason
 	}
 	t.Gas = &params
-	job.tx, job.kind = t, VersionBump
-	job.unsigned.FeeCapWei, job.unsigned.TipCapWei = params.FeeCapWei, params.TipCapWei
-	return job, ""
+	job, reason := original(t, chain)
+	job.kind = VersionBump
+	return job, reason
 }
 
 // placeholder consumes t's nonce and does nothing else: zero value, to itself.
@@ -212,11 +216,14 @@ func (r Rules) placeholder(t Tx, v View) (signing, string) {
 func (r Rules) outbid(last GasParams, v View) (GasParams, string) {
 	now := fees(Call{}, last.Gas, v.Account)
 	p := GasParams{
-		Gas: last.Gas, ValueWei: last.ValueWei,
+		Gas: last.Gas, ValueWei: last.ValueWei, Legacy: now.Legacy,
 		TipCapWei: bigMax(anEighthMore(last.TipCapWei), now.TipCapWei),
 		FeeCapWei: bigMax(anEighthMore(last.FeeCapWei), now.FeeCapWei),
 	}
 	p.FeeCapWei = bigMax(p.FeeCapWei, p.TipCapWei)
+	if p.Legacy {
+		p.TipCapWei = p.FeeCapWei
+	}
 	if r.PlaceholderFeeCapWei != nil && p.FeeCapWei.Cmp(r.PlaceholderFeeCapWei) > 0 {
 		return p, fmt.Sprintf("a replacement would pay %s wei per gas, above nonce.placeholderMaxFeePerGas %s", p.FeeCapWei, r.PlaceholderFeeCapWei)
 	}

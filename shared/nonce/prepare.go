@@ -71,7 +71,7 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 			p.wait(t, "no gas estimate: "+reason, w.now().Add(r.BlockTime))
 			return p
 		}
-		params := r.underCeiling(fees(call, gas, v.Account))
+		params := r.offer(call, gas, v.Account)
 		if reason := tooDear(call, params, v.Account); reason != "" {
 			p.wait(t, reason, r.afterBlocks(1, v.Head, w.now()))
 			return p
@@ -113,7 +113,7 @@ func (p *preparation) ready(t Tx, call Call, params GasParams) {
 func unsigned(t Tx, call Call) Unsigned {
 	return Unsigned{
 		ChainID: t.Submitter.ChainID(), Nonce: *t.Nonce, To: call.To, Value: t.Gas.ValueWei, Data: call.Data,
-		Gas: t.Gas.Gas, FeeCapWei: t.Gas.FeeCapWei, TipCapWei: t.Gas.TipCapWei,
+		Gas: t.Gas.Gas, Legacy: t.Gas.Legacy, FeeCapWei: t.Gas.FeeCapWei, TipCapWei: t.Gas.TipCapWei,
 	}
 }
 
@@ -156,52 +156,6 @@ func gasFor(call Call, e Estimate) (gas uint64, verdict Outcome, reason string) 
 		return 0, Refused, "the call would revert: " + e.Reason
 	}
 	return e.Gas, e.Outcome, e.Reason
-}
-
-// fees completes what the payload left open: the node's advice for the tip, and
-// a cap that outlasts six blocks in a row that are full (each raises the base
-// fee by at most 1/8, EIP-1559).
-func fees(call Call, gas uint64, a Account) GasParams {
-	p := GasParams{Gas: gas, FeeCapWei: call.FeeCapWei, TipCapWei: call.TipCapWei, ValueWei: call.Value}
-	if p.ValueWei == nil {
-		p.ValueWei = new(big.Int)
-	}
-	if p.TipCapWei == nil {
-		p.TipCapWei = a.TipWei
-	}
-	if p.TipCapWei.Sign() == 0 { // nodes hold no transaction that pays nothing
-		p.TipCapWei = big.NewInt(1)
-	}
-	if p.FeeCapWei == nil {
-		p.FeeCapWei = new(big.Int).Add(new(big.Int).Lsh(a.BaseFeeWei, 1), p.TipCapWei)
-	}
-	if p.TipCapWei.Cmp(p.FeeCapWei) > 0 {
-		p.TipCapWei = p.FeeCapWei
-	}
-	return p
-}
-
-// underCeiling lowers both fees to the deployment's ceiling. They are only the most
-// that is paid: below the base fee the transaction waits.
-func (r Rules) underCeiling(p GasParams) GasParams {
-	if r.FeeCapWei != nil && p.FeeCapWei.Cmp(r.FeeCapWei) > 0 {
-		p.FeeCapWei = r.FeeCapWei
-	}
-	if p.TipCapWei.Cmp(p.FeeCapWei) > 0 {
-		p.TipCapWei = p.FeeCapWei
-	}
-	return p
-}
-
-// tooDear says why no block would take the fees now, or "".
-func tooDear(call Call, p GasParams, a Account) string {
-	switch {
-	case p.FeeCapWei.Cmp(a.BaseFeeWei) >= 0:
-		return ""
-	case call.FeeCapWei != nil && call.FeeCapWei.Cmp(a.BaseFeeWei) < 0:
-		return "fee: maxFeePerGas is below the base fee"
-	}
-	return "fee: the base fee is above fees.maxFeePerGas"
 }
 
 // purse keeps the account able to pay for every nonce it holds: the worst cost

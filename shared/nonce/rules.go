@@ -21,14 +21,16 @@ const (
 type Rules struct {
 	Lease                lease.Rules
 	Finality             Finality
-	Confirmations        uint64        // blocks on top of the receipt's, where Finality is by confirmations
-	BlockTime            time.Duration // when to expect the next block: a hint for polls, nothing more
-	WatchEvery           time.Duration // the longest that an included transaction goes unwatched
-	WatchDepth           uint64        // how far below the last final block final ones are remembered
-	AskBeforePlaceholder bool          // nothing is replaced or filled but by an operator's decision
-	FeeCapWei            *big.Int      // the most that a first version pays, wei per gas; nil: no bound
-	PlaceholderFeeCapWei *big.Int      // the most that a replacement pays, wei per gas; nil: no bound
-	Resubmit             bool          // send again what stays without a receipt
+	Confirmations        uint64            // blocks on top of the receipt's, where Finality is by confirmations
+	BlockTime            time.Duration     // when to expect the next block: a hint for polls, nothing more
+	WatchEvery           time.Duration     // the longest that an included transaction goes unwatched
+	WatchDepth           uint64            // how far below the last final block final ones are remembered
+	AskBeforePlaceholder bool              // nothing is replaced or filled but by an operator's decision
+	FeeCapWei            *big.Int          // the most that a first version pays, wei per gas; nil: no bound
+	PlaceholderFeeCapWei *big.Int          // the most that a replacement pays, wei per gas; nil: no bound
+	Bump                 *GasBumpPolicy    // nil: nothing is replaced but by a decision
+	Inspector            *MempoolInspector // nil: nothing is diagnosed
+	Resubmit             bool              // send again what stays without a receipt
 	ResubmitEvery        time.Duration
 	ResubmitMost         int           // broadcasts of one transaction before it is STUCK
 	StuckAfter           time.Duration // since the first broadcast, before it is STUCK

@@ -17,6 +17,12 @@ func (r Rules) sent(t Tx, res SendResult, head Header, now time.Time) Tx {
 		t.State, t.Sub, t.NextResubmitAt = Stuck, "", nil
 		return r.checkNext(t, now.Add(10*r.BlockTime))
 	}
+	if res.Class == SendUnderpriced {
+		if next, ok := r.outbidden(t, now); ok {
+			next.NextResubmitAt = new(now.Add(r.patience(t.SubmitAttempts)))
+			return next
+		}
+	}
 	if t.State == Tracking && !r.Resubmit { // sent again for a reorg or an order, until a node has it
 		t.State, t.Sub = Submitted, ""
 	}

@@ -170,7 +170,7 @@ func (t *tenure) act(ctx context.Context, v View, j judgement) (released bool, e
 // by an order.
 func (t *tenure) mustSign(txs []Tx) bool {
 	return t.kind.MaySign() && !t.work.Protected &&
-		slices.ContainsFunc(txs, func(x Tx) bool { return x.State == InFlight || x.ordersOpen() })
+		slices.ContainsFunc(txs, func(x Tx) bool { return x.State == InFlight || x.ordersOpen() || t.Rules.bumpDue(x, t.work.now()) })
 }
 
 // look asks the chain once, within the lease.

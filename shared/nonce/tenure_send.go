@@ -151,11 +151,15 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 			if job.tx.LastError = t.notSigned(ctx, job.tx, err); job.tx.handlerDue() {
 				job.tx.SubmitAttempts = 0 // it answered
 			}
+			if job.extraWei != nil { // meanwhile it is sent as it is
+				job.tx = t.Rules.bumpLater(job.tx, t.work.now())
+			}
 			w.Moves = append(w.Moves, Move{From: from, To: t.Rules.checkNext(job.tx, t.work.now().Add(t.Rules.BlockTime))})
 			break
 		}
 		w.Store = append(w.Store, Version{
-			Tx: signedAs(job.tx, job.kind, s, t.work.now()), From: from, Kind: job.kind, Served: served, Signed: s,
+			Tx: t.Rules.bumped(signedAs(job.tx, job.kind, s, t.work.now()), job), From: from, Kind: job.kind, Served: served, Signed: s,
+			ExtraWei: job.extraWei,
 		})
 		ids = append(ids, job.tx.ID)
 	}

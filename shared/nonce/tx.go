@@ -35,9 +35,12 @@ type Tx struct {
 	LastSubmitAt   *time.Time
 	NextResubmitAt *time.Time
 	SubmitAttempts int
+	NextBumpAt     *time.Time // no replacement by gas bump before; nil: an interval after FirstSubmitAt
 	LastCheckAt    *time.Time
 	NextCheckAt    *time.Time
 	LastError      string // why it waits, or what the last call said
+
+	Diagnosis *Diagnosis // where it seemed to be before it had a receipt; nil: nobody looked
 
 	Receipt       *Receipt
 	Confirmations []Header // the receipt's block and those on top of it, by parent hash
@@ -62,6 +65,7 @@ func (t Tx) acknowledged() bool { return t.State == Tracking }
 // GasParams is what a signed version may cost at most.
 type GasParams struct {
 	Gas       uint64   `json:"gas"`
+	Legacy    bool     `json:"-"`                    // it has a gasPrice in place of the two, which is both
 	FeeCapWei *big.Int `json:"maxFeePerGas"`         // wei per gas
 	TipCapWei *big.Int `json:"maxPriorityFeePerGas"` // wei per gas
 	ValueWei  *big.Int `json:"value"`
@@ -70,6 +74,9 @@ type GasParams struct {
 // MarshalJSON writes the amounts as decimal strings: money is never a float,
 // not even in a reader's JSON.
 func (g GasParams) MarshalJSON() ([]byte, error) {
+	if g.Legacy {
+		return json.Marshal(map[string]any{"gas": g.Gas, "gasPrice": g.FeeCapWei.String(), "value": g.ValueWei.String()})
+	}
 	return json.Marshal(map[string]any{
 		"gas": g.Gas, "maxFeePerGas": g.FeeCapWei.String(),
 		"maxPriorityFeePerGas": g.TipCapWei.String(), "value": g.ValueWei.String(),
@@ -82,12 +89,16 @@ func (g *GasParams) UnmarshalJSON(text []byte) error {
 		Gas                  uint64
 		MaxFeePerGas, Value  *bigText
 		MaxPriorityFeePerGas *bigText
+		GasPrice             *bigText
 	}
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return err
 	}
 	g.Gas = raw.Gas
 	g.FeeCapWei, g.TipCapWei, g.ValueWei = raw.MaxFeePerGas.int(), raw.MaxPriorityFeePerGas.int(), raw.Value.int()
+	if raw.GasPrice != nil {
+		g.Legacy, g.FeeCapWei, g.TipCapWei = true, raw.GasPrice.int(), raw.GasPrice.int()
+	}
 	return nil
 }
 
@@ -133,6 +144,8 @@ type Work struct {
 	Unsettled   []Tx       // by nonce
 	Queue       []Tx       // the first queued, by seq, without those set aside
 	QueueMore   bool       // there are more than were loaded
+
+	BumpSpentWei *big.Int // what replacements of the last 24 hours added at worst, where a gas bump has a budget; nil: nothing
 
 	AsideUntil *uint64 // the lowest nonce that an intent set aside waits for; nil: none waits
 

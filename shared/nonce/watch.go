@@ -2,6 +2,7 @@ package nonce
 
 import (
 	"context"
+	"math/big"
 	"time"
 )
 
@@ -26,6 +27,7 @@ type Step struct {
 	From, To Tx
 	NewFork  bool      // its list of confirming blocks was replaced, or its receipt removed
 	Decided  *Decision // by code; nil: nothing was
+	ExtraWei *big.Int  // of a version that a gas bump made: what it may cost beyond the one before; nil: none was
 }
 
 // loaded is the work in hand by txId.
@@ -50,7 +52,7 @@ func (t *tenure) watchWrite(ctx context.Context, began time.Time, w Write, done 
 		steps = append(steps, Step{From: before[a.Tx.ID], To: a.Tx})
 	}
 	for _, v := range w.Store {
-		steps = append(steps, Step{From: before[v.Tx.ID], To: v.Tx})
+		steps = append(steps, Step{From: before[v.Tx.ID], To: v.Tx, ExtraWei: v.ExtraWei})
 	}
 	for _, m := range w.Moves {
 		if m.From == Queued && done.Moved < len(w.Moves) {

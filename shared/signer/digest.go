@@ -11,21 +11,21 @@ import (
 // Digest is what is signed to sign tx for s: the Keccak-256 hash of all its fields
 // and its type.
 func Digest(s nonce.Submitter, tx nonce.Unsigned) (nonce.Hash, error) {
-	inner, err := unsigned(s, tx)
+	data, err := unsigned(s, tx)
 	if err != nil {
 		return nonce.Hash{}, err
 	}
-	return nonce.Hash(types.LatestSignerForChainID(inner.ChainID).Hash(types.NewTx(inner))), nil
+	return nonce.Hash(by(tx).Hash(types.NewTx(data))), nil
 }
 
 // Attach makes the signed transaction of tx and a signature of its [Digest]: r, s and
 // v of 0 or 1, 32, 32 and 1 bytes. It proves what it made, as [Verify] does.
 func Attach(s nonce.Submitter, tx nonce.Unsigned, signature []byte) (nonce.Signed, error) {
-	inner, err := unsigned(s, tx)
+	data, err := unsigned(s, tx)
 	if err != nil {
 		return nonce.Signed{}, err
 	}
-	signed, err := types.NewTx(inner).WithSignature(types.LatestSignerForChainID(inner.ChainID), signature)
+	signed, err := types.NewTx(data).WithSignature(by(tx), signature)
 	if err != nil {
 		return nonce.Signed{}, fmt.Errorf("signature for %s: %w", s, err)
 	}
@@ -37,13 +37,13 @@ func Attach(s nonce.Submitter, tx nonce.Unsigned, signature []byte) (nonce.Signe
 }
 
 // unsigned is tx in go-ethereum's form, if it is of s's chain.
-func unsigned(s nonce.Submitter, tx nonce.Unsigned) (*types.DynamicFeeTx, error) {
+func unsigned(s nonce.Submitter, tx nonce.Unsigned) (types.TxData, error) {
 	if tx.ChainID != s.ChainID() {
 		return nil, fmt.Errorf("sign for %s: the transaction is for chain %d", s, tx.ChainID)
 	}
-	inner, err := dynamicFee(tx)
+	data, err := inner(tx)
 	if err != nil {
 		return nil, fmt.Errorf("sign for %s: %w", s, err)
 	}
-	return inner, nil
+	return data, nil
 }

@@ -54,11 +54,11 @@ func (l *Local) Sign(ctx context.Context, s nonce.Submitter, tx nonce.Unsigned) 
 	if !ok {
 		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, ErrNoKey)
 	}
-	inner, err := unsigned(s, tx)
+	data, err := unsigned(s, tx)
 	if err != nil {
 		return nonce.Signed{}, err
 	}
-	signed, err := types.SignNewTx(key, types.LatestSignerForChainID(inner.ChainID), inner)
+	signed, err := types.SignNewTx(key, by(tx), data)
 	if err != nil {
 		return nonce.Signed{}, fmt.Errorf("sign for %s: %w", s, err)
 	}
@@ -89,15 +89,26 @@ func (l Local) Format(f fmt.State, _ rune) {
 // String says how many keys the signer has.
 func (l Local) String() string { return fmt.Sprintf("local signer of %d keys", len(l.keys)) }
 
-// dynamicFee is tx in go-ethereum's form (https://eips.ethereum.org/EIPS/eip-1559).
-func dynamicFee(tx nonce.Unsigned) (*types.DynamicFeeTx, error) {
+// inner is tx in go-ethereum's form (https://eips.ethereum.org/EIPS/eip-1559, and
+// eip-155 for what has legacy form).
+func inner(tx nonce.Unsigned) (types.TxData, error) {
 	for name, n := range map[string]*big.Int{"value": tx.Value, "fee cap": tx.FeeCapWei, "tip cap": tx.TipCapWei} {
 		if n == nil || n.Sign() < 0 || n.BitLen() > 256 {
 			return nil, fmt.Errorf("%s %v: want a number of wei from 0 to 2^256-1", name, n)
 		}
 	}
+	if tx.Legacy {
+		return &types.LegacyTx{
+			Nonce: tx.Nonce, To: (*common.Address)(tx.To), Value: tx.Value, Data: tx.Data, Gas: tx.Gas, GasPrice: tx.FeeCapWei,
+		}, nil
+	}
 	return &types.DynamicFeeTx{
 		ChainID: new(big.Int).SetUint64(tx.ChainID), Nonce: tx.Nonce, To: (*common.Address)(tx.To), Value: tx.Value,
 		Data: tx.Data, Gas: tx.Gas, GasFeeCap: tx.FeeCapWei, GasTipCap: tx.TipCapWei,
 	}, nil
+}
+
+// by is go-ethereum's signer of tx's chain.
+func by(tx nonce.Unsigned) types.Signer {
+	return types.LatestSignerForChainID(new(big.Int).SetUint64(tx.ChainID))
 }

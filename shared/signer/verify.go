@@ -12,7 +12,7 @@ import (
 // it with its hash. A signer outside the process may be wrong, or asked by
 // someone else: what it sends back is stored only after this.
 func Verify(s nonce.Submitter, tx nonce.Unsigned, raw []byte) (nonce.Signed, error) {
-	inner, err := unsigned(s, tx)
+	data, err := unsigned(s, tx)
 	if err != nil {
 		return nonce.Signed{}, err
 	}
@@ -21,9 +21,12 @@ func Verify(s nonce.Submitter, tx nonce.Unsigned, raw []byte) (nonce.Signed, err
 		return nonce.Signed{}, fmt.Errorf("signature for %s: %w", s, err)
 	}
 	// The signing hash covers every field and the type, and nothing else.
-	chain := types.LatestSignerForChainID(inner.ChainID)
-	if signed.Type() != types.DynamicFeeTxType || chain.Hash(signed) != chain.Hash(types.NewTx(inner)) {
+	chain, asked := by(tx), types.NewTx(data)
+	if signed.Type() != asked.Type() || chain.Hash(signed) != chain.Hash(asked) {
 		return nonce.Signed{}, fmt.Errorf("signature for %s: the signer returned another transaction than nonce %d as asked for", s, tx.Nonce)
+	}
+	if !signed.Protected() {
+		return nonce.Signed{}, fmt.Errorf("signature for %s: the signer named no chain: any could take it (EIP-155)", s)
 	}
 	sender, err := types.Sender(chain, signed)
 	if err != nil {

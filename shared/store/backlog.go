@@ -14,15 +14,20 @@ type Backlog struct {
 	Stuck      int           // transactions that wait for a decision
 	NoReceipt  int           // transactions that were sent and have no receipt yet
 	Protected  int           // submitters in PROTECT: all, where the database is not the one written last
+
+	WaitBalance int // submitters in whose queue something waits for the account to be funded
+	WaitFee     int // submitters in whose queue something waits for lower fees
+	BumpHeld    int // transactions that a bound keeps from being replaced at a higher fee
 }
 
 // backlog reads only what is unfinished. Of one submitter's nonces the lowest has
 // been held for longest.
 const backlog = `
 with queue as (
-  select count(*) as length from managed_tx where queued group by submitter
+  select count(*) as length, bool_or(last_error like 'balance: %') as poor, bool_or(last_error like 'fee: %') as dear
+    from managed_tx where queued group by submitter
 ), unsettled as materialized (
-  select submitter, nonce, tx_id, state, sub_state, updated_at from managed_tx where unsettled
+  select submitter, nonce, tx_id, state, sub_state, updated_at, last_error from managed_tx where unsettled
 ), lowest as (
   select distinct on (submitter) tx_id, updated_at from unsettled order by submitter, nonce
 )
@@ -33,11 +38,14 @@ select (select coalesce(sum(length), 0) from queue), (select coalesce(max(length
        (select count(*) from unsettled where state = 'STUCK'),
        (select count(*) from unsettled where state = 'SUBMITTED' or sub_state = 'PENDING'),
        case when is_authority() then (select count(*) from protect_episode where closed_at is null)
-            else (select count(*) from submitter) end`
+            else (select count(*) from submitter) end,
+       (select count(*) from queue where poor), (select count(*) from queue where dear),
+       (select count(*) from unsettled where last_error like 'gas bump: %')`
 
 // Backlog reads what waits, in one round trip.
 func (s *Store) Backlog(ctx context.Context) (b Backlog, err error) {
-	err = s.db.QueryRow(ctx, backlog).Scan(&b.Queued, &b.Fullest, &b.OldestHeld, &b.Stuck, &b.NoReceipt, &b.Protected)
+	err = s.db.QueryRow(ctx, backlog).Scan(&b.Queued, &b.Fullest, &b.OldestHeld, &b.Stuck, &b.NoReceipt, &b.Protected,
+		&b.WaitBalance, &b.WaitFee, &b.BumpHeld)
 	if err != nil {
 		return Backlog{}, fmt.Errorf("read the backlog: %w", err)
 	}

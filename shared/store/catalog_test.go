@@ -184,6 +184,8 @@ var furtherNonsense = map[string][]refusal{
 		{then: `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', ordered = 'CANCEL' where tx_id = $queued`},
 		{then: `update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', ordered = 'REPLACE' where tx_id = $sent`},
 	},
+	"extra_is_an_amount": {{then: `insert into tx_version (tx_id, submitter, nonce, version, tx_hash, kind, fencing_token, extra_wei)
+		values ($sent, $alice, 0, 2, $hash, 'BUMP', 1, -1)`}},
 	"submitter_nonce_cursor_final_blocks_check": {{then: `update submitter_nonce_cursor set final_blocks = '{}' where submitter = $alice`}},
 	"in_flight_holds_something":                 {{then: `update submitter_nonce_cursor set in_flight_nonce = null, in_flight_tx_id = null where submitter = $alice`}},
 

@@ -30,7 +30,7 @@ var HotStatements = map[string]string{
 	"insertIntents": insertIntents, "insertPayloads": insertPayloads, "findIntents": findIntents, "countQueued": countQueued,
 	"lockPolicies": lockPolicies, "insertLimited": insertLimited, "permitReserved": permitReserved, "permit": permit,
 	"acquireOrMark": acquireOrMark, "goRound": goRound, "giveBack": giveBack, "lookAgain": lookAgain,
-	"loadSubmitter": loadSubmitter, "loadUnsettled": loadUnsettled, "loadQueue": loadQueue,
+	"loadSubmitter": loadSubmitter, "loadUnsettled": loadUnsettled, "bumpSpent": bumpSpent, "loadQueue": loadQueue,
 	"moveTxs": moveTxs, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "showCursor": showCursor,
 	"order": order, "findDecided": findDecided, "record": recordColumns + ` where tx_id = $1 and (caller = $2 or $3)`,
 	"recordByRequest": recordColumns + byRequest,

@@ -31,7 +31,8 @@ type Record struct {
 	UpdatedAt      time.Time       `json:"updatedAt"`
 	ConfirmedAt    *time.Time      `json:"confirmedAt"`
 
-	Nonce *int64 `json:"-"` // for operators
+	Nonce   *int64          `json:"-"` // for operators
+	Mempool json.RawMessage `json:"-"` // for operators: a [nonce.Diagnosis]; nil: none was made
 }
 
 // Viewer is who asks: a caller sees its own transactions, an operator all.
@@ -46,7 +47,7 @@ const recordColumns = `
 select tx_id, submitter, request_id, state, sub_state, tx_hash, replaced_by_hash,
        receipt || jsonb_build_object('document', (select d.body from tx_document d
          where d.tx_id = m.tx_id and d.name = 'receipt:' || (m.receipt ->> 'blockHash'))),
-       confirmations, last_error, created_at, updated_at, confirmed_at, nonce
+       confirmations, last_error, created_at, updated_at, confirmed_at, nonce, last_mempool_diag
   from managed_tx m`
 
 // Tx is the transaction with this id (a UUID). The error is [ErrNotFound] where

@@ -27,6 +27,7 @@ type Store struct {
 	rules lease.Rules
 
 	stuckAfter time.Duration
+	bumpAfter  *time.Duration // nil: never
 
 	bounds bounds
 	limits limits
@@ -51,6 +52,11 @@ type Options struct {
 	// StuckAfter is after how long without a receipt a transaction may be STUCK.
 	// Younger ones are loaded without payload and bytes; 0: none is.
 	StuckAfter time.Duration
+
+	// GasBumpAfter is after how long without a receipt a transaction may be replaced at
+	// a higher fee. What may be is loaded with its payload, and what such replacements
+	// have cost with its submitter; 0: none is.
+	GasBumpAfter time.Duration
 
 	Tracer pgx.QueryTracer // counts; may be nil
 
@@ -99,7 +105,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	return &Store{db: db, rules: o.Lease, stuckAfter: o.StuckAfter}, nil
+	s := &Store{db: db, rules: o.Lease, stuckAfter: o.StuckAfter}
+	if o.GasBumpAfter > 0 {
+		s.bumpAfter = &o.GasBumpAfter
+	}
+	return s, nil
 }
 
 // Pool is the pool itself, for the packages that hold the SQL of other tables.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -147,4 +148,20 @@ func (s *Store) Submitters(ctx context.Context, after string, limit int) ([]Subm
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[SubmitterView])
+}
+
+const activeOn = `
+select submitter
+  from submitter
+ where submitter like 'eip155:' || $1::text || ':%' and status = 'ACTIVE'
+ order by submitter
+ limit $2`
+
+// ActiveOn lists the first active submitters of the chain, in their order.
+func (s *Store) ActiveOn(ctx context.Context, chainID uint64, limit int) ([]nonce.Submitter, error) {
+	rows, err := s.db.Query(ctx, activeOn, strconv.FormatUint(chainID, 10), limit)
+	if err != nil {
+		return nil, fmt.Errorf("list the submitters of chain %d: %w", chainID, err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[nonce.Submitter])
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"strings"
 	"time"
 
@@ -29,17 +30,19 @@ const txColumns = `
        m.tx_id, m.request_id, m.seq, m.state, coalesce(m.sub_state, ''), m.nonce, m.set_aside_nonce,
        m.last_gas_params, m.first_submit_at, m.last_submit_at, m.next_resubmit_at, m.submit_attempts,
        m.last_receipt_check_at, m.next_check_at, coalesce(m.last_error, ''), m.receipt, m.confirmations,
-       coalesce(m.ordered, ''), coalesce(m.handler, ''), m.trace, m.reservation, m.lock_owner, m.lock_until`
+       coalesce(m.ordered, ''), coalesce(m.handler, ''), m.trace, m.reservation, m.lock_owner, m.lock_until, m.next_bump_at, m.last_mempool_diag`
 
 const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')`
 
 // quiet says of an unsettled m that this round needs neither its payload nor its
 // bytes, whatever the chain says: it is with a node, and will neither be sent again
 // nor be STUCK within $2, the longest that the lease can last until the judgement;
-// nobody ordered anything; it is not the lowest, whose nonce may be found taken;
+// nobody ordered anything; with $4, the interval of gas bumps, none is due by then; it
+// is not the lowest, whose nonce may be found taken;
 // and no episode is open.
 const quiet = `coalesce(m.state = 'TRACKING' and m.receipt is null and m.ordered is null
        and m.next_resubmit_at > clock_timestamp() + $2::interval and m.first_submit_at > clock_timestamp() + $2::interval - $3::interval
+       and ($4::interval is null or coalesce(m.next_bump_at, m.first_submit_at + $4::interval) > clock_timestamp() + $2::interval)
        and m.nonce > (select l.nonce from managed_tx l where l.submitter = $1 and l.unsettled order by l.nonce limit 1)
        and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null), false)`
 
@@ -91,9 +94,12 @@ func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce
 		}
 		return err
 	})
+	if s.bumpAfter != nil {
+		queueBumpSpent(b, sub, w)
+	}
 	// Taken, renewed for a look, and renewed for another before the judgement.
 	round := 3 * s.rules.Duration
-	b.Queue(loadUnsettled, sub, round, s.stuckAfter).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(loadUnsettled, sub, round, s.stuckAfter, s.bumpAfter).Query(func(rows pgx.Rows) (err error) {
 		w.Unsettled, err = pgx.CollectRows(rows, scanTx)
 		return err
 	})
@@ -109,9 +115,27 @@ func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce
 	})
 }
 
+// bumpSpent is what gas bumps have added to what a submitter pays at worst. The clock is
+// read once, so that the index leaves out what is older.
+const bumpSpent = `
+select coalesce(sum(extra_wei), 0)::text
+  from tx_version
+ where submitter = $1 and extra_wei is not null and created_at > (select clock_timestamp() - interval '24 hours')`
+
+func queueBumpSpent(b *pgx.Batch, sub nonce.Submitter, w *nonce.Work) {
+	b.Queue(bumpSpent, sub).QueryRow(func(row pgx.Row) error {
+		var wei string
+		if err := row.Scan(&wei); err != nil {
+			return err
+		}
+		w.BumpSpentWei, _ = new(big.Int).SetString(wei, 10) // a sum of whole numbers
+		return nil
+	})
+}
+
 func scanTx(sub nonce.Submitter, row pgx.CollectableRow) (nonce.Tx, error) {
 	t := nonce.Tx{Submitter: sub}
-	var gas, receipt, confirmations []byte
+	var gas, receipt, confirmations, diagnosis []byte
 	var versions []string
 	var quiet bool
 	var reservation, owner *string
@@ -119,7 +143,7 @@ func scanTx(sub nonce.Submitter, row pgx.CollectableRow) (nonce.Tx, error) {
 	err := row.Scan(&t.ID, &t.RequestID, &t.Seq, &t.State, &t.Sub, &t.Nonce, &t.SetAsideNonce,
 		&gas, &t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.SubmitAttempts,
 		&t.LastCheckAt, &t.NextCheckAt, &t.LastError, &receipt, &confirmations, &t.Ordered, &t.Handler, &t.Trace,
-		&reservation, &owner, &until, &t.Payload, &t.Raw, &versions, &quiet)
+		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &t.Payload, &t.Raw, &versions, &quiet)
 	if err != nil {
 		return t, err
 	}
@@ -139,7 +163,8 @@ func scanTx(sub nonce.Submitter, row pgx.CollectableRow) (nonce.Tx, error) {
 			t.Placeholders = append(t.Placeholders, h)
 		}
 	}
-	return t, errors.Join(fromJSON(gas, &t.Gas), fromJSON(receipt, &t.Receipt), fromJSON(confirmations, &t.Confirmations))
+	return t, errors.Join(fromJSON(gas, &t.Gas), fromJSON(receipt, &t.Receipt), fromJSON(confirmations, &t.Confirmations),
+		fromJSON(diagnosis, &t.Diagnosis))
 }
 
 // errArchived says that something is to be done for which a document is needed

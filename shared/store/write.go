@@ -66,7 +66,8 @@ update managed_tx m
                          else nullif(w.last_error, '') end,
        receipt = w.receipt::jsonb, confirmations = w.confirmations::jsonb,
        last_gas_params = case when w.state not in ('CONFIRMED', 'FAILED') then m.last_gas_params end,
-       first_submit_at = w.first_submit_at,
+       first_submit_at = w.first_submit_at, next_bump_at = w.next_bump_at,
+       last_mempool_diag = coalesce(w.diagnosis::jsonb, m.last_mempool_diag),
        ordered = case when w.state in ('CONFIRMED', 'FAILED') or m.ordered = w.served then null
                       else coalesce(m.ordered, w.decided) end,
        tx_hash = coalesce(w.mined, m.tx_hash), replaced_by_hash = w.replaced_by,
@@ -74,9 +75,9 @@ update managed_tx m
        event_sequence = m.event_sequence + ` + movedEvents + `,
        fencing_token = $1, updated_at = clock_timestamp()
   from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::timestamptz[], $8::timestamptz[],
-              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[], $20::text[])
+              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::text[])
        as w (tx_id, from_state, state, sub_state, set_aside_nonce, last_submit_at, next_resubmit_at,
-             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined, decided, replaced_by)
+             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined, decided, replaced_by, next_bump_at, diagnosis)
  where m.tx_id = w.tx_id and m.state = w.from_state and m.submitter is not distinct from $15`
 
 // queueMoves adds the moves as one statement, each a compare-and-set on the
@@ -95,7 +96,7 @@ func queueMoves(b *pgx.Batch, l lease.Lease, moves []nonce.Move, done *nonce.Wri
 		}
 	}
 	b.Queue(moveTxs, l.Token, c.id, c.from, c.state, c.sub, c.setAside, c.lastSubmit, c.nextResubmit,
-		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined, c.decided, c.replacedBy).
+		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined, c.decided, c.replacedBy, c.nextBump, c.diagnosis).
 		Exec(func(tag pgconn.CommandTag) error {
 			done.Moved = int(tag.RowsAffected())
 			return nil
@@ -114,12 +115,12 @@ func queueMoves(b *pgx.Batch, l lease.Lease, moves []nonce.Move, done *nonce.Wri
 // moveColumns are moves turned on their side, as unnest wants them.
 type moveColumns struct {
 	id, from, state, sub, lastError                []string
-	firstSubmit                                    []*time.Time
+	firstSubmit, nextBump                          []*time.Time
 	served, mined, decided, replacedBy             []*string
 	setAside                                       []*int64
 	lastSubmit, nextResubmit, lastCheck, nextCheck []*time.Time
 	attempts                                       []int
-	receipt, confirmations                         []*string
+	receipt, confirmations, diagnosis              []*string
 	document                                       struct{ id, name, body []string } // receipts as their nodes gave them
 }
 
@@ -166,6 +167,11 @@ func (c *moveColumns) add(m nonce.Move) error {
 	if err != nil {
 		return err
 	}
+	diagnosis, err := toJSON(t.Diagnosis, t.Diagnosis == nil)
+	if err != nil {
+		return err
+	}
+	c.diagnosis = append(c.diagnosis, diagnosis)
 	c.id, c.from = append(c.id, t.ID), append(c.from, string(m.From))
 	c.state, c.sub = append(c.state, string(t.State)), append(c.sub, string(t.Sub))
 	mined, replacedBy := mined(t)
@@ -175,7 +181,7 @@ func (c *moveColumns) add(m nonce.Move) error {
 		decided = textOrNull(string(m.Decided.Action))
 	}
 	c.decided = append(c.decided, decided)
-	c.firstSubmit = append(c.firstSubmit, micros(t.FirstSubmitAt))
+	c.firstSubmit, c.nextBump = append(c.firstSubmit, micros(t.FirstSubmitAt)), append(c.nextBump, micros(t.NextBumpAt))
 	c.setAside = append(c.setAside, optional(t.SetAsideNonce))
 	c.lastSubmit, c.nextResubmit = append(c.lastSubmit, micros(t.LastSubmitAt)), append(c.nextResubmit, micros(t.NextResubmitAt))
 	c.lastCheck, c.nextCheck = append(c.lastCheck, micros(t.LastCheckAt)), append(c.nextCheck, micros(t.NextCheckAt))
@@ -285,14 +291,15 @@ func queueAllocations(b *pgx.Batch, l lease.Lease, all []nonce.Allocation, done 
 }
 
 // storeVersion keeps a signed version for a nonce that is bound, and claims its
-// first broadcast. For a transaction in another state, or with a receipt, it
+// first broadcast. One that a gas bump made goes on with the life of its transaction. For a transaction in another state, or with a receipt, it
 // has no tx_id to insert, which fails it and the whole batch.
 const storeVersion = `
 with signed as (
   update managed_tx
      set state = 'SUBMITTED', sub_state = null, tx_hash = $4,
-         submit_attempts = 1, first_submit_at = clock_timestamp(), last_submit_at = clock_timestamp(),
-         next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(),
+         submit_attempts = 1, last_submit_at = clock_timestamp(),
+         first_submit_at = case when $10::text is null then clock_timestamp() else first_submit_at end,
+         next_resubmit_at = clock_timestamp(), next_check_at = clock_timestamp(), next_bump_at = $11,
          last_error = null, last_gas_params = $7::text::jsonb,
          ordered = case when ordered is distinct from $9 then ordered end,
          event_sequence = event_sequence + 1,
@@ -300,9 +307,9 @@ with signed as (
    where tx_id = $3 and submitter = $1 and state = $6 and receipt is null
   returning tx_id, nonce
 ), kept as (
-  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token)
+  insert into tx_version (tx_hash, tx_id, submitter, nonce, version, kind, fencing_token, extra_wei)
   values ($4, (select tx_id from signed), $1, (select nonce from signed),
-          1 + (select count(*) from tx_version where tx_id = $3), $8, $2)
+          1 + (select count(*) from tx_version where tx_id = $3), $8, $2, $10::text::numeric)
   returning tx_id, version
 )
 insert into tx_document (tx_id, name, body, bytes)
@@ -311,8 +318,12 @@ select tx_id, 'version:' || version, $7::text::json, $5 from kept`
 func queueVersions(b *pgx.Batch, l lease.Lease, all []nonce.Version) {
 	for _, v := range all {
 		params, _ := json.Marshal(v.Tx.Gas) // its own type: cannot fail
+		var extra *string
+		if v.ExtraWei != nil {
+			extra = new(v.ExtraWei.String())
+		}
 		b.Queue(storeVersion, l.Submitter, l.Token, v.Tx.ID, v.Signed.Hash.String(), v.Signed.Raw,
-			v.From, string(params), v.Kind, textOrNull(string(v.Served)))
+			v.From, string(params), v.Kind, textOrNull(string(v.Served)), extra, micros(v.Tx.NextBumpAt))
 	}
 }
 

@@ -29,6 +29,14 @@ var (
 	TxSignTime = counter("tx_sign_milliseconds_total", "time that signatures took")
 	// TxSubmit counts broadcasts, by [Result]: the class of the node's answer.
 	TxSubmit = counter("tx_submit_total", "broadcasts")
+	// GasBump counts versions that a gas bump made.
+	GasBump = counter("gas_bump_total", "replacements at a higher fee")
+	// GasBumpExtra is what they may cost beyond the versions before them, together, in
+	// billionths of the chain's unit, each rounded down.
+	GasBumpExtra = counter("gas_bump_extra_gwei_total", "what replacements may cost beyond what was offered before")
+	// MempoolDiagnosis counts diagnoses that differ from the one before, by [Signal]:
+	// in_mempool, perhaps_lost, perhaps_replaced.
+	MempoolDiagnosis = counter("mempool_diagnosis_total", "new diagnoses of transactions without a receipt")
 	// ReceiptCheck counts receipts asked for, by [Result]: found, not_found,
 	// error.
 	ReceiptCheck = counter("receipt_check_total", "receipts asked for")
@@ -69,6 +77,18 @@ var (
 	// ReceiptBacklog is how many transactions were sent and have no receipt yet; the
 	// sweep sets it.
 	ReceiptBacklog = gauge("receipt_backlog", "transactions sent, without a receipt", "{transaction}")
+	// BalanceWaiting is how many submitters have an intent that waits for the account to
+	// be funded; the sweep sets it.
+	BalanceWaiting = gauge("balance_waiting_submitters", "submitters whose queue waits for funds", "{submitter}")
+	// FeeWaiting is how many submitters have an intent that waits for lower fees; the
+	// sweep sets it.
+	FeeWaiting = gauge("fee_waiting_submitters", "submitters whose queue waits for lower fees", "{submitter}")
+	// GasBumpHeld is how many transactions would be replaced at a higher fee but for a
+	// bound; the sweep sets it.
+	GasBumpHeld = gauge("gas_bump_held", "transactions whose replacement a bound forbids", "{transaction}")
+	// SubmitterBalance is what a [Submitter]'s account has, in billionths of the chain's
+	// unit, rounded down; the sweep sets it where telemetry.balances asks for it.
+	SubmitterBalance = gauge("submitter_balance_gwei", "balance of a submitter", "{gwei}")
 	// EventDelivery counts events that a [Receiver] was told of, by [Result]: taken,
 	// failed.
 	EventDelivery = counter("event_delivery_total", "events that receivers were told of")
@@ -93,6 +113,13 @@ func Receiver(name string) metric.MeasurementOption { return label("receiver", n
 func EventResult(receiver, result string) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String("receiver", receiver), attribute.String("result", result))
 }
+
+// Signal is the label signal of a count: what a diagnosis said.
+func Signal(value string) metric.MeasurementOption { return label("signal", value) }
+
+// Submitter is the label submitter of a gauge: its account id. What has it is bounded
+// by a setting: each is a series of its own.
+func Submitter(value string) metric.MeasurementOption { return label("submitter", value) }
 
 // Op is the label op of a count: the write that was tried.
 func Op(value string) metric.MeasurementOption { return label("op", value) }

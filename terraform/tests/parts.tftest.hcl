@@ -562,7 +562,7 @@ run "alerts" {
   }
 
   assert {
-    condition     = alltrue([for name in ["protect-logged", "stuck-logged"] : length(google_monitoring_alert_policy.this[name].conditions[0].condition_matched_log) == 1])
+    condition     = alltrue([for name in ["protect-logged", "stuck-logged", "balance-logged"] : length(google_monitoring_alert_policy.this[name].conditions[0].condition_matched_log) == 1])
     error_message = "What waits for a person is told by metrics alone, which go a longer way than the log."
   }
 
@@ -582,6 +582,8 @@ run "alerts" {
       "tx_resubmit_total", "finality_total", "stuck_decision_total", "queue_depth", "in_flight_age_seconds", "protect_submitters",
       "transfer_total", "transfer_stuck_seconds", "refund_failures_total", "conservation_check_total",
       "event_delivery_total", "event_backlog", "event_age_seconds",
+      "gas_bump_total", "gas_bump_extra_gwei_total", "gas_bump_held", "mempool_diagnosis_total",
+      "balance_waiting_submitters", "fee_waiting_submitters", "submitter_balance_gwei",
     ] : strcontains(google_monitoring_dashboard.this.dashboard_json, metric)])
     error_message = "A metric is not on the dashboard."
   }
@@ -617,7 +619,7 @@ run "alerts_without_metrics" {
   }
 
   assert {
-    condition     = alltrue([for name in ["protect-logged", "stuck-logged"] : length(google_monitoring_alert_policy.this[name].conditions[0].condition_matched_log) == 1])
+    condition     = alltrue([for name in ["protect-logged", "stuck-logged", "balance-logged"] : length(google_monitoring_alert_policy.this[name].conditions[0].condition_matched_log) == 1])
     error_message = "Without metrics nobody is told what waits for a person."
   }
 }

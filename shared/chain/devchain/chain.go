@@ -34,6 +34,7 @@ type Options struct {
 	BlockTime time.Duration // a block each BlockTime; 0: only when Mine is called
 	Accounts  []Account     // funded at genesis; nil is DevAccounts(10)
 	GasLimit  uint64        // gas of one block; 0 is 60,000,000
+	PriceBump uint64        // by how many percent the pool wants a replacement to pay more; 0 is go-ethereum's 10
 	Unindexed bool          // no block 1, so until the first Mine the node has no index of transactions and says so
 }
 

@@ -52,6 +52,9 @@ func ethConfig(o Options) *ethconfig.Config {
 	c.LogNoHistory = true
 	c.Miner.GasCeil = o.GasLimit
 	c.TxPool.NoLocals, c.TxPool.Journal = true, ""
+	if o.PriceBump > 0 {
+		c.TxPool.PriceBump = o.PriceBump
+	}
 	c.TxPool.AccountSlots, c.TxPool.GlobalSlots = maxAccountTxs, 8*maxAccountTxs
 	c.TxPool.AccountQueue, c.TxPool.GlobalQueue = maxAccountTxs, 8*maxAccountTxs
 	return &c

@@ -2,7 +2,6 @@ package evm
 
 import (
 	"errors"
-	"fmt"
 	"math/big"
 	"regexp"
 	"slices"
@@ -94,38 +93,6 @@ func watchedHashes(heights []uint64, calls []*call, first nonce.Header, v nonce.
 		}
 	}
 	return hashes
-}
-
-// account is the questions about one account.
-type account struct{ latest, pending, balance, code, tip *call }
-
-func askAccount(address nonce.Address) *account {
-	a := address.String()
-	return &account{
-		latest:  ask("eth_getTransactionCount", a, "latest"),
-		pending: ask("eth_getTransactionCount", a, "pending"),
-		balance: ask("eth_getBalance", a, "latest"),
-		code:    ask("eth_getCode", a, "latest"),
-		tip:     ask("eth_maxPriorityFeePerGas"),
-	}
-}
-
-func (a *account) calls() []*call { return []*call{a.latest, a.pending, a.balance, a.code, a.tip} }
-
-func (a *account) answer(head block) (nonce.Account, error) {
-	var latest, pending hexutil.Uint64
-	var balance, tip hexutil.Big
-	var code hexutil.Bytes
-	err := errors.Join(a.latest.into(&latest), a.pending.into(&pending), a.balance.into(&balance),
-		a.code.into(&code), a.tip.into(&tip))
-	if err != nil {
-		return nonce.Account{}, err
-	}
-	if head.BaseFee == nil {
-		return nonce.Account{}, fmt.Errorf("block %d has no base fee: want a chain with EIP-1559", uint64(head.Number))
-	}
-	return nonce.Account{LatestCount: uint64(latest), PendingCount: uint64(pending), BalanceWei: balance.ToInt(),
-		HasCode: len(code) > 0, BaseFeeWei: head.BaseFee.ToInt(), TipWei: tip.ToInt()}, nil
 }
 
 func knownAnswers(hashes []nonce.Hash, calls []*call) map[nonce.Hash]nonce.Answer {

@@ -50,6 +50,7 @@ type Options struct {
 	Timeout     time.Duration         // of one round trip, waiting for a free place included; 0: [DefaultTimeout]
 	MaxInFlight int                   // round trips at once, further ones wait; 0: [DefaultMaxInFlight]
 	MaxBatch    int                   // calls in one round trip; a question of more takes several; 0: [DefaultMaxBatch]
+	Fees        Fees                  // how gas is priced
 	OnRoundTrip func(context.Context) // called before each HTTP request is sent; nil: nothing is
 	Trace       Trace                 // begins a span of each HTTP request; nil: nothing does
 	Node        string                // the node's name as evidence; "": host and port of URL
@@ -62,6 +63,7 @@ type Trace func(ctx context.Context, name string) (context.Context, func(error))
 // goroutines.
 type Connector struct {
 	chainID  uint64
+	fees     Fees
 	node     string
 	timeout  time.Duration
 	maxBatch int
@@ -91,7 +93,7 @@ func New(o Options) (*Connector, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = o.MaxInFlight
-	c := &Connector{chainID: o.ChainID, node: o.Node, timeout: o.Timeout, maxBatch: o.MaxBatch,
+	c := &Connector{chainID: o.ChainID, fees: o.Fees, node: o.Node, timeout: o.Timeout, maxBatch: o.MaxBatch,
 		idle: transport, places: make(chan struct{}, o.MaxInFlight)}
 	web := &http.Client{
 		Transport: &counted{transport, o.OnRoundTrip, o.Trace},

@@ -84,7 +84,7 @@ func (c *Connector) look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 		asked()
 		asked = c.shareHead(ctx, l)
 	}
-	return l.view(c.node)
+	return l.view(c.node, c.fees)
 }
 
 // shareHead takes over what other looks have brought of the head's receipts and
@@ -129,7 +129,7 @@ func (c *Connector) newLook(q nonce.Look) (*look, error) {
 	}
 	l := &look{q: q, first: askBlock("latest"), receipts: newReceipts(q, &c.recent)}
 	if q.Account {
-		l.account = askAccount(q.Submitter.Address())
+		l.account = askAccount(q.Submitter.Address(), c.fees)
 		l.receipts.count = l.account.latest
 	}
 	for _, h := range q.Known {
@@ -253,11 +253,11 @@ func (l *look) advance() error {
 }
 
 // view turns the answers into what they mean.
-func (l *look) view(node string) (nonce.View, error) {
+func (l *look) view(node string, f Fees) (nonce.View, error) {
 	v := nonce.View{Node: node, Head: l.head.header(), Since: &l.since, Headers: l.linked}
 	if l.account != nil {
 		var err error
-		if v.Account, err = l.account.answer(*l.head); err != nil {
+		if v.Account, err = l.account.answer(*l.head, f); err != nil {
 			return v, fmt.Errorf("account: %w", err)
 		}
 	}

@@ -48,7 +48,7 @@ func (c *Connector) Open(raw []byte) (from nonce.Address, tx nonce.Unsigned, s n
 	}
 	tx = nonce.Unsigned{
 		ChainID: signed.ChainId().Uint64(), Nonce: signed.Nonce(), To: (*nonce.Address)(signed.To()), Value: signed.Value(), Data: signed.Data(),
-		Gas: signed.Gas(), FeeCapWei: signed.GasFeeCap(), TipCapWei: signed.GasTipCap(),
+		Gas: signed.Gas(), Legacy: signed.Type() == types.LegacyTxType, FeeCapWei: signed.GasFeeCap(), TipCapWei: signed.GasTipCap(),
 	}
 	call := nonce.Call{To: tx.To, Value: tx.Value, Data: tx.Data, Gas: tx.Gas, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei}
 	if err := checkCall(call); err != nil {

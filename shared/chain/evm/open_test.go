@@ -36,12 +36,14 @@ func TestOpen(t *testing.T) {
 	enough := nonce.Unsigned{ChainID: 5, Nonce: 7, To: &nonce.Address{19: 9}, Value: new(big.Int), Data: []byte{}, Gas: 21_000 + 2_400 + 1_900, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(3)}
 	priced := want
 	priced.TipCapWei = big.NewInt(3)
+	legacy := priced
+	legacy.Legacy = true
 	for name, c := range map[string]struct {
 		raw  []byte
 		want *nonce.Unsigned
 	}{
 		"dynamic fee":                        {dynamic, &want},
-		"legacy":                             {sign(here, &types.LegacyTx{Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasPrice: big.NewInt(3), Data: []byte{1}}), &priced},
+		"legacy":                             {sign(here, &types.LegacyTx{Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasPrice: big.NewInt(3), Data: []byte{1}}), &legacy},
 		"access list":                        {sign(here, &types.AccessListTx{ChainID: five, Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasPrice: big.NewInt(3), Data: []byte{1}}), &priced},
 		"for any chain":                      {sign(types.HomesteadSigner{}, &types.LegacyTx{Nonce: 7, To: &to, Value: big.NewInt(1), Gas: 30_000, GasPrice: big.NewInt(3)}), nil},
 		"delegation":                         {delegating(t, to), nil},

@@ -84,8 +84,12 @@ func request(s nonce.Submitter, tx nonce.Unsigned) map[string]any {
 	fields := map[string]any{
 		"from": s.Address().String(), "gas": hexutil.Uint64(tx.Gas), "nonce": hexutil.Uint64(tx.Nonce),
 		"value": (*hexutil.Big)(tx.Value), "data": hexutil.Bytes(tx.Data),
-		"maxFeePerGas": (*hexutil.Big)(tx.FeeCapWei), "maxPriorityFeePerGas": (*hexutil.Big)(tx.TipCapWei),
 		"chainId": (*hexutil.Big)(new(big.Int).SetUint64(tx.ChainID)),
+	}
+	if tx.Legacy {
+		fields["gasPrice"] = (*hexutil.Big)(tx.FeeCapWei)
+	} else {
+		fields["maxFeePerGas"], fields["maxPriorityFeePerGas"] = (*hexutil.Big)(tx.FeeCapWei), (*hexutil.Big)(tx.TipCapWei)
 	}
 	if tx.To != nil {
 		fields["to"] = tx.To.String()

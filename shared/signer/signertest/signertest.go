@@ -68,7 +68,11 @@ func (f Fixture) check(t *testing.T, asked nonce.Unsigned, got nonce.Signed) {
 		t.Errorf("nonce %d: hash got %s, want %s", asked.Nonce, got.Hash, want)
 	}
 	said := describe(tx.Type(), tx.ChainId(), tx.Nonce(), tx.To(), tx.Value(), tx.Data(), tx.Gas(), tx.GasFeeCap(), tx.GasTipCap(), len(tx.AccessList()))
-	want := describe(types.DynamicFeeTxType, new(big.Int).SetUint64(asked.ChainID), asked.Nonce, (*common.Address)(asked.To), asked.Value,
+	kind := uint8(types.DynamicFeeTxType)
+	if asked.Legacy {
+		kind = types.LegacyTxType
+	}
+	want := describe(kind, new(big.Int).SetUint64(asked.ChainID), asked.Nonce, (*common.Address)(asked.To), asked.Value,
 		asked.Data, asked.Gas, asked.FeeCapWei, asked.TipCapWei, 0)
 	if said != want {
 		t.Errorf("transaction: got %s, want %s", said, want)
@@ -85,7 +89,9 @@ func testSigns(t *testing.T, f Fixture) {
 	deploy.To = nil
 	bare := f.transfer(1 << 40)
 	bare.Data, bare.Value = nil, new(big.Int)
-	for _, asked := range []nonce.Unsigned{f.transfer(0), deploy, bare} {
+	legacy := f.transfer(2)
+	legacy.Legacy, legacy.TipCapWei = true, legacy.FeeCapWei
+	for _, asked := range []nonce.Unsigned{f.transfer(0), deploy, bare, legacy} {
 		got, err := f.Signer.Sign(t.Context(), f.Submitter, asked)
 		if err != nil {
 			t.Errorf("nonce %d: got %v, want nil", asked.Nonce, err)

@@ -48,6 +48,25 @@ locals {
       title      = "A queue of intents is nearly full"
       conditions = [{ title = "80% of queue.maxPerSubmitter wait", promql = "max(queue_fullness_ratio) >= 0.8", duration = "120s" }]
     }
+    fee-ceiling = {
+      severity   = "WARNING"
+      title      = "Fees are above what may be paid"
+      conditions = [{ title = "Intents have waited for lower fees for 15 minutes", promql = "max(fee_waiting_submitters) > 0", duration = "900s" }]
+    }
+    gas-bump-held = {
+      severity   = "WARNING"
+      title      = "A bound keeps transactions from paying more"
+      conditions = [{ title = "For ten minutes", promql = "max(gas_bump_held) > 0", duration = "600s" }]
+    }
+    mempool-lost = {
+      severity = "WARNING"
+      title    = "Nodes forget transactions"
+      conditions = [{
+        title    = "More than ten were perhaps lost, or replaced, in 15 minutes"
+        promql   = "sum(increase(mempool_diagnosis_total{signal=~\"perhaps_.*\"}[15m])) > 10"
+        duration = "0s"
+      }]
+    }
     in-flight-age = {
       severity   = "WARNING"
       title      = "A nonce has been held for long"
@@ -74,6 +93,12 @@ locals {
       title    = "A transaction is STUCK"
       promql   = "max(stuck_transactions) > 0"
       filter   = "jsonPayload.message=\"transaction moved\" AND jsonPayload.state=\"STUCK\""
+    }
+    balance = {
+      severity = "ERROR"
+      title    = "An account cannot pay"
+      promql   = "max(balance_waiting_submitters) > 0"
+      filter   = "jsonPayload.message=\"transaction moved\" AND jsonPayload.reason=~\"^balance: \""
     }
   }
 

@@ -1,0 +1,243 @@
+package acceptance
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// crowd is somebody else whose transactions fill blocks: each is code that never ends,
+// and burns a quarter of a block.
+type crowd struct {
+	b      bench
+	client *ethclient.Client
+	signer types.Signer
+	by     devchain.Account
+	next   uint64
+	gas    uint64
+	data   []byte
+}
+
+const quarter = 15_000_000 // gas
+
+func newCrowd(t *testing.T, b bench) *crowd {
+	t.Helper()
+	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	accounts := devchain.DevAccounts(len(b.Submitters()) + 2)                                                              // the last is nobody's here
+	return &crowd{b: b, client: client, by: accounts[len(accounts)-1], gas: quarter, data: []byte{0x5b, 0x60, 0x00, 0x56}, // jumpdest, push 0, jump
+		signer: types.LatestSignerForChainID(new(big.Int).SetUint64(b.Chain.ChainID()))}
+}
+
+func (c *crowd) tx(tip int64) (*types.Transaction, error) {
+	tx, err := types.SignNewTx(c.by.Key, c.signer, &types.DynamicFeeTx{
+		ChainID: new(big.Int).SetUint64(c.b.Chain.ChainID()), Nonce: c.next, Gas: c.gas, Data: c.data,
+		GasTipCap: big.NewInt(tip), GasFeeCap: big.NewInt(60e9),
+	})
+	c.next++
+	return tx, err
+}
+
+// block adds a block of so many quarters, and of what else the pool has, where there is
+// room and it pays.
+func (c *crowd) block(quarters int) error {
+	for range quarters {
+		tx, err := c.tx(1e9)
+		if err == nil {
+			err = c.client.SendTransaction(c.b.ctx, tx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.b.Chain.Mine(1)
+}
+
+// baseFee is what blocks burn of each gas, in wei.
+func (c *crowd) baseFee(t *testing.T) *big.Int {
+	t.Helper()
+	head, err := c.client.HeaderByNumber(c.b.ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return head.BaseFee
+}
+
+// raise adds blocks of the crowd's alone, until the base fee is above least.
+func (c *crowd) raise(t *testing.T, least *big.Int) {
+	t.Helper()
+	for c.baseFee(t).Cmp(least) <= 0 {
+		c.exactly(t, 1e9, 1e9, 1e9, 1e9)
+	}
+}
+
+// pay adds a block of plain transactions that pay these tips.
+func (c *crowd) pay(t *testing.T, tips ...int64) {
+	t.Helper()
+	gas, data := c.gas, c.data
+	c.gas, c.data = 53_000+1_000, nil
+	c.exactly(t, tips...)
+	c.gas, c.data = gas, data
+}
+
+// exactly adds a block of the crowd's transactions alone, which pay these tips.
+func (c *crowd) exactly(t *testing.T, tips ...int64) {
+	t.Helper()
+	var raws [][]byte
+	for _, tip := range tips {
+		tx, err := c.tx(tip)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := tx.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raws = append(raws, raw)
+	}
+	if err := c.b.Chain.MineExactly(raws...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stays has blocks come that are half full, so that the base fee stays where it is,
+// until stop is called. So many blocks came by then.
+func (c *crowd) stays(t *testing.T, every time.Duration) (stop func() int) {
+	ctx, cancel := context.WithCancel(c.b.ctx)
+	var group sync.WaitGroup
+	blocks := 0
+	group.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if err := c.block(2); err != nil {
+				t.Errorf("a block of the crowd's: %v", err)
+				return
+			}
+			blocks++
+		}
+	})
+	return func() int { cancel(); group.Wait(); return blocks }
+}
+
+// congestedRun posts a load, has the chain become three times as dear before a block
+// takes any of it, and stay so. settled waits for what it wants to see, and says how
+// many of the load's blocks that took.
+func congestedRun(t *testing.T, settings map[string]string, settled func(b bench, s nonce.Submitter, n int)) (b bench, blocks int) {
+	t.Helper()
+	const n = 4
+	b = setup(t, stack.Options{Window: n, Settings: withSettings(quick, map[string]string{"FENCEPOST_NONCE_STRICT_ENABLED": "false"}, settings)})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	for i := range n {
+		b.post(t, transfer(s, fmt.Sprintf("r-%d", i)))
+	}
+	b.await(t, s, nonce.Tracking, n)
+	c := newCrowd(t, b)
+	c.raise(t, new(big.Int).Mul(c.baseFee(t), big.NewInt(4)))
+	stop := c.stays(t, 250*time.Millisecond)
+	settled(b, s, n)
+	blocks = stop()
+	return b, blocks
+}
+
+// On a congested chain the same load finishes with the gas bump on, and waits with it
+// off until the crowd has gone. Each version is stored, the mined one is named, and no
+// nonce is left out.
+func TestGasBumpOnACongestedChain(t *testing.T) {
+	t.Parallel()
+	on := map[string]string{"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s"}
+	b, blocks := congestedRun(t, on, func(b bench, s nonce.Submitter, n int) { b.await(t, s, nonce.Confirmed, n) })
+	s := b.Submitters()[0]
+	b.finish(t)
+	b.wantContiguous(t, s, 4)
+	b.check(t)
+	if n := b.count(`select count(*) from managed_tx m where replaced_by_hash = tx_hash
+		and exists (select from tx_version v where v.tx_hash = m.tx_hash and v.kind = 'BUMP' and v.extra_wei > 0)`); n != 4 {
+		t.Errorf("ended by a replacement, with its hash: got %d, want 4", n)
+	}
+
+	off, _ := congestedRun(t, nil, func(b bench, s nonce.Submitter, n int) {
+		if err := b.Chain.WaitBlock(b.ctx, b.Chain.Head()+uint64(blocks)); err != nil {
+			t.Error(err)
+		}
+	})
+	if n := off.count(`select count(*) from managed_tx where state = 'TRACKING' and sub_state = 'PENDING'`); n != 4 {
+		t.Errorf("off, after as many blocks: got %d of 4 pending", n)
+	}
+	if n := off.count(`select count(*) from tx_version where version > 1 or extra_wei is not null`) +
+		off.count(`select count(*) from managed_tx where next_bump_at is not null`); n != 0 {
+		t.Errorf("off: got %d traces of a bump, want none", n)
+	}
+	off.Chain.StartMining() // the crowd has gone
+	off.ends(t, map[nonce.Submitter]int{off.Submitters()[0]: 4})
+}
+
+// Replacement underpriced raises the next bid and is no error: on a node that demands
+// half as much again, the bids go up until one is taken.
+func TestUnderpricedIsNoError(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{PriceBump: 50, Settings: withSettings(quick, map[string]string{
+		"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "3s",
+	})})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	_, id := b.post(t, transfer(s, "outbid"))
+	b.await(t, s, nonce.Tracking, 1)
+	b.versions(t, id, "ORIGINAL", "BUMP", "BUMP", "BUMP", "BUMP") // 1.125^3 is not 1.5, 1.125^4 is
+	if err := poll(b.ctx, func() bool {
+		return b.count(`select count(*) from managed_tx where state = 'TRACKING' and last_error is null`) == 1
+	}); err != nil {
+		t.Fatalf("no bid was taken: %v", err)
+	}
+	if n := b.count(`select count(*) from tx_version`); n != 5 {
+		t.Errorf("versions until one was taken: got %d, want 5", n)
+	}
+	if !b.log.has("replacement_underpriced") {
+		t.Error("no bid was refused: the test shows nothing")
+	}
+	if n := b.count(`select count(*) from tx_history where reason like '%underpriced%'`); n != 0 {
+		t.Errorf("told as an error: got %d times, want never", n)
+	}
+	b.Chain.StartMining()
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+}
+
+// A process that dies as it replaces a transaction, before or after the version is
+// stored, leaves nothing behind: whichever version is mined, the nonce is used once.
+func TestGasBumpSurvivesAKill(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"advance.version_signed", "advance.version_stored"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			b, folder := setupArmed(t, point, stack.Options{Settings: map[string]string{
+				"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s",
+			}})
+			s := b.Submitters()[0]
+			b.Chain.StopMining()
+			id := b.postUntilAnswered(t, transfer(s, "outbid"))
+			b.killed(t, folder, point)
+			b.versions(t, id, "ORIGINAL", "BUMP")
+			b.Chain.StartMining()
+			b.ends(t, map[nonce.Submitter]int{s: 1})
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package acceptance
+
+import (
+	"math/big"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/params"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// waits waits until the only intent in the queue waits for a reason that begins so, and
+// says that it has no nonce and that nothing was signed.
+func (b bench) waits(t *testing.T, reason string) {
+	t.Helper()
+	if err := poll(b.ctx, func() bool {
+		return b.count(`select count(*) from managed_tx where queued and last_error like $1 || '%'`, reason) == 1
+	}); err != nil {
+		t.Fatalf("nothing waits for %q: %v", reason, err)
+	}
+	if n := b.count(`select count(*) from managed_tx where nonce is not null`) + b.count(`select count(*) from tx_version`) +
+		b.count(`select sum(next_nonce)::int from submitter_nonce_cursor`); n != 0 {
+		t.Errorf("%q: got %d nonces and versions, want none", reason, n)
+	}
+}
+
+// gauges has the sweep run, and wants these gauges.
+func (b bench) gauges(t *testing.T, want map[string]float64) {
+	t.Helper()
+	if err := b.RunSweep(b.ctx); err != nil {
+		t.Fatal(err)
+	}
+	shown, _ := b.page(t)
+	for series, n := range want {
+		if got, ok := shown[series]; !ok || got != n {
+			t.Errorf("%s: got %v (shown: %v), want %v", series, got, ok, n)
+		}
+	}
+}
+
+// An account that cannot pay uses no nonce: the intent waits in the queue with the
+// reason, gauges show it, and once the account is funded it goes on by itself.
+func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Processes: 1, Settings: map[string]string{"FENCEPOST_TELEMETRY_BALANCES": "1", "FENCEPOST_TELEMETRY_PROMETHEUS": "true"}})
+	s := b.Submitters()[0]
+	all := new(big.Int).Mul(big.NewInt(1_000_000), big.NewInt(params.Ether))
+	intent := transfer(s, "all of it")
+	intent["payload"].(map[string]any)["value"] = all.String()
+	b.post(t, intent)
+	b.waits(t, "balance: ")
+	shown := `submitter_balance_gwei{submitter="` + string(s) + `"}`
+	first := min(b.Submitters()[0], b.Submitters()[1])
+	want := map[string]float64{"balance_waiting_submitters": 1, "fee_waiting_submitters": 0, "gas_bump_held": 0}
+	if first == s {
+		want[shown] = 1e15
+	}
+	b.gauges(t, want)
+	if !b.log.has(`"reason":"balance: `) {
+		t.Error("the log has no line by which somebody is told")
+	}
+	c := newCrowd(t, b)
+	fund, err := types.SignNewTx(c.by.Key, c.signer, &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.Chain.ChainID()),
+		To: (*common.Address)(new(s.Address())), Value: big.NewInt(params.Ether), Gas: 21_000, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(60e9)})
+	if err == nil {
+		err = c.client.SendTransaction(b.ctx, fund)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, s, nonce.Confirmed, 1)
+	b.gauges(t, map[string]float64{"balance_waiting_submitters": 0})
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+}
+
+// While blocks take more than fees.maxFeePerGas nothing is sent: the intent waits in
+// the queue, without a nonce, and says why; when fees fall it goes on, and offers no
+// more than that.
+func TestCeilingOfFees(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: map[string]string{"FENCEPOST_FEES_MAX_FEE_PER_GAS": "300000000", "FENCEPOST_TELEMETRY_PROMETHEUS": "true"}})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	newCrowd(t, b).raise(t, big.NewInt(600_000_000))
+	b.post(t, transfer(s, "later"))
+	b.waits(t, "fee: the base fee is above fees.maxFeePerGas")
+	if err := b.RunSweep(b.ctx); err != nil {
+		t.Fatal(err)
+	}
+	b.Chain.StartMining() // blocks without a crowd: the base fee falls
+	b.await(t, s, nonce.Confirmed, 1)
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+	if n := b.count(`select count(*) from tx_document where name = 'version:1' and (body ->> 'maxFeePerGas')::numeric <= 300000000`); n != 1 {
+		t.Errorf("versions at or below the ceiling: got %d, want 1", n)
+	}
+}
+
+// With the history of fees on, the tip is what the last blocks were paid at the
+// percentile; off, it is the node's advice.
+func TestTipsByHistory(t *testing.T) {
+	t.Parallel()
+	tip := func(settings map[string]string) int {
+		b := setup(t, stack.Options{Settings: withSettings(quick, settings)})
+		s := b.Submitters()[0]
+		b.Chain.StopMining()
+		c := newCrowd(t, b)
+		for range 6 {
+			c.pay(t, 1e9, 1e9, 9e9)
+		}
+		b.post(t, transfer(s, "tipped"))
+		b.await(t, s, nonce.Tracking, 1)
+		b.Chain.StartMining()
+		b.ends(t, map[nonce.Submitter]int{s: 1})
+		return b.count(`select (body ->> 'maxPriorityFeePerGas')::bigint from tx_document where name = 'version:1'`)
+	}
+	history := map[string]string{"FENCEPOST_FEES_HISTORY_ENABLED": "true", "FENCEPOST_FEES_HISTORY_BLOCKS": "5", "FENCEPOST_FEES_HISTORY_PERCENTILE": "90"}
+	if got := tip(history); got != 9e9 {
+		t.Errorf("on: got a tip of %d, want 9 gwei", got)
+	}
+	if got := tip(nil); got == 9e9 || got <= 0 {
+		t.Errorf("off: got a tip of %d, want the node's advice, which is another", got)
+	}
+}

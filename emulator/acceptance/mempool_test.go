@@ -1,0 +1,107 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/rpc"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// diagnosis is what account sees of the transaction's; nil: nothing.
+func (b bench) diagnosis(t *testing.T, account, txID string) *client.MempoolDiagnosis {
+	t.Helper()
+	status, answer, err := b.Call(b.ctx, account, http.MethodGet, "/api/v1/tx/"+txID, nil)
+	var tx client.Tx
+	if err == nil && status == http.StatusOK {
+		err = json.Unmarshal(answer, &tx)
+	}
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("query %s: got %d %s, %v", txID, status, answer, err)
+	}
+	return tx.Mempool
+}
+
+// diagnosed waits until the record of the transaction says so.
+func (b bench) diagnosed(t *testing.T, txID, signal, advice string) {
+	t.Helper()
+	var d *client.MempoolDiagnosis
+	err := poll(b.ctx, func() bool {
+		d = b.diagnosis(t, stack.OperatorAccount, txID)
+		return d != nil && d.Signal == signal && d.Advice == advice
+	})
+	if err != nil {
+		t.Fatalf("diagnosis: got %+v, want %s, %s: %v", d, signal, advice, err)
+	}
+}
+
+// A transaction that waits is told to be in the pool, then perhaps lost, then, as
+// somebody else's takes its nonce in the pool, perhaps replaced. It stays what it is,
+// and its own version is mined in the end.
+func TestMempoolDiagnosis(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{
+		"FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED": "true", "FENCEPOST_RESUBMIT_ENABLED": "false",
+	})})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	_, id := b.post(t, transfer(s, "waits"))
+	b.await(t, s, nonce.Tracking, 1)
+	b.diagnosed(t, id, "IN_MEMPOOL", "WAIT")
+	b.Chain.DropPool()
+	b.diagnosed(t, id, "PERHAPS_LOST", "RESUBMIT")
+	node, err := rpc.DialContext(b.ctx, b.Chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	if err := node.CallContext(b.ctx, nil, "eth_sendRawTransaction", hexutil.Encode(b.foreign(t, 0))); err != nil {
+		t.Fatal(err)
+	}
+	b.diagnosed(t, id, "PERHAPS_REPLACED", "WAIT")
+	if d := b.diagnosis(t, stack.CallerAccount, id); d != nil {
+		t.Errorf("its caller sees %+v, want nothing: it tells of nonces", d)
+	}
+	if _, r := b.ask(t, stack.CallerAccount, id); r.State != "TRACKING" || text(r.SubState) != "PENDING" || len(r.Receipt) > 4 {
+		t.Errorf("got %s/%s, want TRACKING/PENDING as before", r.State, text(r.SubState))
+	}
+	b.Chain.DropPool()
+	b.decide(t, id, "rebroadcast")
+	b.Chain.StartMining()
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+}
+
+// Off, nothing is recorded and nothing more is asked of the node than before.
+func TestMempoolDiagnosisOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: quick})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	_, id := b.post(t, transfer(s, "waits"))
+	b.await(t, s, nonce.Tracking, 1)
+	if err := poll(b.ctx, func() bool {
+		return b.count(`select count(*) from managed_tx where last_receipt_check_at is not null`) == 1
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.count(`select count(*) from managed_tx where last_mempool_diag is not null`); n != 0 || b.diagnosis(t, stack.OperatorAccount, id) != nil {
+		t.Errorf("got %d diagnoses, want none", n)
+	}
+	b.Chain.StartMining()
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+}
+
+// decide has an operator decide about the transaction.
+func (b bench) decide(t *testing.T, txID, action string) {
+	t.Helper()
+	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+txID+"/decide",
+		map[string]any{"action": action, "reason": "the diagnosis"})
+	if err != nil || status != http.StatusAccepted {
+		t.Fatalf("decide: got %d %s, %v; want 202", status, answer, err)
+	}
+}

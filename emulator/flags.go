@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// flags are what the command line says.
+type flags struct {
+	demo, keep, verbose bool
+	intents, logs       string
+	server, otlp        string
+	signer, clef        string
+	events              string
+	api, control        string
+	processes           int
+	settings            settings
+}
+
+// settings are those of the functions that the command line gives, by variable.
+type settings map[string]string
+
+// String implements [flag.Value].
+func (s settings) String() string { return "" }
+
+// Set implements [flag.Value]. A name is read as docs/settings.md has it, or as the
+// variable; what is no setting the functions refuse.
+func (s settings) Set(text string) error {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok || name == "" {
+		return errors.New("want NAME=VALUE, such as gasbump.enabled=true")
+	}
+	if strings.ToUpper(name) == name {
+		s[name] = value
+		return nil
+	}
+	var variable strings.Builder
+	variable.WriteString("FENCEPOST_")
+	for _, r := range name {
+		if r == '.' || unicode.IsUpper(r) {
+			variable.WriteByte('_')
+		}
+		if r != '.' {
+			variable.WriteRune(unicode.ToUpper(r))
+		}
+	}
+	s[variable.String()] = value
+	return nil
+}
+
+func parse(args []string) (flags, error) {
+	f := flags{settings: settings{}}
+	set := flag.NewFlagSet("emulator", flag.ContinueOnError)
+	set.BoolVar(&f.demo, "demo", false, "post intents, kill a function process halfway, and ask the chain what came of it")
+	set.BoolVar(&f.keep, "keep", false, "with --demo: leave everything running afterwards")
+	set.StringVar(&f.intents, "intents", "", "with --demo: the JSON Lines `file` of intents to post; default: the 200 that come with it")
+	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
+	set.StringVar(&f.logs, "logs", "", "write the functions' log to this `file`")
+	set.StringVar(&f.otlp, "otlp", "", "deliver metrics, and a trace of each intent, to the collector at `host:port`, by OTLP over gRPC")
+	set.StringVar(&f.signer, "signer", "local", "who has the accounts' keys: `local`, the functions themselves; kms, a Cloud KMS of the emulator's own; remote, a signing service")
+	set.StringVar(&f.clef, "clef", "", "with --signer remote: the clef `program` to sign; default: a service of the emulator's own")
+	set.StringVar(&f.events, "events", "poll", "who is told what becomes of transactions, as events.mode says: `poll`, nobody; log; mq_outbox, a Pub/Sub of the emulator's own; webhook, a receiver of its own")
+	set.StringVar(&f.api, "api", "127.0.0.1:0", "where the public paths listen, as `host:port`")
+	set.StringVar(&f.control, "control", "127.0.0.1:0", "where GET /info is served, as `host:port`")
+	set.IntVar(&f.processes, "processes", 3, "how many function processes run side by side")
+	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as gasbump.enabled=true; may be given again")
+	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
+	set.Usage = func() {
+		fmt.Fprint(set.Output(), "emulator runs the whole house on this machine until Ctrl-C.\n\n")
+		set.PrintDefaults()
+	}
+	if err := set.Parse(args); err != nil {
+		return f, err
+	}
+	if set.NArg() > 0 {
+		return f, fmt.Errorf("unexpected argument %q; see --help", set.Arg(0))
+	}
+	if f.processes < 1 || f.processes > 32 {
+		return f, fmt.Errorf("--processes %d: want 1 to 32", f.processes)
+	}
+	if !slices.Contains([]string{"local", "kms", "remote"}, f.signer) {
+		return f, fmt.Errorf("--signer %s: want local, kms or remote", f.signer)
+	}
+	if !slices.Contains([]string{"poll", "log", "mq_outbox", "webhook"}, f.events) {
+		return f, fmt.Errorf("--events %s: want poll, log, mq_outbox or webhook", f.events)
+	}
+	if f.clef != "" && f.signer != "remote" {
+		return f, errors.New("--clef goes with --signer remote")
+	}
+	if !f.demo && (f.keep || f.intents != "") {
+		return f, errors.New("--keep and --intents go with --demo")
+	}
+	return f, nil
+}

@@ -1,0 +1,105 @@
+package evm
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Fees say how the chain prices gas, and whom to ask for advice. The zero value is a
+// chain with EIP-1559 whose node is asked (eth_maxPriorityFeePerGas).
+type Fees struct {
+	Legacy bool // no EIP-1559: one price of gas, by eth_gasPrice
+
+	// HistoryBlocks is over how many of the last blocks the tips that were paid are
+	// asked for (eth_feeHistory), in the same round trip; 0: the node's advice is
+	// taken. Percentile is which of each block's tips, weighted by gas, from 1 to 100.
+	HistoryBlocks int
+	Percentile    int
+}
+
+// account is the questions about one account.
+type account struct{ latest, pending, balance, code, price, history *call }
+
+func askAccount(address nonce.Address, f Fees) *account {
+	a := address.String()
+	asked := &account{
+		latest:  ask("eth_getTransactionCount", a, "latest"),
+		pending: ask("eth_getTransactionCount", a, "pending"),
+		balance: ask("eth_getBalance", a, "latest"),
+		code:    ask("eth_getCode", a, "latest"),
+		price:   ask("eth_maxPriorityFeePerGas"),
+	}
+	switch {
+	case f.Legacy:
+		asked.price = ask("eth_gasPrice")
+	case f.HistoryBlocks > 0:
+		asked.history = ask("eth_feeHistory", hexutil.EncodeUint64(uint64(f.HistoryBlocks)), "latest", []int{f.Percentile})
+	}
+	return asked
+}
+
+func (a *account) calls() []*call {
+	calls := []*call{a.latest, a.pending, a.balance, a.code, a.price}
+	if a.history != nil {
+		calls = append(calls, a.history)
+	}
+	return calls
+}
+
+func (a *account) answer(head block, f Fees) (nonce.Account, error) {
+	var latest, pending hexutil.Uint64
+	var balance, price hexutil.Big
+	var code hexutil.Bytes
+	err := errors.Join(a.latest.into(&latest), a.pending.into(&pending), a.balance.into(&balance), a.code.into(&code))
+	paid := historyTip(a.history)
+	if paid == nil { // where the history tells, the node's own advice may be missing
+		err = errors.Join(err, a.price.into(&price))
+	}
+	if err != nil {
+		return nonce.Account{}, err
+	}
+	said := nonce.Account{LatestCount: uint64(latest), PendingCount: uint64(pending), BalanceWei: balance.ToInt(),
+		HasCode: len(code) > 0, BaseFeeWei: (*big.Int)(head.BaseFee), TipWei: price.ToInt()}
+	switch {
+	case f.Legacy:
+		said.GasPriceWei, said.TipWei = price.ToInt(), nil
+	case head.BaseFee == nil:
+		return nonce.Account{}, fmt.Errorf("block %d has no base fee: want a chain with EIP-1559, or chain.feeKind=legacy", uint64(head.Number))
+	case paid != nil:
+		said.TipWei = paid
+	}
+	if said.BaseFeeWei == nil {
+		said.BaseFeeWei = new(big.Int)
+	}
+	return said, nil
+}
+
+// historyTip is the median of what blocks were paid at the percentile, without those
+// that were empty: they tell nothing. It is nil where no block tells, or the node does
+// not offer the call.
+func historyTip(a *call) *big.Int {
+	var history struct {
+		Reward [][]*hexutil.Big `json:"reward"`
+		Ratio  []float64        `json:"gasUsedRatio"` // only whether it is 0
+	}
+	if a == nil || a.into(&history) != nil || len(history.Ratio) != len(history.Reward) {
+		return nil
+	}
+	var tips []*big.Int
+	for i, reward := range history.Reward {
+		if history.Ratio[i] > 0 && len(reward) == 1 && reward[0] != nil && reward[0].ToInt().Sign() >= 0 {
+			tips = append(tips, reward[0].ToInt())
+		}
+	}
+	if len(tips) == 0 {
+		return nil
+	}
+	slices.SortFunc(tips, (*big.Int).Cmp)
+	return tips[len(tips)/2]
+}

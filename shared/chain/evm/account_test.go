@@ -1,0 +1,209 @@
+package evm_test
+
+import (
+	"crypto/ecdsa"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
+)
+
+// gateway passes batches on to the node at url, and has edit change each answer, by the
+// call's method.
+func gateway(t *testing.T, url string, edit func(method string, answer map[string]any)) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var calls []struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		response, err := http.Post(url, "application/json", strings.NewReader(string(body)))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		defer response.Body.Close()
+		var answers []map[string]any
+		if json.Unmarshal(body, &calls) != nil || json.NewDecoder(response.Body).Decode(&answers) != nil {
+			http.Error(w, "no batch", http.StatusBadGateway)
+			return
+		}
+		for _, a := range answers {
+			for _, c := range calls {
+				if fmt.Sprint(a["id"]) == string(c.ID) {
+					edit(c.Method, a)
+				}
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answers)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// pays adds a block in which the account's next transaction pays the tip.
+func pays(t *testing.T, chain *devchain.Chain, n uint64, tip int64) {
+	t.Helper()
+	id := new(big.Int).SetUint64(chain.ChainID())
+	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: &common.Address{1}, Gas: 21_000, GasFeeCap: big.NewInt(100e9), GasTipCap: big.NewInt(tip),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := tx.MarshalBinary()
+	if err == nil {
+		err = chain.MineExactly(raw)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Tips follow what blocks were paid, in the same round trip: the median of those that
+// were not empty. Where the history tells nothing, the node's advice stands in.
+func TestTipsFollowHistory(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	s := nonce.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)
+	tip := func(what, url string, blocks int) int64 {
+		t.Helper()
+		c := connect(t, evm.Options{URL: url, ChainID: chain.ChainID(), Fees: evm.Fees{HistoryBlocks: blocks, Percentile: 50}})
+		before := chain.RoundTrips()
+		v, err := c.Look(t.Context(), nonce.Look{Submitter: s, Account: true})
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if got := chain.RoundTrips() - before; got != 1 {
+			t.Errorf("%s: got %d round trips, want 1", what, got)
+		}
+		if v.Account.TipWei == nil || v.Account.GasPriceWei != nil {
+			t.Fatalf("%s: got %+v, want a tip and no price", what, v.Account)
+		}
+		return v.Account.TipWei.Int64()
+	}
+	advice := tip("no history", chain.URL(), 0)
+	if got := tip("no block was paid", chain.URL(), 5); got != advice {
+		t.Errorf("no block was paid: got %d, want the node's advice %d", got, advice)
+	}
+	for n, paid := range []int64{5e9, 7e9, 6e9} {
+		pays(t, chain, uint64(n), paid)
+	}
+	if err := chain.Mine(1); err != nil { // empty
+		t.Fatal(err)
+	}
+	for blocks, want := range map[int]int64{4: 6e9, 2: 6e9, 20: 6e9, 3: 7e9} {
+		if got := tip("history", chain.URL(), blocks); got != want {
+			t.Errorf("the last %d blocks: got %d, want %d", blocks, got, want)
+		}
+	}
+	for name, spoil := range map[string]any{"no such method": nil, "not that form": "0x1", "rewards missing": map[string]any{"gasUsedRatio": []int{1}},
+		"negative": map[string]any{"gasUsedRatio": []int{1}, "reward": [][]string{{"-0x1"}}}} {
+		url := gateway(t, chain.URL(), func(method string, answer map[string]any) {
+			if method != "eth_feeHistory" {
+				return
+			}
+			delete(answer, "result")
+			if answer["result"] = spoil; spoil == nil {
+				delete(answer, "result")
+				answer["error"] = map[string]any{"code": -32601, "message": "the method eth_feeHistory does not exist"}
+			}
+		})
+		if got, want := tip(name, url, 4), tip("advice", chain.URL(), 0); got != want {
+			t.Errorf("%s: got %d, want the node's advice %d", name, got, want)
+		}
+	}
+}
+
+// On a chain without EIP-1559 the node's price is asked for in place of a tip, no base
+// fee is needed, and what is signed by it is taken.
+func TestLegacyChain(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	url := gateway(t, chain.URL(), func(method string, answer map[string]any) {
+		if block, ok := answer["result"].(map[string]any); ok && strings.HasPrefix(method, "eth_get") {
+			delete(block, "baseFeePerGas")
+		}
+		if method == "eth_maxPriorityFeePerGas" || method == "eth_feeHistory" {
+			delete(answer, "result")
+			answer["error"] = map[string]any{"code": -32601, "message": "the method does not exist"}
+		}
+	})
+	account := devchain.DevAccounts(1)[0]
+	s := nonce.NewSubmitter(chain.ChainID(), account.Address)
+	q := nonce.Look{Submitter: s, Account: true}
+	if v, err := connect(t, evm.Options{URL: url, ChainID: chain.ChainID()}).Look(t.Context(), q); err == nil {
+		t.Errorf("as a chain with EIP-1559: got %+v, want an error", v.Account)
+	}
+	c := connect(t, evm.Options{URL: url, ChainID: chain.ChainID(), Fees: evm.Fees{Legacy: true}})
+	v, err := c.Look(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := v.Account
+	if a.GasPriceWei == nil || a.GasPriceWei.Sign() <= 0 || a.TipWei != nil || a.BaseFeeWei == nil || a.BaseFeeWei.Sign() != 0 {
+		t.Fatalf("got price %v, tip %v, base fee %v; want a price, none, 0", a.GasPriceWei, a.TipWei, a.BaseFeeWei)
+	}
+	price := new(big.Int).Lsh(a.GasPriceWei, 1)
+	keys, err := signer.NewLocal(map[nonce.Submitter]*ecdsa.PrivateKey{s: account.Key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := keys.Sign(t.Context(), s, nonce.Unsigned{
+		ChainID: chain.ChainID(), To: &nonce.Address{1}, Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res := c.Send(t.Context(), [][]byte{signed.Raw}); !res[0].Acknowledged() {
+		t.Fatalf("send: got %+v, want it taken", res[0])
+	}
+	if err := chain.Mine(1); err != nil {
+		t.Fatal(err)
+	}
+	client, err := ethclient.DialContext(t.Context(), chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	tx, _, err := client.TransactionByHash(t.Context(), common.Hash(signed.Hash))
+	if err != nil || tx.Type() != types.LegacyTxType || tx.GasPrice().Cmp(price) != 0 || tx.ChainId().Uint64() != chain.ChainID() {
+		t.Errorf("mined: got %+v, %v; want it of legacy form at %s, for the chain", tx, err, price)
+	}
+}
+
+// Balances of many accounts come in one round trip, in their order; of another chain's
+// account none do.
+func TestBalances(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
+	rich := nonce.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address)
+	poor := nonce.NewSubmitter(chain.ChainID(), nonce.Address{0xee})
+	before := chain.RoundTrips()
+	got, err := c.Balances(t.Context(), []nonce.Submitter{poor, rich, poor})
+	if err != nil || len(got) != 3 || got[0].Sign() != 0 || got[2].Sign() != 0 || got[1].String() != "1000000000000000000000000" {
+		t.Errorf("got %v, %v; want 0, a million ether, 0", got, err)
+	}
+	if n := chain.RoundTrips() - before; n != 1 {
+		t.Errorf("got %d round trips, want 1", n)
+	}
+	if got, err := c.Balances(t.Context(), []nonce.Submitter{nonce.NewSubmitter(7, rich.Address())}); err == nil {
+		t.Errorf("of another chain: got %v, want an error", got)
+	}
+}

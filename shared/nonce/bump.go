@@ -1,0 +1,214 @@
+package nonce
+
+import (
+	"math/big"
+	"time"
+)
+
+// GasBumpPolicy says when a transaction that stays without a receipt is replaced by
+// itself at the same nonce, at a higher fee, and how much that may cost. It changes
+// nothing else: each version is stored before it is sent, whichever is mined decides,
+// and no nonce is given or freed by it.
+type GasBumpPolicy struct {
+	MinInterval time.Duration // since the version before was signed
+	MaxAttempts int           // replacements of one transaction
+	Multiplier  int64         // of both fees, in thousandths; nodes demand 1,100 at least
+	FeeCapWei   *big.Int      // the most that a replacement offers, wei per gas; nil: no bound
+	TxFeeCapWei *big.Int      // the most that the gas of one transaction costs, wei; nil: no bound
+	BudgetWei   *big.Int      // what all replacements of a submitter in 24 hours may add to what it pays at worst, wei; nil: no bound
+}
+
+// nodesDemand is what go-ethereum and those that follow it want both fees of a
+// replacement raised to, in thousandths.
+const nodesDemand = 1100
+
+// bumps is how often t's last version, or one like it, was replaced already.
+func (t Tx) bumps() int {
+	if t.isPlaceholder(t.Hash()) {
+		return len(t.Placeholders) - 1
+	}
+	return len(t.Versions) - 1
+}
+
+// bumpAt is when t may be replaced at a higher fee; ok is false for what never is: what
+// has a receipt, an order or all its attempts behind it, what is STUCK, and what its
+// payload does not tell.
+func (r Rules) bumpAt(t Tx) (at time.Time, ok bool) {
+	waiting := t.State == Submitted || (t.State == Tracking && t.Sub == Pending)
+	if r.Bump == nil || !waiting || t.Ordered != "" || t.FirstSubmitAt == nil || t.Gas == nil || t.bumps() >= r.Bump.MaxAttempts {
+		return at, false
+	}
+	if t.opaque() && !t.isPlaceholder(t.Hash()) {
+		return at, false
+	}
+	if t.NextBumpAt != nil {
+		return *t.NextBumpAt, true
+	}
+	return t.FirstSubmitAt.Add(r.Bump.MinInterval), true
+}
+
+// bumpDue says that t may be replaced now. What is, is not sent again as it is.
+func (r Rules) bumpDue(t Tx, now time.Time) bool {
+	at, ok := r.bumpAt(t)
+	return ok && !now.Before(at)
+}
+
+// bumpBy is when somebody has to look at t in order to replace it: with its next check
+// at the earliest, since a receipt may have come.
+func (r Rules) bumpBy(t Tx) (at time.Time, ok bool) {
+	if at, ok = r.bumpAt(t); ok && t.NextCheckAt != nil {
+		at = later(at, *t.NextCheckAt)
+	}
+	return at, ok
+}
+
+// bumpLater is t, not to be replaced for another interval.
+func (r Rules) bumpLater(t Tx, now time.Time) Tx {
+	if r.Bump != nil {
+		t.NextBumpAt = new(now.Add(r.Bump.MinInterval))
+	}
+	return t
+}
+
+// outbidden is t after a node said that another version of its nonce pays as much: the
+// next bid is higher, and made at once. ok is false where there is none.
+func (r Rules) outbidden(t Tx, now time.Time) (Tx, bool) {
+	if _, ok := r.bumpAt(t); !ok {
+		return t, false
+	}
+	t.LastError, t.NextBumpAt, t.NextCheckAt = "", &now, &now
+	return t, true
+}
+
+// bumping is the replacements of one round.
+type bumping struct {
+	rules Rules
+	chain ChainConnector
+	v     View
+	now   time.Time
+	first uint64   // the lowest nonce that is unsettled
+	left  purse    // what no nonce has a claim on
+	spent *big.Int // of the budget, wei
+}
+
+func (r Rules) bumping(w Work, chain ChainConnector, v View) *bumping {
+	b := &bumping{rules: r, chain: chain, v: v, now: w.now(), first: w.lowest(), spent: new(big.Int)}
+	if w.BumpSpentWei != nil {
+		b.spent.Set(w.BumpSpentWei)
+	}
+	if r.Bump != nil {
+		b.left = newPurse(v, w.Unsettled)
+	}
+	return b
+}
+
+// bumpNow is t's next version, or what becomes of t without one: it is looked at again
+// after an interval, with the reason, if there is one; or an operator is to be asked.
+func (r Rules) bumpNow(b *bumping, t Tx) (signing, *Move) {
+	if r.AskBeforePlaceholder {
+		return signing{}, &Move{From: t.State, To: r.stuck(t, b.now, notUnasked)}
+	}
+	job, reason, wanted := b.next(t)
+	switch {
+	case wanted && reason == "":
+		return job, nil
+	case wanted:
+		t.LastError = reason
+	}
+	return signing{}, &Move{From: t.State, To: r.bumpLater(t, b.now)}
+}
+
+// next is t's version at a higher fee; or why there is none although one is due; or
+// neither, where a higher fee would not help or is not its caller's wish.
+func (b *bumping) next(t Tx) (job signing, reason string, wanted bool) {
+	market := fees(Call{}, t.Gas.Gas, b.v.Account)
+	if *t.Nonce != b.first && taken(*t.Gas, b.v.Account) {
+		return job, "", false // it waits for those below it
+	}
+	call, kind, cap := Call{To: new(t.Submitter.Address())}, VersionPlaceholder, b.rules.PlaceholderFeeCapWei
+	if !t.isPlaceholder(t.Hash()) {
+		var err error
+		if call, err = b.chain.Call(t.Payload); err != nil {
+			return job, "gas bump: " + err.Error(), true
+		}
+		kind, cap = VersionBump, b.rules.Bump.FeeCapWei
+	}
+	params, ok := b.rules.Bump.bid(*t.Gas, market, least(cap, call.FeeCapWei))
+	switch {
+	case !ok && call.FeeCapWei != nil && (cap == nil || call.FeeCapWei.Cmp(cap) <= 0):
+		return job, "", false
+	case !ok:
+		return job, "gas bump: a bid that nodes take would be above the fee cap", true
+	}
+	extra := new(big.Int).Sub(params.worstCostWei(), t.Gas.worstCostWei())
+	if reason := b.take(*t.Gas, params, extra); reason != "" {
+		return job, reason, true
+	}
+	t.Gas = &params
+	return signing{tx: t, kind: kind, unsigned: unsigned(t, call), extraWei: extra}, "", true
+}
+
+// take sets aside what a replacement may cost beyond the version before it, or says why
+// it may not.
+func (b *bumping) take(before, after GasParams, extraWei *big.Int) (reason string) {
+	spent, most := new(big.Int).Add(b.spent, extraWei), b.rules.Bump.BudgetWei
+	if most != nil && spent.Cmp(most) > 0 {
+		return "gas bump: the submitter's budget of 24 hours is used up"
+	}
+	left := new(big.Int).Add(b.left.leftWei, cost(before))
+	if left.Sub(left, cost(after)).Sign() < 0 {
+		return "gas bump: the account cannot pay for a higher bid, what is in flight and a placeholder for each"
+	}
+	b.spent, b.left.leftWei = spent, left
+	return ""
+}
+
+// bid raises both fees over last by the multiplier, and to what a block takes now, but
+// not above cap; ok is false where nodes would not take what is left.
+func (p GasBumpPolicy) bid(last, market GasParams, capWei *big.Int) (g GasParams, ok bool) {
+	if p.TxFeeCapWei != nil {
+		capWei = least(capWei, new(big.Int).Div(p.TxFeeCapWei, new(big.Int).SetUint64(max(last.Gas, 1))))
+	}
+	g = GasParams{
+		Gas: last.Gas, ValueWei: last.ValueWei, Legacy: market.Legacy,
+		TipCapWei: bigMax(thousandths(last.TipCapWei, p.Multiplier), market.TipCapWei),
+		FeeCapWei: bigMax(thousandths(last.FeeCapWei, p.Multiplier), market.FeeCapWei),
+	}
+	g.FeeCapWei = least(bigMax(g.FeeCapWei, g.TipCapWei), capWei)
+	if g.Legacy || g.TipCapWei.Cmp(g.FeeCapWei) > 0 {
+		g.TipCapWei = g.FeeCapWei
+	}
+	demand := func(wei *big.Int) *big.Int { return thousandths(wei, nodesDemand) }
+	return g, g.FeeCapWei.Cmp(demand(last.FeeCapWei)) >= 0 && g.TipCapWei.Cmp(demand(last.TipCapWei)) >= 0
+}
+
+// thousandths is wei times n thousandths, rounded up, and more than wei for n above
+// 1,000.
+func thousandths(wei *big.Int, n int64) *big.Int {
+	more := new(big.Int).Mul(wei, big.NewInt(n))
+	more.Add(more, big.NewInt(999)).Div(more, big.NewInt(1000))
+	if n > 1000 && more.Cmp(wei) <= 0 {
+		more.Add(wei, big.NewInt(1))
+	}
+	return more
+}
+
+// least is the lesser of two bounds; nil is none.
+func least(a, b *big.Int) *big.Int {
+	if a == nil || b != nil && b.Cmp(a) < 0 {
+		return b
+	}
+	return a
+}
+
+// bumped is the version that signedAs made, in the life of the transaction: the time
+// after which it is STUCK counts from its first broadcast.
+func (r Rules) bumped(t Tx, job signing) Tx {
+	if job.extraWei != nil {
+		t.FirstSubmitAt = job.tx.FirstSubmitAt
+	}
+	return r.bumpLater(t, *t.LastSubmitAt)
+}
+
+// notUnasked is why an operator has to decide about a bump.
+const notUnasked = "a higher fee is due, and nonce.placeholder=ask: an operator must decide"

@@ -1,0 +1,47 @@
+package signer_test
+
+import (
+	"math/big"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer"
+)
+
+// Of legacy form only what names its chain is taken, and only where that form was asked
+// for.
+func TestVerifyLegacy(t *testing.T) {
+	t.Parallel()
+	key, err := crypto.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := nonce.NewSubmitter(5, nonce.Address(crypto.PubkeyToAddress(key.PublicKey)))
+	price := big.NewInt(3)
+	asked := nonce.Unsigned{ChainID: 5, Nonce: 7, To: &nonce.Address{9}, Value: big.NewInt(1), Gas: 21_000, Legacy: true, FeeCapWei: price, TipCapWei: price}
+	dynamic := asked
+	dynamic.Legacy = false
+	inner := &types.LegacyTx{Nonce: 7, To: &common.Address{9}, Value: big.NewInt(1), Gas: 21_000, GasPrice: price}
+	for name, c := range map[string]struct {
+		by    types.Signer
+		asked nonce.Unsigned
+		want  bool
+	}{
+		"for the chain":           {types.NewEIP155Signer(big.NewInt(5)), asked, true},
+		"for another chain":       {types.NewEIP155Signer(big.NewInt(6)), asked, false},
+		"for any chain":           {types.HomesteadSigner{}, asked, false},
+		"a fee cap was asked for": {types.NewEIP155Signer(big.NewInt(5)), dynamic, false},
+	} {
+		raw, err := types.MustSignNewTx(key, c.by, inner).MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := signer.Verify(s, c.asked, raw); (err == nil) != c.want {
+			t.Errorf("%s: got %v, want it taken: %v", name, err, c.want)
+		}
+	}
+}
