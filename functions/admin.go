@@ -93,7 +93,7 @@ func (a *App) registration(body registerRequest) (store.Registration, error) {
 		return reg, err
 	}
 	if _, err := a.chainOf(reg.Submitter); err != nil {
-		return reg, web.FieldProblem("submitter", "is on chain %d; this deployment serves chain %d", reg.Submitter.ChainID(), a.config.Chain.ID)
+		return reg, web.FieldProblem("submitter", "is on chain %d; this deployment serves chain %s", reg.Submitter.ChainID(), a.chainIDs())
 	}
 	if _, err := a.signers.Named(reg.Signer); err != nil {
 		return reg, web.FieldProblem("signer", "is %v", err)
@@ -127,7 +127,11 @@ func (a *App) registration(body registerRequest) (store.Registration, error) {
 // startsWhereTheChainIs refuses a start that the chain does not confirm, with
 // both numbers: a skipped or repeated nonce would never heal.
 func (a *App) startsWhereTheChainIs(r *http.Request, reg store.Registration) error {
-	v, err := a.chain.Look(r.Context(), nonce.Look{Submitter: reg.Submitter, Account: true})
+	chain, err := a.chainOf(reg.Submitter)
+	if err != nil {
+		return err
+	}
+	v, err := chain.Look(r.Context(), nonce.Look{Submitter: reg.Submitter, Account: true})
 	if err != nil {
 		return web.UnavailableBecause(err, "the chain's count of the account could not be read; nothing was registered")
 	}

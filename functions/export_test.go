@@ -29,5 +29,9 @@ func (a *App) Patterns() []string {
 
 // Serve is one invocation that looks at everything the submitter has due.
 func (a *App) Serve(ctx context.Context, s nonce.Submitter, kind nonce.Kind) error {
-	return a.worker.Serve(ctx, s, kind)
+	worker, err := a.workerOf(s)
+	if err != nil {
+		return err
+	}
+	return worker.Serve(ctx, s, kind)
 }

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/big"
 	"net/http"
@@ -49,10 +48,10 @@ type App struct {
 	store    *store.Store
 	cloudSQL *cloudsql.Instance // nil where database.url says where the database is
 	tasks    *tasks.Tasks
-	chain    *evm.Connector
+	places   evm.Places     // of round trips to nodes, over all chains
+	chains   []*servedChain // the default one first
 	signers  signer.Directory
 	kms      *kms.Client
-	worker   *nonce.Worker
 	public   *web.Verifier
 	internal *web.Verifier
 	export   *export.Exporter // of metrics and traces; nil: none
@@ -69,7 +68,7 @@ type App struct {
 
 // required are the settings that no function works without.
 var required = []string{
-	"database.url", "rpc.urls", "tasks.project", "tasks.location", "tasks.targetUrl", "tasks.serviceAccount",
+	"database.url", "tasks.project", "tasks.location", "tasks.targetUrl", "tasks.serviceAccount",
 	"oidc.issuer", "oidc.jwksUrl", "auth.publicAudience", "auth.internalAudience", "auth.internalAccounts",
 }
 
@@ -90,7 +89,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 		return nil, err
 	}
 	a := &App{config: c, log: log, node: node, points: crash.FromEnvironment(), gate: new(web.Gate), services: handlers.NewClient()}
-	for _, open := range []func(context.Context) error{a.openExport, a.openStore, a.openChain, a.openSigners, a.openVerifiers} {
+	for _, open := range []func(context.Context) error{a.openExport, a.openStore, a.openChains, a.openSigners, a.openVerifiers} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
@@ -106,10 +105,10 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	if err := a.openEvents(); err != nil {
 		return nil, err
 	}
-	a.worker = &nonce.Worker{
-		Book: a.watched(), Chain: a.chainOf, SignerNamed: a.signerNamed, Wake: a.tasks, Rules: rules(c), Node: node, Log: log,
+	a.openWorkers(nonce.Worker{
+		Book: a.watched(), Chain: a.chainOf, SignerNamed: a.signerNamed, Wake: a.tasks, Node: node, Log: log,
 		At: a.points, Handlers: all, Resolution: ext.Stuck, Watch: watcher{}, Stopping: a.gate.Stopping,
-	}
+	})
 	return a, nil
 }
 
@@ -117,7 +116,9 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 // of requests that were left over excepted once ctx ends.
 func (a *App) Close(ctx context.Context) error {
 	delivered := a.export.Close(ctx)
-	a.chain.Close()
+	for _, c := range a.chains {
+		c.Close()
+	}
 	a.services.CloseIdleConnections()
 	if a.transfers.offered() {
 		a.transfers.trading.Close()
@@ -147,13 +148,13 @@ func leaseRules(c config.Lease) lease.Rules {
 	}
 }
 
-// rules are the settings by which submitters are served.
-func rules(c config.Config) nonce.Rules {
+// rules are the settings by which submitters of a chain are served.
+func rules(c config.Config, of config.ServedChain) nonce.Rules {
 	return nonce.Rules{
 		Lease:                leaseRules(c.Lease),
-		Finality:             nonce.Finality(c.Finality.Mode),
-		Confirmations:        uint64(c.Confirmations.Required),
-		BlockTime:            c.Chain.BlockTime,
+		Finality:             nonce.Finality(of.Finality),
+		Confirmations:        uint64(of.Confirmations),
+		BlockTime:            of.BlockTime,
 		WatchEvery:           c.Confirmations.StaleReceiptTimeout,
 		WatchDepth:           uint64(c.Reorg.WatchDepth),
 		FeeCapWei:            new(big.Int).SetUint64(c.Fees.MaxFeePerGas),
@@ -236,36 +237,6 @@ func (a *App) openExport(ctx context.Context) (err error) {
 		Service: cmp.Or(on.Service, "fencepost"), Version: on.Revision, Instance: a.node, Log: a.log,
 	})
 	return err
-}
-
-func (a *App) openChain(context.Context) (err error) {
-	rpc := a.config.RPC
-	a.chain, err = evm.New(evm.Options{
-		URL: rpc.URL.Reveal(), ChainID: a.config.Chain.ID, Timeout: rpc.Timeout, MaxInFlight: rpc.MaxInFlight, MaxBatch: rpc.MaxBatch,
-		Fees:        feesOf(a.config),
-		OnRoundTrip: func(ctx context.Context) { telemetry.MeterFrom(ctx).RPC() },
-		Trace: func(ctx context.Context, name string) (context.Context, func(error)) {
-			return telemetry.Begin(ctx, name)
-		},
-	})
-	return err
-}
-
-// feesOf is how the chain prices gas, and whom to ask for advice.
-func feesOf(c config.Config) evm.Fees {
-	f := evm.Fees{Legacy: c.Chain.FeeKind == config.FeeKindLegacy}
-	if c.Fees.History {
-		f.HistoryBlocks, f.Percentile = c.Fees.HistoryBlocks, c.Fees.HistoryPercentile
-	}
-	return f
-}
-
-// chainOf is the connector of a submitter's chain.
-func (a *App) chainOf(s nonce.Submitter) (nonce.ChainConnector, error) {
-	if s.ChainID() != a.config.Chain.ID {
-		return nil, fmt.Errorf("%s: chain %d is not served here: %w", s, s.ChainID(), store.ErrUnknownSubmitter)
-	}
-	return watchedChain{a.chain}, nil
 }
 
 // watched is the store where what is done by it counts.

@@ -3,11 +3,13 @@ package functions
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/big"
 	"time"
 
 	"github.com/ethereum/go-ethereum/params"
 
+	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
@@ -42,20 +44,33 @@ func (a *App) gaugeEvents(ctx context.Context) error {
 	return err
 }
 
-// gaugeBalances shows what submitters have, in one round trip to the chain.
+// gaugeBalances shows what submitters have, in one round trip to each chain, for as
+// many as the setting allows.
 func (a *App) gaugeBalances(ctx context.Context) error {
-	if a.config.Telemetry.Balances == 0 {
-		return nil
+	var failures []error
+	left := a.config.Telemetry.Balances
+	for _, c := range a.chains {
+		if left == 0 {
+			break
+		}
+		shown, err := a.store.ActiveOn(ctx, c.ID, left)
+		if err == nil && len(shown) > 0 {
+			err = c.gaugeBalances(ctx, shown)
+		}
+		if err != nil {
+			failures = append(failures, fmt.Errorf("balances on chain %d: %w", c.ID, err))
+		}
+		left -= len(shown)
 	}
-	shown, err := a.store.ActiveOn(ctx, a.config.Chain.ID, a.config.Telemetry.Balances)
-	if err != nil || len(shown) == 0 {
-		return err
-	}
-	balances, err := a.chain.Balances(ctx, shown)
+	return errors.Join(failures...)
+}
+
+func (c *servedChain) gaugeBalances(ctx context.Context, of []nonce.Submitter) error {
+	balances, err := c.Balances(ctx, of)
 	if err != nil {
 		return err
 	}
-	for i, s := range shown {
+	for i, s := range of {
 		gwei := new(big.Int).Quo(balances[i], big.NewInt(params.GWei))
 		if gwei.IsInt64() {
 			telemetry.SubmitterBalance.Record(ctx, gwei.Int64(), telemetry.Submitter(string(s)))

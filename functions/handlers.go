@@ -71,7 +71,7 @@ func (a *App) readAnswer(payload json.RawMessage) (nonce.Call, error) {
 	if err != nil {
 		return nonce.Call{}, err
 	}
-	return a.chain.Call(canonical)
+	return a.defaultChain().Call(canonical) // the same on every chain
 }
 
 // inputOf is the payload of a request that names a handler: any JSON, which is the

@@ -76,7 +76,11 @@ func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, req
 		}
 		ask.TxIDs = append(ask.TxIDs, id.String())
 	}
-	if err := a.worker.Reserve(ctx, s, ask); err != nil {
+	worker, err := a.workerOf(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := worker.Reserve(ctx, s, ask); err != nil {
 		// Written all the same, perhaps: by this call, whose answer was lost, or by another.
 		if found, again := a.reserved(ctx, s, owner, requests); again == nil && found != nil {
 			return found, nil
@@ -102,7 +106,11 @@ func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) erro
 	if err != nil {
 		return err
 	}
-	tx, signed, err := a.worker.OpenFor(r.Submitter, raw)
+	worker, err := a.workerOf(r.Submitter)
+	if err != nil {
+		return fmt.Errorf("mark %s used: %w", r.TxID, err)
+	}
+	tx, signed, err := worker.OpenFor(r.Submitter, raw)
 	switch {
 	case err != nil:
 		return fmt.Errorf("mark %s used: %w", r.TxID, err)
@@ -116,7 +124,7 @@ func (a *App) MarkUsed(ctx context.Context, txID, owner string, raw []byte) erro
 	}
 	gas := nonce.GasParams{Gas: tx.Gas, Legacy: tx.Legacy, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei, ValueWei: tx.Value}
 	does := nonce.Call{To: tx.To, Value: tx.Value, Data: tx.Data}
-	err = a.worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: r.TxID, Owner: owner, To: nonce.Used, Signed: &signed, Call: does, Gas: &gas})
+	err = worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: r.TxID, Owner: owner, To: nonce.Used, Signed: &signed, Call: does, Gas: &gas})
 	if err != nil {
 		if now, again := a.store.Reservation(ctx, r.TxID); again == nil && now.FirstHash == signed.Hash.String() {
 			return nil
@@ -146,7 +154,11 @@ func (a *App) MarkRecyclable(ctx context.Context, txID, owner, reason string) er
 	case r.Over:
 		return fmt.Errorf("mark %s recyclable: %w", r.TxID, nonce.ErrNotOwner)
 	}
-	if err := a.worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: r.TxID, Owner: owner, To: nonce.Recyclable, Reason: reason}); err != nil {
+	worker, err := a.workerOf(r.Submitter)
+	if err != nil {
+		return fmt.Errorf("mark %s recyclable: %w", r.TxID, err)
+	}
+	if err := worker.Mark(ctx, r.Submitter, nonce.Mark{TxID: r.TxID, Owner: owner, To: nonce.Recyclable, Reason: reason}); err != nil {
 		if now, again := a.store.Reservation(ctx, r.TxID); again == nil && now.State == nonce.Recyclable {
 			return nil
 		}

@@ -120,7 +120,10 @@ func transferRules(c config.Config) transfer.Rules {
 	r, t := transfer.DefaultRules(), c.Transfer
 	r.InitTimeout, r.CallTimeout, r.RescueAfter = t.InitTimeout, t.CallTimeout, t.RescueAfter
 	r.RetryFirst, r.RetryMost, r.PayoutMost = t.RetryFirst, t.RetryMost, min(r.PayoutMost, t.RetryMost)
-	r.PayoutLimit = payout.Limit(nonce.Finality(c.Finality.Mode), uint64(c.Confirmations.Required), c.Chain.BlockTime, 2*t.PayoutFinality)
+	r.PayoutLimit = 0
+	for _, of := range c.Served() { // the slowest chain's
+		r.PayoutLimit = max(r.PayoutLimit, payout.Limit(nonce.Finality(of.Finality), uint64(of.Confirmations), of.BlockTime, 2*t.PayoutFinality))
+	}
 	return r
 }
 

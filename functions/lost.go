@@ -41,7 +41,11 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := a.chain.Look(r.Context(), nonce.Look{Submitter: s, Account: true})
+	chain, err := a.chainOf(s)
+	if err != nil {
+		return err
+	}
+	v, err := chain.Look(r.Context(), nonce.Look{Submitter: s, Account: true})
 	if err != nil {
 		return web.UnavailableBecause(err, "the chain's count of the account could not be read")
 	}
@@ -54,7 +58,7 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 		if out.More = len(out.Nonces) == lostMost; out.More {
 			break
 		}
-		one, err := a.lostNonce(r, s, n)
+		one, err := a.lostNonce(r, chain, s, n)
 		if err != nil {
 			return err
 		}
@@ -64,9 +68,9 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (a *App) lostNonce(r *http.Request, s nonce.Submitter, n uint64) (lostNonce, error) {
+func (a *App) lostNonce(r *http.Request, chain nonce.ChainConnector, s nonce.Submitter, n uint64) (lostNonce, error) {
 	one := lostNonce{Nonce: n, Intents: []store.Alike{}}
-	taker, err := a.chain.Taken(r.Context(), s, n)
+	taker, err := chain.Taken(r.Context(), s, n)
 	if err != nil {
 		one.Unknown = err.Error()
 		return one, errors.Join(r.Context().Err())
@@ -77,7 +81,7 @@ func (a *App) lostNonce(r *http.Request, s nonce.Submitter, n uint64) (lostNonce
 		return one, err
 	}
 	for _, intent := range alike {
-		if call, err := a.chain.Call(intent.Payload); err == nil && call.Does(taker) {
+		if call, err := chain.Call(intent.Payload); err == nil && call.Does(taker) {
 			one.Intents = append(one.Intents, intent)
 		}
 	}

@@ -3,20 +3,34 @@ package functions
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// payoutLedger is the chain as a ledger; off where this deployment's finality is none
+// refundsFinality is by what payouts are final: a payer may be on any chain that is
+// served, so that one chain whose finality is none to give money back by turns them off.
+func refundsFinality(c config.Config) (nonce.Finality, uint64) {
+	served := c.Served()
+	i := slices.IndexFunc(served, func(of config.ServedChain) bool {
+		return of.Finality == config.FinalitySafe || of.Finality == config.FinalityConfirmations && of.Confirmations == 0
+	})
+	of := served[max(i, 0)]
+	return nonce.Finality(of.Finality), uint64(of.Confirmations)
+}
+
+// payoutLedger is the chains as a ledger; off where this deployment's finality is none
 // to give money back by.
 func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
+	finality, confirmations := refundsFinality(a.config)
 	l := payout.New(payout.Options{
 		Transfers: transfers, Manager: a.watched(), Wake: a.tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
-		Finality: nonce.Finality(a.config.Finality.Mode), Confirmations: uint64(a.config.Confirmations.Required),
+		Finality: finality, Confirmations: confirmations,
 		Log: a.log, At: a.points,
 	})
 	if err := l.Off(); err != nil {

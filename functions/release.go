@@ -50,7 +50,11 @@ func (a *App) release(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	leave.By = operator
-	out, err := a.worker.Release(r.Context(), s, leave)
+	worker, err := a.workerOf(s)
+	if err != nil {
+		return err
+	}
+	out, err := worker.Release(r.Context(), s, leave)
 	if err != nil {
 		return releaseProblem(err)
 	}

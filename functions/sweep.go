@@ -102,15 +102,27 @@ func (a *App) sweepProtected(ctx context.Context, out *sweepResponse, began time
 // sweptBlocks is how far back the sweep looks for a reorg under what is final.
 const sweptBlocks = 100
 
-// sweepReorged asks the chain for the last final block of every submitter, each
+// sweepReorged asks each chain for the last final block of every submitter, each
 // block once, and has those submitters looked at whose block is another one now.
-// One look proves nothing; it only makes the next.
+// One look proves nothing; it only makes the next. One chain that does not answer
+// keeps no other from being asked.
 func (a *App) sweepReorged(ctx context.Context, out *sweepResponse, began time.Time) error {
-	v, err := a.chain.Look(ctx, nonce.Look{})
+	var failures []error
+	for _, c := range a.chains {
+		if err := a.sweepReorgedOf(ctx, c, out, began); err != nil {
+			failures = append(failures, fmt.Errorf("chain %d: %w", c.ID, err))
+		}
+		c.gauge(ctx)
+	}
+	return errors.Join(failures...)
+}
+
+func (a *App) sweepReorgedOf(ctx context.Context, chain *servedChain, out *sweepResponse, began time.Time) error {
+	v, err := chain.Look(ctx, nonce.Look{})
 	if err != nil {
 		return err
 	}
-	blocks, err := a.store.FinalBlocks(ctx, a.config.Chain.ID, v.Head.Number-min(v.Head.Number, sweptBlocks))
+	blocks, err := a.store.FinalBlocks(ctx, chain.ID, v.Head.Number-min(v.Head.Number, sweptBlocks))
 	if err != nil || len(blocks) == 0 {
 		return err
 	}
@@ -120,7 +132,7 @@ func (a *App) sweepReorged(ctx context.Context, out *sweepResponse, began time.T
 			heights = append(heights, b.Number)
 		}
 	}
-	if v, err = a.chain.Look(ctx, nonce.Look{Watch: heights[max(0, len(heights)-sweptBlocks):]}); err != nil {
+	if v, err = chain.Look(ctx, nonce.Look{Watch: heights[max(0, len(heights)-sweptBlocks):]}); err != nil {
 		return err
 	}
 	var failures []error

@@ -45,7 +45,10 @@ func (a *App) tenure(w http.ResponseWriter, r *http.Request, kind nonce.Kind) er
 		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
 	ctx, cancel := context.WithTimeout(r.Context(), a.config.Tasks.DispatchDeadline-time.Second)
 	defer cancel()
-	err = a.worker.Serve(ctx, s, kind)
+	worker, err := a.workerOf(s)
+	if err == nil {
+		err = worker.Serve(ctx, s, kind)
+	}
 	if errors.Is(err, store.ErrUnknownSubmitter) { // coming again would not help
 		a.log.ErrorContext(ctx, "task of an unknown submitter dropped", telemetry.SubmitterKey, s, "error", err.Error())
 		err = nil

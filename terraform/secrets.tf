@@ -9,6 +9,8 @@ locals {
     } : {}, var.signer == "remote" ? {
     # Who registers must know the names.
     signer-remotes = { variable = null, readers = [for name, f in local.functions : name if f.signs || f.registers] }
+    } : {}, var.more_chains ? {
+    chains = { variable = "FENCEPOST_CHAINS", readers = keys(local.functions) }
     } : {}, length(var.handlers) == 0 ? {} : {
     handler-secrets = { variable = "FENCEPOST_HANDLERS_SECRETS", readers = [for name, f in local.functions : name if f.signs] }
     }, local.events_mode != "webhook" ? {} : {

@@ -179,7 +179,7 @@ variable "deletion_protection" {
 }
 
 variable "secret_versions" {
-  description = "The versions in use of the secrets rpc-urls, signer-keys, signer-remotes, handler-secrets and trading-secret. Numbers, so that an instance started tomorrow reads what one started today did."
+  description = "The versions in use of the secrets rpc-urls, chains, signer-keys, signer-remotes, handler-secrets and trading-secret. Numbers, so that an instance started tomorrow reads what one started today did."
   type        = map(string)
   default     = {}
 
@@ -187,6 +187,12 @@ variable "secret_versions" {
     condition     = alltrue([for v in values(var.secret_versions) : can(regex("^[1-9][0-9]*$", v))])
     error_message = "secret_versions must be numbers; latest is not a version."
   }
+}
+
+variable "more_chains" {
+  description = "Whether more chains are served than the default one. They are the secret chains, a JSON list as docs/chains.md has it."
+  type        = bool
+  default     = false
 }
 
 variable "handlers" {
@@ -253,8 +259,8 @@ variable "settings" {
   }
 
   validation {
-    condition     = length(setintersection(keys(var.settings), ["FENCEPOST_RPC_URLS", "FENCEPOST_TRADING_SECRET", "FENCEPOST_DATABASE_URL"])) == 0
-    error_message = "FENCEPOST_RPC_URLS and FENCEPOST_TRADING_SECRET are read from Secret Manager, and FENCEPOST_DATABASE_URL is made for each function."
+    condition     = length(setintersection(keys(var.settings), ["FENCEPOST_RPC_URLS", "FENCEPOST_CHAINS", "FENCEPOST_TRADING_SECRET", "FENCEPOST_DATABASE_URL"])) == 0
+    error_message = "FENCEPOST_RPC_URLS, FENCEPOST_CHAINS and FENCEPOST_TRADING_SECRET are read from Secret Manager, and FENCEPOST_DATABASE_URL is made for each function."
   }
 }
 

@@ -8,27 +8,32 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 
+	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
 // mined are the nonces of s on the chain, in the chain's order.
 func (b bench) mined(t *testing.T, s nonce.Submitter) []uint64 {
 	t.Helper()
-	return b.allMined(t)[s.Address()]
+	chain := b.Chain
+	if b.Second != nil && s.ChainID() == b.Second.ChainID() {
+		chain = b.Second
+	}
+	return b.allMined(t, chain)[s.Address()]
 }
 
 // allMined reads from the chain itself, block by block, the nonces of each sender in
 // the chain's order.
-func (b bench) allMined(t *testing.T) map[nonce.Address][]uint64 {
+func (b bench) allMined(t *testing.T, chain *devchain.Chain) map[nonce.Address][]uint64 {
 	t.Helper()
-	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
+	client, err := ethclient.DialContext(b.ctx, chain.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	signer := types.LatestSignerForChainID(new(big.Int).SetUint64(b.Chain.ChainID()))
+	signer := types.LatestSignerForChainID(new(big.Int).SetUint64(chain.ChainID()))
 	nonces := make(map[nonce.Address][]uint64)
-	for n := range b.Chain.Head() + 1 {
+	for n := range chain.Head() + 1 {
 		block, err := client.BlockByNumber(b.ctx, new(big.Int).SetUint64(n))
 		if err != nil {
 			t.Fatal(err)
@@ -54,7 +59,7 @@ func (b bench) wantContiguous(t *testing.T, s nonce.Submitter, n int) {
 // wantAllContiguous says so of each.
 func (b bench) wantAllContiguous(t *testing.T, counts map[nonce.Submitter]int) {
 	t.Helper()
-	mined := b.allMined(t)
+	mined := b.allMined(t, b.Chain)
 	for s, n := range counts {
 		want := make([]uint64, n)
 		for i := range want {

@@ -30,7 +30,6 @@ type Options struct {
 // Proxy is a running proxy. Its methods may be called from several goroutines at
 // once.
 type Proxy struct {
-	target  string
 	url     string
 	server  *http.Server
 	client  *http.Client
@@ -38,6 +37,7 @@ type Proxy struct {
 	serving sync.WaitGroup
 
 	mu     sync.Mutex
+	target string
 	rand   *rand.Rand
 	faults Faults
 	counts map[string]int
@@ -66,6 +66,19 @@ func Start(o Options) (*Proxy, error) {
 
 // URL is where clients find the proxy.
 func (p *Proxy) URL() string { return p.url }
+
+// SetTarget has the node at target answer from now on, behind the same address.
+func (p *Proxy) SetTarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
+func (p *Proxy) node() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
+}
 
 // Close cuts every connection. A second call does nothing.
 func (p *Proxy) Close() error {
@@ -111,7 +124,7 @@ func hang(ctx context.Context) {
 
 // forward asks the node and returns its answer.
 func (p *Proxy) forward(ctx context.Context, body []byte) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.target, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.node(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

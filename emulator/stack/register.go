@@ -3,6 +3,7 @@ package stack
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,7 @@ func (s *Stack) register(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, sub := range s.Submitters() {
+	for _, sub := range slices.Concat(s.Submitters(), s.OnSecond()) {
 		if err := s.registerFor(ctx, operator, sub, CallerAccount); err != nil {
 			return err
 		}

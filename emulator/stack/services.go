@@ -211,7 +211,6 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 	}
 	env := map[string]string{
 		"FENCEPOST_DATABASE_URL":           database,
-		"FENCEPOST_RPC_URLS":               s.rpcURL(),
 		"FENCEPOST_CHAIN_ID":               strconv.FormatUint(s.Chain.ChainID(), 10),
 		"FENCEPOST_CHAIN_BLOCK_TIME":       s.options.BlockTime.String(),
 		"FENCEPOST_CONFIRMATIONS_REQUIRED": "1",
@@ -232,6 +231,7 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 	if s.options.Window > 1 {
 		env["FENCEPOST_NONCE_STRICT_ENABLED"] = "false"
 	}
+	maps.Copy(env, s.chainSettings())
 	maps.Copy(env, s.signing.settings)
 	maps.Copy(env, s.transferSettings())
 	maps.Copy(env, s.eventSettings())

@@ -49,6 +49,9 @@ func (s *Stack) holders() map[nonce.Submitter]devchain.Account {
 	for i, sub := range s.Submitters() {
 		all[sub] = s.accounts[i]
 	}
+	for i, sub := range s.OnSecond() {
+		all[sub] = s.accounts[i]
+	}
 	if s.options.Payouts {
 		all[nonce.NewSubmitter(s.Chain.ChainID(), s.payer.Address)] = s.payer
 	}

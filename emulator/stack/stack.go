@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,6 +57,8 @@ type Options struct {
 	Around     func(http.Handler) http.Handler // what public requests and their answers pass; nil: nothing
 	WireProxy  bool                            // functions reach Postgres through a proxy that can break connections
 	RPCProxy   bool                            // functions reach the chain through a proxy that can spoil answers
+	Nodes      int                             // how many nodes of the chain the functions know, each behind a proxy that can spoil answers; 0: the one of RPCProxy
+	TwoChains  bool                            // a second chain, with the same accounts registered on it
 	Seed       uint64                          // of the RPC proxy's draws
 	TokenSpan  time.Duration                   // how long before and after they are made tokens are valid; 0: an hour from then on
 	Output     io.Writer                       // the functions' log; nil: nowhere
@@ -98,7 +101,9 @@ type Stack struct {
 	Issuer   *issuer.Issuer
 	URLMap   *urlmap.Map
 	Proxy    *pgproxy.Proxy  // between functions and Postgres, where asked for
-	RPC      *rpcproxy.Proxy // between functions and the chain, where asked for
+	RPC      *rpcproxy.Proxy // between functions and the chain, where asked for: the first of Nodes
+	Nodes    []*rpcproxy.Proxy
+	Second   *devchain.Chain // where asked for; nil otherwise
 	Costs    *Costs
 	Database string // URL, as the database's owner
 
@@ -223,19 +228,52 @@ func (s *Stack) startChain(ctx context.Context) (err error) {
 	}
 	s.onClose(s.Chain.Close)
 	if s.options.RPCProxy {
-		if s.RPC, err = rpcproxy.Start(rpcproxy.Options{Target: s.Chain.URL(), Seed: s.options.Seed}); err == nil {
-			s.onClose(s.RPC.Close)
+		s.options.Nodes = max(s.options.Nodes, 1)
+	}
+	for i := range s.options.Nodes {
+		proxy, err := rpcproxy.Start(rpcproxy.Options{Target: s.Chain.URL(), Seed: s.options.Seed + uint64(i)})
+		if err != nil {
+			return err
 		}
+		s.onClose(proxy.Close)
+		s.Nodes = append(s.Nodes, proxy)
+	}
+	if len(s.Nodes) > 0 {
+		s.RPC = s.Nodes[0]
+	}
+	return s.startSecond(ctx, all)
+}
+
+// secondChainID is the EIP-155 id of [Stack.Second].
+const secondChainID = devchain.DefaultChainID + 1
+
+// startSecond starts a second chain, half as quick as the first and with other terms.
+func (s *Stack) startSecond(ctx context.Context, accounts []devchain.Account) (err error) {
+	if !s.options.TwoChains {
+		return nil
+	}
+	s.Second, err = devchain.Start(ctx, devchain.Options{ChainID: secondChainID, BlockTime: 2 * s.options.BlockTime, Accounts: accounts})
+	if err == nil {
+		s.onClose(s.Second.Close)
 	}
 	return err
 }
 
-// rpcURL is where the functions find the chain.
-func (s *Stack) rpcURL() string {
-	if s.RPC != nil {
-		return s.RPC.URL()
+// chainSettings say where the chains are.
+func (s *Stack) chainSettings() map[string]string {
+	var urls []string
+	for _, n := range s.Nodes {
+		urls = append(urls, n.URL())
 	}
-	return s.Chain.URL()
+	if len(urls) == 0 {
+		urls = []string{s.Chain.URL()}
+	}
+	env := map[string]string{"FENCEPOST_RPC_URLS": strings.Join(urls, ",")}
+	if s.Second != nil {
+		env["FENCEPOST_CHAINS"] = fmt.Sprintf(`[{"id": %d, "urls": [%q], "blockTime": %q, "confirmations": 2}]`,
+			secondChainID, s.Second.URL(), 2*s.options.BlockTime)
+	}
+	return env
 }
 
 func (s *Stack) startIssuer(context.Context) (err error) {
@@ -330,6 +368,18 @@ func (s *Stack) job(name string, every time.Duration) scheduler.Job {
 
 // RunSweep makes one sweep now and returns what it answered.
 func (s *Stack) RunSweep(ctx context.Context) error { return s.scheduler.RunNow(ctx, sweepJob) }
+
+// OnSecond are the same accounts on the second chain, where there is one.
+func (s *Stack) OnSecond() []nonce.Submitter {
+	if s.Second == nil {
+		return nil
+	}
+	names := make([]nonce.Submitter, len(s.accounts))
+	for i, a := range s.accounts {
+		names[i] = nonce.NewSubmitter(secondChainID, a.Address)
+	}
+	return names
+}
 
 // Submitters are the registered dev accounts, in order, without the [Stack.Payer].
 func (s *Stack) Submitters() []nonce.Submitter {

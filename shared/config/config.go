@@ -39,6 +39,7 @@ type Config struct {
 	Conservation  Conservation
 	RPC           RPC
 	Chain         Chain
+	Chains        Chains
 	Signer        Signer
 	Handlers      Handlers
 	Events        Events
@@ -58,7 +59,7 @@ func (c *Config) settings() []setting {
 		c.Resubmit.settings(), c.Stuck.settings(),
 		c.Confirmations.settings(), c.Finality.settings(), c.Reorg.settings(), c.Sweep.settings(),
 		c.Transfer.settings(), c.Trading.settings(), c.Conservation.settings(),
-		c.RPC.settings(), c.Chain.settings(), c.Signer.settings(), c.Handlers.settings(), c.Events.settings(),
+		c.RPC.settings(), c.Chain.settings(), c.Chains.settings(), c.Signer.settings(), c.Handlers.settings(), c.Events.settings(),
 		c.Database.settings(), c.Tasks.settings(),
 		c.OIDC.settings(), c.Auth.settings(), c.HTTP.settings(), c.Log.settings(), c.Telemetry.settings(),
 		c.Platform.settings(),

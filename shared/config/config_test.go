@@ -48,7 +48,7 @@ func defaults() config.Config {
 		Transfer: config.Transfer{InitTimeout: 15 * time.Minute, CallTimeout: 5 * time.Second, RetryFirst: time.Second, RetryMost: time.Minute,
 			RescueAfter: time.Minute, SafetyFactor: 10, UnusualPerMinute: 60, PayoutFinality: 15 * time.Minute, PayoutMaxGas: 300_000},
 		Conservation: config.Conservation{Halt: config.HaltAll},
-		RPC:          config.RPC{Timeout: 10 * time.Second, MaxInFlight: 100, MaxBatch: 100},
+		RPC:          config.RPC{MaxLag: 5, LeaveOut: 30 * time.Second, Timeout: 10 * time.Second, MaxInFlight: 100, MaxBatch: 100},
 		Chain:        config.Chain{ID: 1, BlockTime: 12 * time.Second, FeeKind: config.FeeKindEIP1559},
 		Signer:       config.Signer{Timeout: 5 * time.Second},
 		Handlers:     config.Handlers{Timeout: 5 * time.Second, Patience: 2 * time.Minute},
@@ -79,6 +79,9 @@ func TestDefaultsAreTheSpecifications(t *testing.T) {
 // Secrets of handlers: 24 and 64 bytes.
 var wageSecret, refundSecret = "whsec_" + strings.Repeat("QUJD", 8), "whsec_" + strings.Repeat("QUJD", 21) + "QQ=="
 
+// chainsText has one chain with everything and one with as little as there may be.
+const chainsText = `[{"id": 8453, "urls": ["https://a.example/k", "https://b.example"], "blockTime": "2s", "feeKind": "eip1559", "finality": "confirmations", "confirmations": 0, "quorum": 2}, {"id": 10, "urls": ["http://c"]}]`
+
 // everything gives each setting a value other than its default, but for the page of
 // metrics, which Cloud Run is not offered, and the history of tips, which a legacy chain
 // does not have; see [TestContradictionsAreRefused].
@@ -100,7 +103,8 @@ var everything = []string{
 	"FENCEPOST_TRANSFER_RESCUE_AFTER=45s", "FENCEPOST_TRANSFER_SAFETY_FACTOR=11", "FENCEPOST_TRANSFER_LIMITS_PER_SECOND=9",
 	"FENCEPOST_TRANSFER_LIMITS_PER_DAY=99", "FENCEPOST_TRANSFER_UNUSUAL_PER_MINUTE=59", "FENCEPOST_TRANSFER_PAYOUT_FINALITY=16m", "FENCEPOST_TRANSFER_PAYOUT_MAX_GAS=99000",
 	"FENCEPOST_TRADING_URL=http://127.0.0.1:8090/", "FENCEPOST_TRADING_SECRET=0123456789abcdef", "FENCEPOST_CONSERVATION_HALT=graded",
-	"FENCEPOST_RPC_URLS=https://node.example/v2/key", "FENCEPOST_RPC_TIMEOUT=20s", "FENCEPOST_RPC_MAX_IN_FLIGHT=13",
+	"FENCEPOST_RPC_URLS=https://node.example/v2/key", "FENCEPOST_RPC_TIMEOUT=20s", "FENCEPOST_RPC_MAX_IN_FLIGHT=13", "FENCEPOST_RPC_QUORUM=1", "FENCEPOST_RPC_MAX_LAG=9", "FENCEPOST_RPC_LEAVE_OUT=1m",
+	"FENCEPOST_CHAINS=" + chainsText,
 	"FENCEPOST_CHAIN_ID=1337", "FENCEPOST_CHAIN_BLOCK_TIME=1s", "FENCEPOST_SIGNER_LOCAL_KEYS_FILE=/keys/local keys.json",
 	"FENCEPOST_SIGNER_LOCAL_KEYSTORE=/keys/store", "FENCEPOST_SIGNER_LOCAL_PASSWORD_FILE=/keys/password", "FENCEPOST_SIGNER_KMS_ENDPOINT=127.0.0.1:8124",
 	"FENCEPOST_SIGNER_REMOTES_FILE=/keys/remotes.json", "FENCEPOST_SIGNER_TIMEOUT=6s",
@@ -143,8 +147,13 @@ func everythingLoaded() config.Config {
 			RescueAfter: 45 * time.Second, SafetyFactor: 11, LimitsPerSecond: 9, LimitsPerDay: 99, UnusualPerMinute: 59, PayoutFinality: 16 * time.Minute, PayoutMaxGas: 99_000},
 		Trading:      config.Trading{URL: "http://127.0.0.1:8090", Secret: config.NewSecret("0123456789abcdef")},
 		Conservation: config.Conservation{Halt: config.HaltGraded},
-		RPC:          config.RPC{URL: config.NewSecret("https://node.example/v2/key"), Timeout: 20 * time.Second, MaxInFlight: 13, MaxBatch: 50},
+		RPC:          config.RPC{URLs: []config.Secret{config.NewSecret("https://node.example/v2/key")}, Quorum: 1, MaxLag: 9, LeaveOut: time.Minute, Timeout: 20 * time.Second, MaxInFlight: 13, MaxBatch: 50},
 		Chain:        config.Chain{ID: 1337, BlockTime: time.Second, FeeKind: config.FeeKindLegacy},
+		Chains: config.Chains{List: []config.ChainEntry{
+			{ID: 8453, URLs: []config.Secret{config.NewSecret("https://a.example/k"), config.NewSecret("https://b.example")}, BlockTime: 2 * time.Second, FeeKind: config.FeeKindEIP1559,
+				Finality: config.FinalityConfirmations, Confirmations: new(0), Quorum: 2},
+			{ID: 10, URLs: []config.Secret{config.NewSecret("http://c")}},
+		}},
 		Signer: config.Signer{LocalKeysFile: "/keys/local keys.json", LocalKeystore: "/keys/store", LocalPasswordFile: "/keys/password",
 			KMSEndpoint: "127.0.0.1:8124", RemotesFile: "/keys/remotes.json", Timeout: 6 * time.Second},
 		Handlers: config.Handlers{URLs: map[string]string{"wage": "https://payroll.example/wages", "refund": "http://127.0.0.1:9/"},

@@ -7,33 +7,51 @@ import (
 	"time"
 )
 
-// RPC is how the chain's node is reached.
+// RPC is how the chains' nodes are reached.
 type RPC struct {
-	// URL is the node's. It is a secret because providers put the account's
-	// key into it. Unset where a function needs no node.
-	URL Secret
+	// URLs are the default chain's nodes, in the order in which they are preferred.
+	// They are secrets because providers put the account's key into them. None where
+	// a function needs no node, or where chains names them.
+	URLs []Secret
+	// Quorum is how many nodes must say the same before what would end a transaction
+	// or open PROTECT is believed; 0 is half of a chain's nodes, rounded up.
+	Quorum int
+	// MaxLag is how many blocks a node may be behind the others.
+	MaxLag int
+	// LeaveOut is how long a node is left out that lags, errs, or is of another chain.
+	LeaveOut time.Duration
 	// Timeout is the most that one round trip may take; a lease that has less
 	// left cuts it shorter.
 	Timeout time.Duration
-	// MaxInFlight is the most round trips under way at once in one instance.
+	// MaxInFlight is the most round trips under way at once in one instance, over
+	// all nodes of all chains.
 	MaxInFlight int
 	// MaxBatch is the most JSON-RPC calls in one round trip.
 	MaxBatch int
 }
 
+// maxNodes is how many nodes one chain may have.
+const maxNodes = 9
+
 func (r *RPC) settings() []setting {
 	return []setting{
 		{name: "rpc.urls",
-			meaning: "the chain's node; a secret, since its URL often holds a key",
-			field: secretText(&r.URL, "exactly one http or https URL (several nodes are not supported yet: choose one)", func(text string) bool {
-				_, ok := webURL(text)
-				return ok && !strings.Contains(text, ",")
-			})},
+			meaning: "the default chain's nodes, in the order in which they are preferred (docs/nodes.md); a secret, since a URL often holds a key",
+			field:   nodeURLs(&r.URLs)},
+		{name: "rpc.quorum", def: "0",
+			meaning: "of a chain with several nodes: how many must say the same before a transaction ends, a receipt is taken back or PROTECT opens, and more than say otherwise; 0: half of them, rounded up",
+			field:   number(&r.Quorum, "a number of nodes", 0, maxNodes)},
+		{name: "rpc.maxLag", def: "5",
+			meaning: "of a chain with several nodes: how many blocks one may be behind what a quorum has reached, before it is left out",
+			field:   number(&r.MaxLag, "a number of blocks", 1, 10_000)},
+		{name: "rpc.leaveOut", def: "30s",
+			meaning: "of a chain with several nodes: how long one is left out that lags, errs, is contradicted, or answers for another chain; as often their heads are compared",
+			field:   duration(&r.LeaveOut, 100*time.Millisecond, time.Hour)},
 		{name: "rpc.timeout", def: "10s",
 			meaning: "how long one round trip to the node may take; at most `lease.duration`",
 			field:   duration(&r.Timeout, 100*time.Millisecond, 5*time.Minute)},
 		{name: "rpc.maxInFlight", def: "100",
-			meaning: "how many round trips to the node an instance has under way at once",
+			meaning: "how many round trips to nodes an instance has under way at once, over all nodes of all chains",
 			field:   number(&r.MaxInFlight, "a number of round trips", 1, 10_000)},
 		{name: "rpc.maxBatch", def: "100",
 			meaning: "how many calls one round trip to the node has at most; nodes refuse more than their own limit (Erigon and Bor 100, go-ethereum 1000)",
@@ -55,6 +73,12 @@ type Chain struct {
 // maxChainID is the bound of EIP-2294, https://eips.ethereum.org/EIPS/eip-2294.
 const maxChainID = 1<<63 - 37
 
+// The bounds of chain.blockTime.
+const (
+	leastBlockTime = 10 * time.Millisecond
+	mostBlockTime  = time.Hour
+)
+
 func (c *Chain) settings() []setting {
 	return []setting{
 		{name: "chain.id", required: true,
@@ -62,7 +86,7 @@ func (c *Chain) settings() []setting {
 			field:   number(&c.ID, "an EIP-155 chain id", 1, maxChainID)},
 		{name: "chain.blockTime", def: "12s",
 			meaning: "the usual time between two blocks, to plan polls by; correctness does not depend on it",
-			field:   duration(&c.BlockTime, 10*time.Millisecond, time.Hour)},
+			field:   duration(&c.BlockTime, leastBlockTime, mostBlockTime)},
 		{name: "chain.feeKind", def: string(FeeKindEIP1559),
 			meaning: "how the chain prices gas: by base fee and tip, or, legacy, by the one price that `eth_gasPrice` advises",
 			field:   choice(&c.FeeKind, FeeKindEIP1559, FeeKindLegacy)},

@@ -28,7 +28,7 @@ func (r rule) problem(settings []setting, given map[string]string) error {
 }
 
 func (c *Config) rules() []rule {
-	return slices.Concat(c.leaseRules(), c.policyRules(), c.handlerRules(), c.eventRules(), c.transferRules(), c.telemetryRules())
+	return slices.Concat(c.leaseRules(), c.policyRules(), c.handlerRules(), c.eventRules(), c.transferRules(), c.telemetryRules(), c.chainRules())
 }
 
 func (c *Config) leaseRules() []rule {
@@ -70,9 +70,9 @@ func (c *Config) policyRules() []rule {
 		broken: c.Resubmit.Enabled && c.Resubmit.Interval >= c.Stuck.After,
 		say:    "every transaction would be stuck before it is sent again: set resubmit.interval below stuck.after, or resubmit.enabled to false",
 	}, {
-		of:     []string{"fees.history.enabled", "chain.feeKind"},
-		broken: c.Fees.History && c.Chain.FeeKind == FeeKindLegacy,
-		say:    "a chain without EIP-1559 has no tips to read: set fees.history.enabled to false where chain.feeKind is legacy",
+		of:     []string{"fees.history.enabled", "chain.feeKind", "chains"},
+		broken: c.Fees.History && !slices.ContainsFunc(c.Served(), func(s ServedChain) bool { return s.FeeKind == FeeKindEIP1559 }),
+		say:    "a chain without EIP-1559 has no tips to read: set fees.history.enabled to false where chain.feeKind, and that of each of chains, is legacy",
 	}, {
 		of:     []string{"gasbump.minInterval", "stuck.after", "gasbump.enabled"},
 		broken: c.GasBump.Enabled && c.GasBump.MinInterval >= c.Stuck.After,

@@ -18,7 +18,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 	c := mustLoad(t, "FENCEPOST_RPC_URLS=https://node.example/hunter2")
 	hidden := struct{ c config.Config }{c} // no method can be called on its fields
 	var out bytes.Buffer
-	for _, v := range []any{c.Database.URL, &c.Database.URL, c, &c, hidden, &hidden, []any{c.RPC}, map[string]any{"x": c.RPC.URL}} {
+	for _, v := range []any{c.Database.URL, &c.Database.URL, c, &c, hidden, &hidden, []any{c.RPC}, map[string]any{"x": c.RPC.URLs}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 			fmt.Fprintf(&out, verb+"\n", v)
 		}
@@ -36,7 +36,7 @@ func TestSecretsDoNotShow(t *testing.T) {
 	if !strings.Contains(out.String(), `"v":"[redacted]"`) {
 		t.Errorf("got %s, want the secret as [redacted]", out.String())
 	}
-	if got := c.Database.URL.Reveal() + " " + c.RPC.URL.Reveal(); got != databaseURL+" https://node.example/hunter2" {
+	if got := c.Database.URL.Reveal() + " " + c.RPC.URLs[0].Reveal(); got != databaseURL+" https://node.example/hunter2" {
 		t.Errorf("revealed: got %s, want the secrets", got)
 	}
 	if got := (config.Secret{}).Reveal(); got != "" {
@@ -50,7 +50,7 @@ func TestRefusedSecretsDoNotShow(t *testing.T) {
 	for _, given := range []string{
 		"FENCEPOST_DATABASE_URL=mysql://root:hunter2@db", "FENCEPOST_DATABASE_URL=hunter2",
 		"FENCEPOST_TRADING_SECRET=hunter2", "FENCEPOST_RPC_URLS=ws://node/hunter2", "FENCEPOST_RPC_URLS=http://%zzhunter2",
-		"FENCEPOST_RPC_URLS=https://a.example/hunter2,https://b.example/hunter2",
+		"FENCEPOST_RPC_URLS=https://a.example/hunter2,ws://b.example/hunter2",
 		"FENCEPOST_HANDLERS_SECRETS=hunter2", "FENCEPOST_HANDLERS_SECRETS=wage=hunter2", "FENCEPOST_HANDLERS_SECRETS=wage=whsec_hunter2",
 	} {
 		variable, _, _ := strings.Cut(given, "=")

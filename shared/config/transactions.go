@@ -186,7 +186,7 @@ func (c *Confirmations) settings() []setting {
 	return []setting{
 		{name: "confirmations.required", def: "20",
 			meaning: "how many confirming blocks make a transaction final, with `finality.mode=confirmations`",
-			field:   number(&c.Required, "a number of blocks", 0, 1000)},
+			field:   number(&c.Required, "a number of blocks", 0, maxConfirmations)},
 		{name: "confirmations.receiptWorkers", def: "10",
 			meaning: "how many receipt tasks run at once on each shard of their queue",
 			field:   number(&c.ReceiptWorkers, "a number of tasks", 1, maxQueueConcurrency)},
@@ -195,6 +195,8 @@ func (c *Confirmations) settings() []setting {
 			field:   duration(&c.StaleReceiptTimeout, time.Second, 24*time.Hour)},
 	}
 }
+
+const maxConfirmations = 1000
 
 // maxQueueConcurrency is Cloud Tasks' own bound for one queue
 // (google.cloud.tasks.v2.RateLimits, max_concurrent_dispatches).

@@ -145,6 +145,11 @@ type View struct {
 	SelfTransfer Estimate               // where asked for
 	Tagged       *Header                // the block with the tag; nil: the node has none
 	Watched      map[uint64]Hash        // by height, of the head's chain; absent where the node has no block or gave no answer
+
+	// Of a chain with several nodes; nil, and nothing in doubt, where it has one.
+	Witnesses  Witnesses
+	Doubts     Doubts // what too few of them bear out
+	BorneOutBy string // who bears out the sign of a broken premise, by their names
 }
 
 // since is the height that nothing in the view is older than.

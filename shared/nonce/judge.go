@@ -34,7 +34,7 @@ func (j judgement) claimed() []string {
 // ends only after every lower nonce has: finals are written in nonce order.
 func (r Rules) judge(w Work, q Look, v View) judgement {
 	var j judgement
-	now, lowerAreFinal := w.now(), stands(w, v) == finalsStand // else nothing ends
+	now, lowerAreFinal := w.now(), stands(w, v) == finalsStand && v.Doubts == (Doubts{}) // else nothing ends
 	opened := suspect(w, v).Protect
 	protected := w.Protected || opened != nil
 	about := q.about()
@@ -138,7 +138,7 @@ func (r Rules) included(j *judgement, t Tx, rec Receipt, v View, now time.Time, 
 	case t.Receipt == nil, isPrefix(kept, list):
 		t.Confirmations = list
 	case isPrefix(list, kept): // a lower head, or a shorter look: no news
-	case v.Head.Number <= firstOther(kept, list): // not past it: no news either
+	case v.Head.Number <= firstOther(kept, list), v.Doubts.Signs: // not past it, or alone with it: no news either
 		return r.checkNext(t, now.Add(r.BlockTime/2))
 	default:
 		j.newForks++
@@ -232,7 +232,7 @@ func (r Rules) missing(j *judgement, t Tx, v View, now time.Time) Tx {
 // replacedAt says that the node's chain is past the receipt's height and has
 // another block there.
 func replacedAt(rec Receipt, v View) bool {
-	return v.Head.Number > rec.BlockNumber && slices.ContainsFunc(v.Headers, func(h Header) bool {
+	return !v.Doubts.Signs && v.Head.Number > rec.BlockNumber && slices.ContainsFunc(v.Headers, func(h Header) bool {
 		return h.Number == rec.BlockNumber && h.Hash != rec.BlockHash
 	})
 }

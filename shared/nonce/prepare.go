@@ -24,6 +24,8 @@ func mayAllocate(w Work, unsettled []Tx, v View) string {
 		return "the submitter is in PROTECT"
 	case w.Suspended:
 		return "the submitter is suspended"
+	case v.Doubts.Signs:
+		return "the chain's nodes do not agree"
 	case a.HasCode:
 		return "the account has code or a delegation: its nonce may move by itself"
 	case a.LatestCount > w.NextNonce || a.PendingCount > w.NextNonce:

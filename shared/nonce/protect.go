@@ -14,7 +14,7 @@ import (
 func suspect(w Work, v View) CursorChange {
 	seen := amiss(w, v)
 	switch {
-	case w.Protected:
+	case w.Protected, v.Doubts.Signs:
 		return CursorChange{}
 	case seen == nil && w.Suspicion != nil && v.Head.Number >= w.Suspicion.Block:
 		return CursorChange{Trust: true}
@@ -22,7 +22,7 @@ func suspect(w Work, v View) CursorChange {
 		return CursorChange{}
 	}
 	seen.LatestCount, seen.PendingCount = v.Account.LatestCount, v.Account.PendingCount
-	seen.Block, seen.BlockHash, seen.Node = v.Head.Number, v.Head.Hash, v.Node
+	seen.Block, seen.BlockHash, seen.Node, seen.BorneOutBy = v.Head.Number, v.Head.Hash, v.Node, v.BorneOutBy
 	switch {
 	case w.Suspicion == nil:
 		return CursorChange{Suspect: seen}

@@ -93,7 +93,7 @@ func (t *tenure) round(ctx context.Context) (released bool, err error) {
 		return t.write(ctx, Write{}, true)
 	}
 	t.looked = true
-	v, err := t.look(ctx, q)
+	v, err := t.lookAgreed(ctx, q)
 	if err != nil {
 		return t.postpone(ctx, q, err)
 	}
@@ -102,7 +102,7 @@ func (t *tenure) round(ctx context.Context) (released bool, err error) {
 		return t.act(ctx, v, j)
 	}
 	q = t.Rules.again(q, v)
-	further, err := t.look(ctx, q)
+	further, err := t.lookAgreed(ctx, q)
 	switch {
 	case errors.Is(err, lease.ErrFenced):
 		return false, err

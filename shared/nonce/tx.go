@@ -201,6 +201,8 @@ type Suspicion struct {
 	BlockHash     Hash   `json:"blockHash"`
 	Node          string `json:"node"`
 
+	BorneOutBy string `json:"borneOutBy,omitempty"` // the chain's other nodes that show the same, of a chain with several
+
 	Final *Header `json:"final,omitempty"` // for WhyReorg: the final block that the chain had
 
 	// For WhyAhead and WhyTaken, once PROTECT opens: the transaction that

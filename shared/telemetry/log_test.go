@@ -166,7 +166,7 @@ func TestLogShowsNoSecret(t *testing.T) {
 	_, refused := config.Load([]string{"FENCEPOST_DATABASE_URL=hunter2", "FENCEPOST_RPC_URLS=hunter2"})
 	hidden := struct{ c config.Config }{c}
 	var out bytes.Buffer
-	log := telemetry.NewLogger(&out, slog.LevelDebug, "proj").With("with", c.RPC.URL).WithGroup("g").With("more", c)
+	log := telemetry.NewLogger(&out, slog.LevelDebug, "proj").With("with", c.RPC.URLs[0]).WithGroup("g").With("more", c)
 	for _, v := range []any{c, &c, c.Database, c.Database.URL, []any{&c.RPC}, hidden, fmt.Sprintf("%+v %#v", c, hidden), refused, errors.Join(refused)} {
 		log.InfoContext(traced(t), fmt.Sprint(v), "v", v, slog.Group("group", "v", v))
 	}

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"strconv"
+
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -40,6 +42,11 @@ var (
 	// ReceiptCheck counts receipts asked for, by [Result]: found, not_found,
 	// error.
 	ReceiptCheck = counter("receipt_check_total", "receipts asked for")
+	// NodeAnswers counts what was seen of the nodes of a chain that has several, by
+	// chain, node and result ([NodeResult]): ok, error, lag, wrong_chain, outvoted.
+	NodeAnswers = counter("rpc_node_total", "answers of a chain's nodes")
+	// NodesLeftOut is how many nodes of a [Chain] are left out; the sweep sets it.
+	NodesLeftOut = gauge("rpc_nodes_left_out", "nodes of a chain that are left out", "{node}")
 	// NewFork counts lists of confirming blocks that were replaced.
 	NewFork = counter("confirmations_newFork_total", "lists of confirming blocks replaced")
 	// TxResubmit counts repeated broadcasts, by [Result]: the class of the node's
@@ -129,6 +136,15 @@ func Action(value string) metric.MeasurementOption { return label("action", valu
 
 // State is the label state of a transfer's metric: the state's name.
 func State(value string) metric.MeasurementOption { return label("state", value) }
+
+// Chain is the label chain of a metric: its EIP-155 id.
+func Chain(id uint64) metric.MeasurementOption { return label("chain", strconv.FormatUint(id, 10)) }
+
+// NodeResult are the labels of a node's answer: chain, node (its name, without
+// credentials) and result.
+func NodeResult(chain uint64, node, result string) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("chain", strconv.FormatUint(chain, 10)), attribute.String("node", node), attribute.String("result", result))
+}
 
 func label(name, value string) metric.MeasurementOption {
 	return metric.WithAttributes(attribute.String(name, value))

@@ -251,7 +251,7 @@ run "everything" {
     condition = toset([for url in output.runbooks : trimsuffix(basename(url), ".md")]) == toset([
       "balance", "fee-ceiling", "gas-bump-held", "mempool-lost",
       "conservation-full-missed", "conservation-missed", "conservation-violated", "database", "events-late", "fenced-writes", "function-errors", "in-flight-age",
-      "metrics-absent", "payout-blocked", "protect", "queue-full", "receipt-backlog", "refund-failing", "restored-database",
+      "metrics-absent", "node-left-out", "payout-blocked", "protect", "queue-full", "receipt-backlog", "refund-failing", "restored-database",
       "resubmits", "signer-failing", "stuck", "sweep-missed", "transfer-stuck", "unusual-transfers",
     ])
     error_message = "The alerts are not those that have a page."
@@ -444,6 +444,29 @@ run "remote_signers" {
     condition     = toset([for name, s in local.signer_secret_of : "${name} ${s.variable}" if s != null]) == toset(["admin FENCEPOST_SIGNER_REMOTES_FILE", "advance FENCEPOST_SIGNER_REMOTES_FILE"])
     error_message = "A function that neither signs nor registers may read how services are asked to sign, or one that does may not."
   }
+}
+
+run "more_chains" {
+  command = plan
+
+  variables {
+    more_chains = true
+  }
+
+  assert {
+    condition     = contains(keys(google_secret_manager_secret.value), "chains")
+    error_message = "There is no secret for the chains."
+  }
+}
+
+run "chains_in_the_open" {
+  command = plan
+
+  variables {
+    settings = { FENCEPOST_CHAINS = "[]" }
+  }
+
+  expect_failures = [var.settings]
 }
 
 run "latest_secret" {

@@ -49,12 +49,20 @@ type Options struct {
 	ChainID     uint64                // EIP-155 id that the node must answer for
 	Timeout     time.Duration         // of one round trip, waiting for a free place included; 0: [DefaultTimeout]
 	MaxInFlight int                   // round trips at once, further ones wait; 0: [DefaultMaxInFlight]
+	Places      Places                // shared with other connectors, in place of MaxInFlight; nil: its own
 	MaxBatch    int                   // calls in one round trip; a question of more takes several; 0: [DefaultMaxBatch]
 	Fees        Fees                  // how gas is priced
 	OnRoundTrip func(context.Context) // called before each HTTP request is sent; nil: nothing is
 	Trace       Trace                 // begins a span of each HTTP request; nil: nothing does
 	Node        string                // the node's name as evidence; "": host and port of URL
 }
+
+// Places are taken by round trips, one each: those of all connectors that share them
+// are never more at once.
+type Places chan struct{}
+
+// NewPlaces makes n of them.
+func NewPlaces(n int) Places { return make(Places, n) }
 
 // Trace begins a span in ctx, and gives its context and what ends it.
 type Trace func(ctx context.Context, name string) (context.Context, func(error))
@@ -69,8 +77,8 @@ type Connector struct {
 	maxBatch int
 	client   *rpc.Client
 	idle     interface{ CloseIdleConnections() }
-	places   chan struct{} // one element for each round trip under way
-	verified atomic.Bool   // the node has answered for chainID once
+	places   Places      // one element for each round trip under way
+	verified atomic.Bool // the node has answered for chainID once
 	recent   recent
 	blocks   offer // of all receipts of a block
 	headers  offer // of a header without its block
@@ -94,7 +102,7 @@ func New(o Options) (*Connector, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = o.MaxInFlight
 	c := &Connector{chainID: o.ChainID, fees: o.Fees, node: o.Node, timeout: o.Timeout, maxBatch: o.MaxBatch,
-		idle: transport, places: make(chan struct{}, o.MaxInFlight)}
+		idle: transport, places: o.Places}
 	web := &http.Client{
 		Transport: &counted{transport, o.OnRoundTrip, o.Trace},
 		// A redirect would take the bytes, and the credentials, elsewhere.
@@ -123,6 +131,9 @@ func (o *Options) setDefaults(at *url.URL) error {
 	if o.OnRoundTrip == nil {
 		o.OnRoundTrip = func(context.Context) {}
 	}
+	if o.Places == nil {
+		o.Places = NewPlaces(o.MaxInFlight)
+	}
 	if o.Trace == nil {
 		o.Trace = func(ctx context.Context, _ string) (context.Context, func(error)) { return ctx, func(error) {} }
 	}
@@ -131,6 +142,13 @@ func (o *Options) setDefaults(at *url.URL) error {
 	}
 	return nil
 }
+
+// Node is the node's name, as in evidence.
+func (c *Connector) Node() string { return c.node }
+
+// VerifyAgain has the next round trip ask the node anew which chain it is on: behind
+// its address there may be another by now.
+func (c *Connector) VerifyAgain() { c.verified.Store(false) }
 
 // Close frees the connections that are not in use. The connector stays usable.
 func (c *Connector) Close() { c.idle.CloseIdleConnections() }

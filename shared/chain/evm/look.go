@@ -73,7 +73,7 @@ func (c *Connector) look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 	for calls := l.calls(); len(calls) > 0; calls = l.receipts.further(*l.head, c.blocks.offered()) {
 		err := c.round(ctx, l, calls)
 		switch {
-		case err != nil && l.receipts.byBlocks() && ctx.Err() == nil && !errors.Is(err, errChanged):
+		case err != nil && l.receipts.byBlocks() && ctx.Err() == nil && !errors.Is(err, ErrChanged):
 			c.blocks.refused() // perhaps the blocks are too much for one answer
 			l.receipts.byBlock = false
 		case err != nil:
@@ -120,8 +120,9 @@ func (c *Connector) round(ctx context.Context, l *look, calls []*call) error {
 	return l.advance()
 }
 
-// errChanged reports a look whose parts are of two chains.
-var errChanged = errors.New("the chain changed meanwhile")
+// ErrChanged reports a look whose parts are of two chains: a reorg came meanwhile.
+// It says nothing against the node.
+var ErrChanged = errors.New("the chain changed meanwhile")
 
 func (c *Connector) newLook(q nonce.Look) (*look, error) {
 	if (q.Account || len(q.Estimates) > 0 || q.Submitter != "") && q.Submitter.ChainID() != c.chainID {
@@ -245,7 +246,7 @@ func (l *look) advance() error {
 		l.linked, l.headers = linkedHeaders(l.headers, l.q.FromBlock, last.header()), nil
 	}
 	if !l.sameChain(l.head.header(), last.header()) {
-		return fmt.Errorf("%w: head %d %s, then %d %s", errChanged,
+		return fmt.Errorf("%w: head %d %s, then %d %s", ErrChanged,
 			uint64(l.head.Number), l.head.Hash, uint64(last.Number), last.Hash)
 	}
 	l.head = &last

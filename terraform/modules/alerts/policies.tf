@@ -43,6 +43,11 @@ locals {
         duration = "120s"
       }]
     }
+    node-left-out = {
+      severity   = "WARNING"
+      title      = "A node of a chain is left out"
+      conditions = [{ title = "For a quarter of an hour", promql = "max by (chain) (rpc_nodes_left_out) > 0", duration = "900s" }]
+    }
     queue-full = {
       severity   = "ERROR"
       title      = "A queue of intents is nearly full"

@@ -1,0 +1,73 @@
+package acceptance
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// One deployment serves two chains with the same keys: each account has a sequence on
+// each, and the finality of each chain is its own. A bare address is on the default
+// chain. On a chain that is not served nobody is registered.
+func TestTwoChainsOneKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{TwoChains: true, Processes: 2, Settings: quick})
+	const n = 4
+	ids := make(map[nonce.Submitter]string)
+	for i, s := range b.Submitters() {
+		for _, on := range []nonce.Submitter{s, b.OnSecond()[i]} {
+			for _, name := range []string{"a", "b", "c", "d"} { // the same requestIds on both
+				status, id := b.post(t, transfer(on, name))
+				if status != http.StatusAccepted {
+					t.Fatalf("post %s of %s: got %d, want 202", name, on, status)
+				}
+				ids[on] = id
+			}
+		}
+	}
+	b.finish(t)
+	for s, id := range ids {
+		b.wantContiguous(t, s, n)
+		_, r := b.ask(t, stack.CallerAccount, id)
+		want := 2 // the receipt's block and confirmations.required
+		if s.ChainID() == b.Second.ChainID() {
+			want = 3
+		}
+		if r.State != "CONFIRMED" || len(r.Confirmations) != want {
+			t.Errorf("%s: got %s with %d blocks, want CONFIRMED with %d", s, r.State, len(r.Confirmations), want)
+		}
+	}
+	s := b.Submitters()[0]
+	_, again := b.post(t, map[string]any{"submitter": s.Address().String(), "requestId": "d", "payload": transfer(s, "")["payload"]})
+	if again != ids[s] {
+		t.Errorf("a bare address: got transaction %s, want %s of the default chain", again, ids[s])
+	}
+	elsewhere := strings.Replace(string(s), ":1337:", ":7:", 1)
+	if status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters",
+		map[string]any{"submitter": elsewhere, "callers": []string{"*"}}); err != nil || status != http.StatusBadRequest || !strings.Contains(string(answer), "1337, 1338") {
+		t.Errorf("register on chain 7: got %d %s, %v; want 400 with the chains that are served", status, answer, err)
+	}
+	b.calm(t)
+}
+
+// Where one chain's node is gone, the other chain's work goes on; and the sweep tells
+// what it could not ask.
+func TestOneChainIsAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{TwoChains: true, Settings: quick})
+	if err := b.Second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, away := b.Submitters()[0], b.OnSecond()[0]
+	b.post(t, transfer(away, "waits"))
+	b.post(t, transfer(s, "goes on"))
+	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, away, nonce.Queued, 1)
+	if err := b.RunSweep(b.ctx); err == nil {
+		t.Error("sweep: got no error, want one: a chain could not be asked")
+	}
+	b.calm(t)
+}

@@ -1,0 +1,144 @@
+package acceptance
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// nodesQuick has nodes come back soon.
+var nodesQuick = withSettings(quick, map[string]string{
+	"FENCEPOST_RPC_LEAVE_OUT": "1s", "FENCEPOST_CONFIRMATIONS_REQUIRED": "2", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000",
+})
+
+// fork is another chain of the same id and accounts, on which the key of the first
+// account was used n times.
+func (b bench) fork(t *testing.T, n int) *devchain.Chain {
+	t.Helper()
+	chain, err := devchain.Start(b.ctx, devchain.Options{BlockTime: 200 * time.Millisecond, Accounts: devchain.DevAccounts(4)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = chain.Close() })
+	forked := b
+	forked.Stack = &stack.Stack{Chain: chain}
+	for i := range n {
+		forked.useTheKey(t, uint64(i), 1)
+	}
+	if err := chain.WaitBlock(b.ctx, 60); err != nil {
+		t.Fatal(err)
+	}
+	return chain
+}
+
+// The node that is asked first errs, is silent, lags, answers for another chain, and
+// is on a fork on which the key was used: work goes on by the others, in order, and
+// nobody takes it for foreign use or for a reorg.
+func TestSeveralNodesOneInTrouble(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(t *testing.T, b bench){
+		"unavailable": func(_ *testing.T, b bench) { b.Nodes[0].SetFaults(rpcproxy.Faults{Unavailable: 1}) },
+		"silent":      func(_ *testing.T, b bench) { b.Nodes[0].SetFaults(rpcproxy.Faults{Hang: 1}) },
+		"lagging":     func(_ *testing.T, b bench) { b.Nodes[0].SetFaults(rpcproxy.Faults{Lag: 9, LagShare: 1}) },
+		"gone by turns": func(_ *testing.T, b bench) {
+			b.Nodes[0].SetFaults(rpcproxy.Faults{Unavailable: 0.5})
+			b.Nodes[1].SetFaults(rpcproxy.Faults{Drop: 0.3, Lag: 3, LagShare: 0.3})
+		},
+		"of another chain": func(t *testing.T, b bench) {
+			other, err := devchain.Start(b.ctx, devchain.Options{ChainID: 4242})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = other.Close() })
+			b.Nodes[0].SetTarget(other.URL())
+		},
+		"on a fork": func(t *testing.T, b bench) { b.Nodes[0].SetTarget(b.fork(t, 5).URL()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{Nodes: 3, Seed: 1, Processes: 2, Settings: nodesQuick})
+			before := b.postAll(t, 2)
+			b.finish(t)
+			spoil(t, b)
+			for s, n := range b.postMore(t, "more", 3) {
+				before[s] += n
+			}
+			b.ends(t, before)
+			b.inOrder(t)
+			b.calm(t)
+			b.Nodes[0].SetFaults(rpcproxy.Faults{})
+			b.Nodes[0].SetTarget(b.Chain.URL())
+			for s, n := range b.postMore(t, "later", 1) {
+				before[s] += n
+			}
+			b.ends(t, before)
+			b.calm(t)
+		})
+	}
+}
+
+// postMore posts n further intents of each submitter.
+func (b bench) postMore(t *testing.T, name string, n int) map[nonce.Submitter]int {
+	t.Helper()
+	want := make(map[nonce.Submitter]int)
+	for _, s := range b.Submitters() {
+		for i := range n {
+			if status, _ := b.post(t, transfer(s, fmt.Sprintf("%s-%d", name, i))); status != 202 {
+				t.Fatalf("post %s %d of %s: got %d, want 202", name, i, s, status)
+			}
+			want[s]++
+		}
+	}
+	return want
+}
+
+// The same fork before the only node there is opens PROTECT: nobody contradicts it.
+// Of several nodes, foreign use that all show opens it too, with who bore it out.
+func TestForeignUseByOneNodeAndByAll(t *testing.T) {
+	t.Parallel()
+	t.Run("one node", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t, stack.Options{Nodes: 1, Settings: nodesQuick})
+		b.RPC.SetTarget(b.fork(t, 5).URL())
+		b.post(t, transfer(b.Submitters()[0], "refused"))
+		b.inProtect(t, b.Submitters()[0])
+	})
+	t.Run("three nodes", func(t *testing.T) {
+		t.Parallel()
+		b := setup(t, stack.Options{Nodes: 3, Settings: nodesQuick})
+		b.useTheKey(t, 0, 1)
+		b.post(t, transfer(b.Submitters()[0], "refused"))
+		_, evidence := b.inProtect(t, b.Submitters()[0])
+		for _, n := range b.Nodes[1:] {
+			if host := strings.TrimPrefix(n.URL(), "http://"); !strings.Contains(evidence, host) {
+				t.Errorf("evidence: got %s, want node %s among those that bore it out", evidence, host)
+			}
+		}
+	})
+}
+
+// Three nodes cost a transaction three round trips more than one: two to send to the
+// others, one to have its end borne out.
+func TestRoundTripsOfThreeNodes(t *testing.T) {
+	t.Parallel()
+	const n = 8
+	perTx := func(nodes int) float64 {
+		b := setup(t, stack.Options{Nodes: nodes, Submitters: 1, Processes: 1, BlockTime: time.Second, Settings: map[string]string{
+			"FENCEPOST_RPC_LEAVE_OUT": "1h", // heads are compared once
+		}})
+		b.ends(t, b.postAll(t, n))
+		trips := b.Costs.Of("advance", "receipt", "confirm", "resubmit").RPCRoundTrips - int64(nodes-1)
+		t.Logf("%d nodes: %d round trips of %d transactions", nodes, trips, n)
+		return float64(trips) / n
+	}
+	one, three := perTx(1), perTx(3)
+	if one > 4.5 || three > one+3.5 || three < one+2 { // half a look for polls that come early on a slow machine
+		t.Errorf("round trips of a transaction: got %.2f with one node and %.2f with three, want at most 4, and 3 more", one, three)
+	}
+}

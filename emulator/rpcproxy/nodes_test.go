@@ -1,0 +1,370 @@
+package rpcproxy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/nodes"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// several are nodes of one chain, each behind a proxy of its own, and a connector
+// over them.
+type several struct {
+	chain     *devchain.Chain
+	proxies   []*rpcproxy.Proxy
+	connector *nodes.Connector
+
+	mu   sync.Mutex
+	seen []string // "node result", in order, by the number of the node
+}
+
+// leaveOut is how long nodes are left out in these tests.
+const leaveOut = 100 * time.Millisecond
+
+func severalNodes(t *testing.T, n int, edit func(*nodes.Options)) *several {
+	t.Helper()
+	s := &several{chain: devChain(t, 0)}
+	if err := s.chain.Mine(10); err != nil {
+		t.Fatal(err)
+	}
+	o := nodes.Options{Node: evm.Options{ChainID: s.chain.ChainID(), Timeout: 5 * time.Second}, LeaveOut: leaveOut, Watch: s.watch}
+	for range n {
+		proxy, err := rpcproxy.Start(rpcproxy.Options{Target: s.chain.URL(), Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = proxy.Close() })
+		s.proxies, o.URLs = append(s.proxies, proxy), append(o.URLs, proxy.URL())
+	}
+	if edit != nil {
+		edit(&o)
+	}
+	var err error
+	if s.connector, err = nodes.New(o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.connector.Close)
+	return s
+}
+
+func devChain(t *testing.T, id uint64) *devchain.Chain {
+	t.Helper()
+	chain, err := devchain.Start(t.Context(), devchain.Options{ChainID: id, Accounts: devchain.DevAccounts(2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = chain.Close() })
+	return chain
+}
+
+func (s *several) watch(_ context.Context, name string, seen nodes.Sighting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, fmt.Sprintf("%d %s", s.number(name), seen.Result))
+}
+
+func (s *several) number(name string) int {
+	return slices.IndexFunc(s.proxies, func(p *rpcproxy.Proxy) bool { return p.URL() == "http://"+name })
+}
+
+// saw says that this result of node i was told.
+func (s *several) saw(i int, result nodes.Result) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.seen, fmt.Sprintf("%d %s", i, result))
+}
+
+// look looks, and wants the answer of that node.
+func (s *several) look(t *testing.T, when string, node int) nonce.View {
+	t.Helper()
+	v, err := s.connector.Look(t.Context(), nonce.Look{})
+	if err != nil {
+		t.Fatalf("look %s: %v", when, err)
+	}
+	if got := s.number(v.Node); got != node {
+		t.Fatalf("look %s: got node %d, want %d; left out: %v", when, got, node, s.connector.LeftOut())
+	}
+	return v
+}
+
+// lookUntil looks until that node answers.
+func (s *several) lookUntil(t *testing.T, when string, node int) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		v, err := s.connector.Look(t.Context(), nonce.Look{})
+		if err != nil {
+			t.Fatalf("look %s: %v", when, err)
+		}
+		if s.number(v.Node) == node {
+			return
+		}
+	}
+	t.Fatalf("%s: node %d does not answer again; left out: %v", when, node, s.connector.LeftOut())
+}
+
+// A node that lags, errs, is silent, or answers for another chain is left out: the
+// next one answers the same look. Once it is well it is asked first again.
+func TestNodesAreLeftOutAndComeBack(t *testing.T) {
+	t.Parallel()
+	other := devChain(t, 1338)
+	if err := other.Mine(200); err != nil { // far ahead
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		result nodes.Result
+		spoil  func(s *several)
+	}{
+		"lagging":  {nodes.Lags, func(s *several) { s.proxies[0].SetFaults(rpcproxy.Faults{Lag: 8, LagShare: 1}) }},
+		"erring":   {nodes.Failed, func(s *several) { s.proxies[0].SetFaults(rpcproxy.Faults{Unavailable: 1}) }},
+		"dropping": {nodes.Failed, func(s *several) { s.proxies[0].SetFaults(rpcproxy.Faults{Drop: 1}) }},
+		"another":  {nodes.WrongChain, func(s *several) { s.proxies[0].SetTarget(other.URL()) }},
+	} {
+		for _, first := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s from the first look %v", name, first), func(t *testing.T) {
+				t.Parallel()
+				s := severalNodes(t, 3, nil)
+				if !first {
+					s.look(t, "before", 0)
+				}
+				c.spoil(s)
+				s.lookUntil(t, "while it is "+name, 1)
+				if !s.saw(0, c.result) {
+					t.Errorf("results: got %v, want %q of node 0", s.seen, c.result)
+				}
+				s.look(t, "while it is "+name, 1)
+				if got := s.connector.LeftOut(); len(got) != 1 {
+					t.Errorf("left out: got %v, want one", got)
+				}
+				s.proxies[0].SetFaults(rpcproxy.Faults{})
+				s.proxies[0].SetTarget(s.chain.URL())
+				s.lookUntil(t, "once it is well", 0)
+				if got := s.connector.LeftOut(); len(got) != 0 {
+					t.Errorf("left out at the end: got %v, want none", got)
+				}
+			})
+		}
+	}
+}
+
+// A silent node costs a look half of its time, not all of it.
+func TestSilentNodeLeavesTimeForOthers(t *testing.T) {
+	t.Parallel()
+	s := severalNodes(t, 2, nil)
+	s.proxies[0].SetFaults(rpcproxy.Faults{Hang: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	v, err := s.connector.Look(ctx, nonce.Look{})
+	if err != nil || s.number(v.Node) != 1 {
+		t.Fatalf("look: got node %q, %v; want the second node's answer", v.Node, err)
+	}
+	if !s.saw(0, nodes.Failed) {
+		t.Errorf("results: got %v, want node 0 failed", s.seen)
+	}
+}
+
+// Of nodes that all lag or fail the highest answers; where none answers that is an
+// error, and the next look asks again.
+func TestLastResort(t *testing.T) {
+	t.Parallel()
+	s := severalNodes(t, 3, nil)
+	want := s.look(t, "before", 0).Head.Number
+	s.proxies[0].SetFaults(rpcproxy.Faults{Unavailable: 1})
+	s.proxies[1].SetFaults(rpcproxy.Faults{Lag: 8, LagShare: 1})
+	s.proxies[2].SetFaults(rpcproxy.Faults{Lag: 7, LagShare: 1})
+	if v := s.look(t, "while two lag and one fails", 2); v.Head.Number != want-7 {
+		t.Errorf("head: got %d, want %d", v.Head.Number, want-7)
+	}
+	for _, p := range s.proxies {
+		p.SetFaults(rpcproxy.Faults{Unavailable: 1})
+	}
+	if v, err := s.connector.Look(t.Context(), nonce.Look{}); err == nil {
+		t.Errorf("look while all fail: got %+v, want an error", v)
+	}
+	s.proxies[2].SetFaults(rpcproxy.Faults{})
+	s.look(t, "once one is well", 2)
+}
+
+// One node alone with a height beyond reason does not make the others lag.
+func TestOneHighNodeDoesNotLead(t *testing.T) {
+	t.Parallel()
+	s := severalNodes(t, 3, nil)
+	fork := devChain(t, 0)
+	if err := fork.Mine(100); err != nil {
+		t.Fatal(err)
+	}
+	s.proxies[2].SetTarget(fork.URL())
+	for range 3 {
+		s.look(t, "beside a high node", 0)
+	}
+	if got := s.connector.LeftOut(); len(got) != 0 {
+		t.Errorf("left out: got %v, want none", got)
+	}
+}
+
+func (s *several) transfer(t *testing.T, n uint64, edit func(*types.DynamicFeeTx)) []byte {
+	t.Helper()
+	id := new(big.Int).SetUint64(s.chain.ChainID())
+	inner := &types.DynamicFeeTx{ChainID: id, Nonce: n, To: &common.Address{0xfe}, Value: big.NewInt(1), Gas: 21_000, GasFeeCap: big.NewInt(10e9), GasTipCap: big.NewInt(1e9)}
+	if edit != nil {
+		edit(inner)
+	}
+	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), inner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := tx.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// Sends go to every node, and succeed if one has the bytes; they are refused only
+// if all refuse them alike; else nobody knows.
+func TestSendsGoToAll(t *testing.T) {
+	t.Parallel()
+	refusing := func(text string) rpcproxy.Faults {
+		return rpcproxy.Faults{Refuse: func(*types.Transaction) string { return text }}
+	}
+	for name, c := range map[string]struct {
+		faults [3]rpcproxy.Faults
+		want   []nonce.SendClass // any of them
+	}{
+		"all well":               {[3]rpcproxy.Faults{}, []nonce.SendClass{nonce.SendAccepted}},
+		"one takes it":           {[3]rpcproxy.Faults{{Unavailable: 1}, {}, refusing("txpool is full")}, []nonce.SendClass{nonce.SendAccepted}},
+		"a silent one has it":    {[3]rpcproxy.Faults{{DropSendAnswer: 1}, {DropSendAnswer: 1}, {}}, []nonce.SendClass{nonce.SendAccepted, nonce.SendAlreadyKnown}},
+		"one hangs":              {[3]rpcproxy.Faults{{}, {Hang: 1}, {}}, []nonce.SendClass{nonce.SendAccepted, nonce.SendAlreadyKnown}},
+		"all refuse it alike":    {[3]rpcproxy.Faults{refusing("txpool is full"), refusing("txpool is full"), refusing("out of capacity")}, []nonce.SendClass{nonce.SendPoolFull}},
+		"all refuse, not alike":  {[3]rpcproxy.Faults{refusing("txpool is full"), refusing("nonce too low"), refusing("txpool is full")}, []nonce.SendClass{nonce.SendUnknown}},
+		"two refuse, one silent": {[3]rpcproxy.Faults{refusing("nonce too low"), {Unavailable: 1}, refusing("nonce too low")}, []nonce.SendClass{nonce.SendUnknown}},
+		"all silent":             {[3]rpcproxy.Faults{{Unavailable: 1}, {Unavailable: 1}, {Unavailable: 1}}, []nonce.SendClass{nonce.SendUnknown}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := severalNodes(t, 3, nil)
+			s.look(t, "before", 0)
+			for i, f := range c.faults {
+				s.proxies[i].SetFaults(f)
+			}
+			began := time.Now()
+			got := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 0, nil)})
+			if len(got) != 1 || !slices.Contains(c.want, got[0].Class) || got[0].Node == "" {
+				t.Errorf("got %+v, want one of %v by a node", got, c.want)
+			}
+			if took := time.Since(began); took > 4*time.Second { // the time-out is 5 s
+				t.Errorf("took %s: a node that hangs is waited for", took)
+			}
+		})
+	}
+}
+
+// Every node is sent the bytes, whichever is read from; and one that is left out
+// gets them where the others do not take them.
+func TestSendReachesEachNode(t *testing.T) {
+	t.Parallel()
+	s := severalNodes(t, 3, nil)
+	s.look(t, "before", 0)
+	var got [3]atomic.Int64
+	for i, p := range s.proxies {
+		p.SetFaults(rpcproxy.Faults{Refuse: func(*types.Transaction) string { got[i].Add(1); return "" }})
+	}
+	if r := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 0, nil), s.transfer(t, 1, nil)}); !r[0].Acknowledged() || !r[1].Acknowledged() {
+		t.Fatalf("got %+v, want both taken", r)
+	}
+	for i := range got {
+		if n := got[i].Load(); n != 2 {
+			t.Errorf("node %d was sent %d transactions, want 2", i, n)
+		}
+	}
+	s.proxies[0].SetFaults(rpcproxy.Faults{Unavailable: 1})
+	s.look(t, "without the first", 1)
+	s.proxies[0].SetFaults(rpcproxy.Faults{})
+	for _, p := range s.proxies[1:] {
+		p.SetFaults(rpcproxy.Faults{Refuse: func(*types.Transaction) string { return "txpool is full" }})
+	}
+	if r := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 2, nil)}); !r[0].Acknowledged() {
+		t.Errorf("got %+v, want it taken by the node that is left out", r)
+	}
+}
+
+// rpc.maxInFlight is one bound over all nodes.
+func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
+	t.Parallel()
+	const most = 2
+	var now, peak atomic.Int64
+	s := severalNodes(t, 3, func(o *nodes.Options) {
+		o.Node.MaxInFlight = most
+		o.Node.Trace = func(ctx context.Context, _ string) (context.Context, func(error)) {
+			n := now.Add(1)
+			for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
+			}
+			return ctx, func(error) { now.Add(-1) }
+		}
+	})
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 5 {
+				_, err := s.connector.Look(t.Context(), nonce.Look{})
+				if err != nil {
+					t.Errorf("look: %v", err)
+				}
+				s.connector.Ask(t.Context(), nonce.Look{}, 9)
+			}
+		})
+	}
+	group.Wait()
+	if got := peak.Load(); got != most {
+		t.Errorf("round trips at once: got %d, want %d", got, most)
+	}
+}
+
+// A question about an account of another chain is the caller's mistake: no node is
+// blamed for it.
+func TestAnotherChainsSubmitter(t *testing.T) {
+	t.Parallel()
+	s := severalNodes(t, 2, nil)
+	_, err := s.connector.Look(t.Context(), nonce.Look{Submitter: nonce.NewSubmitter(7, devchain.DevAccounts(1)[0].Address), Account: true})
+	if !errors.Is(err, evm.ErrWrongChain) || len(s.connector.LeftOut()) != 0 {
+		t.Errorf("got %v, left out %v; want a wrong chain, and nobody left out", err, s.connector.LeftOut())
+	}
+}
+
+// What a connector over nodes cannot be made of is refused with the reason, and
+// credentials are in no name.
+func TestNodesOptions(t *testing.T) {
+	t.Parallel()
+	one := evm.Options{ChainID: 1}
+	for name, o := range map[string]nodes.Options{
+		"no URL":        {Node: one},
+		"quorum of 3":   {Node: one, URLs: []string{"http://a", "http://b"}, Quorum: 3},
+		"no http":       {Node: one, URLs: []string{"http://a", "ws://b"}},
+		"too many":      {Node: one, URLs: slices.Repeat([]string{"http://a"}, 10)},
+		"negative time": {Node: one, URLs: []string{"http://a"}, LeaveOut: -1},
+	} {
+		if c, err := nodes.New(o); err == nil {
+			t.Errorf("%s: got %+v, want an error", name, c)
+		}
+	}
+	c, err := nodes.New(nodes.Options{Node: one, URLs: []string{"https://me:secret@a.example/v1/key", "https://a.example/v1/other", "http://b.example:8545"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.Nodes(), []string{"a.example", "a.example#2", "b.example:8545"}; !slices.Equal(got, want) || c.Quorum() != 2 {
+		t.Errorf("got %v with a quorum of %d, want %v and 2", got, c.Quorum(), want)
+	}
+}

@@ -1,0 +1,60 @@
+package nodes_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/nodes"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// dead is the address of a node that is not there.
+func dead(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return "http://" + listener.Addr().String()
+}
+
+// Several nodes keep the contract of one, wherever in the list those are that are
+// not there.
+func TestContractOverSeveralNodes(t *testing.T) {
+	t.Parallel()
+	for name, list := range map[string]func(t *testing.T, url string) []string{
+		"OneOfOne":     func(_ *testing.T, url string) []string { return []string{url} },
+		"FirstOfThree": func(t *testing.T, url string) []string { return []string{url, dead(t), dead(t)} },
+		"LastOfThree":  func(t *testing.T, url string) []string { return []string{dead(t), dead(t), url} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			chaintest.Run(t, func(t *testing.T) chaintest.Fixture {
+				chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: devchain.DevAccounts(1)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = chain.Close() })
+				return chaintest.Fixture{
+					URL: chain.URL(), ChainID: chain.ChainID(), Key: devchain.DevAccounts(1)[0].Key,
+					Mine: chain.Mine, ReorgReturns: true, BumpPercent: 10, EndlessEstimate: nonce.Refused,
+					Reorg:    func(blocks ...[][]byte) error { return chain.Reorg(uint64(len(blocks)), blocks...) },
+					DropPool: func() error { chain.DropPool(); return nil },
+					Connect: func(t *testing.T, url string, chainID uint64, timeout time.Duration) nonce.ChainConnector {
+						c, err := nodes.New(nodes.Options{URLs: list(t, url), Node: evm.Options{ChainID: chainID, Timeout: timeout}})
+						if err != nil {
+							t.Fatal(err)
+						}
+						t.Cleanup(c.Close)
+						return c
+					},
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,123 @@
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Send implements [nonce.ChainConnector]. The bytes go to every node that is
+// healthy or behind, at once; once one of them has all of them, the others have
+// [grace] to answer. Where not all bytes were taken, the nodes that are left out get
+// them too: what they take counts, and what they refuse does not.
+func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult {
+	first, rest := c.receivers()
+	results := merge(sendTo(ctx, first, raws), len(raws))
+	if len(rest) == 0 || allTaken(results) || ctx.Err() != nil {
+		return results
+	}
+	more := merge(sendTo(ctx, rest, raws), len(raws))
+	for i, r := range more {
+		if r.Acknowledged() && !results[i].Acknowledged() {
+			results[i] = r
+		}
+	}
+	return results
+}
+
+// receivers are who gets what is sent, and who gets it if that was not enough. Of
+// nodes that all are left out nobody is first.
+func (c *Connector) receivers() (first, rest []*node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.nodes {
+		if n.healthy() || n.out == Lags {
+			first = append(first, n)
+		} else if n.out != WrongChain {
+			rest = append(rest, n)
+		}
+	}
+	if len(first) == 0 {
+		return slices.Clone(c.nodes), nil
+	}
+	return first, rest
+}
+
+// sendTo sends to all at once and returns what was answered, none of it later than
+// [grace] after all bytes were with one of them. Nobody answers for longer than ctx.
+func sendTo(ctx context.Context, to []*node, raws [][]byte) (all [][]nonce.SendResult) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan []nonce.SendResult, len(to))
+	var sending sync.WaitGroup
+	for _, n := range to {
+		sending.Go(func() { answers <- n.Send(ctx, raws) })
+	}
+	defer sending.Wait()
+	var enough <-chan time.Time
+	for range to {
+		select {
+		case r := <-answers:
+			if all = append(all, r); enough == nil && allTaken(merge(all, len(raws))) {
+				enough = time.After(grace)
+			}
+		case <-enough:
+			cancel()
+			return all
+		}
+	}
+	return all
+}
+
+func allTaken(results []nonce.SendResult) bool {
+	return !slices.ContainsFunc(results, func(r nonce.SendResult) bool { return !r.Acknowledged() })
+}
+
+// merge makes one result of each transaction out of what each node said of it.
+func merge(all [][]nonce.SendResult, n int) []nonce.SendResult {
+	merged := make([]nonce.SendResult, n)
+	for i := range merged {
+		said := make([]nonce.SendResult, len(all))
+		for j, results := range all {
+			said[j] = results[i]
+		}
+		merged[i] = together(said)
+	}
+	return merged
+}
+
+// together is what several nodes' words on one transaction come to: any *ok* is ok,
+// one class of refusal by all is that refusal, and everything else is unknown.
+func together(said []nonce.SendResult) nonce.SendResult {
+	for _, class := range []nonce.SendClass{nonce.SendAccepted, nonce.SendAlreadyKnown} {
+		if i := slices.IndexFunc(said, func(r nonce.SendResult) bool { return r.Class == class }); i >= 0 {
+			return said[i]
+		}
+	}
+	if len(said) == 0 {
+		return nonce.SendResult{Class: nonce.SendUnknown, Node: "none", Text: "no node answered"}
+	}
+	if !slices.ContainsFunc(said, func(r nonce.SendResult) bool { return r.Class != said[0].Class }) {
+		return said[0]
+	}
+	names, texts := make([]string, len(said)), make([]string, len(said))
+	for i, r := range said {
+		names[i], texts[i] = r.Node, fmt.Sprintf("%s: %s: %s", r.Node, r.Class, cut(r.Text))
+	}
+	return nonce.SendResult{Class: nonce.SendUnknown, Node: strings.Join(names, ", "), Text: strings.Join(texts, "; ")}
+}
+
+// maxText bounds each node's words among those of others, in bytes.
+const maxText = 80
+
+func cut(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "…"
+}

@@ -1,0 +1,202 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Chains are the chains of a deployment that serves several.
+type Chains struct {
+	// List is what the setting says of each; see [Config.Served].
+	List []ChainEntry
+}
+
+// ChainEntry is one chain as data. What it leaves out is as the settings of the default
+// chain say.
+type ChainEntry struct {
+	ID            uint64
+	URLs          []Secret
+	BlockTime     time.Duration
+	FeeKind       FeeKind
+	Finality      FinalityMode
+	Confirmations *int
+	Quorum        int
+}
+
+func (c *Chains) settings() []setting {
+	return []setting{
+		{name: "chains",
+			meaning: "the chains that are served beside the default one, each with its nodes, as docs/chains.md shows it; an entry with the default chain's id stands in place of `rpc.urls`; a secret, since a URL often holds a key",
+			field:   chainList(&c.List)},
+	}
+}
+
+// ServedChain is all that is to be known of one chain.
+type ServedChain struct {
+	ID            uint64
+	URLs          []Secret // of its nodes, in the order in which they are preferred; none where a function needs no node
+	Quorum        int      // 0: half of the nodes, rounded up
+	BlockTime     time.Duration
+	FeeKind       FeeKind
+	Finality      FinalityMode
+	Confirmations int
+}
+
+// Served are the chains of the deployment, the default one first.
+func (c Config) Served() []ServedChain {
+	served := []ServedChain{{
+		ID: c.Chain.ID, URLs: c.RPC.URLs, Quorum: c.RPC.Quorum, BlockTime: c.Chain.BlockTime,
+		FeeKind: c.Chain.FeeKind, Finality: c.Finality.Mode, Confirmations: c.Confirmations.Required,
+	}}
+	for _, e := range c.Chains.List {
+		one := served[0]
+		if one.ID, one.URLs = e.ID, e.URLs; e.ID != c.Chain.ID {
+			one.Quorum = 0
+		}
+		if e.Quorum > 0 {
+			one.Quorum = e.Quorum
+		}
+		if e.BlockTime > 0 {
+			one.BlockTime = e.BlockTime
+		}
+		if e.FeeKind != "" {
+			one.FeeKind = e.FeeKind
+		}
+		if e.Finality != "" {
+			one.Finality = e.Finality
+		}
+		if e.Confirmations != nil {
+			one.Confirmations = *e.Confirmations
+		}
+		if e.ID == c.Chain.ID {
+			served[0] = one
+		} else {
+			served = append(served, one)
+		}
+	}
+	return served
+}
+
+// chainEntry is a [ChainEntry] as it is written.
+type chainEntry struct {
+	ID            uint64   `json:"id"`
+	URLs          []string `json:"urls"`
+	BlockTime     string   `json:"blockTime"`
+	FeeKind       string   `json:"feeKind"`
+	Finality      string   `json:"finality"`
+	Confirmations *int     `json:"confirmations"`
+	Quorum        *int     `json:"quorum"`
+}
+
+// chainList takes a JSON list of chains, each once.
+func chainList(p *[]ChainEntry) field {
+	return field{
+		want: `a JSON list such as [{"id": 8453, "urls": ["https://…"], "blockTime": "2s", "finality": "safe"}]: each id once, ` +
+			`1 to 9 http or https URLs; blockTime, feeKind, finality, confirmations and quorum in the ranges of their settings, and nothing else`,
+		set: func(text string) bool {
+			list, err := readChains(text)
+			if err == nil {
+				*p = list
+			}
+			return err == nil
+		},
+		unset:  func() bool { return len(*p) == 0 },
+		secret: true,
+	}
+}
+
+var errNoChain = errors.New("no chain")
+
+func readChains(text string) ([]ChainEntry, error) {
+	var written []chainEntry
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&written); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errNoChain
+	}
+	var list []ChainEntry
+	for _, w := range written {
+		e, err := w.read()
+		if err != nil || slices.ContainsFunc(list, func(other ChainEntry) bool { return other.ID == e.ID }) {
+			return nil, errNoChain
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// read holds each part to the field of the setting that it stands for.
+func (w chainEntry) read() (e ChainEntry, err error) {
+	e.ID, e.Confirmations = w.ID, w.Confirmations
+	ok := w.ID >= 1 && w.ID <= maxChainID && nodeURLs(&e.URLs).set(strings.Join(w.URLs, ","))
+	ok = ok && len(e.URLs) == len(w.URLs)
+	if w.BlockTime != "" {
+		ok = ok && duration(&e.BlockTime, leastBlockTime, mostBlockTime).set(w.BlockTime)
+	}
+	if w.FeeKind != "" {
+		ok = ok && choice(&e.FeeKind, FeeKindEIP1559, FeeKindLegacy).set(w.FeeKind)
+	}
+	if w.Finality != "" {
+		ok = ok && choice(&e.Finality, FinalityConfirmations, FinalitySafe, FinalityFinalized).set(w.Finality)
+	}
+	if n := w.Confirmations; n != nil {
+		ok = ok && 0 <= *n && *n <= maxConfirmations
+	}
+	if w.Quorum != nil {
+		e.Quorum = *w.Quorum
+		ok = ok && 1 <= e.Quorum && e.Quorum <= len(e.URLs)
+	}
+	if !ok {
+		return e, errNoChain
+	}
+	return e, nil
+}
+
+// nodeURLs takes URLs of nodes, separated by commas.
+func nodeURLs(p *[]Secret) field {
+	return field{
+		want: "1 to 9 http or https URLs, separated by commas (a comma in one is written %2C)",
+		set: func(text string) bool {
+			var all []Secret
+			for _, one := range strings.Split(text, ",") {
+				one = strings.TrimSpace(one)
+				if _, ok := webURL(one); !ok || len(all) == maxNodes {
+					return false
+				}
+				all = append(all, NewSecret(one))
+			}
+			*p = all
+			return true
+		},
+		unset:  func() bool { return len(*p) == 0 },
+		secret: true,
+	}
+}
+
+func (c *Config) chainRules() []rule {
+	nodes, most := len(c.RPC.URLs), 0
+	for _, s := range c.Served() {
+		most = max(most, len(s.URLs))
+	}
+	return []rule{{
+		of:     []string{"chains", "chain.id", "rpc.urls"},
+		broken: nodes > 0 && slices.ContainsFunc(c.Chains.List, func(e ChainEntry) bool { return e.ID == c.Chain.ID }),
+		say:    "the default chain's nodes are given twice: leave rpc.urls out, or, in chains, the entry with the id of chain.id",
+	}, {
+		of:     []string{"rpc.quorum", "rpc.urls"},
+		broken: nodes > 0 && c.RPC.Quorum > nodes,
+		say:    "a quorum that no node count reaches lets nothing end: set rpc.quorum to at most the number of rpc.urls",
+	}, {
+		of:     []string{"rpc.maxInFlight", "rpc.urls", "chains"},
+		broken: most > 1 && c.RPC.MaxInFlight < most,
+		say:    "what is sent goes to all nodes of a chain at once: set rpc.maxInFlight to at least their number in rpc.urls, or in an entry of chains",
+	}}
+}

@@ -1,0 +1,83 @@
+package config_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/config"
+)
+
+func secrets(texts ...string) (list []config.Secret) {
+	for _, text := range texts {
+		list = append(list, config.NewSecret(text))
+	}
+	return list
+}
+
+// The settings of one chain are its short form; chains adds others, each with the
+// default's terms for what it leaves out, or stands in place of rpc.urls.
+func TestServedChains(t *testing.T) {
+	t.Parallel()
+	short := config.ServedChain{ID: 1, URLs: secrets("https://node.example"), Quorum: 1, BlockTime: 12 * time.Second,
+		FeeKind: config.FeeKindEIP1559, Finality: config.FinalityConfirmations, Confirmations: 20}
+	base := config.ServedChain{ID: 8453, URLs: secrets("https://a.example", "https://b.example"), BlockTime: 2 * time.Second,
+		FeeKind: config.FeeKindLegacy, Finality: config.FinalitySafe, Confirmations: 20}
+	const other = `{"id": 8453, "urls": ["https://a.example", "https://b.example"], "blockTime": "2s", "feeKind": "legacy", "finality": "safe"}`
+	long := short
+	long.URLs, long.Quorum = secrets("http://x", "http://y"), 2
+	for name, c := range map[string]struct {
+		given []string
+		want  []config.ServedChain
+	}{
+		"short form":         {[]string{"FENCEPOST_RPC_URLS=https://node.example", "FENCEPOST_RPC_QUORUM=1"}, []config.ServedChain{short}},
+		"and another":        {[]string{"FENCEPOST_RPC_URLS=https://node.example", "FENCEPOST_RPC_QUORUM=1", "FENCEPOST_CHAINS=[" + other + "]"}, []config.ServedChain{short, base}},
+		"the default listed": {[]string{"FENCEPOST_CHAINS=[" + other + `, {"id": 1, "urls": ["http://x", "http://y"], "quorum": 2}]`}, []config.ServedChain{long, base}},
+		"several nodes":      {[]string{"FENCEPOST_RPC_URLS=http://x, http://y", "FENCEPOST_RPC_QUORUM=2"}, []config.ServedChain{long}},
+	} {
+		if diff := cmp.Diff(c.want, mustLoad(t, c.given...).Served(), revealed); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// A list of chains that is not right is refused whole, and what it holds is not shown.
+func TestWrongChainsAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"no list":             `{"id": 5, "urls": ["http://hunter2"]}`,
+		"two lists":           `[] []`,
+		"no id":               `[{"urls": ["http://hunter2"]}]`,
+		"no node":             `[{"id": 5}]`,
+		"no URL":              `[{"id": 5, "urls": ["hunter2"]}]`,
+		"two URLs in one":     `[{"id": 5, "urls": ["http://hunter2,http://b"]}]`,
+		"twice":               `[{"id": 5, "urls": ["http://hunter2"]}, {"id": 5, "urls": ["http://b"]}]`,
+		"unknown member":      `[{"id": 5, "urls": ["http://hunter2"], "blocktimes": "2s"}]`,
+		"no block time":       `[{"id": 5, "urls": ["http://hunter2"], "blockTime": "0s"}]`,
+		"no finality":         `[{"id": 5, "urls": ["http://hunter2"], "finality": "latest"}]`,
+		"no fee kind":         `[{"id": 5, "urls": ["http://hunter2"], "feeKind": "1559"}]`,
+		"many confirmations":  `[{"id": 5, "urls": ["http://hunter2"], "confirmations": 1001}]`,
+		"quorum out of reach": `[{"id": 5, "urls": ["http://hunter2"], "quorum": 2}]`,
+		"ten nodes":           fmt.Sprintf(`[{"id": 5, "urls": [%s]}]`, strings.TrimSuffix(strings.Repeat(`"http://hunter2",`, 10), ",")),
+	} {
+		_, err := config.Load(with("FENCEPOST_CHAINS=" + text))
+		if err == nil || !strings.Contains(err.Error(), "FENCEPOST_CHAINS=[redacted]: want a JSON list") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: got %v, want a refusal that shows no URL", name, err)
+		}
+	}
+	for name, c := range map[string]struct {
+		given []string
+		want  string
+	}{
+		"nodes given twice": {[]string{"FENCEPOST_RPC_URLS=http://a", `FENCEPOST_CHAINS=[{"id": 1, "urls": ["http://b"]}]`}, "are given twice"},
+		"quorum of 3 of 2":  {[]string{"FENCEPOST_RPC_URLS=http://a,http://b", "FENCEPOST_RPC_QUORUM=3"}, "set rpc.quorum"},
+		"1 at once of 2":    {[]string{"FENCEPOST_RPC_URLS=http://a,http://b", "FENCEPOST_RPC_MAX_IN_FLIGHT=1"}, "set rpc.maxInFlight"},
+	} {
+		if _, err := config.Load(with(c.given...)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+}
