@@ -2,6 +2,8 @@ package nonce
 
 import (
 	"math/big"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -47,7 +49,8 @@ func (r Rules) bumpAt(t Tx) (at time.Time, ok bool) {
 	return t.FirstSubmitAt.Add(r.Bump.MinInterval), true
 }
 
-// bumpDue says that t may be replaced now. What is, is not sent again as it is.
+// bumpDue says that t may be replaced now. What is, is not sent again as it is; what a
+// bound has held is.
 func (r Rules) bumpDue(t Tx, now time.Time) bool {
 	at, ok := r.bumpAt(t)
 	return ok && !now.Before(at)
@@ -62,6 +65,15 @@ func (r Rules) bumpBy(t Tx) (at time.Time, ok bool) {
 	return at, ok
 }
 
+// bumpUnknown says that t is due for a bump, and that the node, asked for its receipts,
+// gave no answer: what may be mined is not replaced now, and is sent as it is.
+func (r Rules) bumpUnknown(t Tx, v View, now time.Time) bool {
+	return r.bumpDue(t, now) && slices.ContainsFunc(t.Versions, func(h Hash) bool {
+		a, asked := v.Receipts[h]
+		return asked && a.Answer == AnswerUnknown
+	})
+}
+
 // bumpLater is t, not to be replaced for another interval.
 func (r Rules) bumpLater(t Tx, now time.Time) Tx {
 	if r.Bump != nil {
@@ -70,11 +82,25 @@ func (r Rules) bumpLater(t Tx, now time.Time) Tx {
 	return t
 }
 
+// heldBid begins the reason why a bid that is due is not made.
+const heldBid = "gas bump: "
+
+// bidHeld says that t's next bid was due, and a bound forbade it.
+func (r Rules) bidHeld(t Tx) bool {
+	_, bids := r.bumpAt(t)
+	return bids && strings.HasPrefix(t.LastError, heldBid)
+}
+
 // outbidden is t after a node said that another version of its nonce pays as much: the
-// next bid is higher, and made at once. ok is false where there is none.
-func (r Rules) outbidden(t Tx, now time.Time) (Tx, bool) {
+// next bid is higher, and made at once, unless a bound holds it. ok is false where there
+// is none.
+func (r Rules) outbidden(t Tx, head Header, now time.Time) (Tx, bool) {
 	if _, ok := r.bumpAt(t); !ok {
 		return t, false
+	}
+	t.NextResubmitAt = new(now.Add(r.patience(t.SubmitAttempts)))
+	if r.bidHeld(t) {
+		return r.checkNext(t, r.afterBlocks(1, head, now)), true
 	}
 	t.LastError, t.NextBumpAt, t.NextCheckAt = "", &now, &now
 	return t, true
@@ -105,15 +131,16 @@ func (r Rules) bumping(w Work, chain ChainConnector, v View) *bumping {
 // bumpNow is t's next version, or what becomes of t without one: it is looked at again
 // after an interval, with the reason, if there is one; or an operator is to be asked.
 func (r Rules) bumpNow(b *bumping, t Tx) (signing, *Move) {
-	if r.AskBeforePlaceholder {
-		return signing{}, &Move{From: t.State, To: r.stuck(t, b.now, notUnasked)}
-	}
 	job, reason, wanted := b.next(t)
 	switch {
+	case wanted && reason == "" && r.AskBeforePlaceholder:
+		return signing{}, &Move{From: t.State, To: r.stuck(t, b.now, notUnasked)}
 	case wanted && reason == "":
 		return job, nil
 	case wanted:
-		t.LastError = reason
+		t.LastError = heldBid + reason
+	case r.bidHeld(t):
+		t.LastError = ""
 	}
 	return signing{}, &Move{From: t.State, To: r.bumpLater(t, b.now)}
 }
@@ -122,23 +149,23 @@ func (r Rules) bumpNow(b *bumping, t Tx) (signing, *Move) {
 // neither, where a higher fee would not help or is not its caller's wish.
 func (b *bumping) next(t Tx) (job signing, reason string, wanted bool) {
 	market := fees(Call{}, t.Gas.Gas, b.v.Account)
-	if *t.Nonce != b.first && taken(*t.Gas, b.v.Account) {
+	if *t.Nonce != b.first && t.acknowledged() && taken(*t.Gas, b.v.Account) {
 		return job, "", false // it waits for those below it
 	}
 	call, kind, cap := Call{To: new(t.Submitter.Address())}, VersionPlaceholder, b.rules.PlaceholderFeeCapWei
 	if !t.isPlaceholder(t.Hash()) {
 		var err error
 		if call, err = b.chain.Call(t.Payload); err != nil {
-			return job, "gas bump: " + err.Error(), true
+			return job, err.Error(), true
 		}
-		kind, cap = VersionBump, b.rules.Bump.FeeCapWei
+		kind, cap = VersionBump, least(b.rules.Bump.FeeCapWei, b.rules.FeeCapWei)
 	}
 	params, ok := b.rules.Bump.bid(*t.Gas, market, least(cap, call.FeeCapWei))
 	switch {
 	case !ok && call.FeeCapWei != nil && (cap == nil || call.FeeCapWei.Cmp(cap) <= 0):
 		return job, "", false
 	case !ok:
-		return job, "gas bump: a bid that nodes take would be above the fee cap", true
+		return job, "a bid that nodes take would be above the fee cap, " + b.rules.capOf(kind), true
 	}
 	extra := new(big.Int).Sub(params.worstCostWei(), t.Gas.worstCostWei())
 	if reason := b.take(*t.Gas, params, extra); reason != "" {
@@ -153,14 +180,25 @@ func (b *bumping) next(t Tx) (job signing, reason string, wanted bool) {
 func (b *bumping) take(before, after GasParams, extraWei *big.Int) (reason string) {
 	spent, most := new(big.Int).Add(b.spent, extraWei), b.rules.Bump.BudgetWei
 	if most != nil && spent.Cmp(most) > 0 {
-		return "gas bump: the submitter's budget of 24 hours is used up"
+		return "the submitter's budget of 24 hours is used up"
 	}
 	left := new(big.Int).Add(b.left.leftWei, cost(before))
 	if left.Sub(left, cost(after)).Sign() < 0 {
-		return "gas bump: the account cannot pay for a higher bid, what is in flight and a placeholder for each"
+		return "the account cannot pay for a higher bid, what is in flight and a placeholder for each"
 	}
 	b.spent, b.left.leftWei = spent, left
 	return ""
+}
+
+// capOf names what bounds a bid of this kind.
+func (r Rules) capOf(kind VersionKind) string {
+	switch {
+	case kind == VersionPlaceholder:
+		return "nonce.placeholderMaxFeePerGas or gasbump.maxFeePerTx"
+	case r.FeeCapWei != nil && least(r.Bump.FeeCapWei, r.FeeCapWei) == r.FeeCapWei:
+		return "fees.maxFeePerGas or gasbump.maxFeePerTx"
+	}
+	return "gasbump.maxFeePerGas or gasbump.maxFeePerTx"
 }
 
 // bid raises both fees over last by the multiplier, and to what a block takes now, but

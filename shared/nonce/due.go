@@ -139,7 +139,8 @@ func (r Rules) due(w Work) due {
 		default:
 			d.earliest(KindReceipt, t.NextCheckAt)
 		}
-		resent := t.NextResubmitAt == nil || !r.bumpDue(t, *t.NextResubmitAt) // else a replacement goes out in its place
+		// Else a replacement goes out in its place, also where its time was before.
+		resent := t.NextResubmitAt == nil || r.bidHeld(t) || !r.bumpDue(t, later(w.now(), *t.NextResubmitAt))
 		if !w.Protected && resent && (t.State == Submitted || (t.Sub == Pending && (r.Resubmit || t.claimed()))) {
 			d.earliest(KindResubmit, t.NextResubmitAt)
 		}

@@ -59,7 +59,7 @@ func (r Rules) judge(w Work, q Look, v View) judgement {
 			t = r.checkNext(t, now.Add(stuckLooks*r.BlockTime))
 		case r.tooOld(t, now):
 			t = r.stuck(t, now, "no receipt since the first broadcast for stuck.after")
-		case protected || !r.resendDue(t, now):
+		case protected || !r.resendDue(t, now) && !(r.bumpUnknown(t, v, now) && r.unheardOf(t, now)):
 		case held != nil:
 			t = r.after(t, *held, now)
 		case t.SubmitAttempts >= r.ResubmitMost:
@@ -221,7 +221,7 @@ func (r Rules) missing(j *judgement, t Tx, v View, now time.Time) Tx {
 		j.newForks++
 		t.State, t.Sub, t.Receipt, t.Confirmations = Tracking, Pending, nil, nil
 		t.LastError = "a reorg removed the block it was in"
-		t.FirstSubmitAt, t.SubmitAttempts, t.NextResubmitAt = &now, 0, &now // its life on chain begins anew
+		t.FirstSubmitAt, t.SubmitAttempts, t.NextResubmitAt, t.NextBumpAt = &now, 0, &now, nil // its life on chain begins anew
 	}
 	if t.State == Stuck && !t.ordersOpen() {
 		return r.checkNext(t, now.Add(stuckLooks*r.BlockTime))
@@ -244,12 +244,15 @@ func (r Rules) checkNext(t Tx, at time.Time) Tx {
 
 // resendDue says whether the bytes of t should go out now: their broadcast was
 // claimed and its outcome never recorded, a reorg removed it, or no receipt came
-// for an interval.
+// for an interval. Where a higher bid goes out in their place they should not.
 func (r Rules) resendDue(t Tx, now time.Time) bool {
+	return r.unheardOf(t, now) && (!r.bumpDue(t, now) || r.bidHeld(t))
+}
+
+// unheardOf is resendDue, whatever is bid.
+func (r Rules) unheardOf(t Tx, now time.Time) bool {
 	due := t.NextResubmitAt == nil || !now.Before(*t.NextResubmitAt)
 	switch {
-	case r.bumpDue(t, now): // a higher bid goes out in its place
-		return false
 	case t.State == Submitted:
 		return due
 	case t.State == Tracking && t.Sub == Pending:
@@ -286,7 +289,7 @@ func claim(t Tx, now time.Time) Tx {
 
 // rebroadcast is t with all its attempts before it again.
 func rebroadcast(t Tx, now time.Time) Tx {
-	t.FirstSubmitAt, t.SubmitAttempts, t.Ordered, t.LastError = &now, 0, "", ""
+	t.FirstSubmitAt, t.SubmitAttempts, t.NextBumpAt, t.Ordered, t.LastError = &now, 0, nil, "", ""
 	if t.State == Stuck {
 		t.State = Submitted
 	}

@@ -12,16 +12,15 @@ func (r Rules) sent(t Tx, res SendResult, head Header, now time.Time) Tx {
 	if res.Acknowledged() {
 		return r.acknowledge(t, head, now)
 	}
+	if res.Class == SendUnderpriced {
+		if next, ok := r.outbidden(t, head, now); ok {
+			return next
+		}
+	}
 	t.LastError = res.Class.String() + ": " + res.Text
 	if res.Class == SendInvalid {
 		t.State, t.Sub, t.NextResubmitAt = Stuck, "", nil
 		return r.checkNext(t, now.Add(10*r.BlockTime))
-	}
-	if res.Class == SendUnderpriced {
-		if next, ok := r.outbidden(t, now); ok {
-			next.NextResubmitAt = new(now.Add(r.patience(t.SubmitAttempts)))
-			return next
-		}
 	}
 	if t.State == Tracking && !r.Resubmit { // sent again for a reorg or an order, until a node has it
 		t.State, t.Sub = Submitted, ""
@@ -31,10 +30,13 @@ func (r Rules) sent(t Tx, res SendResult, head Header, now time.Time) Tx {
 	return r.checkNext(t, r.afterBlocks(1, head, now))
 }
 
-// acknowledge is t once a node is known to hold its bytes.
+// acknowledge is t once a node is known to hold its bytes. That says nothing about a
+// bid that a bound holds.
 func (r Rules) acknowledge(t Tx, head Header, now time.Time) Tx {
 	again := now.Add(r.ResubmitEvery)
-	t.NextResubmitAt, t.LastError = &again, ""
+	if t.NextResubmitAt = &again; !r.bidHeld(t) {
+		t.LastError = ""
+	}
 	if t.State != Tracking {
 		t.State, t.Sub = Tracking, Pending
 	}

@@ -151,9 +151,13 @@ func TestLegacyChain(t *testing.T) {
 		t.Errorf("as a chain with EIP-1559: got %+v, want an error", v.Account)
 	}
 	c := connect(t, evm.Options{URL: url, ChainID: chain.ChainID(), Fees: evm.Fees{Legacy: true}})
+	before := chain.RoundTrips()
 	v, err := c.Look(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if n := chain.RoundTrips() - before; n != 1 {
+		t.Errorf("round trips of a look: got %d, want 1, as with EIP-1559", n)
 	}
 	a := v.Account
 	if a.GasPriceWei == nil || a.GasPriceWei.Sign() <= 0 || a.TipWei != nil || a.BaseFeeWei == nil || a.BaseFeeWei.Sign() != 0 {

@@ -106,7 +106,8 @@ func (c *Connector) exchange(ctx context.Context, calls []*call) error {
 		return c.post(ctx, calls, false)
 	}
 	err := c.post(ctx, calls, true)
-	if err == nil && !slices.ContainsFunc(calls, (*call).withoutHeader) || err != nil && !refusedWhole(err) {
+	lacks := func(a *call) bool { return a.withoutHeader(c.fees) }
+	if err == nil && !slices.ContainsFunc(calls, lacks) || err != nil && !refusedWhole(err) {
 		return err
 	}
 	c.headers.refused()

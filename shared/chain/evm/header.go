@@ -39,8 +39,8 @@ func (a *call) elem(short bool) rpc.BatchElem {
 
 // withoutHeader says that the answer to a question for a header is none. That
 // there is no block at a height, or behind another tag than the latest, is an
-// answer.
-func (a *call) withoutHeader() bool {
+// answer; and that one has no base fee is one where the chain has none.
+func (a *call) withoutHeader(f Fees) bool {
 	if !a.header || a.null() && a.args[0] != "latest" {
 		return false
 	}
@@ -51,7 +51,7 @@ func (a *call) withoutHeader() bool {
 		Time    *hexutil.Uint64 `json:"timestamp"`
 		BaseFee *hexutil.Big    `json:"baseFeePerGas"`
 	}
-	return a.into(&h) != nil || h.Number == nil || h.Hash == nil || h.Parent == nil || h.Time == nil || h.BaseFee == nil
+	return a.into(&h) != nil || h.Number == nil || h.Hash == nil || h.Parent == nil || h.Time == nil || h.BaseFee == nil && !f.Legacy
 }
 
 // refusedWhole says of a failed request that it was read and refused: by a gateway,

@@ -1,0 +1,111 @@
+package acceptance
+
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// wantReplacedBy says which version the record names: hashes tells the version that was
+// mined, and replaced the same where it is not the first.
+func (b bench) wantReplacedBy(t *testing.T, name, txID, kind string) {
+	t.Helper()
+	b.wantEnd(t, name, txID, "CONFIRMED", kind)
+	var hash, replaced, mined *string
+	if err := b.DB.QueryRow(b.ctx, `
+		select m.tx_hash, m.replaced_by_hash, (select v.tx_hash from tx_version v where v.tx_id = m.tx_id and v.kind = $2)
+		  from managed_tx m
+		 where m.tx_id = $1`, txID, kind).Scan(&hash, &replaced, &mined); err != nil {
+		t.Fatal(err)
+	}
+	var want *string
+	if kind == "BUMP" {
+		want = mined
+	}
+	if text(hash) != text(mined) || text(replaced) != text(want) {
+		t.Errorf("%s: got hash %s, replaced by %s; want %s, %s", name, text(hash), text(replaced), text(mined), text(want))
+	}
+}
+
+// Any version may be the one that is mined, and the chain may change its mind: the one
+// in the last block decides, is the transaction's hash, and is named as its replacement
+// where it is not the first. A reorg that takes it back has no further bid made at once:
+// what was sent last is sent again.
+func TestAnyVersionMayBeMined(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Submitters: 4, Settings: withSettings(quick, map[string]string{
+		"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s", "FENCEPOST_GASBUMP_MAX_ATTEMPTS": "1",
+		"FENCEPOST_CONFIRMATIONS_REQUIRED": "6", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
+	})})
+	b.Chain.StopMining()
+	var first, second, back, gone string
+	for i, id := range []*string{&first, &second, &back, &gone} {
+		*id = b.postUntilAnswered(t, transfer(b.Submitters()[i], "r"))
+		b.replaced(t, *id, "BUMP")
+	}
+	if err := b.Chain.MineExactly(b.raw(t, first, "ORIGINAL"), b.raw(t, second, "ORIGINAL"), b.raw(t, back, "BUMP"), b.raw(t, gone, "ORIGINAL")); err != nil {
+		t.Fatal(err)
+	}
+	included := func(kinds map[string]string) {
+		t.Helper()
+		for id, kind := range kinds {
+			if err := poll(b.ctx, func() bool {
+				return b.count(`select count(*) from managed_tx m join tx_version v on v.tx_hash = m.receipt ->> 'txHash'
+					where m.tx_id = $1 and m.sub_state = 'INCLUDED' and v.kind = $2`, id, kind) == 1
+			}); err != nil {
+				t.Fatalf("%s never included by %s: %v", id, kind, err)
+			}
+		}
+	}
+	included(map[string]string{first: "ORIGINAL", second: "ORIGINAL", back: "BUMP", gone: "ORIGINAL"})
+	if err := b.Chain.Reorg(1, [][]byte{b.raw(t, first, "ORIGINAL"), b.raw(t, second, "BUMP"), b.raw(t, back, "ORIGINAL")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.Chain.DropPool()
+	included(map[string]string{first: "ORIGINAL", second: "BUMP", back: "ORIGINAL"})
+	b.Chain.StartMining()
+	want := make(map[nonce.Submitter]int)
+	for _, s := range b.Submitters() {
+		want[s] = 1
+	}
+	b.ends(t, want)
+	b.wantReplacedBy(t, "the first all along", first, "ORIGINAL")
+	b.wantReplacedBy(t, "the first, then its replacement", second, "BUMP")
+	b.wantReplacedBy(t, "its replacement, then the first", back, "ORIGINAL")
+	b.wantReplacedBy(t, "the first, then neither", gone, "BUMP")
+}
+
+// While a bound holds the next bid, what was sent is sent again, and the reason stays:
+// the history has it once, and the gauge by which somebody is told never falls.
+func TestAHeldBidSaysWhyOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{
+		"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s", "FENCEPOST_GASBUMP_BUDGET_PER_DAY": "1",
+		"FENCEPOST_TELEMETRY_PROMETHEUS": "true",
+	}), Processes: 1})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	b.postUntilAnswered(t, transfer(s, "held"))
+	held := func(more int) {
+		t.Helper()
+		if err := poll(b.ctx, func() bool {
+			return b.count(`select count(*) from managed_tx where last_error like 'gas bump: %budget%' and submit_attempts >= $1`, more) == 1
+		}); err != nil {
+			t.Fatalf("never held with %d broadcasts: %v", more, err)
+		}
+	}
+	held(1)
+	held(5)
+	if n := b.count(`select count(*) from (select reason, lag(reason) over (order by at) as before from tx_history) as h
+		where reason like 'gas bump: %' and before is distinct from reason`); n != 1 {
+		t.Errorf("the reason came: got %d times, want once", n)
+	}
+	b.gauges(t, map[string]float64{"gas_bump_held": 1})
+	if n := b.count(`select count(*) from tx_version`); n != 1 {
+		t.Errorf("versions beyond the budget: got %d, want the first alone", n)
+	}
+	b.Chain.StartMining()
+	b.ends(t, map[nonce.Submitter]int{s: 1})
+	b.gauges(t, map[string]float64{"gas_bump_held": 0})
+}

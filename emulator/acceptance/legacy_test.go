@@ -1,0 +1,114 @@
+package acceptance
+
+import (
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// byOnePrice are the settings of a chain without EIP-1559.
+var byOnePrice = map[string]string{"FENCEPOST_CHAIN_FEE_KIND": "legacy"}
+
+// wantOnePrice says that all stored versions are of legacy form, that each pays what its
+// parameters say, and a tenth more at least than the one before, and that the chain has
+// the mined ones so.
+func (b bench) wantOnePrice(t *testing.T) {
+	t.Helper()
+	if n := b.count(`select count(*) from tx_version v join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version
+		where get_byte(d.bytes, 0) < 192 or d.body ->> 'gasPrice' is null or d.body ->> 'maxFeePerGas' is not null`); n != 0 {
+		t.Errorf("versions of another form: got %d, want none", n)
+	}
+	if n := b.count(`select count(*) from (select (d.body ->> 'gasPrice')::numeric as price,
+		lag((d.body ->> 'gasPrice')::numeric) over (partition by v.tx_id order by v.version) as before
+		from tx_version v join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version) as bids
+		where price * 10 < before * 11`); n != 0 {
+		t.Errorf("bids below what nodes demand: got %d, want none", n)
+	}
+	rows, err := b.DB.Query(b.ctx, `select m.tx_hash, d.body ->> 'gasPrice' from managed_tx m
+		join tx_version v on v.tx_hash = m.tx_hash join tx_document d on d.tx_id = v.tx_id and d.name = 'version:' || v.version`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for rows.Next() {
+		var hash, price string
+		if err := rows.Scan(&hash, &price); err != nil {
+			t.Fatal(err)
+		}
+		tx, waits, err := client.TransactionByHash(b.ctx, common.HexToHash(hash))
+		if err != nil || waits || tx.Type() != types.LegacyTxType || tx.GasPrice().String() != price || tx.ChainId().Uint64() != b.Chain.ChainID() {
+			t.Errorf("%s: got %+v, waits %v, %v; want it mined, of legacy form at %s, for this chain", hash, tx, waits, err, price)
+		}
+	}
+	if rows.Err() != nil {
+		t.Fatal(rows.Err())
+	}
+}
+
+// With one price of gas a congested chain is outbid the same way: with the gas bump on
+// the load finishes, and with it off it waits until the crowd has gone. Everything that
+// is stored is of legacy form, and the database takes it.
+func TestLegacyFeesOnACongestedChain(t *testing.T) {
+	t.Parallel()
+	on := withSettings(byOnePrice, map[string]string{"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s"})
+	b, blocks := congestedRun(t, on, func(b bench, s nonce.Submitter, n int) { b.await(t, s, nonce.Confirmed, n) })
+	s := b.Submitters()[0]
+	b.finish(t)
+	b.wantContiguous(t, s, 4)
+	b.check(t)
+	b.wantOnePrice(t)
+	if n := b.count(`select count(*) from managed_tx m where replaced_by_hash = tx_hash
+		and exists (select from tx_version v where v.tx_hash = m.tx_hash and v.kind = 'BUMP' and v.extra_wei > 0)`); n != 4 {
+		t.Errorf("ended by a replacement, with its hash: got %d, want 4", n)
+	}
+
+	off, _ := congestedRun(t, byOnePrice, func(b bench, s nonce.Submitter, n int) {
+		if err := b.Chain.WaitBlock(b.ctx, b.Chain.Head()+uint64(blocks)); err != nil {
+			t.Error(err)
+		}
+	})
+	if n := off.count(`select count(*) from managed_tx where state = 'TRACKING' and sub_state = 'PENDING'`); n != 4 {
+		t.Errorf("off, after as many blocks: got %d of 4 pending", n)
+	}
+	if n := off.count(`select count(*) from tx_version where version > 1`); n != 0 {
+		t.Errorf("off: got %d replacements, want none", n)
+	}
+	off.Chain.StartMining() // the crowd has gone
+	off.ends(t, map[nonce.Submitter]int{off.Submitters()[0]: 4})
+	off.wantOnePrice(t)
+}
+
+// Signers outside the process sign in legacy form too: a first version, a bid and a
+// placeholder over both.
+func TestLegacyFormOfEachSigner(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []stack.SignerKind{stack.SignerKMS, stack.SignerRemote} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{Signer: kind, Settings: withSettings(quick, byOnePrice, map[string]string{
+				"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s", "FENCEPOST_GASBUMP_MAX_ATTEMPTS": "1",
+			})})
+			s := b.Submitters()[0]
+			b.Chain.StopMining()
+			id := b.postUntilAnswered(t, transfer(s, "outbid"))
+			b.replaced(t, id, "BUMP")
+			b.cancel(t, id)
+			b.versions(t, id, "ORIGINAL", "BUMP", "PLACEHOLDER")
+			b.await(t, s, nonce.Tracking, 1)
+			b.Chain.StartMining()
+			b.ends(t, map[nonce.Submitter]int{s: 1})
+			b.wantOnePrice(t)
+			b.wantEnd(t, "cancelled", id, "FAILED/PLACEHOLDER", "PLACEHOLDER")
+		})
+	}
+}
