@@ -123,7 +123,7 @@ func (a *App) replay(w http.ResponseWriter, r *http.Request) error {
 	if err := a.store.NumberEvents(r.Context(), a.receivers); err != nil { // what is told does not wait for it
 		a.log.WarnContext(r.Context(), "events not numbered: what was made last is not shown yet", "error", err.Error())
 	}
-	page, err := a.store.Events(r.Context(), query, v)
+	page, next, err := a.store.Events(r.Context(), query, v)
 	var forgotten store.ErrForgotten
 	switch {
 	case errors.Is(err, store.ErrCursor):
@@ -135,10 +135,9 @@ func (a *App) replay(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	}
-	out := replayed{Events: make([]replayedEvent, len(page)), Next: q["after"]}
+	out := replayed{Events: make([]replayedEvent, len(page)), Next: strconv.FormatUint(next, 10)}
 	for i, e := range page {
-		out.Next = strconv.FormatUint(e.Position, 10)
-		out.Events[i] = replayedEvent{out.Next, e.Body}
+		out.Events[i] = replayedEvent{strconv.FormatUint(e.Position, 10), e.Body}
 	}
 	web.Reply(w, r, http.StatusOK, out)
 	return nil

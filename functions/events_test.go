@@ -1,12 +1,20 @@
 package functions_test
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/nonce"
 )
 
 // toldHooks are settings by which two receivers are told, of which nobody is there.
@@ -127,5 +135,69 @@ func TestSecretsOfReceivers(t *testing.T) {
 	}
 	if _, err := config.Load(h.settings("FENCEPOST_EVENTS_MODE=mq_outbox")); err == nil || !strings.Contains(err.Error(), "events.pubsub.topic") {
 		t.Errorf("mq_outbox without a topic: got %v, want it refused", err)
+	}
+}
+
+// A receiver that is slow for many submitters takes no more than its share of what
+// tells receivers: another one is told at once.
+func TestSlowReceiverTakesItsShare(t *testing.T) {
+	t.Parallel()
+	const streams, share = 20, 5
+	slowly, open := new(atomic.Int64), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // else nobody sees that it is given up
+		slowly.Add(1)
+		select {
+		case <-open:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(slow.Close)
+	quickly := new(atomic.Int64)
+	quick := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { quickly.Add(1) }))
+	t.Cleanup(quick.Close)
+	h := build(t, "FENCEPOST_EVENTS_MODE=webhook", "FENCEPOST_EVENTS_WEBHOOK_URLS=quick="+quick.URL+",slow="+slow.URL,
+		"FENCEPOST_EVENTS_WEBHOOK_SECRETS=quick="+hookSecret+",slow="+hookSecret)
+	shop := h.clientOf(h.callerToken("shop"))
+	var of []string
+	for n := range streams {
+		of = append(of, fmt.Sprintf("eip155:1337:0x%040x", n+1))
+		h.Bundle.Register(t, nonce.Submitter(of[n]), 1)
+		if _, err := shop.CreateTx(t.Context(), client.Intent{Submitter: of[n], RequestID: "r", Payload: client.Payload{To: paidTo, Value: "1"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var telling sync.WaitGroup
+	turned := make(chan struct{}, streams)
+	for _, s := range of {
+		telling.Go(func() {
+			if a := h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "receiver": "slow"}); a.status != http.StatusNoContent {
+				t.Errorf("publish: got %d %v, want 204", a.status, a.body)
+			}
+			turned <- struct{}{}
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // the receiver's time-out is 5 s
+	defer cancel()
+	for range streams - share {
+		select {
+		case <-turned:
+		case <-ctx.Done():
+			t.Fatalf("told at once: got %d of %d submitters' events, want %d, and the others left to the sweep", slowly.Load(), streams, share)
+		}
+	}
+	for _, s := range of {
+		h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "receiver": "quick"})
+	}
+	if got, told := slowly.Load(), quickly.Load(); got != share || told != streams {
+		t.Errorf("told: got %d events to the slow, %d to the quick; want %d and %d", got, told, share, streams)
+	}
+	close(open)
+	telling.Wait()
+	for _, s := range of {
+		h.as("tasks", "POST", "/internal/publish", map[string]any{"submitter": s, "receiver": "slow"})
+	}
+	if got := slowly.Load(); got != streams {
+		t.Errorf("told once it is quick: got %d, want %d", got, streams)
 	}
 }

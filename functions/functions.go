@@ -64,6 +64,7 @@ type App struct {
 	receivers []string // of events; none where they are not kept
 	topic     *pubsub.Topic
 	teller    *events.Worker
+	turns     turns
 }
 
 // required are the settings that no function works without.

@@ -38,6 +38,7 @@ func (a *App) openEvents() (err error) {
 			return err
 		}
 	}
+	a.turns = newTurns(a.receivers)
 	a.teller = &events.Worker{
 		Book: a.store, Receivers: a.receivers, Publishers: publishers, Wake: a.tasks, Rules: leaseRules(a.config.Lease),
 		EndAfter: a.config.Tasks.DispatchDeadline / 2, Node: a.node, Log: a.log, Told: countTold, At: a.points.At,
@@ -87,8 +88,50 @@ type publishRequest struct {
 	Receiver  string `json:"receiver"`
 }
 
+const (
+	// turnsOfAll is how many streams one process tells at once, of several receivers
+	// together: its part of the 50 that the queue of publish has under way, where there
+	// are five instances.
+	turnsOfAll = 10
+	// turnWithin is how long a task waits for a turn. Those of a slow receiver must not
+	// fill the queue by waiting.
+	turnWithin = 200 * time.Millisecond
+)
+
+// turns are the receivers' shares of a process: a slow one takes no other's.
+type turns map[string]chan struct{}
+
+func newTurns(receivers []string) turns {
+	all := make(turns)
+	if len(receivers) < 2 { // it takes nobody's
+		return all
+	}
+	for _, name := range receivers {
+		all[name] = make(chan struct{}, max(1, turnsOfAll/len(receivers)))
+	}
+	return all
+}
+
+// take takes a turn of the receiver's, which the caller gives back. One that is alone, or
+// not known, needs none.
+func (t turns) take(ctx context.Context, receiver string) (giveBack func(), ok bool) {
+	turn, known := t[receiver]
+	if !known {
+		return func() {}, true
+	}
+	ctx, cancel := context.WithTimeout(ctx, turnWithin)
+	defer cancel()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, true
+	case <-ctx.Done():
+		return nil, false
+	}
+}
+
 // publish tells one receiver of one submitter's events. It answers 204 whenever its task
-// has done its part, also where the receiver took nothing: that has a task of its own.
+// has done its part, also where the receiver took nothing: that has a task of its own,
+// or is the sweep's.
 // Anything else makes the task come again.
 func (a *App) publish(w http.ResponseWriter, r *http.Request) error {
 	body, err := web.Decode[publishRequest](w, r, a.config.HTTP.MaxBodyBytes)
@@ -104,6 +147,13 @@ func (a *App) publish(w http.ResponseWriter, r *http.Request) error {
 	}
 	a.log.DebugContext(r.Context(), "task", telemetry.SubmitterKey, s, "receiver", body.Receiver, "function", "publish",
 		"task", r.Header.Get("X-CloudTasks-TaskName"), "retry", r.Header.Get("X-CloudTasks-TaskRetryCount"))
+	giveBack, ok := a.turns.take(r.Context(), body.Receiver)
+	if !ok {
+		a.log.DebugContext(r.Context(), "receiver has all its turns: the sweep comes back", telemetry.SubmitterKey, s, "receiver", body.Receiver)
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	defer giveBack()
 	ctx, cancel := context.WithTimeout(r.Context(), a.config.Tasks.DispatchDeadline-time.Second)
 	defer cancel()
 	if err := a.teller.Serve(ctx, events.Stream{Submitter: s, Receiver: body.Receiver}); err != nil {

@@ -57,12 +57,14 @@ type Taken struct {
 	Now           time.Time // the database's clock
 	Failures      int       // in a row, so far
 	NextAttemptAt time.Time
+	Pending       bool // something waits, or was forgotten before it was told
 	Page          Page // what was committed before it was taken
 }
 
 // Outcome is what came of telling.
 type Outcome struct {
 	To       uint64 // position up to which the receiver has taken all
+	Asked    bool   // false: nothing of it was the receiver's
 	Failures int    // in a row; 0: it took what it was told
 	Error    string // of the last; "": none
 	Silent   bool   // it gave no answer: that may be so for every stream

@@ -18,6 +18,13 @@ type filter struct {
 	next    nonce.DomainEventPublisher
 }
 
+// skips says that the receiver is told of none of the events: then it is not asked, and
+// says nothing of whether it answers.
+func skips(p nonce.DomainEventPublisher, all []nonce.Event) bool {
+	f, some := p.(filter)
+	return !slices.ContainsFunc(all, func(e nonce.Event) bool { return !some || slices.Contains(f.callers, e.Caller) })
+}
+
 // Publish implements [nonce.DomainEventPublisher].
 func (f filter) Publish(ctx context.Context, all []nonce.Event) (int, error) {
 	var theirs []nonce.Event

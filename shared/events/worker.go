@@ -102,15 +102,18 @@ func (t *telling) run(ctx context.Context) (over bool, err error) {
 	if t.taken.Failures > 0 && t.taken.NextAttemptAt.After(t.taken.Now) {
 		return t.leave(ctx, t.taken.NextAttemptAt)
 	}
-	for len(t.page.Events) > 0 {
-		may, err := t.Book.MayAsk(ctx, t.stream.Receiver)
-		if err != nil {
-			return false, err
+	for len(t.page.Events) > 0 || t.taken.Pending {
+		asked := !skips(t.publisher, t.page.Events)
+		if asked {
+			may, err := t.Book.MayAsk(ctx, t.stream.Receiver)
+			if err != nil {
+				return false, err
+			}
+			if !may {
+				return t.giveBack(ctx) // the sweep comes back to it, once somebody was answered
+			}
 		}
-		if !may {
-			return t.giveBack(ctx) // the sweep comes back to it, once somebody was answered
-		}
-		failed, err := t.tell(ctx)
+		failed, err := t.tell(ctx, asked)
 		switch {
 		case err != nil:
 			return false, err
@@ -123,16 +126,26 @@ func (t *telling) run(ctx context.Context) (over bool, err error) {
 	return t.giveBack(ctx)
 }
 
-// tell tells the page, keeps what came of it, and loads the next.
-func (t *telling) tell(ctx context.Context) (failed bool, err error) {
+// ask tells the receiver of the page.
+func (t *telling) ask(ctx context.Context) (taken int, err error) {
 	calling, cancel := t.lease.CallContext(ctx, t.Rules.Duration)
-	n, cause := t.publisher.Publish(calling, t.page.Events)
-	cancel()
+	defer cancel()
+	taken, err = t.publisher.Publish(calling, t.page.Events)
 	t.pass("publish.told")
 	if t.Told != nil {
-		t.Told(ctx, t.stream.Receiver, n, cause)
+		t.Told(ctx, t.stream.Receiver, taken, err)
 	}
-	out := Outcome{}
+	return taken, err
+}
+
+// tell tells the page, or passes it over where nothing of it is the receiver's, keeps
+// what came of it, and loads the next.
+func (t *telling) tell(ctx context.Context, asked bool) (failed bool, err error) {
+	n, cause := len(t.page.Events), error(nil)
+	if asked {
+		n, cause = t.ask(ctx)
+	}
+	out := Outcome{Asked: asked}
 	switch all := n == len(t.page.Events); {
 	case all:
 		out.To = t.page.To
@@ -156,7 +169,7 @@ func (t *telling) tell(ctx context.Context) (failed bool, err error) {
 		return false, err
 	}
 	t.pass("publish.settled")
-	t.lease, t.page, t.taken.NextAttemptAt = settled.Lease, settled.Page, settled.NextAttemptAt
+	t.lease, t.page, t.taken.NextAttemptAt, t.taken.Pending = settled.Lease, settled.Page, settled.NextAttemptAt, false
 	return cause != nil, nil
 }
 

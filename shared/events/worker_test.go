@@ -335,3 +335,79 @@ func TestOnlyOf(t *testing.T) {
 type publisher func([]nonce.Event) (int, error)
 
 func (p publisher) Publish(_ context.Context, all []nonce.Event) (int, error) { return p(all) }
+
+// What was forgotten before it was told waits for nobody any more: its stream is done
+// with, though its receiver is never asked.
+func TestServeIsDoneWithWhatIsForgotten(t *testing.T) {
+	t.Parallel()
+	h := build(t, map[string]*hook{"hook": startHook(t, always(204))})
+	h.post(sub(0), 3)
+	if err := h.NumberEvents(t.Context(), []string{"hook"}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := h.ForgetEvents(t.Context(), -time.Hour, 100); n != 3 || err != nil {
+		t.Fatalf("forget: got %d, %v; want 3", n, err)
+	}
+	h.serve(sub(0), "hook")
+	want(t, "told", h.hooks["hook"].all(), nil)
+	left, err := h.EventBacklogs(t.Context(), []string{"hook"})
+	if err != nil || left[0].Streams != 0 || left[0].Oldest != 0 {
+		t.Errorf("left: got %+v, %v; want none", left, err)
+	}
+	keys := h.post(sub(0), 1)
+	h.serve(sub(0), "hook")
+	want(t, "told of what came later", h.hooks["hook"].all(), keys)
+}
+
+// A receiver that was silent and now refuses an event does answer: its other streams
+// are told at once.
+func TestServeOpensWhoRefuses(t *testing.T) {
+	t.Parallel()
+	h := build(t, map[string]*hook{"hook": startHook(t, always(0))})
+	const streams = 5
+	var keys []string
+	for n := range streams {
+		keys = append(keys, h.post(sub(n), 1)...)
+		h.serve(sub(n), "hook")
+	}
+	hook := h.hooks["hook"]
+	silent := len(hook.all())
+	hook.set(func(id string) int {
+		if id == keys[0] {
+			return 400
+		}
+		return 204
+	})
+	h.due()
+	for n := range streams {
+		h.serve(sub(n), "hook")
+	}
+	want(t, "told once it answers", hook.all()[silent:], keys)
+}
+
+// What is not a receiver's says nothing of whether that answers: one that is silent is
+// asked no more often for it, and what is others' waits for nobody.
+func TestServeOfOthersEventsProvesNoAnswer(t *testing.T) {
+	t.Parallel()
+	h := build(t, map[string]*hook{"mute": startHook(t, always(0))})
+	serve := func(n int, callers ...string) {
+		w := h.worker("node")
+		w.Publishers["mute"] = events.OnlyOf(callers, w.Publishers["mute"])
+		if err := w.Serve(t.Context(), events.Stream{Submitter: sub(n), Receiver: "mute"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const streams = 8
+	for n := range streams {
+		h.post(sub(n), 1)
+		serve(n, "shop")
+		h.post(sub(streams+n), 1)
+		serve(streams+n, "bank")
+	}
+	if got := len(h.hooks["mute"].all()); got != events.SilentFrom {
+		t.Errorf("asked while it is silent: got %d times, want %d, then nobody", got, events.SilentFrom)
+	}
+	if left, err := h.EventBacklogs(t.Context(), []string{"mute"}); err != nil || left[0].Streams != streams {
+		t.Errorf("submitters that wait: got %+v, %v; want its own %d", left, err, streams)
+	}
+}

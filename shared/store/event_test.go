@@ -104,7 +104,7 @@ func page(t *testing.T, db storetest.Bundle, after uint64, v store.Viewer) []non
 	if err := db.NumberEvents(t.Context(), []string{"hook"}); err != nil {
 		t.Fatal(err)
 	}
-	all, err := db.Events(t.Context(), store.EventQuery{After: &after, Size: 500}, v)
+	all, _, err := db.Events(t.Context(), store.EventQuery{After: &after, Size: 500}, v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,6 +218,20 @@ func TestEventsOfALife(t *testing.T) {
 				t.Errorf("counter of the row: got %d, want %d", got, len(want))
 			}
 		})
+	}
+}
+
+// A role or database that is told of no notices hears of events all the same.
+func TestEventsAreToldToASessionThatWantsNoNotices(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	run(t, db, `do $$ begin execute format('alter database %I set client_min_messages = error', current_database()); end $$`)
+	h := new(heard)
+	db = anotherStore(t, db, store.EventsKept, h)
+	db.Register(t, alice, 1)
+	postEvent(t, db, alice, "r-1")
+	if !slices.Equal(h.news.Of, []nonce.Submitter{alice}) {
+		t.Errorf("told of: got %v, want alice", h.news.Of)
 	}
 }
 
@@ -409,12 +423,12 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 		{operator, "", 0, 9, "a b c d"}, {operator, alice, 0, 9, "a c d"}, {shop, "", 0, 9, "a b d"}, {shop, alice, 0, 9, "a d"},
 		{other, "", 0, 9, ""}, {other, alice, 0, 9, ""}, {shop, "", 1, 1, "b"}, {shop, "", 4, 9, ""}, {operator, "", 2, 1, "c"},
 	} {
-		got, err := db.Events(t.Context(), store.EventQuery{After: &c.after, Submitter: c.sub, Size: c.size}, c.v)
+		got, _, err := db.Events(t.Context(), store.EventQuery{After: &c.after, Submitter: c.sub, Size: c.size}, c.v)
 		if text := strings.Join(toldOf(t, got), " "); err != nil || text != c.want {
 			t.Errorf("%+v: got %q, %v; want %q", c, text, err, c.want)
 		}
 	}
-	if _, err := db.Events(t.Context(), store.EventQuery{After: new(uint64(5)), Size: 9}, operator); !errors.Is(err, store.ErrCursor) {
+	if _, _, err := db.Events(t.Context(), store.EventQuery{After: new(uint64(5)), Size: 9}, operator); !errors.Is(err, store.ErrCursor) {
 		t.Errorf("a position that was never given: got %v, want ErrCursor", err)
 	}
 	if _, err := db.DB.Exec(t.Context(), `alter table event disable trigger keep_events`); err != nil {
@@ -425,11 +439,91 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 		t.Fatalf("forget: got %d, %v; want 2", n, err)
 	}
 	var forgotten store.ErrForgotten
-	if _, err := db.Events(t.Context(), store.EventQuery{After: new(uint64(1)), Size: 9}, operator); !errors.As(err, &forgotten) || forgotten.Oldest != 2 {
+	if _, _, err := db.Events(t.Context(), store.EventQuery{After: new(uint64(1)), Size: 9}, operator); !errors.As(err, &forgotten) || forgotten.Oldest != 2 {
 		t.Errorf("behind what is kept: got %v, want that it is from 2 on", err)
 	}
-	if got, err := db.Events(t.Context(), store.EventQuery{Size: 9}, operator); err != nil || len(got) != 2 {
+	if got, _, err := db.Events(t.Context(), store.EventQuery{Size: 9}, operator); err != nil || len(got) != 2 {
 		t.Errorf("from the oldest on: got %d, %v; want 2", len(got), err)
+	}
+}
+
+// Who goes on behind what it was shown goes on though it has no events for long, and
+// all others' are forgotten: it has missed none.
+func TestEventsAreReadOnBehindThoseOfOthers(t *testing.T) {
+	t.Parallel()
+	db, _ := withEvents(t, store.EventsKept)
+	db.Register(t, alice, 1)
+	quiet := store.Viewer{Caller: "quiet"}
+	for i := range 4 {
+		postEvent(t, db, alice, fmt.Sprint(i))
+	}
+	page(t, db, 0, operator) // gives the positions
+	if _, next, err := db.Events(t.Context(), store.EventQuery{Size: 2}, operator); next != 2 || err != nil {
+		t.Errorf("behind a full page: got %d, %v; want 2", next, err)
+	}
+	got, next, err := db.Events(t.Context(), store.EventQuery{Size: 2}, quiet)
+	if len(got) != 0 || next != 4 || err != nil {
+		t.Errorf("with no events of its own: got %d, on behind %d, %v; want none, behind 4", len(got), next, err)
+	}
+	if n, err := db.ForgetEvents(t.Context(), -time.Hour, 100); n != 4 || err != nil {
+		t.Fatalf("forget: got %d, %v; want 4", n, err)
+	}
+	if got, _, err := db.Events(t.Context(), store.EventQuery{After: &next, Size: 2}, quiet); len(got) != 0 || err != nil {
+		t.Errorf("once those of others are forgotten: got %d, %v; want none, and no error", len(got), err)
+	}
+}
+
+// What is forgotten while somebody reads is no hole in what it reads: it gets all, or
+// is told so.
+func TestEventsForgottenWhileRead(t *testing.T) {
+	t.Parallel()
+	db, _ := withEvents(t, store.EventsKept)
+	db.Register(t, alice, 1)
+	const all = 60
+	for i := range all {
+		postEvent(t, db, alice, fmt.Sprint(i))
+	}
+	page(t, db, 0, operator) // gives the positions
+	var forgetting sync.WaitGroup
+	forgetting.Go(func() {
+		for range all {
+			if _, err := db.ForgetEvents(t.Context(), -time.Hour, 1); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for after := uint64(0); after < all && !t.Failed(); {
+		got, _, err := db.Events(t.Context(), store.EventQuery{After: &after, Size: 10}, operator)
+		var forgotten store.ErrForgotten
+		switch {
+		case errors.As(err, &forgotten):
+			after = forgotten.Oldest
+		case err != nil:
+			t.Fatal(err)
+		case got[0].Position != after+1:
+			t.Errorf("behind %d: got %d next, without a word", after, got[0].Position)
+		}
+	}
+	forgetting.Wait()
+}
+
+// What waits waits since it was made, though nobody gave it a position: the sweep that
+// does so finds it, and says for how long.
+func TestEventsWaitSinceTheyWereMade(t *testing.T) {
+	t.Parallel()
+	db, _ := withEvents(t, store.EventsKept)
+	db.Register(t, alice, 1)
+	postEvent(t, db, alice, "lost")
+	run(t, db, `update event_outbox set body = jsonb_set(body::jsonb, '{timestamp}', to_jsonb(clock_timestamp() - interval '9 minutes'))::json`)
+	postEvent(t, db, alice, "new")
+	if err := db.NumberEvents(t.Context(), []string{"hook"}); err != nil {
+		t.Fatal(err)
+	}
+	if found, _, err := db.OverdueStreams(t.Context(), []string{"hook"}, time.Minute, 10); len(found) != 1 || err != nil {
+		t.Errorf("overdue: got %v, %v; want its stream", found, err)
+	}
+	if left, err := db.EventBacklogs(t.Context(), []string{"hook"}); err != nil || left[0].Oldest < 9*time.Minute {
+		t.Errorf("backlog: got %+v, %v; want it nine minutes old", left, err)
 	}
 }
 

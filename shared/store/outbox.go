@@ -34,7 +34,7 @@ with counter as materialized (
    where id in (select o.id from event_outbox o where exists (select from counter) order by o.id limit $2)
   returning *
 ), numbered as (
-  select t.*, c.last + row_number() over (order by t.id) as position
+  select t.*, (t.body ->> 'timestamp')::timestamptz as made_at, c.last + row_number() over (order by t.id) as position
     from taken t, counter c
 ), kept as (
   insert into event (position, tx_id, sequence, type, submitter, caller, body)
@@ -47,8 +47,8 @@ with counter as materialized (
     from (select max(position) as last, (select epoch from counter) as epoch from numbered) as n
    where n.last is not null
 ), streams as (
-  insert into event_stream as s (submitter, receiver, delivered, last, oldest_at)
-  select n.submitter, r.receiver, min(n.position) - 1, max(n.position), clock_timestamp()
+  insert into event_stream as s (submitter, receiver, delivered, last, oldest_at, next_attempt_at)
+  select n.submitter, r.receiver, min(n.position) - 1, max(n.position), min(n.made_at), min(n.made_at)
     from numbered n, unnest($1::text[]) as r (receiver)
    group by n.submitter, r.receiver
    order by n.submitter, r.receiver
@@ -109,34 +109,42 @@ type EventQuery struct {
 }
 
 // Events is a page of what v may see: a caller the events of its own transactions, an
-// operator those of all. Nothing is ever added at or below a position that it has
-// shown, or that is shown to anybody. The error is [ErrCursor] where After has not been
-// given to any event yet, or an [ErrForgotten].
-func (s *Store) Events(ctx context.Context, q EventQuery, v Viewer) (page []nonce.Event, err error) {
-	var last, forgotten uint64
-	err = s.db.QueryRow(ctx, `select last, forgotten from event_counter`).Scan(&last, &forgotten)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read events: %w", err)
-	case q.After == nil:
-		q.After = &forgotten
-	case *q.After > last:
-		return nil, ErrCursor
-	case *q.After < forgotten:
-		return nil, ErrForgotten{forgotten}
+// operator those of all; and the position to go on behind, which is behind all that is
+// not v's too. Nothing is ever added at or below a position that is shown to anybody.
+// The error is [ErrCursor] where After has not been given to any event yet, or an
+// [ErrForgotten].
+func (s *Store) Events(ctx context.Context, q EventQuery, v Viewer) (page []nonce.Event, next uint64, err error) {
+	after := uint64(0)
+	if q.After != nil {
+		after = *q.After
 	}
-	statement, args := eventsOfCaller, []any{bigint(*q.After), q.Size, v.Caller}
+	statement, args := eventsOfCaller, []any{bigint(after), q.Size, v.Caller}
 	switch {
 	case q.Submitter != "":
-		statement, args = eventsOfSubmitter, []any{bigint(*q.After), q.Size, q.Submitter, v.Caller, v.Operator}
+		statement, args = eventsOfSubmitter, []any{bigint(after), q.Size, q.Submitter, v.Caller, v.Operator}
 	case v.Operator:
 		statement, args = eventsOfAll, args[:2]
 	}
-	rows, err := s.db.Query(ctx, statement, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read events: %w", err)
+	var last, forgotten uint64
+	b := new(pgx.Batch)
+	b.Queue("begin isolation level repeatable read read only") // what is forgotten, as of the page
+	b.Queue(`select last, forgotten from event_counter`).QueryRow(func(row pgx.Row) error { return row.Scan(&last, &forgotten) })
+	b.Queue(statement, args...).Query(func(rows pgx.Rows) (err error) {
+		page, err = pgx.CollectRows(rows, scanEvent)
+		return err
+	})
+	b.Queue("commit")
+	switch err := s.send(ctx, b); {
+	case err != nil:
+		return nil, 0, fmt.Errorf("read events: %w", err)
+	case after > last:
+		return nil, 0, ErrCursor
+	case q.After != nil && after < forgotten:
+		return nil, 0, ErrForgotten{forgotten}
+	case len(page) == q.Size:
+		last = page[len(page)-1].Position
 	}
-	return pgx.CollectRows(rows, scanEvent)
+	return page, last, nil
 }
 
 func scanEvent(row pgx.CollectableRow) (e nonce.Event, err error) {

@@ -78,6 +78,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	cfg.ConnConfig.RuntimeParams["fencepost.events"] = string(o.Events)
 	if o.OnEvents != nil {
 		cfg.ConnConfig.Tracer, cfg.ConnConfig.OnNotice = listener{o.Tracer, o.OnEvents}, notice
+		cfg.ConnConfig.RuntimeParams["client_min_messages"] = "notice"
 	}
 	if o.Dial != nil {
 		cfg.ConnConfig.DialFunc = o.Dial

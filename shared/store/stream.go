@@ -26,7 +26,7 @@ update event_stream l
                         or l.expires_at > now + 2 * $4::interval as free
                  from (select clock_timestamp() as now) as clock) as judged)
  where submitter = $1 and receiver = $2 and (select is_authority())
-returning owner_node = $3, fencing_token, expires_at, expires_at + $5, clock_timestamp(), failures, next_attempt_at`
+returning owner_node = $3, fencing_token, expires_at, expires_at + $5, clock_timestamp(), failures, next_attempt_at, pending`
 
 // streamLast stands before the events are read: all up to it are seen then.
 const streamLast = `select last from event_stream where submitter = $1 and receiver = $2`
@@ -63,7 +63,7 @@ func (s *Store) TakeStream(ctx context.Context, sub nonce.Submitter, receiver, o
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(acquireStream, sub, receiver, owner, s.rules.Duration, s.rules.ClockSkewAllowance).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&t.Held, &t.Token, &t.ExpiresAt, &t.FreeAt, &t.Now, &t.Failures, &t.NextAttemptAt)
+		err := row.Scan(&t.Held, &t.Token, &t.ExpiresAt, &t.FreeAt, &t.Now, &t.Failures, &t.NextAttemptAt, &t.Pending)
 		if t.There = !errors.Is(err, pgx.ErrNoRows); !t.There {
 			return nil
 		}
@@ -102,7 +102,7 @@ func (s *Store) Settle(ctx context.Context, l lease.Lease, receiver string, o ev
 	switch {
 	case o.Silent:
 		b.Queue(receiverSilent, receiver, events.FirstWait, events.MostWait)
-	case o.Failures == 0:
+	case o.Asked:
 		b.Queue(receiverAnswers, receiver)
 	}
 	b.Queue("commit")

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -53,7 +54,7 @@ func (r Receiver) tell(ctx context.Context, e nonce.Event) error {
 	resp, err := r.Client.Do(req)
 	if err != nil {
 		if r.Log != nil {
-			r.Log(ctx, e, err)
+			r.Log(ctx, e, withoutURL(err))
 		}
 		return fmt.Errorf("not reached, or not in time: %w", nonce.ErrNoAnswer)
 	}
@@ -67,4 +68,12 @@ func (r Receiver) tell(ctx context.Context, e nonce.Event) error {
 	default:
 		return fmt.Errorf("it answered %d", status)
 	}
+}
+
+// withoutURL is err without the address that was asked, whose path may be a secret.
+func withoutURL(err error) error {
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		return of.Err
+	}
+	return err
 }
