@@ -3,7 +3,6 @@ package functions
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/big"
 	"time"
 
@@ -45,27 +44,29 @@ func (a *App) gaugeEvents(ctx context.Context) error {
 }
 
 // gaugeBalances shows what submitters have, in one round trip to each chain, for as
-// many as the setting allows.
+// many as the setting allows. Those that no node tells are not shown, and the log says so.
 func (a *App) gaugeBalances(ctx context.Context) error {
-	var failures []error
 	left := a.config.Telemetry.Balances
 	for _, c := range a.chains {
 		if left == 0 {
 			break
 		}
 		shown, err := a.store.ActiveOn(ctx, c.ID, left)
-		if err == nil && len(shown) > 0 {
-			err = c.gaugeBalances(ctx, shown)
-		}
 		if err != nil {
-			failures = append(failures, fmt.Errorf("balances on chain %d: %w", c.ID, err))
+			return err
+		}
+		if err := c.gaugeBalances(ctx, shown); err != nil { // they are for showing: the sweep has done its work without them
+			a.log.WarnContext(ctx, "balances not shown", "chain", c.ID, "error", err.Error())
 		}
 		left -= len(shown)
 	}
-	return errors.Join(failures...)
+	return nil
 }
 
 func (c *servedChain) gaugeBalances(ctx context.Context, of []nonce.Submitter) error {
+	if len(of) == 0 {
+		return nil
+	}
 	balances, err := c.Balances(ctx, of)
 	if err != nil {
 		return err

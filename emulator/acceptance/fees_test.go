@@ -1,7 +1,12 @@
 package acceptance
 
 import (
+	"bytes"
+	"io"
 	"math/big"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -74,6 +79,34 @@ func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 	b.await(t, s, nonce.Confirmed, 1)
 	b.gauges(t, map[string]float64{"balance_waiting_submitters": 0})
 	b.ends(t, map[nonce.Submitter]int{s: 1})
+}
+
+// A node that refuses to tell balances costs their gauges, and a line in the log: the
+// sweep has done its work, and nobody is told that it was missed.
+func TestBalancesRefusedCostNoSweep(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Processes: 1, Settings: map[string]string{"FENCEPOST_TELEMETRY_BALANCES": "1"}})
+	node, err := url.Parse(b.Chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusing := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		body, _ := io.ReadAll(r.In.Body)
+		r.Out.Body = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(body, []byte("eth_getBalance"), []byte("eth_notBalance"))))
+		r.SetURL(node)
+	}})
+	t.Cleanup(refusing.Close)
+	if _, err := b.StartProcess(b.ctx, map[string]string{"FENCEPOST_RPC_URLS": refusing.URL}); err != nil {
+		t.Fatal(err)
+	}
+	if err := poll(b.ctx, func() bool { // either process may serve it
+		if err := b.RunSweep(b.ctx); err != nil {
+			t.Fatalf("sweep: got %v, want nil", err)
+		}
+		return b.log.has("balances not shown")
+	}); err != nil {
+		t.Errorf("never told: %v", err)
+	}
 }
 
 // While blocks take more than fees.maxFeePerGas nothing is sent: the intent waits in

@@ -223,6 +223,19 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"FENCEPOST_CHAIN_ID=", `FENCEPOST_CHAIN_ID is not set: want an EIP-155 chain id from 1`},
 		{"FENCEPOST_TELEMETRY_OTLP_ENDPOINT=https://collector:4317", `FENCEPOST_TELEMETRY_OTLP_ENDPOINT="https://collector:4317": want host:port`},
 		{"FENCEPOST_TELEMETRY_TRACE_ONE_IN=0", `FENCEPOST_TELEMETRY_TRACE_ONE_IN="0": want a number of intents from 1`},
+		{"FENCEPOST_GASBUMP_MULTIPLIER=1.099", `FENCEPOST_GASBUMP_MULTIPLIER="1.099": want a factor from 1.1 to 10, with at most three decimals`},
+		{"FENCEPOST_GASBUMP_MULTIPLIER=10.001", `FENCEPOST_GASBUMP_MULTIPLIER="10.001": want a factor`},
+		{"FENCEPOST_GASBUMP_MULTIPLIER=1.1255", `FENCEPOST_GASBUMP_MULTIPLIER="1.1255": want a factor`},
+		{"FENCEPOST_GASBUMP_MULTIPLIER=1,2", `FENCEPOST_GASBUMP_MULTIPLIER="1,2": want a factor`},
+		{"FENCEPOST_GASBUMP_MIN_INTERVAL=999ms", `FENCEPOST_GASBUMP_MIN_INTERVAL="999ms": want a duration from 1s to 24h`},
+		{"FENCEPOST_GASBUMP_MAX_ATTEMPTS=0", `FENCEPOST_GASBUMP_MAX_ATTEMPTS="0": want a number of replacements from 1`},
+		{"FENCEPOST_GASBUMP_MAX_FEE_PER_GAS=0", `FENCEPOST_GASBUMP_MAX_FEE_PER_GAS="0": want an amount in wei per gas from 1`},
+		{"FENCEPOST_GASBUMP_BUDGET_PER_DAY=0", `FENCEPOST_GASBUMP_BUDGET_PER_DAY="0": want an amount in gwei from 1`},
+		{"FENCEPOST_CHAIN_FEE_KIND=london", `FENCEPOST_CHAIN_FEE_KIND="london": want one of eip1559, legacy`},
+		{"FENCEPOST_FEES_HISTORY_PERCENTILE=0", `FENCEPOST_FEES_HISTORY_PERCENTILE="0": want a percentile from 1 to 100`},
+		{"FENCEPOST_FEES_HISTORY_BLOCKS=101", `FENCEPOST_FEES_HISTORY_BLOCKS="101": want a number of blocks from 1 to 100`},
+		{"FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED=on", `FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED="on": want true or false`},
+		{"FENCEPOST_TELEMETRY_BALANCES=1001", `FENCEPOST_TELEMETRY_BALANCES="1001": want a number of submitters from 0 to 1000`},
 		{"PORT=http", `PORT="http": want a port from 1 to 65535`},
 		{"CLOUD_RUN_TIMEOUT_SECONDS=60s", `CLOUD_RUN_TIMEOUT_SECONDS="60s": want a number of seconds from 1 to 3600`},
 	}
@@ -300,6 +313,10 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{[]string{"FENCEPOST_AUTH_USERS_AUDIENCE=api", "FENCEPOST_AUTH_PUBLIC_AUDIENCE=api",
 			"FENCEPOST_AUTH_USERS_ISSUER=https://one.example", "FENCEPOST_OIDC_ISSUER=https://one.example"},
 			`FENCEPOST_AUTH_USERS_AUDIENCE="api", FENCEPOST_AUTH_PUBLIC_AUDIENCE="api", FENCEPOST_AUTH_INTERNAL_AUDIENCE="", FENCEPOST_AUTH_USERS_ISSUER="https://one.example", FENCEPOST_OIDC_ISSUER="https://one.example": where auth.usersIssuer is`},
+		{[]string{"FENCEPOST_FEES_HISTORY_ENABLED=true", "FENCEPOST_CHAIN_FEE_KIND=legacy"},
+			`FENCEPOST_FEES_HISTORY_ENABLED="true", FENCEPOST_CHAIN_FEE_KIND="legacy": a chain without EIP-1559 has no tips to read`},
+		{[]string{"FENCEPOST_GASBUMP_MIN_INTERVAL=30m", "FENCEPOST_GASBUMP_ENABLED=true"},
+			`FENCEPOST_GASBUMP_MIN_INTERVAL="30m", FENCEPOST_STUCK_AFTER="30m", FENCEPOST_GASBUMP_ENABLED="true": every transaction`},
 		{[]string{"FENCEPOST_TELEMETRY_PROMETHEUS=true", "K_SERVICE=fencepost-create"},
 			`FENCEPOST_TELEMETRY_PROMETHEUS="true", K_SERVICE="fencepost-create": where K_SERVICE is set, a public service would show its metrics`},
 	}
@@ -312,6 +329,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 	mustLoad(t, "FENCEPOST_NONCE_MAX_IN_FLIGHT=2", "FENCEPOST_NONCE_STRICT_ENABLED=false")
 	mustLoad(t, "FENCEPOST_HANDLERS_URLS=refund=https://r.example") // a process that asks nobody
 	mustLoad(t, "FENCEPOST_RESUBMIT_INTERVAL=30m", "FENCEPOST_RESUBMIT_ENABLED=false")
+	mustLoad(t, "FENCEPOST_GASBUMP_MIN_INTERVAL=30m")
 	if got := mustLoad(t, "FENCEPOST_TELEMETRY_PROMETHEUS=true"); !got.Telemetry.Prometheus {
 		t.Error("telemetry.prometheus off Cloud Run: got false, want true")
 	}

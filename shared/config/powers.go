@@ -16,7 +16,8 @@ type GasBump struct {
 	MaxAttempts int
 	// Multiplier raises both fees, in thousandths.
 	Multiplier int64
-	// MaxFeePerGas is the most that a replacement offers, in wei per gas.
+	// MaxFeePerGas is the most that a replacement offers, in wei per gas: not above
+	// [Fees.MaxFeePerGas].
 	MaxFeePerGas uint64
 	// MaxFeePerTx is the most that the gas of one transaction may cost, in gwei; 0: no
 	// bound of its own.
@@ -41,14 +42,14 @@ func (g *GasBump) settings() []setting {
 			meaning: "by how much both fees rise each time, if blocks do not ask for more; nodes take nothing below 1.1",
 			field:   thousandths(&g.Multiplier, "1.1", "10")},
 		{name: "gasbump.maxFeePerGas", def: "500000000000",
-			meaning: "the most that a replacement offers, in wei per gas; an intent's own `maxFeePerGas` bounds its replacements too",
+			meaning: "the most that a replacement offers, in wei per gas; `fees.maxFeePerGas` and an intent's own `maxFeePerGas` bound its replacements too",
 			field:   number(&g.MaxFeePerGas, "an amount in wei per gas", 1, maxBigint)},
 		{name: "gasbump.maxFeePerTx", def: "0",
 			meaning: "the most that the gas of one transaction may cost after a replacement, in gwei; 0: as much as its gas costs at `gasbump.maxFeePerGas`",
 			field:   number(&g.MaxFeePerTx, "an amount in gwei", 0, maxBigint)},
 		{name: "gasbump.budgetPerDay", def: "1000000000",
 			meaning: "how much the replacements of one submitter may add, within 24 hours, to the most that its transactions pay, in gwei",
-			field:   number(&g.BudgetPerDay, "an amount in gwei", 0, maxBigint)},
+			field:   number(&g.BudgetPerDay, "an amount in gwei", 1, maxBigint)},
 	}
 }
 

@@ -177,3 +177,21 @@ func TestABroadcastAndABidBothDue(t *testing.T) {
 		}
 	})
 }
+
+// What a handler made is never outbid: it offers all that the handler allows at once,
+// gas bump or not.
+func TestAHandlersFirstVersionOffersAllItMay(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		x := bare(5)
+		x.Handler = "wage"
+		w := workOf(1, 6, x)
+		for name, r := range map[string]Rules{"on": bumpRules(), "off": rulesOf(3)} {
+			tn := &tenure{Worker: &Worker{Rules: r}, work: w}
+			made, err := tn.price(t.Context(), x, made{call: Call{Gas: 21_000, FeeCapWei: big.NewInt(5000)}}, viewOf(w, block('a', 100)))
+			if err != nil || made.params.FeeCapWei.Int64() != 5000 {
+				t.Errorf("%s: got %v, %v; want 5000 wei per gas, as the handler said", name, made.params.FeeCapWei, err)
+			}
+		}
+	})
+}

@@ -89,6 +89,8 @@ func TestBid(t *testing.T) {
 		{"the cap of a transaction is too low", GasBumpPolicy{Multiplier: 1125, TxFeeCapWei: big.NewInt(1099)}, dynamic(100, 9), dynamic(300, 1), nil, dynamic(0, 0), false},
 		{"a tip above the cap", GasBumpPolicy{Multiplier: 1125}, dynamic(100, 99), dynamic(50, 1), big.NewInt(111), dynamic(111, 111), true},
 		{"legacy", GasBumpPolicy{Multiplier: 1125}, legacy(100), legacy(90), nil, legacy(113), true},
+		{"from one price", GasBumpPolicy{Multiplier: 1125}, legacy(100), dynamic(50, 1), nil, dynamic(113, 113), true},
+		{"to one price", GasBumpPolicy{Multiplier: 1125}, dynamic(100, 9), legacy(90), nil, legacy(113), true},
 		{"legacy, by the node's advice", GasBumpPolicy{Multiplier: 1125}, legacy(100), legacy(200), big.NewInt(150), legacy(150), true},
 	} {
 		got, ok := c.policy.bid(c.last, c.market, c.cap)

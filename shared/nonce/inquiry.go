@@ -261,7 +261,7 @@ func (t *tenure) price(ctx context.Context, x Tx, m made, v View) (made, error) 
 	case verdict != Done:
 		return made{wait: cut("no gas estimate: " + reason)}, nil
 	}
-	m.params = t.Rules.offer(m.call, gas, v.Account)
+	m.params = t.Rules.underCeiling(fees(m.call, gas, v.Account)) // nothing outbids it later
 	m.wait = tooDear(m.call, m.params, v.Account)
 	return m, nil
 }

@@ -191,6 +191,44 @@ func TestLegacyChain(t *testing.T) {
 	}
 }
 
+// A version of one form takes the place of one of the other, where it pays a tenth more
+// of both: a deployment may change chain.feeKind while transactions wait. Less is
+// refused, as a bid too low and nothing else.
+func TestFormsReplaceEachOther(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	account := devchain.DevAccounts(1)[0]
+	s := nonce.NewSubmitter(chain.ChainID(), account.Address)
+	c := connect(t, evm.Options{URL: chain.URL(), ChainID: chain.ChainID()})
+	keys, err := signer.NewLocal(map[nonce.Submitter]*ecdsa.PrivateKey{s: account.Key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range []struct {
+		legacy   bool
+		cap, tip int64
+		want     nonce.SendClass
+	}{
+		{true, 10e9, 10e9, nonce.SendAccepted},
+		{false, 30e9, 10.9e9, nonce.SendUnderpriced}, // both count
+		{false, 11e9, 11e9, nonce.SendAccepted},
+		{true, 12e9, 12e9, nonce.SendUnderpriced},
+		{true, 12.1e9, 12.1e9, nonce.SendAccepted},
+		{false, 40e9, 13.31e9, nonce.SendAccepted},
+		{true, 43e9, 43e9, nonce.SendUnderpriced},
+		{true, 44e9, 44e9, nonce.SendAccepted},
+	} {
+		signed, err := keys.Sign(t.Context(), s, nonce.Unsigned{ChainID: chain.ChainID(), To: &nonce.Address{1}, Value: big.NewInt(1),
+			Gas: 21_000, Legacy: v.legacy, FeeCapWei: big.NewInt(v.cap), TipCapWei: big.NewInt(v.tip)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Send(t.Context(), [][]byte{signed.Raw})[0]; got.Class != v.want {
+			t.Errorf("version %d: got %s (%s), want %s", i+1, got.Class, got.Text, v.want)
+		}
+	}
+}
+
 // Balances of many accounts come in one round trip, in their order; of another chain's
 // account none do.
 func TestBalances(t *testing.T) {
