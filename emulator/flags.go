@@ -5,8 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"slices"
-	"strings"
-	"unicode"
+
+	"github.com/fencepost/fencepost/emulator/stack"
 )
 
 // flags are what the command line says.
@@ -18,42 +18,11 @@ type flags struct {
 	events              string
 	api, control        string
 	processes           int
-	settings            settings
-}
-
-// settings are those of the functions that the command line gives, by variable.
-type settings map[string]string
-
-// String implements [flag.Value].
-func (s settings) String() string { return "" }
-
-// Set implements [flag.Value]. A name is read as docs/settings.md has it, or as the
-// variable; what is no setting the functions refuse.
-func (s settings) Set(text string) error {
-	name, value, ok := strings.Cut(text, "=")
-	if !ok || name == "" {
-		return errors.New("want NAME=VALUE, such as gasbump.enabled=true")
-	}
-	if strings.ToUpper(name) == name {
-		s[name] = value
-		return nil
-	}
-	var variable strings.Builder
-	variable.WriteString("FENCEPOST_")
-	for _, r := range name {
-		if r == '.' || unicode.IsUpper(r) {
-			variable.WriteByte('_')
-		}
-		if r != '.' {
-			variable.WriteRune(unicode.ToUpper(r))
-		}
-	}
-	s[variable.String()] = value
-	return nil
+	settings            stack.Settings
 }
 
 func parse(args []string) (flags, error) {
-	f := flags{settings: settings{}}
+	f := flags{settings: stack.Settings{}}
 	set := flag.NewFlagSet("emulator", flag.ContinueOnError)
 	set.BoolVar(&f.demo, "demo", false, "post intents, kill a function process halfway, and ask the chain what came of it")
 	set.BoolVar(&f.keep, "keep", false, "with --demo: leave everything running afterwards")

@@ -46,27 +46,30 @@ func (a *App) gaugeEvents(ctx context.Context) error {
 // gaugeBalances shows what submitters have, in one round trip to each chain, for as
 // many as the setting allows. Those that no node tells are not shown, and the log says so.
 func (a *App) gaugeBalances(ctx context.Context) error {
+	shown := make([][]nonce.Submitter, len(a.chains))
 	left := a.config.Telemetry.Balances
-	for _, c := range a.chains {
+	for i, c := range a.chains {
 		if left == 0 {
 			break
 		}
-		shown, err := a.store.ActiveOn(ctx, c.ID, left)
-		if err != nil {
+		var err error
+		if shown[i], err = a.store.ActiveOn(ctx, c.ID, left); err != nil {
 			return err
 		}
-		if err := c.gaugeBalances(ctx, shown); err != nil { // they are for showing: the sweep has done its work without them
+		left -= len(shown[i])
+	}
+	return a.eachChain(func(i int, c *servedChain) error {
+		if len(shown[i]) == 0 {
+			return nil
+		}
+		if err := c.gaugeBalances(ctx, shown[i]); err != nil { // they are for showing: the sweep has done its work without them
 			a.log.WarnContext(ctx, "balances not shown", "chain", c.ID, "error", err.Error())
 		}
-		left -= len(shown)
-	}
-	return nil
+		return nil
+	})
 }
 
 func (c *servedChain) gaugeBalances(ctx context.Context, of []nonce.Submitter) error {
-	if len(of) == 0 {
-		return nil
-	}
 	balances, err := c.Balances(ctx, of)
 	if err != nil {
 		return err

@@ -59,13 +59,16 @@ func (b bench) wantContiguous(t *testing.T, s nonce.Submitter, n int) {
 // wantAllContiguous says so of each.
 func (b bench) wantAllContiguous(t *testing.T, counts map[nonce.Submitter]int) {
 	t.Helper()
-	mined := b.allMined(t, b.Chain)
+	mined := map[uint64]map[nonce.Address][]uint64{b.Chain.ChainID(): b.allMined(t, b.Chain)}
+	if b.Second != nil {
+		mined[b.Second.ChainID()] = b.allMined(t, b.Second)
+	}
 	for s, n := range counts {
 		want := make([]uint64, n)
 		for i := range want {
 			want[i] = uint64(i)
 		}
-		if got := mined[s.Address()]; !slices.Equal(got, want) {
+		if got := mined[s.ChainID()][s.Address()]; !slices.Equal(got, want) {
 			t.Errorf("nonces of %s on chain: got %v, want 0 to %d, each once", s, got, n-1)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
@@ -70,4 +71,35 @@ func TestOneChainIsAway(t *testing.T) {
 		t.Error("sweep: got no error, want one: a chain could not be asked")
 	}
 	b.calm(t)
+}
+
+// While one chain's node gives no answer, the sweep still finds what became of another's
+// final blocks, and shows what its submitters have: a silent chain takes its own time
+// alone.
+func TestSweepWithOneChainSilent(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{TwoChains: true, RPCProxy: true, Submitters: 1, Processes: 1, Settings: map[string]string{
+		"FENCEPOST_TASKS_DISPATCH_DEADLINE": "15s", "FENCEPOST_TELEMETRY_BALANCES": "5",
+	}})
+	s := b.OnSecond()[0]
+	b.post(t, transfer(s, "ends"))
+	b.await(t, s, nonce.Confirmed, 1)
+	b.finish(t)
+	b.RPC.SetFaults(rpcproxy.Faults{Hang: 1})
+	b.Second.StopMining()
+	depth := b.Second.Head() // all of it
+	if err := b.Second.Reorg(depth, make([][][]byte, depth+1)...); err != nil {
+		t.Fatal(err)
+	}
+	b.Second.DropPool()
+	if err := b.RunSweep(b.ctx); err == nil {
+		t.Error("sweep: got no error, want one: a chain gave no answer")
+	}
+	b.Second.StartMining()
+	if _, text := b.page(t); !strings.Contains(text, `submitter_balance_gwei{submitter="`+string(s)+`"}`) {
+		t.Errorf("gauges: got none of the balance of %s", s)
+	}
+	if _, evidence := b.inProtect(t, s); !strings.Contains(evidence, `"why": "REORG"`) {
+		t.Errorf("evidence: got %s, want a reorg", evidence)
+	}
 }

@@ -27,6 +27,13 @@ func (b bench) check(t *testing.T) {
 		violations, err = checkers.Check(b.ctx, checkers.Episode{
 			Database: b.Database, RPC: b.Chain.URL(), Submitters: b.Submitters(), Settled: true,
 		})
+		if err == nil && b.Second != nil {
+			var more []checkers.Violation
+			more, err = checkers.Check(b.ctx, checkers.Episode{
+				Database: b.Database, RPC: b.Second.URL(), Submitters: b.OnSecond(), Settled: true,
+			})
+			violations = append(violations, more...)
+		}
 		return err != nil || !slices.ContainsFunc(violations, func(v checkers.Violation) bool { return v.Checker == "settled" })
 	})
 	if err != nil {

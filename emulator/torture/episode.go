@@ -41,6 +41,20 @@ var settings = map[string]string{
 	"FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS": "1000000000000000",
 }
 
+// powers are the optional powers, on: each meets every fault beside the others. What
+// is replaced too often is STUCK soon, as without them.
+var powers = map[string]string{
+	"FENCEPOST_EVENTS_MODE": "mq_outbox", "FENCEPOST_FEES_HISTORY_ENABLED": "true", "FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED": "true",
+	"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "2s", "FENCEPOST_GASBUMP_MAX_ATTEMPTS": "3",
+	"FENCEPOST_RPC_LEAVE_OUT": "1s",
+}
+
+// eventsOn says that events are kept, and published.
+func (f flags) eventsOn() bool {
+	mode, given := f.set["FENCEPOST_EVENTS_MODE"]
+	return !given || mode == powers["FENCEPOST_EVENTS_MODE"]
+}
+
 // episode is one run.
 type episode struct {
 	flags
@@ -106,7 +120,7 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 		return errors.Join(e.house.Close(), cluster.Stop())
 	}
 	e.world = faults.NewWorld(faults.Options{
-		Stack: e.house, Cluster: cluster, Points: e.kept.points(), Keys: e.sharedKeys(), Deepest: confirmations - 1, Users: e.users(), Source: e.source,
+		Stack: e.house, Cluster: cluster, Points: e.kept.points(), Keys: e.sharedKeys(), Deepest: confirmations - 1, Users: e.users(), Events: e.eventsOn(), Source: e.source,
 	})
 	e.storm = newStorm(e.world, all, events, e.kept)
 	e.load = load.New(load.Options{Stack: e.house, Accounts: e.accounts, Rate: e.rate, Source: e.fork()})
@@ -146,7 +160,7 @@ func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err er
 	began := time.Now()
 	e.house, err = stack.Start(ctx, stack.Options{
 		Binary: e.server, Cluster: cluster, Processes: 4, BlockTime: blockTime, Submitters: e.submitters, Window: e.window,
-		SweepEvery: -1, WireProxy: true, RPCProxy: true, Seed: e.seed, Settings: e.kept.settings(settings, transferSettings),
+		SweepEvery: -1, WireProxy: true, Nodes: e.nodes, Seed: e.seed, Settings: e.kept.settings(settings, transferSettings, powers, e.set),
 		Payouts: e.transfers > 0, CheckEvery: -1, Core: stack.CoreOptions{Binary: e.core, CrashPoints: e.kept.points(), SnapshotEvery: snapshotEvery},
 		Output: e.kept.functions, Log: log,
 	})
@@ -229,12 +243,13 @@ func (e *episode) end(ctx context.Context) (ended bool) {
 }
 
 // left counts what is not at rest: transactions and transfers that have not ended,
-// episodes of PROTECT, leases held and wake marks.
+// episodes of PROTECT, events that were not told, leases held and wake marks.
 func (e *episode) left(ctx context.Context) (n int) {
 	err := e.db.QueryRow(ctx, `
 		select (select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED'))
 		     + (select count(*) from transfers_tb where open)
 		     + (select count(*) from protect_episode where closed_at is null)
+		     + (select count(*) from event_outbox) + (select count(*) from event_stream where pending)
 		     + (select count(*) from submitter_lease where wake or owner_node <> '' and expires_at > clock_timestamp())`).Scan(&n)
 	if err != nil {
 		return 1

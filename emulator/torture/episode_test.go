@@ -54,7 +54,7 @@ func TestShortRunPasses(t *testing.T) {
 	if err != nil || json.Unmarshal(text, &figures) != nil {
 		t.Fatalf("figures: got %s, %v", text, err)
 	}
-	if want := len(checkers.All()) + 4 + len(money.All()) + 6; figures.Seed != 11 || !figures.Passed || figures.Confirmed == 0 || len(figures.Checks) != want {
+	if want := len(checkers.All()) + 4 + 2 + len(money.All()) + 6; figures.Seed != 11 || !figures.Passed || figures.Confirmed == 0 || len(figures.Checks) != want {
 		t.Errorf("figures: got %+v, want seed 11, passed, some confirmed and %d checks", figures, want)
 	}
 }
@@ -72,7 +72,7 @@ func TestTamperedRowIsFound(t *testing.T) {
 	if !errors.Is(err, errVerdict) {
 		t.Fatalf("run with a tampered row: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
 	}
-	for _, want := range []string{"one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", "FAILED: seed 12", kept, "./scripts/torture --seed 12"} {
+	for _, want := range []string{"one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsWhole + ": eip155", eventsTold + ": eip155", "FAILED: seed 12", kept, "./scripts/torture --seed 12"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it printed no %q:\n%s", want, &out)
 		}
@@ -84,13 +84,15 @@ func TestTamperedRowIsFound(t *testing.T) {
 	}
 }
 
-// tamper makes a placeholder of one that was carried out, as only the tables'
-// owner can.
+// tamper makes a placeholder of one that was carried out, and another event of one that
+// was told, as only the tables' owner can.
 func tamper(ctx context.Context, e *episode) error {
 	_, err := e.db.Exec(ctx, `
 		alter table managed_tx disable trigger user;
 		update managed_tx set state = 'FAILED', sub_state = 'PLACEHOLDER'
-		 where tx_id = (select tx_id from managed_tx where state = 'CONFIRMED' order by seq limit 1)`)
+		 where tx_id = (select tx_id from managed_tx where state = 'CONFIRMED' order by seq limit 1);
+		alter table event disable trigger user;
+		update event set type = 'TxTold' where position = 1`)
 	return err
 }
 
@@ -161,12 +163,13 @@ func tampered(t *testing.T, seed uint64, tamper func(context.Context, *episode) 
 	return out.String()
 }
 
-// Without transfers there is no trading core, and nobody asks for one.
+// Without transfers there is no trading core, and nobody asks for one; here on a chain of
+// three nodes.
 func TestWithoutTransfers(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	f := short(t, 16)
-	f.transfers = 0
+	f.transfers, f.nodes = 0, 3
 	if err := run(t.Context(), f, &out, nil); err != nil || strings.Contains(out.String(), "core") {
 		t.Errorf("a run without transfers: got %v, want it passed without a core; it printed:\n%s", err, &out)
 	}
@@ -220,7 +223,7 @@ func TestMissing(t *testing.T) {
 // What cannot be meant is refused before anything starts.
 func TestFlags(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--minutes", "0"}, {"--submitters", "2"}, {"-window", "0"}, {"--rate", "0"}, {"--transfers", "-1"}, {"--every", "1ms"}, {"more"}, {"--sead", "1"}} {
+	for _, args := range [][]string{{"--minutes", "0"}, {"--submitters", "2"}, {"-window", "0"}, {"--rate", "0"}, {"--transfers", "-1"}, {"--every", "1ms"}, {"--nodes", "0"}, {"--set", "gasbump.enabled"}, {"more"}, {"--sead", "1"}} {
 		if err := realMain(t.Context(), args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%v: got no error", args)
 		}
@@ -228,5 +231,9 @@ func TestFlags(t *testing.T) {
 	f, err := parse([]string{"-seed", "7", "--minutes", "20"})
 	if want := "./scripts/torture --seed 7 --minutes 20 --submitters 8 --window 8 --rate 5 --transfers 4 --every 1.5s"; err != nil || f.command() != want {
 		t.Errorf("command: got %q, %v; want %q", f.command(), err, want)
+	}
+	f, err = parse([]string{"-seed", "7", "--nodes", "3", "--set", "events.mode=log", "--set", "rpc.maxLag=2"})
+	if want := " --nodes 3 --set 'FENCEPOST_EVENTS_MODE=log' --set 'FENCEPOST_RPC_MAX_LAG=2'"; err != nil || !strings.HasSuffix(f.command(), want) || f.eventsOn() {
+		t.Errorf("command: got %q, %v, events on: %t; want it to end with %q, and none", f.command(), err, f.eventsOn(), want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -18,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/faults"
 )
 
@@ -54,10 +56,12 @@ type flags struct {
 	server     string
 	core       string
 	only       string
+	nodes      int
+	set        stack.Settings
 }
 
 func parse(args []string) (flags, error) {
-	var f flags
+	f := flags{set: stack.Settings{}}
 	set := flag.NewFlagSet("torture", flag.ContinueOnError)
 	set.Uint64Var(&f.seed, "seed", 0, "a `number` that decides which fault comes when, and how; default: drawn anew")
 	set.Float64Var(&f.minutes, "minutes", 5, "how long the faults last, in minutes, a `number`; from 1 on each kind must come")
@@ -70,6 +74,8 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.json, "json", "", "write the figures to this `file` too")
 	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
 	set.StringVar(&f.core, "core", "", "the trading core, a `program` already built; default: it is built now")
+	set.IntVar(&f.nodes, "nodes", 1, "how many nodes of the chain there are, a `number`; each fault of a node strikes one of them")
+	set.Var(f.set, "set", "a setting of the functions over those of a run, as `NAME=VALUE`, such as gasbump.enabled=false; may be given again")
 	set.StringVar(&f.only, "only", "", "of the faults only those with this `text` in their name, to look closer at one")
 	set.Usage = func() {
 		fmt.Fprint(set.Output(), "torture mixes every fault at random on the real house, and then asks the chain and the history.\n\n")
@@ -96,6 +102,8 @@ func (f flags) check(rest []string) error {
 		return fmt.Errorf("--submitters %d: want 3 to 100", f.submitters)
 	case f.window < 1 || f.window > 1000:
 		return fmt.Errorf("--window %d: want 1 to 1000", f.window)
+	case f.nodes < 1 || f.nodes > 9:
+		return fmt.Errorf("--nodes %d: want 1 to 9", f.nodes)
 	case f.rate < 0.1 || f.rate > 1000:
 		return fmt.Errorf("--rate %v: want 0.1 to 1000", f.rate)
 	case f.transfers < 0 || f.transfers > 1000 || f.transfers > 0 && f.transfers < 0.1:
@@ -120,6 +128,12 @@ func (f flags) length() time.Duration { return time.Duration(f.minutes * float64
 func (f flags) command() string {
 	c := fmt.Sprintf("./scripts/torture --seed %d --minutes %v --submitters %d --window %d --rate %v --transfers %v --every %v",
 		f.seed, f.minutes, f.submitters, f.window, f.rate, f.transfers, f.every)
+	if f.nodes != 1 {
+		c += fmt.Sprintf(" --nodes %d", f.nodes)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.set)) {
+		c += fmt.Sprintf(" --set '%s=%s'", name, f.set[name])
+	}
 	if f.only != "" {
 		c += fmt.Sprintf(" --only '%s'", f.only)
 	}

@@ -24,6 +24,7 @@ func (e *episode) announce(events []plan.Event, kinds int) {
 	if e.transfers > 0 {
 		fmt.Fprintf(e.out, "%d users move money between two ledgers and out to the chain, %v times a second; the payer's key is a stranger's, too.\n", users, e.transfers)
 	}
+	fmt.Fprintf(e.out, "The chain has %d nodes; unless --set says otherwise, events, gas bump, fee history and mempool diagnosis are on.\n", e.nodes)
 	fmt.Fprintf(e.out, "The same again:\n  %s\n", e.command())
 	if e.length() < time.Minute {
 		fmt.Fprintln(e.out, "It is too short for every kind: what never strikes is no failure.")
@@ -116,6 +117,7 @@ func (e *episode) table(v verdict) {
 	}
 	e.counts("callers", f.Callers)
 	e.counts("operators", f.Operators)
+	e.counts("powers", f.Powers)
 	e.heading("intents", "")
 	e.row("posted", f.Posted)
 	e.row("refused, in PROTECT", f.Refused)

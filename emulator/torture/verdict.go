@@ -55,6 +55,11 @@ func (e *episode) judge(ctx context.Context) (v verdict, err error) {
 		return v, err
 	}
 	v.checks = append(v.checks, alarms)
+	whole, err := e.whole(ctx)
+	if err != nil {
+		return v, err
+	}
+	v.checks = append(v.checks, whole...)
 	books, err := e.books(ctx)
 	if err != nil {
 		return v, err
@@ -126,6 +131,7 @@ func (e *episode) missing(f figures) (names []string) {
 	}
 	required := maps.Clone(f.Faults)
 	maps.Copy(required, f.Callers)
+	maps.Copy(required, f.Powers)
 	if f.Bank != nil {
 		maps.Copy(required, f.Bank.Users)
 	}
@@ -162,6 +168,7 @@ type figures struct {
 	CrashPoints map[string]int `json:"crashPoints"`
 	Callers     map[string]int `json:"callers"`
 	Operators   map[string]int `json:"operators"`
+	Powers      map[string]int `json:"powers"`
 
 	Bank *bankFigures `json:"transfers,omitempty"`
 
@@ -191,6 +198,9 @@ func (e *episode) count(ctx context.Context) (f figures, err error) {
 	}
 	for _, action := range load.Actions() {
 		f.Operators[load.Decides+action] = e.operator.Decisions[load.Decides+action]
+	}
+	if f.Powers, err = e.countPowers(ctx); err != nil {
+		return f, fmt.Errorf("count what the powers did: %w", err)
 	}
 	return f, e.countRows(ctx, &f)
 }

@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -107,55 +108,96 @@ func chainList(p *[]ChainEntry) field {
 		},
 		unset:  func() bool { return len(*p) == 0 },
 		secret: true,
+		why: func(text string) error {
+			_, err := readChains(text)
+			return err
+		},
 	}
 }
 
-var errNoChain = errors.New("no chain")
-
-func readChains(text string) ([]ChainEntry, error) {
-	var written []chainEntry
-	d := json.NewDecoder(bytes.NewReader([]byte(text)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&written); err != nil {
-		return nil, err
+// readChains reads the list. Its error names the entry and the member that is wrong, and
+// shows no value.
+func readChains(text string) (list []ChainEntry, err error) {
+	var written []json.RawMessage
+	if err := json.Unmarshal([]byte(text), &written); err != nil {
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+			return nil, fmt.Errorf("it is no JSON from byte %d on", syntax.Offset)
+		}
+		return nil, errors.New("it is no JSON list")
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, errNoChain
-	}
-	var list []ChainEntry
-	for _, w := range written {
-		e, err := w.read()
-		if err != nil || slices.ContainsFunc(list, func(other ChainEntry) bool { return other.ID == e.ID }) {
-			return nil, errNoChain
+	for i, one := range written {
+		e, err := readChain(one)
+		if err == nil && slices.ContainsFunc(list, func(other ChainEntry) bool { return other.ID == e.ID }) {
+			err = errors.New("id: an entry before has it too")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("entry %d%s: %w", i+1, named(e.ID), err)
 		}
 		list = append(list, e)
 	}
 	return list, nil
 }
 
+// named is an entry's id in brackets, if it has one.
+func named(id uint64) string {
+	if id == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (chain %d)", id)
+}
+
+func readChain(text []byte) (ChainEntry, error) {
+	var written chainEntry
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&written); err != nil {
+		return ChainEntry{ID: written.ID}, notRead(err)
+	}
+	return written.read()
+}
+
+// unknownMember is what [json.Decoder] says of one. What is no plain word is not shown.
+var unknownMember = regexp.MustCompile(`unknown field "([A-Za-z_]{1,40})"$`)
+
+func notRead(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		return fmt.Errorf("%s: it is a %s", wrong.Field, strings.Fields(wrong.Value)[0])
+	}
+	if m := unknownMember.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Errorf("%s: there is no such member", m[1])
+	}
+	return errors.New("it is no object, or has an unknown member")
+}
+
 // read holds each part to the field of the setting that it stands for.
 func (w chainEntry) read() (e ChainEntry, err error) {
 	e.ID, e.Confirmations = w.ID, w.Confirmations
-	ok := w.ID >= 1 && w.ID <= maxChainID && nodeURLs(&e.URLs).set(strings.Join(w.URLs, ","))
-	ok = ok && len(e.URLs) == len(w.URLs)
-	if w.BlockTime != "" {
-		ok = ok && duration(&e.BlockTime, leastBlockTime, mostBlockTime).set(w.BlockTime)
+	if w.ID < 1 || w.ID > maxChainID {
+		return ChainEntry{}, fmt.Errorf("id: want 1 to %d", uint64(maxChainID))
 	}
-	if w.FeeKind != "" {
-		ok = ok && choice(&e.FeeKind, FeeKindEIP1559, FeeKindLegacy).set(w.FeeKind)
+	urls := nodeURLs(&e.URLs)
+	if !urls.set(strings.Join(w.URLs, ",")) || len(e.URLs) != len(w.URLs) {
+		return e, fmt.Errorf("urls: want %d to %d http or https URLs", 1, maxNodes)
 	}
-	if w.Finality != "" {
-		ok = ok && choice(&e.Finality, FinalityConfirmations, FinalitySafe, FinalityFinalized).set(w.Finality)
+	for _, part := range []struct {
+		member, text string
+		field        field
+	}{
+		{"blockTime", w.BlockTime, duration(&e.BlockTime, leastBlockTime, mostBlockTime)},
+		{"feeKind", w.FeeKind, choice(&e.FeeKind, FeeKindEIP1559, FeeKindLegacy)},
+		{"finality", w.Finality, choice(&e.Finality, FinalityConfirmations, FinalitySafe, FinalityFinalized)},
+	} {
+		if part.text != "" && !part.field.set(part.text) {
+			return e, fmt.Errorf("%s: want %s", part.member, part.field.want)
+		}
 	}
-	if n := w.Confirmations; n != nil {
-		ok = ok && 0 <= *n && *n <= maxConfirmations
+	if n := w.Confirmations; n != nil && (*n < 0 || *n > maxConfirmations) {
+		return e, fmt.Errorf("confirmations: want 0 to %d", maxConfirmations)
 	}
 	if w.Quorum != nil {
-		e.Quorum = *w.Quorum
-		ok = ok && 1 <= e.Quorum && e.Quorum <= len(e.URLs)
-	}
-	if !ok {
-		return e, errNoChain
+		if e.Quorum = *w.Quorum; e.Quorum < 1 || e.Quorum > len(e.URLs) {
+			return e, fmt.Errorf("quorum: want 1 to %d, the number of its urls", len(e.URLs))
+		}
 	}
 	return e, nil
 }

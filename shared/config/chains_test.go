@@ -44,28 +44,35 @@ func TestServedChains(t *testing.T) {
 	}
 }
 
-// A list of chains that is not right is refused whole, and what it holds is not shown.
+// A list of chains that is not right is refused whole, with the entry and the member that
+// is wrong, and what it holds is not shown.
 func TestWrongChainsAreRefused(t *testing.T) {
 	t.Parallel()
-	for name, text := range map[string]string{
-		"no list":             `{"id": 5, "urls": ["http://hunter2"]}`,
-		"two lists":           `[] []`,
-		"no id":               `[{"urls": ["http://hunter2"]}]`,
-		"no node":             `[{"id": 5}]`,
-		"no URL":              `[{"id": 5, "urls": ["hunter2"]}]`,
-		"two URLs in one":     `[{"id": 5, "urls": ["http://hunter2,http://b"]}]`,
-		"twice":               `[{"id": 5, "urls": ["http://hunter2"]}, {"id": 5, "urls": ["http://b"]}]`,
-		"unknown member":      `[{"id": 5, "urls": ["http://hunter2"], "blocktimes": "2s"}]`,
-		"no block time":       `[{"id": 5, "urls": ["http://hunter2"], "blockTime": "0s"}]`,
-		"no finality":         `[{"id": 5, "urls": ["http://hunter2"], "finality": "latest"}]`,
-		"no fee kind":         `[{"id": 5, "urls": ["http://hunter2"], "feeKind": "1559"}]`,
-		"many confirmations":  `[{"id": 5, "urls": ["http://hunter2"], "confirmations": 1001}]`,
-		"quorum out of reach": `[{"id": 5, "urls": ["http://hunter2"], "quorum": 2}]`,
-		"ten nodes":           fmt.Sprintf(`[{"id": 5, "urls": [%s]}]`, strings.TrimSuffix(strings.Repeat(`"http://hunter2",`, 10), ",")),
+	const right = `{"id": 7, "urls": ["http://hunter2"]}`
+	for name, c := range map[string]struct{ text, want string }{
+		"no JSON":             {`[{"id": 5, "urls": ["http://hunter2"],}]`, "it is no JSON from byte 39 on"},
+		"no list":             {`{"id": 5, "urls": ["http://hunter2"]}`, "it is no JSON list"},
+		"two lists":           {`[] []`, "it is no JSON from byte 4 on"},
+		"no object":           {`["http://hunter2"]`, "entry 1: it is no object"},
+		"no id":               {`[{"urls": ["http://hunter2"]}]`, "entry 1: id: want 1 to "},
+		"id in quotes":        {`[{"id": "hunter2", "urls": ["http://hunter2"]}]`, "entry 1: id: it is a string"},
+		"no node":             {`[{"id": 5}]`, "entry 1 (chain 5): urls: want 1 to 9"},
+		"no URL":              {`[` + right + `, {"id": 5, "urls": ["hunter2"]}]`, "entry 2 (chain 5): urls: want 1 to 9"},
+		"two URLs in one":     {`[{"id": 5, "urls": ["http://hunter2,http://b"]}]`, "entry 1 (chain 5): urls: "},
+		"one URL, no list":    {`[{"id": 5, "urls": "http://hunter2"}]`, "entry 1 (chain 5): urls: it is a string"},
+		"twice":               {`[` + right + `, {"id": 7, "urls": ["http://b"]}]`, "entry 2 (chain 7): id: an entry before has it too"},
+		"unknown member":      {`[{"id": 5, "urls": ["http://hunter2"], "blocktimes": "2s"}]`, "entry 1 (chain 5): blocktimes: there is no such member"},
+		"a URL as a member":   {`[{"id": 5, "http://hunter2": true}]`, "entry 1 (chain 5): it is no object, or has an unknown member"},
+		"no block time":       {`[{"id": 5, "urls": ["http://hunter2"], "blockTime": "0s"}]`, "entry 1 (chain 5): blockTime: want a duration from "},
+		"no finality":         {`[{"id": 5, "urls": ["http://hunter2"], "finality": "latest"}]`, "entry 1 (chain 5): finality: want one of confirmations, safe, finalized"},
+		"no fee kind":         {`[{"id": 5, "urls": ["http://hunter2"], "feeKind": "1559"}]`, "entry 1 (chain 5): feeKind: want one of eip1559, legacy"},
+		"many confirmations":  {`[{"id": 5, "urls": ["http://hunter2"], "confirmations": 1001}]`, "entry 1 (chain 5): confirmations: want 0 to 1000"},
+		"quorum out of reach": {`[{"id": 5, "urls": ["http://hunter2"], "quorum": 2}]`, "entry 1 (chain 5): quorum: want 1 to 1"},
+		"ten nodes":           {fmt.Sprintf(`[{"id": 5, "urls": [%s]}]`, strings.TrimSuffix(strings.Repeat(`"http://hunter2",`, 10), ",")), "entry 1 (chain 5): urls: want 1 to 9"},
 	} {
-		_, err := config.Load(with("FENCEPOST_CHAINS=" + text))
-		if err == nil || !strings.Contains(err.Error(), "FENCEPOST_CHAINS=[redacted]: want a JSON list") || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: got %v, want a refusal that shows no URL", name, err)
+		_, err := config.Load(with("FENCEPOST_CHAINS=" + c.text))
+		if err == nil || !strings.Contains(err.Error(), "FENCEPOST_CHAINS=[redacted]: "+c.want) || !strings.Contains(err.Error(), ": want a JSON list") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: got %v, want %q, and no URL", name, err, c.want)
 		}
 	}
 	for name, c := range map[string]struct {

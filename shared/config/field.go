@@ -18,6 +18,10 @@ type field struct {
 	set    func(text string) bool // stores the text's value; false: it is not right, nothing stored
 	unset  func() bool            // nothing, or the type's zero, is stored
 	secret bool                   // the text is never shown
+
+	// why says what is wrong with a text that set did not take, and shows nothing of it
+	// that may be secret; nil: want says enough.
+	why func(text string) error
 }
 
 // bind makes a field of p that takes what parse takes.

@@ -33,7 +33,7 @@ func (g *GasBump) settings() []setting {
 			meaning: "replace a transaction that stays without a receipt by itself at the same nonce and a higher fee",
 			field:   boolean(&g.Enabled)},
 		{name: "gasbump.minInterval", def: "60s",
-			meaning: "how long each version is waited for; below `stuck.after`",
+			meaning: "how long each version is waited for; below `stuck.after`, and below `resubmit.interval` times `resubmit.maxAttempts`",
 			field:   duration(&g.MinInterval, time.Second, 24*time.Hour)},
 		{name: "gasbump.maxAttempts", def: "10",
 			meaning: "how often one transaction is replaced",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // rule is what settings must be to each other, each being right by itself.
@@ -77,5 +78,14 @@ func (c *Config) policyRules() []rule {
 		of:     []string{"gasbump.minInterval", "stuck.after", "gasbump.enabled"},
 		broken: c.GasBump.Enabled && c.GasBump.MinInterval >= c.Stuck.After,
 		say:    "every transaction would be stuck before it is replaced: set gasbump.minInterval below stuck.after, or gasbump.enabled to false",
+	}, {
+		of:     []string{"gasbump.minInterval", "resubmit.interval", "resubmit.maxAttempts", "resubmit.enabled", "gasbump.enabled"},
+		broken: c.GasBump.Enabled && c.Resubmit.Enabled && c.GasBump.MinInterval >= c.Resubmit.Interval*time.Duration(c.Resubmit.MaxAttempts),
+		say: "every transaction would have used up resubmit.maxAttempts, and be stuck, before it is replaced: set gasbump.minInterval below " +
+			"resubmit.interval times resubmit.maxAttempts, or gasbump.enabled or resubmit.enabled to false",
+	}, {
+		of:     []string{"gasbump.budgetPerDay", "gasbump.enabled"},
+		broken: c.GasBump.Enabled && c.GasBump.BudgetPerDay == 0,
+		say:    "no replacement could be paid for: set gasbump.budgetPerDay above 0, or gasbump.enabled to false",
 	}}
 }

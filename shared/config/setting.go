@@ -49,6 +49,8 @@ func (s setting) load(given string) error {
 		return s.missing()
 	case text == "" || s.field.set(text):
 		return nil
+	case s.field.why != nil:
+		return fmt.Errorf("%s: %w: want %s", s.shown(given), s.field.why(text), s.field.want)
 	default:
 		return fmt.Errorf("%s: want %s", s.shown(given), s.field.want)
 	}

@@ -33,13 +33,15 @@ type Crashes struct {
 
 // passed are the points that the load passes: those of transactions made by a
 // handler, which the function server has none of, are not among them, nor those of the
-// hooks and of events, which are off, and those of transfers only where there are some.
-func passed(transfers bool) []string {
+// hooks, which are off, and those of transfers and of events only where there are some.
+func passed(transfers, events bool) []string {
 	return slices.DeleteFunc(crash.All(), func(p string) bool {
 		switch of, _, _ := strings.Cut(p, "."); of {
 		case "transfer", "payout", "ubscore":
 			return !transfers
-		case "reserve", "mark", "publish":
+		case "publish":
+			return !events
+		case "reserve", "mark":
 			return true
 		}
 		return strings.HasPrefix(p, "advance.handler_")

@@ -52,12 +52,13 @@ func Kinds(all []Fault) []plan.Kind {
 
 // Options say what a world is made of.
 type Options struct {
-	Stack   *stack.Stack // with its proxies to Postgres and to the node
+	Stack   *stack.Stack // with its proxies to Postgres and to each node
 	Cluster *pgcluster.Cluster
 	Points  string             // the folder of armed crash points
 	Keys    []devchain.Account // whose keys somebody else has too
 	Deepest uint64             // how many blocks a reorg replaces at most
 	Users   int                // who move money, from 1 on; 0: nobody
+	Events  bool               // somebody is told of events
 	Source  *rand.Rand
 }
 
@@ -75,7 +76,7 @@ type World struct {
 	tearing    sync.Mutex
 	asleep     sync.Map // of processes that a fault has stopped and will wake
 	tasks      *weather[cloudtasks.Faults]
-	node       *weather[rpcproxy.Faults]
+	nodes      []*weather[rpcproxy.Faults]
 	cuts       tally[pgproxy.Kind]
 	wires      tally[ubsproxy.Kind]
 	strikes    tally[string]
@@ -85,12 +86,14 @@ type World struct {
 func NewWorld(o Options) *World {
 	w := &World{
 		Options: o,
-		Crashes: newCrashes(o.Points, passed(o.Users > 0), o.Source),
+		Crashes: newCrashes(o.Points, passed(o.Users > 0, o.Events), o.Source),
 		Foreign: newForeign(),
 		Sweeper: &Sweeper{run: o.Stack.RunSweep},
 		mining:  hold{first: o.Stack.Chain.StopMining, last: o.Stack.Chain.StartMining},
 		tasks:   newWeather(o.Stack.Tasks.SetFaults),
-		node:    newWeather(o.Stack.RPC.SetFaults),
+	}
+	for _, n := range o.Stack.Nodes {
+		w.nodes = append(w.nodes, newWeather(n.SetFaults))
 	}
 	if o.Users > 0 {
 		w.Keeper = &Keeper{core: o.Stack.Core}

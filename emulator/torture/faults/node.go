@@ -22,15 +22,22 @@ func nodeFaults() []Fault {
 	}
 }
 
-// node lets the node misbehave for a while, and until it has struck once. It
-// counts every answer that was spoilt.
+// node lets a node misbehave for a while, and until it has struck once: of several
+// rather the one that is asked first. It counts every answer that was
+// spoilt.
 func node(name string, draw func(*rpcproxy.Faults, *rand.Rand)) func(context.Context, *World, *rand.Rand) (int, error) {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
-		before, seed := w.Stack.RPC.Counts()[name], r.Uint64()
-		end := w.node.begin(func(f *rpcproxy.Faults) { draw(f, rand.New(rand.NewPCG(seed, seed))) })
+		i, seed := r.IntN(2)*r.IntN(len(w.nodes)), r.Uint64()
+		proxy := w.Stack.Nodes[i]
+		before := proxy.Counts()[name]
+		end := w.nodes[i].begin(func(f *rpcproxy.Faults) { draw(f, rand.New(rand.NewPCG(seed, seed))) })
 		pause(ctx, between(r, time.Second, 5*time.Second))
-		until(ctx, patience, func() bool { return w.Stack.RPC.Counts()[name] > before })
+		until(ctx, patience, func() bool { return proxy.Counts()[name] > before })
 		end()
-		return w.strikes.claim(name, w.Stack.RPC.Counts()[name]), nil
+		sum := 0
+		for _, n := range w.Stack.Nodes {
+			sum += n.Counts()[name]
+		}
+		return w.strikes.claim(name, sum), nil
 	}
 }

@@ -1,0 +1,244 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// allPowers has every optional power on, one beside the others.
+var allPowers = withSettings(nodesQuick, map[string]string{
+	"FENCEPOST_EVENTS_MODE": "mq_outbox", "FENCEPOST_FEES_HISTORY_ENABLED": "true", "FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED": "true",
+	"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "1s", "FENCEPOST_TELEMETRY_BALANCES": "20",
+	"FENCEPOST_HOOKS_ENABLED": "true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT": "10s",
+})
+
+// published is what the topic was told, in its order.
+func (b bench) published(t *testing.T) (all []event) {
+	t.Helper()
+	messages := b.PubSub.Messages()
+	slices.SortStableFunc(messages, func(x, y *pubsubMessage) int { return x.PublishTime.Compare(y.PublishTime) })
+	for _, m := range messages {
+		var e event
+		if err := json.Unmarshal(m.Data, &e); err != nil || m.OrderingKey != e.Submitter {
+			t.Fatalf("a message %s under %s: %v", m.Data, m.OrderingKey, err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// wantWhole waits until all events were told, and holds them to what became of each
+// transaction: no hole, and its end.
+func (b bench) wantWhole(t *testing.T) {
+	t.Helper()
+	const untold = `select (select count(*) from event_outbox) + (select count(*) from event_stream where pending)`
+	lastSweep := time.Now()
+	err := poll(b.ctx, func() bool {
+		if time.Since(lastSweep) > 5*time.Second {
+			_ = b.RunSweep(b.ctx)
+			lastSweep = time.Now()
+		}
+		return b.count(untold) == 0
+	})
+	if err != nil {
+		t.Fatalf("events and streams that are not told of: got %d, want none", b.count(untold))
+	}
+	want, counted := make(map[string]string), make(map[string]int)
+	rows, err := b.DB.Query(b.ctx, `select tx_id, state, event_sequence from managed_tx`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, state string
+		var n int
+		if err := rows.Scan(&id, &state, &n); err != nil {
+			t.Fatal(err)
+		}
+		counted[id] = n
+		want[id] = map[string]string{"CONFIRMED": string(nonce.TxConfirmed), "FAILED": string(nonce.TxFailed)}[state]
+	}
+	kept := b.replay(t, stack.OperatorAccount)
+	got := make(map[string]int)
+	for _, e := range kept {
+		got[e.TxID]++
+	}
+	if diff := cmp.Diff(counted, got); diff != "" {
+		t.Errorf("events of each transaction (-counted +kept):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, whole(t, "replay", kept)); diff != "" {
+		t.Errorf("ends that are kept (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, whole(t, "Pub/Sub", b.published(t))); diff != "" {
+		t.Errorf("ends that were published (-want +got):\n%s", diff)
+	}
+}
+
+// Whatever can become of a transaction becomes of one here, with every power on, three
+// nodes and two chains: no statement is refused, each ends as it should, and the events
+// of each have no hole.
+func TestAllPowersTogether(t *testing.T) {
+	t.Parallel()
+	b := setup(t, withPayroll(t, stack.Options{Nodes: 3, TwoChains: true, Window: 4, Submitters: 5, Settings: allPowers}))
+	s := b.Submitters()
+	want := map[nonce.Submitter]int{b.OnSecond()[0]: 2, b.OnSecond()[1]: 1}
+	for on, n := range want {
+		for i := range n {
+			b.postUntilAnswered(t, transfer(on, fmt.Sprintf("r-%d", i)))
+		}
+	}
+	maps.Copy(want, map[nonce.Submitter]int{s[0]: b.lends(t, s[0]), s[1]: b.pays(t, s[1]), s[2]: b.refuses(t, s[2])})
+	b.finish(t)
+	b.Chain.StopMining()
+	want[s[3]], want[s[4]] = b.outbids(t, s[3], s[4])
+	want[s[0]] += b.loses(t, s[0], uint64(want[s[0]]))
+	b.finish(t)
+	b.wantAllContiguous(t, want)
+	b.wantWhole(t)
+	if b.log.has("are not counted") {
+		t.Error("a statement was refused: its events were not counted")
+	}
+	if n := b.Chain.Calls("eth_feeHistory"); n == 0 {
+		t.Error("fee history: got no call")
+	}
+	if n := b.count(`select count(*) from managed_tx where last_mempool_diag is not null`); n == 0 {
+		t.Error("diagnoses: got none")
+	}
+}
+
+// lends reserves nonces, of which one is used, one goes to an intent, and one is not
+// marked in time.
+func (b bench) lends(t *testing.T, s nonce.Submitter) (nonces int) {
+	t.Helper()
+	lent := b.allocate(t, s, "mover", "m-0", "m-1", "m-2")
+	taker := b.postUntilAnswered(t, transfer(s, "taker"))
+	b.hookUntilAnswered(t, "recyclable", lent[0].TxID, "mover", "not needed")
+	b.uses(t, lent[1])
+	b.finish(t)
+	b.wantFate(t, "given back", lent[0].TxID, "FAILED/CANCELLED", -1)
+	b.wantFate(t, "its taker", taker, "CONFIRMED", 0)
+	b.wantFate(t, "used", lent[1].TxID, "CONFIRMED", 1)
+	b.wantFate(t, "not marked", lent[2].TxID, "FAILED/PLACEHOLDER", 2)
+	return 3
+}
+
+// pays has a handler pay, sign, fail, make what would revert, and make what the policy
+// refuses.
+func (b bench) pays(t *testing.T, s nonce.Submitter) (nonces int) {
+	t.Helper()
+	app := b.payer(t)
+	ends := map[string]string{}
+	for how, end := range map[string]string{"": "CONFIRMED", "signs": "CONFIRMED", "fails": "FAILED/PLACEHOLDER", "reverts": "FAILED/PLACEHOLDER"} {
+		ends[b.pay(t, app, s, "wage "+how, how)] = end
+	}
+	b.finish(t)
+	_, operator := b.clients(t)
+	if _, err := operator.SetPolicy(b.ctx, string(s), client.Policy{MaxValue: "4"}, "no wages"); err != nil {
+		t.Fatal(err)
+	}
+	ends[b.pay(t, app, s, "refused", "")] = "FAILED/PLACEHOLDER"
+	b.finish(t)
+	for id, end := range ends {
+		_, r := b.ask(t, stack.OperatorAccount, id)
+		b.wantFate(t, "a wage", id, end, int(*r.Nonce))
+	}
+	return len(ends)
+}
+
+// refuses has one intent rejected in preparation, and one cancelled in the queue.
+func (b bench) refuses(t *testing.T, s nonce.Submitter) (nonces int) {
+	t.Helper()
+	b.Chain.StopMining()
+	for i := range 4 { // the window
+		b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
+	}
+	b.await(t, s, nonce.Tracking, 4)
+	queued := b.postUntilAnswered(t, transfer(s, "regretted"))
+	reverts := transfer(s, "reverts")
+	reverts["payload"] = map[string]any{"data": "0xfe"}
+	rejected := b.postUntilAnswered(t, reverts)
+	if status, c := b.cancel(t, queued); status != http.StatusOK || c.Outcome != "CANCELLED" {
+		t.Errorf("cancel in the queue: got %d %+v, want CANCELLED", status, c)
+	}
+	b.Chain.StartMining()
+	b.finish(t)
+	b.wantFate(t, "cancelled in the queue", queued, "FAILED/CANCELLED", -1)
+	b.wantFate(t, "would revert", rejected, "FAILED/REJECTED", -1)
+	return 4
+}
+
+// outbids has a transaction outbid, mined by its first version, and by a later one after
+// a reorg; and a placeholder outbid by a placeholder.
+func (b bench) outbids(t *testing.T, s, other nonce.Submitter) (nonces, others int) {
+	t.Helper()
+	id := b.postUntilAnswered(t, transfer(s, "outbid"))
+	regretted := b.postUntilAnswered(t, transfer(other, "regretted"))
+	b.versions(t, id, "ORIGINAL", "BUMP")
+	b.await(t, other, nonce.Tracking, 1)
+	b.cancel(t, regretted)
+	if err := poll(b.ctx, func() bool {
+		return b.count(`select count(*) from tx_version where tx_id = $1 and kind = 'PLACEHOLDER'`, regretted) > 1
+	}); err != nil {
+		t.Fatal("a placeholder was not outbid")
+	}
+	if err := b.Chain.MineExactly(b.raw(t, id, "ORIGINAL")); err != nil {
+		t.Fatal(err)
+	}
+	b.included(t, id, 1)
+	if err := b.Chain.Reorg(1, nil, [][]byte{b.raw(t, id, "BUMP")}); err != nil {
+		t.Fatal(err)
+	}
+	b.included(t, id, 2)
+	b.Chain.StartMining()
+	b.await(t, s, nonce.Confirmed, 1)
+	b.await(t, other, nonce.Failed, 1)
+	b.wantEnd(t, "mined in another version after a reorg", id, "CONFIRMED", "BUMP")
+	b.wantEnd(t, "cancelled", regretted, "FAILED/PLACEHOLDER", "PLACEHOLDER")
+	return 1, 1
+}
+
+// included waits until the receipt of the version is there.
+func (b bench) included(t *testing.T, id string, version int) {
+	t.Helper()
+	err := poll(b.ctx, func() bool {
+		return b.count(`select count(*) from managed_tx m join tx_version v using (tx_id)
+		                 where tx_id = $1 and version = $2 and m.receipt ->> 'txHash' = v.tx_hash`, id, version) == 1
+	})
+	if err != nil {
+		t.Fatalf("no receipt of version %d of %s", version, id)
+	}
+}
+
+// loses has somebody else take the nonce of an intent in flight, whose loss is accepted;
+// another goes on behind it.
+func (b bench) loses(t *testing.T, s nonce.Submitter, n uint64) (nonces int) {
+	t.Helper()
+	b.Chain.StopMining()
+	id := b.postUntilAnswered(t, transfer(s, "taken"))
+	b.await(t, s, nonce.Tracking, 1)
+	b.useTheKey(t, n, 200)
+	b.Chain.StartMining()
+	episode, _ := b.inProtect(t, s)
+	b.await(t, s, nonce.Protect, 1)
+	b.mine(t, 70)
+	body := map[string]any{"episode": episode, "mode": "resync", "count": n + 1, "reason": "the key was shared"}
+	if status, text := b.release(t, s, body); status != http.StatusOK {
+		t.Fatalf("resync: got %d %s", status, text)
+	}
+	next := b.postUntilAnswered(t, transfer(s, "next"))
+	b.finish(t)
+	b.wantFate(t, "taken", id, "FAILED/DISPLACED", int(n))
+	b.wantFate(t, "the next", next, "CONFIRMED", int(n)+1)
+	return 2
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// The checks of events.
+const (
+	eventsWhole = "events-whole"
+	eventsTold  = "events-told"
+)
+
+// whole holds what was told of transactions to what became of them. Where events are
+// off there is nothing to hold.
+func (e *episode) whole(ctx context.Context) ([]check, error) {
+	if !e.eventsOn() {
+		return nil, nil
+	}
+	kept, found, err := e.keptEvents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []check{
+		{Name: eventsWhole, Promise: "of each transaction the events 1, 2, 3, … are kept without a hole, the last of them its end", Violations: found},
+		{Name: eventsTold, Promise: "the topic was told of each event that is kept, and of no other, of each submitter in order", Violations: e.toldOf(kept)},
+	}, nil
+}
+
+// selectEvents has a row for each transaction that has none, too.
+const selectEvents = `
+select m.tx_id, m.submitter, m.state, m.event_sequence, coalesce(e.sequence, 0), coalesce(e.type, ''), coalesce(e.body ->> 'data', '{}')
+  from managed_tx m
+  left join event e using (tx_id)
+ order by m.submitter, m.tx_id, e.sequence`
+
+// keptEvents are the keys of the events that are kept, each with its submitter, and what
+// is wrong with them.
+func (e *episode) keptEvents(ctx context.Context) (kept map[string]string, found []checkers.Violation, err error) {
+	rows, err := e.db.Query(ctx, selectEvents)
+	if err != nil {
+		return nil, nil, err
+	}
+	kept = make(map[string]string)
+	next := make(map[string]int)
+	var txID, submitter, kind, data string
+	var state nonce.State
+	var counted, sequence int
+	_, err = pgx.ForEachRow(rows, []any{&txID, &submitter, &state, &counted, &sequence, &kind, &data}, func() error {
+		if sequence > 0 {
+			kept[fmt.Sprintf("%s-%s-%d", txID, kind, sequence)] = submitter
+		}
+		next[txID]++
+		if detail := misplaced(state, counted, next[txID], sequence, kind, data); detail != "" {
+			found = append(found, checkers.Violation{Checker: eventsWhole, Submitter: submitter, TxID: txID, Detail: detail})
+		}
+		return nil
+	})
+	return kept, found, err
+}
+
+// misplaced says what is wrong with a transaction's event where its n-th should be.
+func misplaced(state nonce.State, counted, n, sequence int, kind, data string) string {
+	var d struct{ Final bool }
+	if err := json.Unmarshal([]byte(data), &d); err != nil {
+		return fmt.Sprintf("%s %d: %v", kind, sequence, err)
+	}
+	last, end := sequence == counted, kind == string(nonce.TxFailed) || d.Final
+	switch {
+	case sequence != n:
+		return fmt.Sprintf("event %d of %d is %s, where %d should be", sequence, counted, kind, n)
+	case end != (last && state.Final()):
+		return fmt.Sprintf("event %d of %d is %s, final %t, and it is %s", sequence, counted, kind, d.Final, state)
+	case last && (state == nonce.Confirmed) != (kind == string(nonce.TxConfirmed) && d.Final):
+		return fmt.Sprintf("it is %s, and its last event is %s", state, kind)
+	}
+	return ""
+}
+
+// toldOf holds the topic to what is kept: what came first is in the order in which it
+// is to be told.
+func (e *episode) toldOf(kept map[string]string) (found []checkers.Violation) {
+	wrong := func(of client.Event, format string, args ...any) {
+		found = append(found, checkers.Violation{Checker: eventsTold, Submitter: of.Submitter, TxID: of.TxID, Detail: fmt.Sprintf(format, args...)})
+	}
+	last, told := make(map[string]int), make(map[string]bool)
+	for _, m := range e.house.PubSub.Messages() {
+		var one client.Event
+		if err := json.Unmarshal(m.Data, &one); err != nil {
+			wrong(one, "a message of the topic: %v", err)
+			continue
+		}
+		key := fmt.Sprintf("%s-%s-%d", one.TxID, one.Type, one.Sequence)
+		if told[key] {
+			continue
+		}
+		told[key] = true
+		switch submitter, isKept := kept[key]; {
+		case !isKept:
+			wrong(one, "%s %d was told, and is not kept", one.Type, one.Sequence)
+		case one.Submitter != submitter || m.OrderingKey != submitter:
+			wrong(one, "%s %d was told under %s, of %s", one.Type, one.Sequence, m.OrderingKey, submitter)
+		case one.Sequence != last[one.TxID]+1:
+			wrong(one, "%s %d was told after %d", one.Type, one.Sequence, last[one.TxID])
+		}
+		last[one.TxID] = max(last[one.TxID], one.Sequence)
+	}
+	for key, submitter := range kept {
+		if !told[key] {
+			found = append(found, checkers.Violation{Checker: eventsTold, Submitter: submitter, Detail: key + " was not told"})
+		}
+	}
+	return found
+}
+
+const selectPowers = `
+select (select count(*) from event), (select count(*) from tx_version where kind = 'BUMP'),
+       (select count(*) from managed_tx m join tx_version v using (tx_hash) where v.kind = 'BUMP' and m.state in ('CONFIRMED', 'FAILED')),
+       (select count(*) from managed_tx where last_mempool_diag is not null)`
+
+// countPowers says how often each of the powers that are on did something.
+func (e *episode) countPowers(ctx context.Context) (map[string]int, error) {
+	var events, bumps, mined, diagnosed int
+	if err := e.db.QueryRow(ctx, selectPowers).Scan(&events, &bumps, &mined, &diagnosed); err != nil {
+		return nil, err
+	}
+	did := make(map[string]int)
+	for name, n := range map[string]int{"events kept": events, "gas bumps signed": bumps, "gas bumps mined": mined, "transactions diagnosed": diagnosed} {
+		if n > 0 || len(e.set) == 0 {
+			did[name] = n
+		}
+	}
+	return did, nil
+}
