@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -241,4 +242,62 @@ func (b bench) loses(t *testing.T, s nonce.Submitter, n uint64) (nonces int) {
 	b.wantFate(t, "taken", id, "FAILED/DISPLACED", int(n))
 	b.wantFate(t, "the next", next, "CONFIRMED", int(n)+1)
 	return 2
+}
+
+// A process that dies as it outbids a transaction, sends the bid, or tells of it, with
+// every power on: the nonce is used once, and no event is lost.
+func TestAllPowersSurviveAKill(t *testing.T) {
+	t.Parallel()
+	for point, pass := range map[string]int{
+		"advance.version_signed": 1, "advance.version_stored": 1, "advance.sending": 2, "advance.sent": 2, "advance.released": 2,
+		"receipt.looked": 2, "confirm.released": 1, "publish.taken": 2, "publish.told": 2, "publish.settled": 2,
+	} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			if err := crash.Arm(folder, point, pass, crash.Kill); err != nil {
+				t.Fatal(err)
+			}
+			b := setup(t, stack.Options{Nodes: 3, Settings: withSettings(allPowers, map[string]string{
+				crash.Variable: folder, "FENCEPOST_CONFIRMATIONS_REQUIRED": "8",
+			})})
+			s := b.Submitters()[0]
+			b.Chain.StopMining()
+			id := b.postUntilAnswered(t, transfer(s, "outbid"))
+			b.postUntilAnswered(t, transfer(s, "behind it"))
+			b.versions(t, id, "ORIGINAL", "BUMP")
+			b.Chain.StartMining()
+			b.killed(t, folder, point)
+			b.ends(t, map[nonce.Submitter]int{s: 2})
+			b.wantWhole(t)
+		})
+	}
+}
+
+// Every power that is on and has nothing to do costs a life no round trip, but for those
+// of the other nodes.
+func TestRoundTripsOfAllPowers(t *testing.T) {
+	t.Parallel()
+	const n = 6
+	of := func(settings map[string]string) (sql, rpc float64) {
+		b := setup(t, stack.Options{Nodes: 3, Submitters: 1, Processes: 1, BlockTime: time.Second, Settings: withSettings(settings, map[string]string{
+			"FENCEPOST_RPC_LEAVE_OUT": "1h", // heads are compared once
+		})})
+		for i := range n {
+			b.postUntilAnswered(t, transfer(b.Submitters()[0], fmt.Sprintf("r-%d", i)))
+			b.await(t, b.Submitters()[0], nonce.Confirmed, i+1)
+		}
+		b.finish(t)
+		c := b.Costs.Of("create", "advance", "receipt", "confirm", "resubmit")
+		t.Logf("%d lives: %+v; telling of them: %+v", n, c, b.Costs.Of("publish"))
+		return float64(c.SQLRoundTrips) / n, float64(c.RPCRoundTrips) / n
+	}
+	offSQL, offRPC := of(nil)
+	onSQL, onRPC := of(map[string]string{
+		"FENCEPOST_EVENTS_MODE": "mq_outbox", "FENCEPOST_FEES_HISTORY_ENABLED": "true", "FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED": "true",
+		"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_TELEMETRY_BALANCES": "20",
+	})
+	if onSQL > 9 || onRPC > offRPC+0.75 || offSQL > 9 { // a look that comes early on a slow machine
+		t.Errorf("round trips of a life, of SQL and to nodes: got %.2f and %.2f with all on, %.2f and %.2f with all but the nodes off; want at most 9 of SQL, and as many to nodes", onSQL, onRPC, offSQL, offRPC)
+	}
 }

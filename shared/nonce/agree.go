@@ -75,11 +75,7 @@ func (t *tenure) lookAgreed(ctx context.Context, q Look) (View, error) {
 // agree asks other nodes about what v asserts, and returns v with doubts where too
 // few bear them out; and, if more contradict v's node than agree with it, about what.
 func (t *tenure) agree(ctx context.Context, q Look, v View) (_ View, against string, err error) {
-	return t.agreeOn(ctx, q, v, t.Rules.assertions(t.work, q, v))
-}
-
-// agreeOn is agree about these assertions of v.
-func (t *tenure) agreeOn(ctx context.Context, q Look, v View, asserted []assertion) (_ View, against string, err error) {
+	asserted := t.Rules.assertions(t.work, q, v)
 	most, everything := v.Witnesses.Quorum()-1, slices.ContainsFunc(asserted, func(c assertion) bool { return !c.ends })
 	if everything {
 		most = everyNode
@@ -206,22 +202,17 @@ func (r Rules) assertions(w Work, q Look, v View) (asserted []assertion) {
 		if !wouldRevert(q, i, e) {
 			continue
 		}
-		asserted = append(asserted, w.reverts(q, i))
+		asserted = append(asserted, assertion{what: "a call would revert", estimate: i + 1, vote: func(o View) vote {
+			switch {
+			case i >= len(o.Estimates) || o.Estimates[i].Outcome == Unknown || o.since() < w.FinalHead:
+				return silent
+			case wouldRevert(q, i, o.Estimates[i]):
+				return bearsOut
+			}
+			return contradicts
+		}})
 	}
 	return asserted
-}
-
-// reverts is the assertion that the look's i-th call would revert.
-func (w Work) reverts(q Look, i int) assertion {
-	return assertion{what: "a call would revert", estimate: i + 1, vote: func(o View) vote {
-		switch {
-		case i >= len(o.Estimates) || o.Estimates[i].Outcome == Unknown || o.since() < w.FinalHead:
-			return silent
-		case wouldRevert(q, i, o.Estimates[i]):
-			return bearsOut
-		}
-		return contradicts
-	}}
 }
 
 // wouldRevert says that e has the look's i-th call refused.

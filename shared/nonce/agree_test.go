@@ -238,35 +238,3 @@ func TestNoWitnessIsAskedForNothing(t *testing.T) {
 		}
 	})
 }
-
-// What a handler made has failed by an estimate only where a quorum says that it would
-// revert: else it is asked again, and no placeholder is due.
-func TestAHandlersRevertNeedsAQuorum(t *testing.T) {
-	t.Parallel()
-	frozen(t, func(t *testing.T) {
-		w := workOf(5, 6, ofHandler(5))
-		w.FinalHead = 90
-		says := func(e Estimate, head uint64) View {
-			v := viewOf(w, block('a', head))
-			v.Estimates = []Estimate{e}
-			return v
-		}
-		fine, no := says(Estimate{Outcome: Done, Gas: 21_000}, 100), says(Estimate{Outcome: Refused, Reason: "execution reverted"}, 100)
-		low := says(Estimate{Outcome: Refused, Reason: "execution reverted"}, 80)
-		for name, c := range map[string]struct {
-			views  []View
-			failed bool
-		}{
-			"alone of three":           {ofNodes(no, fine, fine), false},
-			"one against one":          {ofNodes(no, fine, low), false},
-			"alone, others are behind": {ofNodes(no, low, low), false},
-			"two of three":             {ofNodes(no, fine, no), true},
-		} {
-			tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}, chain: &panel{views: c.views, quorum: 2}, work: w}
-			m, err := tn.price(t.Context(), w.Unsettled[0], made{call: Call{To: &Address{1}}}, viewOf(w, block('a', 100)))
-			if err != nil || (m.failed != "") != c.failed || (m.wait == "") != c.failed {
-				t.Errorf("%s: got failed %q, to be asked again %q, %v; want failed: %t, or asked again", name, m.failed, m.wait, err, c.failed)
-			}
-		}
-	})
-}

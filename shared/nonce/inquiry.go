@@ -239,12 +239,11 @@ func sane(c Call) error {
 }
 
 // price estimates the gas of what a handler made. A call that reverts has failed
-// only where nothing unsettled can change that, on a node past all that is final, and
-// the chain's other nodes bear it out.
+// only where nothing unsettled can change that, on a node past all that is final.
 func (t *tenure) price(ctx context.Context, x Tx, m made, v View) (made, error) {
 	var e Estimate
 	if m.call.Gas == 0 {
-		answer, err := t.estimate(ctx, x, m.call)
+		answer, err := t.look(ctx, Look{Submitter: x.Submitter, Estimates: []Call{m.call}})
 		switch {
 		case errors.Is(err, lease.ErrFenced):
 			return m, err
@@ -255,8 +254,9 @@ func (t *tenure) price(ctx context.Context, x Tx, m made, v View) (made, error) 
 		e, v.Since, v.Head = answer.Estimates[0], answer.Since, answer.Head
 	}
 	gas, verdict, reason := gasFor(m.call, e)
+	last := *x.Nonce == t.work.lowest() && v.since() >= t.work.FinalHead
 	switch {
-	case verdict == Refused && t.alone(x, v):
+	case verdict == Refused && last:
 		return made{failed: cut(fmt.Sprintf("handler %s: %s", x.Handler, reason))}, nil
 	case verdict != Done:
 		return made{wait: cut("no gas estimate: " + reason)}, nil
@@ -264,24 +264,6 @@ func (t *tenure) price(ctx context.Context, x Tx, m made, v View) (made, error) 
 	m.params = t.Rules.underCeiling(fees(m.call, gas, v.Account)) // nothing outbids it later
 	m.wait = tooDear(m.call, m.params, v.Account)
 	return m, nil
-}
-
-// estimate asks for the gas of a call of x, and other nodes too where it would revert
-// and end x.
-func (t *tenure) estimate(ctx context.Context, x Tx, c Call) (View, error) {
-	q := Look{Submitter: x.Submitter, Estimates: []Call{c}}
-	v, err := t.look(ctx, q)
-	if err != nil || v.Witnesses == nil || !wouldRevert(q, 0, v.Estimates[0]) || !t.alone(x, v) {
-		return v, err
-	}
-	v, _, err = t.agreeOn(ctx, q, v, []assertion{t.work.reverts(q, 0)})
-	return v, err
-}
-
-// alone says that nothing unsettled can change what v shows of x, on a node that is past
-// all that is final.
-func (t *tenure) alone(x Tx, v View) bool {
-	return *x.Nonce == t.work.lowest() && v.since() >= t.work.FinalHead
 }
 
 // signRequest is a handler's word to the tenure that waits for it.
