@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/nodes"
 )
 
 // flags are what the command line says.
@@ -18,6 +19,7 @@ type flags struct {
 	events              string
 	api, control        string
 	processes           int
+	nodes, chains       int
 	settings            stack.Settings
 }
 
@@ -36,6 +38,8 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.api, "api", "127.0.0.1:0", "where the public paths listen, as `host:port`")
 	set.StringVar(&f.control, "control", "127.0.0.1:0", "where GET /info is served, as `host:port`")
 	set.IntVar(&f.processes, "processes", 3, "how many function processes run side by side")
+	set.IntVar(&f.nodes, "nodes", 1, "how many nodes of the chain the functions know; with --demo and more than one, the first falls silent halfway")
+	set.IntVar(&f.chains, "chains", 1, "how many chains are served, 1 or 2; with --demo and 2, the intents that come with it are posted on both, by the same keys")
 	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as gasbump.enabled=true; may be given again")
 	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
 	set.Usage = func() {
@@ -50,6 +54,12 @@ func parse(args []string) (flags, error) {
 	}
 	if f.processes < 1 || f.processes > 32 {
 		return f, fmt.Errorf("--processes %d: want 1 to 32", f.processes)
+	}
+	if f.nodes < 1 || f.nodes > nodes.MostNodes {
+		return f, fmt.Errorf("--nodes %d: want 1 to %d", f.nodes, nodes.MostNodes)
+	}
+	if f.chains < 1 || f.chains > 2 {
+		return f, fmt.Errorf("--chains %d: want 1 or 2", f.chains)
 	}
 	if !slices.Contains([]string{"local", "kms", "remote"}, f.signer) {
 		return f, fmt.Errorf("--signer %s: want local, kms or remote", f.signer)

@@ -43,8 +43,11 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	var intents []demo.Intent
 	if f.demo { // before anything is started, and so before anything is sent
-		if intents, err = demo.LoadIntents(f.intents, devSubmitters()); err != nil {
+		if intents, err = demo.LoadIntents(f.intents, devSubmitters(f.chains)); err != nil {
 			return fmt.Errorf("intents, nothing was sent:\n%w", err)
+		}
+		if f.chains > 1 && f.intents == "" {
+			intents = append(intents, demo.OnChain(intents, stack.SecondChainID)...)
 		}
 	}
 	receiver, err := startReceiver(f.events)
@@ -77,10 +80,13 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	return wait(ctx, s, control.Addr(), out)
 }
 
-func devSubmitters() []nonce.Submitter {
+// devSubmitters are the accounts that will be registered, on each chain.
+func devSubmitters(chains int) []nonce.Submitter {
 	var names []nonce.Submitter
-	for _, a := range devchain.DevAccounts(devAccounts) {
-		names = append(names, nonce.NewSubmitter(devchain.DefaultChainID, a.Address))
+	for _, id := range []uint64{devchain.DefaultChainID, stack.SecondChainID}[:chains] {
+		for _, a := range devchain.DevAccounts(devAccounts) {
+			names = append(names, nonce.NewSubmitter(id, a.Address))
+		}
 	}
 	return names
 }
@@ -138,12 +144,21 @@ func start(ctx context.Context, f flags, receiver *demo.Receiver, out io.Writer)
 	s, err := stack.Start(ctx, stack.Options{
 		Binary: f.server, Processes: f.processes, Submitters: devAccounts, PublicAddr: f.api, Output: output, Log: log,
 		Signer: stack.SignerKind(f.signer), Clef: f.clef,
-		Settings: functionSettings(f, receiver),
+		Settings:  functionSettings(f, receiver),
+		TwoChains: f.chains > 1, Nodes: nodesOf(f.nodes),
 	})
 	if err == nil {
 		fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))
 	}
 	return s, err
+}
+
+// nodesOf is for how many nodes the stack needs proxies: for one alone it needs none.
+func nodesOf(n int) int {
+	if n == 1 {
+		return 0
+	}
+	return n
 }
 
 func logFile(path string) (io.Writer, error) {

@@ -110,6 +110,8 @@ func releaseProblem(err error) error {
 		return web.FieldProblem("mode", "cannot be resume yet: %s; they are being sent again: wait until they are back, or accept the loss by resync; nothing was changed", back.Error())
 	case errors.As(err, &foreign):
 		return web.FieldProblem("requests", "must say which request it was: %s; nothing was changed", foreign.Error())
+	case errors.Is(err, nonce.ErrNodes):
+		return web.UnavailableBecause(err, "the chain's nodes do not agree on what this stands on; nothing was changed")
 	}
 	return err
 }

@@ -12,20 +12,25 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// mined are the nonces of s on the chain, in the chain's order.
+// mined are the nonces of s on its chain, in the chain's order.
 func (b bench) mined(t *testing.T, s nonce.Submitter) []uint64 {
 	t.Helper()
-	chain := b.Chain
-	if b.Second != nil && s.ChainID() == b.Second.ChainID() {
-		chain = b.Second
+	return b.allMined(t, s.ChainID())[s.Address()]
+}
+
+// chainOf is the chain with that id.
+func (b bench) chainOf(id uint64) *devchain.Chain {
+	if b.Second != nil && id == b.Second.ChainID() {
+		return b.Second
 	}
-	return b.allMined(t, chain)[s.Address()]
+	return b.Chain
 }
 
 // allMined reads from the chain itself, block by block, the nonces of each sender in
 // the chain's order.
-func (b bench) allMined(t *testing.T, chain *devchain.Chain) map[nonce.Address][]uint64 {
+func (b bench) allMined(t *testing.T, chainID uint64) map[nonce.Address][]uint64 {
 	t.Helper()
+	chain := b.chainOf(chainID)
 	client, err := ethclient.DialContext(b.ctx, chain.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -59,11 +64,11 @@ func (b bench) wantContiguous(t *testing.T, s nonce.Submitter, n int) {
 // wantAllContiguous says so of each.
 func (b bench) wantAllContiguous(t *testing.T, counts map[nonce.Submitter]int) {
 	t.Helper()
-	mined := map[uint64]map[nonce.Address][]uint64{b.Chain.ChainID(): b.allMined(t, b.Chain)}
-	if b.Second != nil {
-		mined[b.Second.ChainID()] = b.allMined(t, b.Second)
-	}
+	mined := make(map[uint64]map[nonce.Address][]uint64) // by chain, each read once
 	for s, n := range counts {
+		if mined[s.ChainID()] == nil {
+			mined[s.ChainID()] = b.allMined(t, s.ChainID())
+		}
 		want := make([]uint64, n)
 		for i := range want {
 			want[i] = uint64(i)

@@ -103,3 +103,30 @@ func TestSweepWithOneChainSilent(t *testing.T) {
 		t.Errorf("evidence: got %s, want a reorg", evidence)
 	}
 }
+
+// Off, which is the default, a deployment has the one chain: on another nobody is
+// registered, and no intent is taken.
+func TestChainsOffServesNoOther(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Submitters: 1})
+	s := b.Submitters()[0]
+	elsewhere := nonce.NewSubmitter(stack.SecondChainID, s.Address())
+	for path, c := range map[string]struct {
+		account string
+		body    map[string]any
+		status  int
+		says    string
+	}{
+		"/admin/v1/submitters": {stack.OperatorAccount, map[string]any{"submitter": elsewhere, "callers": []string{"*"}}, http.StatusBadRequest, "1337"},
+		"/api/v1/tx":           {stack.CallerAccount, transfer(elsewhere, "a"), http.StatusNotFound, "UNKNOWN_SUBMITTER"},
+	} {
+		status, answer, err := b.Call(b.ctx, c.account, http.MethodPost, path, c.body)
+		if err != nil || status != c.status || !strings.Contains(string(answer), c.says) {
+			t.Errorf("POST %s for %s: got %d %s, %v; want %d with %q", path, elsewhere, status, answer, err, c.status, c.says)
+		}
+	}
+	if status, _ := b.post(t, transfer(s, "a")); status != http.StatusAccepted {
+		t.Errorf("post for %s: got %d, want 202", s, status)
+	}
+	b.await(t, s, nonce.Confirmed, 1)
+}

@@ -2,9 +2,12 @@ package acceptance
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -46,6 +49,10 @@ func TestSeveralNodesOneInTrouble(t *testing.T) {
 		"unavailable": func(_ *testing.T, b bench) { b.Nodes[0].SetFaults(rpcproxy.Faults{Unavailable: 1}) },
 		"silent":      func(_ *testing.T, b bench) { b.Nodes[0].SetFaults(rpcproxy.Faults{Hang: 1}) },
 		"lagging":     func(_ *testing.T, b bench) { b.Nodes[0].SetFaults(rpcproxy.Faults{Lag: 9, LagShare: 1}) },
+		"refusing what is sent": func(_ *testing.T, b bench) {
+			b.Nodes[0].SetFaults(rpcproxy.Faults{Refuse: func(*types.Transaction) string { return "nonce too low" }})
+		},
+		"without receipts": func(_ *testing.T, b bench) { b.Nodes[0].SetFaults(rpcproxy.Faults{ForgetReceipt: 1}) },
 		"gone by turns": func(_ *testing.T, b bench) {
 			b.Nodes[0].SetFaults(rpcproxy.Faults{Unavailable: 0.5})
 			b.Nodes[1].SetFaults(rpcproxy.Faults{Drop: 0.3, Lag: 3, LagShare: 0.3})
@@ -121,6 +128,110 @@ func TestForeignUseByOneNodeAndByAll(t *testing.T) {
 			}
 		}
 	})
+}
+
+// With every node away nothing fails and nothing is stuck: it waits, and goes on when
+// one of them is back, and then a second.
+func TestAllNodesAwayHarmNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Nodes: 3, Settings: nodesQuick})
+	s := b.Submitters()[0]
+	want := b.postAll(t, 2)
+	b.finish(t)
+	away := []rpcproxy.Faults{{Unavailable: 1}, {Drop: 1}, {Hang: 1}}
+	for i, f := range away {
+		b.Nodes[i].SetFaults(f)
+	}
+	for s, n := range b.postMore(t, "meanwhile", 2) {
+		want[s] += n
+	}
+	b.logged(t, "chain not reached")
+	b.await(t, s, nonce.Queued, 2)
+	b.Nodes[1].SetFaults(rpcproxy.Faults{})
+	b.logged(t, "not borne out by the chain's other nodes")
+	if n := b.count(`select count(*) from managed_tx where submitter = $1 and state = 'CONFIRMED'`, s); n != 2 {
+		t.Errorf("final by one node of three: got %d, want the 2 of before", n)
+	}
+	b.Nodes[0].SetFaults(rpcproxy.Faults{})
+	b.ends(t, want)
+	b.inOrder(t)
+	b.calm(t)
+}
+
+// Two nodes on two forks, each with the transaction in a block of its own: neither
+// ends it, whichever is ahead. Once they are at one, it ends.
+func TestTwoNodesOnTwoForks(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Nodes: 2, Submitters: 1, Settings: nodesQuick})
+	s := b.Submitters()[0]
+	fork := b.fork(t, 0)
+	b.Nodes[1].SetTarget(fork.URL())
+	b.post(t, transfer(s, "on both"))
+	b.logged(t, "not borne out by the chain's other nodes")
+	for _, chain := range []*devchain.Chain{b.Chain, fork} {
+		if err := chain.WaitBlock(b.ctx, chain.Head()+20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := b.count(`select count(*) from tx_history where state in ('CONFIRMED', 'FAILED')`); n != 0 {
+		t.Errorf("ends while the two nodes disagree: got %d, want none", n)
+	}
+	b.Nodes[1].SetTarget(b.Chain.URL())
+	b.await(t, s, nonce.Confirmed, 1)
+	b.wantContiguous(t, s, 1)
+	if n := b.count(`select count(*) from protect_episode`); n != 0 {
+		t.Errorf("episodes of PROTECT: got %d, want none", n)
+	}
+}
+
+// A loss that a person accepts is proven by a quorum: with two of three nodes away
+// resync is refused and changes nothing; with one of them back it is done.
+func TestResyncNeedsAQuorumOfNodes(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Nodes: 3, Submitters: 1, Settings: nodesQuick})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	_, id := b.post(t, transfer(s, "taken"))
+	b.await(t, s, nonce.Tracking, 1)
+	b.Chain.DropPool()
+	b.useTheKey(t, 0, 1)
+	b.Chain.StartMining()
+	episode, _ := b.inProtect(t, s)
+	b.await(t, s, nonce.Protect, 1)
+	b.mine(t, 70)
+	resync := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was shared"}
+	for _, n := range b.Nodes[1:] {
+		n.SetFaults(rpcproxy.Faults{Unavailable: 1})
+	}
+	if status, text := b.release(t, s, resync); status != http.StatusServiceUnavailable || !strings.Contains(text, "do not agree") {
+		t.Errorf("resync by one node of three: got %d %s, want 503 and why", status, text)
+	}
+	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "PROTECT" {
+		t.Errorf("the intent after it: got %s, want PROTECT as before", r.State)
+	}
+	b.Nodes[2].SetFaults(rpcproxy.Faults{})
+	if status, text := b.release(t, s, resync); status != http.StatusOK {
+		t.Fatalf("resync by two of three: got %d %s, want 200", status, text)
+	}
+	if _, r := b.ask(t, stack.OperatorAccount, id); r.State != "FAILED" || *r.SubState != "DISPLACED" {
+		t.Errorf("the intent: got %s, want FAILED/DISPLACED", r.State)
+	}
+}
+
+// A reservation asks the chain by the same rules: the fork that the first node is on,
+// where the key was used, neither refuses it nor opens PROTECT.
+func TestReservationsNeedAQuorumOfNodes(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Nodes: 3, Submitters: 1, Settings: withHooks(nodesQuick)})
+	s := b.Submitters()[0]
+	b.Nodes[0].SetTarget(b.fork(t, 5).URL())
+	all := b.allocate(t, s, "owner", "one")
+	if len(all) != 1 || all[0].Nonce != 0 {
+		t.Fatalf("reserved: got %+v, want nonce 0", all)
+	}
+	b.uses(t, all[0])
+	b.await(t, s, nonce.Confirmed, 1)
+	b.calm(t)
 }
 
 // Three nodes cost a transaction three round trips more than one: two to send to the

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
 
+	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -22,6 +24,17 @@ type onChain struct {
 	valueWei  *big.Int
 	data      []byte
 	succeeded bool
+}
+
+// readChains reads what every chain of the stack has.
+func readChains(ctx context.Context, s *stack.Stack) (map[nonce.Submitter][]onChain, error) {
+	found, err := readChain(ctx, s.Chain.URL())
+	if err != nil || s.Second == nil {
+		return found, err
+	}
+	more, err := readChain(ctx, s.Second.URL())
+	maps.Copy(found, more) // a submitter is on one chain
+	return found, err
 }
 
 // readChain walks every block and returns each submitter's transactions in the

@@ -7,7 +7,9 @@ import (
 	"io"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/client"
 )
 
@@ -40,7 +42,7 @@ func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) e
 		return err
 	}
 	fmt.Fprintf(out, "All ended after %s. Asking the chain itself:\n\n", time.Since(began).Round(100*time.Millisecond))
-	chain, err := readChain(ctx, s.Chain.URL())
+	chain, err := readChains(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -72,6 +74,10 @@ func await(ctx context.Context, s *stack.Stack, caller *client.Client, all []*po
 				return err
 			}
 			bar.say("Killed function process %d with SIGKILL; the others and its replacement go on.", victim.PID())
+			if len(s.Nodes) > 1 {
+				s.Nodes[0].SetFaults(rpcproxy.Faults{Hang: 1})
+				bar.say("Silenced the first of the chain's %d nodes; the others are asked instead.", len(s.Nodes))
+			}
 		}
 		if err := pause(ctx, refreshEvery); err != nil {
 			return err
@@ -107,6 +113,10 @@ func printCosts(out io.Writer, s *stack.Stack, n int) {
 	if s.SignedElsewhere() { // the nonce is bound before the signer is asked, and the bytes stored after
 		writes = "<= 8"
 	}
+	trips := "<= 4"
+	if n := len(s.Nodes); n > 1 { // each is sent the bytes, and as many as the quorum needs are asked about the end
+		trips = fmt.Sprintf("<= %d", 4+(n-1)+max(nodes.DefaultQuorum(n)-1, 1))
+	}
 	create, after := c.Of("create"), c.Of("advance", "receipt", "confirm", "resubmit")
 	per := func(total int64) string { return fmt.Sprintf("%.2f", float64(total)/float64(n)) }
 	fmt.Fprintf(out, "\nCost of one transaction, counted in this run (a killed invocation writes no count):\n\n")
@@ -120,7 +130,7 @@ func printCosts(out io.Writer, s *stack.Stack, n int) {
 		{"SQL round trips", create.SQLRoundTrips, after.SQLRoundTrips, writes},
 		{"SQL statements", create.SQLStatements, after.SQLStatements, ""},
 		{"commits to Postgres", create.Commits, after.Commits, writes},
-		{"HTTP round trips to the chain's node", create.RPCRoundTrips, after.RPCRoundTrips, "<= 4"},
+		{"HTTP round trips to the chain's nodes", create.RPCRoundTrips, after.RPCRoundTrips, trips},
 		{"tasks asked for", create.Tasks, after.Tasks, ""},
 	} {
 		fmt.Fprintf(out, "%-38s %8s %12s %13s\n", row.name, per(row.create), per(row.after), row.budget)

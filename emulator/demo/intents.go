@@ -74,6 +74,16 @@ func readIntents(text []byte, known []nonce.Submitter) ([]Intent, error) {
 	return intents, errors.Join(problems...)
 }
 
+// OnChain are the same intents of the same keys, on another chain.
+func OnChain(intents []Intent, chainID uint64) []Intent {
+	other := slices.Clone(intents)
+	for i, in := range other {
+		other[i].account = nonce.NewSubmitter(chainID, in.account.Address())
+		other[i].Submitter = string(other[i].account)
+	}
+	return other
+}
+
 // readIntent reads one line as strictly as the API would.
 func readIntent(line []byte, known []nonce.Submitter) (in Intent, err error) {
 	if len(line) > maxLine {

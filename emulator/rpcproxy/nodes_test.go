@@ -301,27 +301,32 @@ func TestSendReachesEachNode(t *testing.T) {
 	}
 }
 
-// rpc.maxInFlight is one bound over all nodes.
+// rpc.maxInFlight is one bound over all nodes of all chains that share its places.
 func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 	t.Parallel()
 	const most = 2
 	var now, peak atomic.Int64
-	s := severalNodes(t, 3, func(o *nodes.Options) {
-		o.Node.MaxInFlight = most
-		o.Node.Trace = func(ctx context.Context, _ string) (context.Context, func(error)) {
-			n := now.Add(1)
-			for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
-			}
-			return ctx, func(error) { now.Add(-1) }
+	trace := func(ctx context.Context, _ string) (context.Context, func(error)) {
+		n := now.Add(1)
+		for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
 		}
-	})
+		return ctx, func(error) { now.Add(-1) }
+	}
+	places, other := evm.NewPlaces(most), devChain(t, 1338)
+	s := severalNodes(t, 3, func(o *nodes.Options) { o.Node.Places, o.Node.Trace = places, trace })
+	second, err := evm.New(evm.Options{URL: other.URL(), ChainID: other.ChainID(), Places: places, Trace: trace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(second.Close)
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
 			for range 5 {
-				_, err := s.connector.Look(t.Context(), nonce.Look{})
-				if err != nil {
-					t.Errorf("look: %v", err)
+				for _, chain := range []nonce.ChainConnector{s.connector, second} {
+					if _, err := chain.Look(t.Context(), nonce.Look{}); err != nil {
+						t.Errorf("look: %v", err)
+					}
 				}
 				s.connector.Ask(t.Context(), nonce.Look{}, 9)
 			}
@@ -330,6 +335,51 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 	group.Wait()
 	if got := peak.Load(); got != most {
 		t.Errorf("round trips at once: got %d, want %d", got, most)
+	}
+}
+
+// A node that the others contradicted stays left out for its time, however well it
+// answers; its word counts meanwhile, so that two against two is no majority.
+func TestOutvotedNodeKeepsItsVote(t *testing.T) {
+	t.Parallel()
+	s := severalNodes(t, 4, func(o *nodes.Options) { o.LeaveOut = time.Second })
+	name := s.look(t, "before", 0).Node
+	s.connector.Contradicted(t.Context(), name, "block 7 is final")
+	asked := func() (names []string) {
+		for _, v := range s.connector.Ask(t.Context(), nonce.Look{}, 9, s.look(t, "while it is left out", 1).Node) {
+			names = append(names, v.Node)
+		}
+		return names
+	}
+	if got := asked(); len(got) != 3 || !slices.Contains(got, name) {
+		t.Errorf("asked: got %v, want all others, %s among them", got, name)
+	}
+	if got := s.connector.LeftOut(); len(got) != 1 || got[name] != nodes.Outvoted {
+		t.Errorf("left out after it was asked: got %v, want %s outvoted", got, name)
+	}
+	s.lookUntil(t, "after its time", 0)
+}
+
+// Who lags is asked as well, and said to lag; who failed is not, where the others are
+// enough for a quorum; and who is of another chain never.
+func TestWhoIsAsked(t *testing.T) {
+	t.Parallel()
+	other := devChain(t, 1338)
+	s := severalNodes(t, 4, func(o *nodes.Options) { o.LeaveOut, o.Quorum = time.Hour, 2 })
+	s.proxies[3].SetTarget(other.URL()) // before the first contact, which asks for the chain
+	s.look(t, "before", 0)
+	s.proxies[1].SetFaults(rpcproxy.Faults{Lag: 8, LagShare: 1})
+	s.proxies[2].SetFaults(rpcproxy.Faults{Unavailable: 1})
+	s.connector.Ask(t.Context(), nonce.Look{}, 9) // finds it out
+	s.proxies[2].SetFaults(rpcproxy.Faults{})     // nobody knows yet
+	views := s.connector.Ask(t.Context(), nonce.Look{}, 9)
+	if len(views) != 2 || s.number(views[0].Node) > 1 || s.number(views[1].Node) > 1 {
+		t.Fatalf("got %d views; want those of the first two; left out: %v", len(views), s.connector.LeftOut())
+	}
+	for _, v := range views {
+		if want := s.number(v.Node) == 1; v.Lags != want {
+			t.Errorf("node %d: got lagging %v, want %v", s.number(v.Node), v.Lags, want)
+		}
 	}
 }
 
@@ -358,6 +408,11 @@ func TestNodesOptions(t *testing.T) {
 	} {
 		if c, err := nodes.New(o); err == nil {
 			t.Errorf("%s: got %+v, want an error", name, c)
+		}
+	}
+	for n, want := range map[int]int{1: 1, 2: 1, 3: 2, 4: 3, 5: 3, 9: 5} {
+		if got := nodes.DefaultQuorum(n); got != want {
+			t.Errorf("quorum of %d nodes: got %d, want %d", n, got, want)
 		}
 	}
 	c, err := nodes.New(nodes.Options{Node: one, URLs: []string{"https://me:secret@a.example/v1/key", "https://a.example/v1/other", "http://b.example:8545"}})

@@ -244,15 +244,15 @@ func (s *Stack) startChain(ctx context.Context) (err error) {
 	return s.startSecond(ctx, all)
 }
 
-// secondChainID is the EIP-155 id of [Stack.Second].
-const secondChainID = devchain.DefaultChainID + 1
+// SecondChainID is the EIP-155 id of [Stack.Second].
+const SecondChainID = devchain.DefaultChainID + 1
 
 // startSecond starts a second chain, half as quick as the first and with other terms.
 func (s *Stack) startSecond(ctx context.Context, accounts []devchain.Account) (err error) {
 	if !s.options.TwoChains {
 		return nil
 	}
-	s.Second, err = devchain.Start(ctx, devchain.Options{ChainID: secondChainID, BlockTime: 2 * s.options.BlockTime, Accounts: accounts})
+	s.Second, err = devchain.Start(ctx, devchain.Options{ChainID: SecondChainID, BlockTime: 2 * s.options.BlockTime, Accounts: accounts})
 	if err == nil {
 		s.onClose(s.Second.Close)
 	}
@@ -271,7 +271,7 @@ func (s *Stack) chainSettings() map[string]string {
 	env := map[string]string{"FENCEPOST_RPC_URLS": strings.Join(urls, ",")}
 	if s.Second != nil {
 		env["FENCEPOST_CHAINS"] = fmt.Sprintf(`[{"id": %d, "urls": [%q], "blockTime": %q, "confirmations": 2}]`,
-			secondChainID, s.Second.URL(), 2*s.options.BlockTime)
+			SecondChainID, s.Second.URL(), 2*s.options.BlockTime)
 	}
 	return env
 }
@@ -376,7 +376,7 @@ func (s *Stack) OnSecond() []nonce.Submitter {
 	}
 	names := make([]nonce.Submitter, len(s.accounts))
 	for i, a := range s.accounts {
-		names[i] = nonce.NewSubmitter(secondChainID, a.Address)
+		names[i] = nonce.NewSubmitter(SecondChainID, a.Address)
 	}
 	return names
 }

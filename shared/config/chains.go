@@ -41,7 +41,7 @@ func (c *Chains) settings() []setting {
 type ServedChain struct {
 	ID            uint64
 	URLs          []Secret // of its nodes, in the order in which they are preferred; none where a function needs no node
-	Quorum        int      // 0: half of the nodes, rounded up
+	Quorum        int      // 0: more than half of the nodes; of two, one
 	BlockTime     time.Duration
 	FeeKind       FeeKind
 	Finality      FinalityMode

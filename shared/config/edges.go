@@ -14,7 +14,8 @@ type RPC struct {
 	// a function needs no node, or where chains names them.
 	URLs []Secret
 	// Quorum is how many nodes must say the same before what would end a transaction
-	// or open PROTECT is believed; 0 is half of a chain's nodes, rounded up.
+	// or open PROTECT is believed; 0 is more than half of a chain's nodes, and of
+	// two one.
 	Quorum int
 	// MaxLag is how many blocks a node may be behind the others.
 	MaxLag int
@@ -39,7 +40,7 @@ func (r *RPC) settings() []setting {
 			meaning: "the default chain's nodes, in the order in which they are preferred (docs/nodes.md); a secret, since a URL often holds a key",
 			field:   nodeURLs(&r.URLs)},
 		{name: "rpc.quorum", def: "0",
-			meaning: "of a chain with several nodes: how many must say the same before a transaction ends, a receipt is taken back or PROTECT opens, and more than say otherwise; 0: half of them, rounded up",
+			meaning: "of a chain with several nodes: how many must say the same before a transaction ends, a receipt is taken back or PROTECT opens, and more than say otherwise; 0: more than half of them; of two, one, if the other does not say otherwise",
 			field:   number(&r.Quorum, "a number of nodes", 0, maxNodes)},
 		{name: "rpc.maxLag", def: "5",
 			meaning: "of a chain with several nodes: how many blocks one may be behind what a quorum has reached, before it is left out",

@@ -71,7 +71,7 @@ func (c *Config) policyRules() []rule {
 		broken: c.Resubmit.Enabled && c.Resubmit.Interval >= c.Stuck.After,
 		say:    "every transaction would be stuck before it is sent again: set resubmit.interval below stuck.after, or resubmit.enabled to false",
 	}, {
-		of:     []string{"fees.history.enabled", "chain.feeKind", "chains"},
+		of:     []string{"fees.history.enabled", "chain.feeKind"},
 		broken: c.Fees.History && !slices.ContainsFunc(c.Served(), func(s ServedChain) bool { return s.FeeKind == FeeKindEIP1559 }),
 		say:    "a chain without EIP-1559 has no tips to read: set fees.history.enabled to false where chain.feeKind, and that of each of chains, is legacy",
 	}, {
@@ -83,9 +83,5 @@ func (c *Config) policyRules() []rule {
 		broken: c.GasBump.Enabled && c.Resubmit.Enabled && c.GasBump.MinInterval >= c.Resubmit.Interval*time.Duration(c.Resubmit.MaxAttempts),
 		say: "every transaction would have used up resubmit.maxAttempts, and be stuck, before it is replaced: set gasbump.minInterval below " +
 			"resubmit.interval times resubmit.maxAttempts, or gasbump.enabled or resubmit.enabled to false",
-	}, {
-		of:     []string{"gasbump.budgetPerDay", "gasbump.enabled"},
-		broken: c.GasBump.Enabled && c.GasBump.BudgetPerDay == 0,
-		say:    "no replacement could be paid for: set gasbump.budgetPerDay above 0, or gasbump.enabled to false",
 	}}
 }

@@ -2,9 +2,12 @@ package nonce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/fencepost/fencepost/shared/lease"
 )
 
 // Witnesses are the nodes of a chain that has several. What one node says moves
@@ -14,8 +17,9 @@ type Witnesses interface {
 	// Quorum is how many nodes must say the same, the first among them.
 	Quorum() int
 
-	// Ask asks at most n nodes the same, but those named. Who does not answer, or
-	// is far behind, has said nothing: there may be fewer views, or none.
+	// Ask asks at most n nodes the same, but those named. Who does not answer has
+	// said nothing: there may be fewer views, or none. [View.Lags] is set in those of
+	// nodes that are far behind.
 	Ask(ctx context.Context, q Look, n int, but ...string) []View
 
 	// Contradicted tells that the others do not bear out what this node said: it is
@@ -29,6 +33,10 @@ type Doubts struct {
 	Ends  bool // that blocks are the chain's: nothing ends by it
 	Signs bool // counts, and blocks that are gone: nothing is taken back, suspected or allocated by it
 }
+
+// mostBlocks is how many blocks of each kind other nodes are asked for: both kinds and
+// one more are within what a look may watch.
+const mostBlocks = (maxWatched - 1) / 2
 
 // everyNode is more nodes than any chain has here.
 const everyNode = 100
@@ -47,6 +55,7 @@ type assertion struct {
 	what     string
 	ends     bool // it would end a transaction; else it is a sign, or an estimate
 	premise  bool // it is the sign of a broken premise
+	absence  bool // it is that something is missing, which is no news by itself: only who says so may be wrong
 	estimate int  // which of the look's estimates it is, counted from 1; 0: none
 	heights  []uint64
 	vote     func(View) vote
@@ -73,23 +82,11 @@ func (t *tenure) lookAgreed(ctx context.Context, q Look) (View, error) {
 }
 
 // agree asks other nodes about what v asserts, and returns v with doubts where too
-// few bear them out; and, if more contradict v's node than agree with it, about what.
+// few bear them out; and, if as many contradict v's node as agree with it, about what.
 func (t *tenure) agree(ctx context.Context, q Look, v View) (_ View, against string, err error) {
 	asserted := t.Rules.assertions(t.work, q, v)
-	most, everything := v.Witnesses.Quorum()-1, slices.ContainsFunc(asserted, func(c assertion) bool { return !c.ends })
-	if everything {
-		most = everyNode
-	}
-	if len(asserted) == 0 || most == 0 {
-		return v, "", nil
-	}
-	ask := t.work.testimony(q, asserted, everything)
-	views, err := t.ask(ctx, v, ask, most)
-	if err == nil && !everything && slices.ContainsFunc(asserted, func(c assertion) bool { return !c.stands(views, v.Witnesses.Quorum()) }) {
-		var more []View
-		more, err = t.ask(ctx, v, ask, everyNode, names(views)...)
-		views = append(views, more...)
-	}
+	everything := slices.ContainsFunc(asserted, func(c assertion) bool { return !c.ends })
+	views, err := t.putToOthers(ctx, v, t.work.testimony(q, asserted, everything), asserted, everything)
 	if err != nil {
 		return v, "", err
 	}
@@ -101,12 +98,13 @@ func (t *tenure) agree(ctx context.Context, q Look, v View) (_ View, against str
 			}
 			continue
 		}
-		if _, no := c.count(views); no > 0 {
+		if yes, no := c.count(views); no >= yes {
 			against = c.what
 		}
 		switch {
 		case c.estimate > 0:
 			v.Estimates[c.estimate-1] = Estimate{Outcome: Unknown, Reason: "the chain's nodes do not agree that it would revert"}
+		case c.absence:
 		case c.ends:
 			v.Doubts.Ends = true
 		default:
@@ -115,6 +113,82 @@ func (t *tenure) agree(ctx context.Context, q Look, v View) (_ View, against str
 		t.Log.WarnContext(ctx, "not borne out by the chain's other nodes: it waits", append(t.attrs(), "node", v.Node, "assertion", c.what, "asked", names(views))...)
 	}
 	return v, against, nil
+}
+
+// putToOthers asks other nodes about what is asserted of v: as many as a quorum needs,
+// and at least one, who may know better; where those do not bear it out, or everybody
+// is to be asked, all.
+func (t *tenure) putToOthers(ctx context.Context, v View, ask Look, asserted []assertion, everybody bool) ([]View, error) {
+	if len(asserted) == 0 {
+		return nil, nil
+	}
+	most := max(v.Witnesses.Quorum()-1, 1)
+	if everybody {
+		most = everyNode
+	}
+	views, err := t.ask(ctx, v, ask, most)
+	open := slices.ContainsFunc(asserted, func(c assertion) bool { return !c.stands(views, v.Witnesses.Quorum()) })
+	if err == nil && !everybody && open {
+		var more []View
+		more, err = t.ask(ctx, v, ask, everyNode, names(views)...)
+		views = append(views, more...)
+	}
+	if err != nil || v.Witnesses.Quorum() > 1 {
+		return views, err
+	}
+	return views, t.findForks(ctx, v, asserted, views)
+}
+
+// findForks marks the views of nodes that are behind, and so have nothing to say about
+// v, and whose heads are no blocks of v's chain. That matters where one node's word is
+// enough: it may be ahead because it is on a fork. Where v's node does not tell, nobody
+// knows, and they count as forked.
+func (t *tenure) findForks(ctx context.Context, v View, asserted []assertion, views []View) error {
+	var heads []uint64
+	behind := func(o View) bool {
+		return o.Head.Number < v.Head.Number && slices.ContainsFunc(asserted, func(c assertion) bool { return c.vote(o) == silent })
+	}
+	for _, o := range views {
+		if behind(o) {
+			heads = append(heads, o.Head.Number)
+		}
+	}
+	if len(heads) == 0 {
+		return nil
+	}
+	slices.Sort(heads)
+	chain, err := t.look(ctx, Look{Submitter: t.work.submitter(), Watch: slices.Compact(heads)})
+	if errors.Is(err, lease.ErrFenced) {
+		return err
+	}
+	for i, o := range views {
+		if behind(o) {
+			views[i].Forked = err != nil || chain.Node != v.Node || chain.Watched[o.Head.Number] != o.Head.Hash
+		}
+	}
+	return nil
+}
+
+// ErrNodes reports that too few of the chain's nodes say what a decision would stand
+// on. Nothing was changed.
+var ErrNodes = errors.New("the chain's nodes do not agree")
+
+// borneOut puts to all other nodes, by the same question, what v was found to say. The
+// error wraps [ErrNodes] if it is not borne out.
+func (t *tenure) borneOut(ctx context.Context, q Look, v View, what string, say func(View) vote) error {
+	if v.Witnesses == nil {
+		return nil
+	}
+	c := assertion{what: what, vote: say}
+	views, err := t.putToOthers(ctx, v, q, []assertion{c}, true)
+	if err != nil {
+		return err
+	}
+	if !c.stands(views, v.Witnesses.Quorum()) {
+		yes, no := c.count(views)
+		return fmt.Errorf("%w that %s: of those that answer %d say so and %d say otherwise, and %d must", ErrNodes, what, yes, no, v.Witnesses.Quorum())
+	}
+	return nil
 }
 
 func (t *tenure) ask(ctx context.Context, v View, q Look, most int, but ...string) (views []View, err error) {
@@ -132,12 +206,21 @@ func names(views []View) (list []string) {
 	return list
 }
 
+// said is what a view makes of the assertion. A node on another fork contradicts what it
+// cannot bear out.
+func (c assertion) said(o View) vote {
+	if v := c.vote(o); v != silent || !o.Forked {
+		return v
+	}
+	return contradicts
+}
+
 // count is how many nodes bear the assertion out, with the one that made it, and how
 // many contradict it.
 func (c assertion) count(views []View) (yes, no int) {
 	yes = 1
 	for _, v := range views {
-		switch c.vote(v) {
+		switch c.said(v) {
 		case bearsOut:
 			yes++
 		case contradicts:
@@ -149,7 +232,7 @@ func (c assertion) count(views []View) (yes, no int) {
 
 // bearers are the names of those that bear it out.
 func (c assertion) bearers(views []View) string {
-	return strings.Join(names(slices.DeleteFunc(slices.Clone(views), func(v View) bool { return c.vote(v) != bearsOut })), ", ")
+	return strings.Join(names(slices.DeleteFunc(slices.Clone(views), func(v View) bool { return c.said(v) != bearsOut })), ", ")
 }
 
 // stands says that a quorum bears the assertion out, and more than contradict it.
@@ -166,131 +249,14 @@ func (w Work) testimony(q Look, asserted []assertion, everything bool) Look {
 	}
 	if everything {
 		ask.Account, ask.Estimates = true, q.Estimates
-		ask.Watch = append(ask.Watch, w.watched()...)
+		if last, ok := w.lastFinal(); ok {
+			ask.Watch = append(ask.Watch, last.Number)
+		}
 		if len(w.Unsettled) > 0 {
 			ask.Receipts, ask.Known = w.Unsettled[0].Versions, w.Unsettled[0].Versions
 		}
 	}
 	slices.Sort(ask.Watch)
 	ask.Watch = slices.Compact(ask.Watch)
-	ask.Watch = ask.Watch[max(0, len(ask.Watch)-maxWatched):] // headers name their parents: the highest tell of those below
 	return ask
-}
-
-// assertions are what v would do to w that one node does not decide alone.
-func (r Rules) assertions(w Work, q Look, v View) (asserted []assertion) {
-	j := r.judge(w, q, v)
-	for _, h := range distinct(j.finals) {
-		asserted = append(asserted, assertion{what: fmt.Sprintf("block %d is final", h.Number), ends: true, heights: []uint64{h.Number}, vote: has(h)})
-	}
-	if seen := amiss(w, v); seen != nil && !w.Protected {
-		asserted = append(asserted, assertion{what: seen.What, premise: true, vote: func(o View) vote { return alsoAmiss(w, *seen, o) }})
-	}
-	var gone []Header
-	for _, t := range w.Unsettled {
-		if h, ok := r.gone(t, v); ok {
-			gone = append(gone, h)
-		}
-	}
-	for _, h := range distinct(gone) {
-		asserted = append(asserted, assertion{what: fmt.Sprintf("block %d is no longer the chain's", h.Number), heights: []uint64{h.Number}, vote: not(has(h))})
-	}
-	if len(j.unsettled()) > 0 { // then nothing is refused by an estimate
-		return asserted
-	}
-	for i, e := range v.Estimates {
-		if !wouldRevert(q, i, e) {
-			continue
-		}
-		asserted = append(asserted, assertion{what: "a call would revert", estimate: i + 1, vote: func(o View) vote {
-			switch {
-			case i >= len(o.Estimates) || o.Estimates[i].Outcome == Unknown || o.since() < w.FinalHead:
-				return silent
-			case wouldRevert(q, i, o.Estimates[i]):
-				return bearsOut
-			}
-			return contradicts
-		}})
-	}
-	return asserted
-}
-
-// wouldRevert says that e has the look's i-th call refused.
-func wouldRevert(q Look, i int, e Estimate) bool {
-	_, verdict, _ := gasFor(q.Estimates[i], e)
-	return verdict == Refused
-}
-
-// gone is the lowest block of those that confirm t which v says is no longer the
-// chain's.
-func (r Rules) gone(t Tx, v View) (h Header, ok bool) {
-	if t.Receipt == nil || t.State.Final() {
-		return h, false
-	}
-	kept := t.Confirmations
-	if len(kept) == 0 {
-		kept = []Header{{Number: t.Receipt.BlockNumber, Hash: t.Receipt.BlockHash}}
-	}
-	switch rec, answer := findReceipt(t, v); answer {
-	case AnswerFound:
-		list, _, consistent := confirming(rec, v, r.depth())
-		if !consistent || isPrefix(kept, list) || isPrefix(list, kept) || v.Head.Number <= firstOther(kept, list) {
-			return h, false
-		}
-		first := firstOther(kept, list)
-		i := slices.IndexFunc(kept, func(k Header) bool { return k.Number == first })
-		return kept[max(i, 0)], true
-	case AnswerNotFound:
-		return kept[0], replacedAt(*t.Receipt, v)
-	}
-	return h, false
-}
-
-// has asks a view for a block.
-func has(h Header) func(View) vote {
-	return func(o View) vote {
-		switch hash, seen := o.Watched[h.Number]; {
-		case seen && hash == h.Hash:
-			return bearsOut
-		case seen && o.Head.Number > h.Number:
-			return contradicts
-		}
-		return silent
-	}
-}
-
-// not turns a vote round.
-func not(of func(View) vote) func(View) vote {
-	return func(o View) vote {
-		switch of(o) {
-		case bearsOut:
-			return contradicts
-		case contradicts:
-			return bearsOut
-		}
-		return silent
-	}
-}
-
-// alsoAmiss says whether another node shows the same sign. One that is behind the
-// last final block proves nothing.
-func alsoAmiss(w Work, seen Suspicion, o View) vote {
-	other := amiss(w, o)
-	switch {
-	case o.Head.Number < w.FinalHead, seen.Why == WhyReorg && stands(w, o) == finalsUnknown:
-		return silent
-	case other != nil && other.Why == seen.Why:
-		return bearsOut
-	}
-	return contradicts
-}
-
-// distinct are the blocks of a list, each once.
-func distinct(list []Header) (once []Header) {
-	for _, h := range list {
-		if !slices.ContainsFunc(once, func(k Header) bool { return k.Hash == h.Hash }) {
-			once = append(once, h)
-		}
-	}
-	return once
 }

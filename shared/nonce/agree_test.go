@@ -19,10 +19,16 @@ type panel struct {
 	saw    []Look // what they were asked
 }
 
-func (p *panel) Look(context.Context, Look) (View, error) {
+func (p *panel) Look(_ context.Context, q Look) (View, error) {
 	for _, v := range p.views {
 		if !slices.Contains(p.out, v.Node) {
 			v.Witnesses = p
+			if !q.Account { // whether heads are of its chain
+				v.Watched = make(map[uint64]Hash)
+				for _, h := range q.Watch {
+					v.Watched[h] = block(v.Head.Hash[0], h).Hash
+				}
+			}
 			return v, nil
 		}
 	}
@@ -34,12 +40,16 @@ func (p *panel) Quorum() int { return p.quorum }
 func (p *panel) Ask(_ context.Context, q Look, n int, but ...string) (views []View) {
 	p.saw = append(p.saw, q)
 	for _, v := range p.views {
-		if len(views) < n && !slices.Contains(but, v.Node) && !slices.Contains(p.out, v.Node) {
+		if len(views) < n && !slices.Contains(but, v.Node) { // those that are left out count too
 			p.asked++
 			views = append(views, v)
 		}
 	}
 	return views
+}
+
+func (p *panel) Taken(context.Context, Submitter, uint64) (Taker, error) {
+	return Taker{}, errors.New("no node keeps so old a state")
 }
 
 func (p *panel) Contradicted(_ context.Context, node, _ string) { p.out = append(p.out, node) }
@@ -74,13 +84,19 @@ func ofNodes(views ...View) (list []View) {
 func TestOneNodeOpensNothingAlone(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
-		w := workOf(1, 5)
+		held := pending(4)
+		w := workOf(1, 5, held)
 		w.FinalHead = 90
 		fine := viewOf(w, block('a', 100))
+		taken := viewOf(w, block('a', 100))
+		taken.Account.LatestCount, taken.Account.PendingCount = 5, 5
+		taken.Known = map[Hash]Answer{held.Versions[0]: AnswerNotFound}
 		ahead := viewOf(w, block('a', 100))
 		ahead.Account.LatestCount = 7
 		ahead.Account.PendingCount = 7
 		low := viewOf(w, block('a', 80)) // below the last final block: it says nothing
+		far, forked, lagsAhead := viewOf(w, block('a', 92)), viewOf(w, block('b', 92)), ahead
+		far.Lags, forked.Lags, lagsAhead.Lags = true, true, true
 		for name, c := range map[string]struct {
 			quorum int
 			views  []View
@@ -93,7 +109,11 @@ func TestOneNodeOpensNothingAlone(t *testing.T) {
 			"two of three":             {2, ofNodes(ahead, fine, ahead), "n0", true, false},
 			"all":                      {2, ofNodes(ahead, ahead, ahead), "n0", true, false},
 			"two against two":          {2, ofNodes(ahead, fine, ahead, fine), "n1", false, false},
-			"two, and all must":        {3, ofNodes(ahead, ahead, fine), "n1", false, true},
+			"two, and all must":        {3, ofNodes(ahead, ahead, fine), "n0", false, true},
+			"taken here, ahead there":  {2, ofNodes(taken, ahead, fine), "n0", true, false},
+			"the other lags":           {1, ofNodes(ahead, far), "n0", true, false},
+			"the other lags on a fork": {1, ofNodes(ahead, forked), "n1", false, false},
+			"a laggard shows it too":   {2, ofNodes(ahead, lagsAhead, fine), "n0", true, false},
 			"alone, others lag":        {2, ofNodes(ahead, low, low), "n0", false, true},
 			"one is enough, one lags":  {1, ofNodes(ahead, low), "n0", true, false},
 			"all fine":                 {2, ofNodes(fine, ahead, ahead), "n0", false, false},
@@ -123,15 +143,20 @@ func TestEndsNeedAQuorumOfEqualBlocks(t *testing.T) {
 		chain := blocks('a', 100, 103)
 		x := included(5, chain[:1]...)
 		w := workOf(1, 6, x)
-		final := finding(viewOf(w, chain...), receiptOf(x, chain[0]))
-		same, other, behind := watching(final, chain[0]), watching(final, block('b', 100)), watching(final)
+		same := watching(finding(viewOf(w, chain...), receiptOf(x, chain[0])), chain[0])
+		final, other, behind := same, watching(viewOf(w, blocks('b', 100, 103)...), block('b', 100)), watching(viewOf(w, block('a', 99)))
+		elsewhere := watching(viewOf(w, block('b', 99)))
 		for name, c := range map[string]struct {
 			quorum int
 			views  []View
 			ends   bool
 			asked  int
 		}{
-			"one node's word":                 {1, ofNodes(final, other), true, 0},
+			"one's word, the second is away":  {1, ofNodes(final), true, 0},
+			"one's word, the second lags":     {1, ofNodes(final, behind), true, 1},
+			"one's word, ahead on a fork":     {1, ofNodes(final, elsewhere), false, 1},
+			"one's word against another's":    {1, ofNodes(final, other), false, 1},
+			"two against two":                 {2, ofNodes(final, other, same, other), false, 3},
 			"the second has it":               {2, ofNodes(final, same, same), true, 1},
 			"the second lags, the third not":  {2, ofNodes(final, behind, same), true, 2},
 			"the second is on a fork":         {2, ofNodes(final, other, same), true, 2},
@@ -150,10 +175,34 @@ func TestEndsNeedAQuorumOfEqualBlocks(t *testing.T) {
 				t.Errorf("%s: got %d nodes asked, want %d", name, p.asked, c.asked)
 			}
 			for _, asked := range p.saw {
-				if asked.Account || len(asked.Receipts) > 0 || !slices.Equal(asked.Watch, []uint64{100}) {
+				if c.ends && (asked.Account || len(asked.Receipts) > 0 || !slices.Equal(asked.Watch, []uint64{100})) {
 					t.Errorf("%s: got %+v asked, want the one block alone", name, asked)
 				}
 			}
+		}
+	})
+}
+
+// However many blocks end something at once, the others are asked for no more than a
+// look may watch; the highest vouch for those below.
+func TestManyEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		const n = 150
+		chain := blocks('a', 100, 100+n+3)
+		var all []Tx
+		var receipts []Receipt
+		for i := range uint64(n) {
+			x := included(i, chain[i])
+			all, receipts = append(all, x), append(receipts, receiptOf(x, chain[i]))
+		}
+		w := workOf(n, n, all...)
+		final := finding(viewOf(w, chain...), receipts...)
+		p := &panel{views: ofNodes(final, watching(final, chain...), watching(final, chain...)), quorum: 2}
+		q := asking(w)
+		v := p.looks(t, w, q)
+		if got := len(rulesOf(3).judge(w, q, v).finals); got != n || len(p.saw) != 1 || len(p.saw[0].Watch) > maxWatched {
+			t.Errorf("got %d ended, and %d questions about %d heights; want %d, one and at most %d", got, len(p.saw), len(p.saw[0].Watch), n, maxWatched)
 		}
 	})
 }
@@ -189,6 +238,36 @@ func TestReorgsNeedAQuorum(t *testing.T) {
 			}
 			if got := j.after[0]; c.forks == 0 && (got.Receipt == nil || got.Receipt.BlockHash != block('a', 100).Hash || len(got.Confirmations) < 2) {
 				t.Errorf("%s: got %+v, want receipt and blocks as they were", name, got.Confirmations)
+			}
+		}
+	})
+}
+
+// A node that has no receipts is left out if others have them; where none has, that is
+// no news, and nothing is held against anybody.
+func TestNodeWithoutReceiptsIsLeftOut(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		x := pending(5)
+		w := workOf(1, 6, x)
+		none := viewOf(w, blocks('a', 100, 101)...)
+		none.Account.LatestCount, none.Account.PendingCount = 6, 6
+		none.Known = map[Hash]Answer{x.Versions[0]: AnswerFound}
+		has := finding(viewOf(w, blocks('a', 100, 101)...), receiptOf(x, block('a', 100)))
+		for name, c := range map[string]struct {
+			views []View
+			from  string
+			out   int
+		}{
+			"another has it":   {ofNodes(none, has, has), "n1", 1},
+			"nobody has it":    {ofNodes(none, none, none), "n0", 0},
+			"one of three has": {ofNodes(none, none, has), "n0", 0},
+			"nobody answers":   {ofNodes(none), "n0", 0},
+		} {
+			p := &panel{views: c.views, quorum: 2}
+			v := p.looks(t, w, asking(w))
+			if v.Node != c.from || len(p.out) != c.out || v.Doubts != (Doubts{}) {
+				t.Errorf("%s: got the view of %s, left out %v, doubts %+v; want %s's, %d left out, no doubts", name, v.Node, p.out, v.Doubts, c.from, c.out)
 			}
 		}
 	})
@@ -235,6 +314,141 @@ func TestNoWitnessIsAskedForNothing(t *testing.T) {
 		p := &panel{views: ofNodes(viewOf(w, block('a', 100)), viewOf(w, block('a', 100))), quorum: 2}
 		if v := p.looks(t, w, asking(w)); p.asked != 0 || v.Doubts != (Doubts{}) {
 			t.Errorf("got %d asked, doubts %+v; want none", p.asked, v.Doubts)
+		}
+	})
+}
+
+// A suspicion that a quorum had is not taken back by one node alone, which may be on a
+// fork: until others show nothing amiss either, nothing is allocated.
+func TestTrustNeedsAQuorum(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		w := workOf(1, 5)
+		w.Suspicion = &Suspicion{Why: WhyAhead, Block: 100, ExpectedNonce: 5}
+		fine, before := viewOf(w, block('a', 101)), viewOf(w, block('a', 99))
+		ahead := viewOf(w, block('a', 101))
+		ahead.Account.LatestCount, ahead.Account.PendingCount = 6, 6
+		for name, c := range map[string]struct {
+			quorum int
+			views  []View
+			trust  bool
+			opens  bool
+			waits  bool
+		}{
+			"alone, others are away":    {2, ofNodes(fine), false, false, true},
+			"alone, others are behind":  {2, ofNodes(fine, before, before), false, false, true},
+			"alone, others still see":   {2, ofNodes(fine, ahead, ahead), false, true, true},
+			"two of three":              {2, ofNodes(fine, ahead, fine), true, false, false},
+			"one of one that answers":   {1, ofNodes(fine), true, false, false},
+			"one against the other one": {1, ofNodes(fine, ahead), false, false, true},
+		} {
+			p := &panel{views: c.views, quorum: c.quorum}
+			v := p.looks(t, w, asking(w))
+			got := suspect(w, v)
+			if got.Trust != c.trust || (got.Protect != nil) != c.opens {
+				t.Errorf("%s: got trust %v, PROTECT %v by %s; want %v and %v", name, got.Trust, got.Protect, v.Node, c.trust, c.opens)
+			}
+			if waits := mayAllocate(w, nil, v) != ""; waits != c.waits {
+				t.Errorf("%s: got allocation waiting %v, want %v", name, waits, c.waits)
+			}
+		}
+	})
+}
+
+// What a person ends at last stands on what a quorum says: a count at the finalized
+// block with no receipt below it, and the final blocks that are gone.
+func TestReleasesNeedAQuorum(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		x := pending(5)
+		w := workOf(1, 6, x)
+		counts := func(n uint64) View {
+			v := viewOf(w, block('a', 100))
+			v.FinalCount = &n
+			v.Receipts = map[Hash]ReceiptAnswer{x.Versions[0]: {Answer: AnswerNotFound}}
+			return v
+		}
+		mined := finding(counts(6), receiptOf(x, block('a', 90)))
+		untold := viewOf(w, block('a', 100))
+		for name, c := range map[string]struct {
+			quorum int
+			views  []View
+			want   bool
+		}{
+			"three alike":                   {2, ofNodes(counts(6), counts(6), counts(6)), true},
+			"two of three":                  {2, ofNodes(counts(6), counts(5), counts(6)), true},
+			"alone, the rest is behind":     {2, ofNodes(counts(6), counts(5), counts(5)), false},
+			"alone, the rest does not know": {2, ofNodes(counts(6), untold, untold), false},
+			"ours is mined on another":      {1, ofNodes(counts(6), mined), false},
+			"ours is mined on two":          {2, ofNodes(counts(6), mined, mined), false},
+			"others are past it":            {2, ofNodes(counts(6), counts(7), counts(7)), false},
+			"one of one that answers":       {1, ofNodes(counts(6)), true},
+		} {
+			p := &panel{views: c.views, quorum: c.quorum}
+			tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}, chain: p, work: w}
+			_, out, err := tn.resync(t.Context(), &Leave{Mode: Resync, Count: 6, Requests: map[uint64]string{5: "r"}})
+			if got := err == nil; got != c.want || err != nil && !errors.Is(err, ErrNodes) {
+				t.Errorf("%s: got %v, %v; want a resync %v", name, out, err, c.want)
+			}
+		}
+	})
+}
+
+// A release compares the final blocks with the chain as a quorum has it, whether they
+// stand or have fallen.
+func TestFinalBlocksAreComparedByAQuorum(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		w := workOf(1, 5)
+		w.FinalBlocks = []Header{block('a', 90), block('a', 95)}
+		stand := watching(viewOf(w, block('a', 100)), w.FinalBlocks...)
+		fell := watching(viewOf(w, block('b', 100)), block('a', 90), block('b', 95))
+		low := watching(viewOf(w, block('a', 92)), block('a', 90))
+		for name, c := range map[string]struct {
+			quorum int
+			views  []View
+			want   bool
+		}{
+			"all alike":                 {2, ofNodes(stand, stand, stand), true},
+			"two of three":              {2, ofNodes(stand, fell, stand), true},
+			"alone":                     {2, ofNodes(stand, fell, fell), false},
+			"alone, the rest is behind": {2, ofNodes(stand, low, low), false},
+			"alone, the rest is away":   {2, ofNodes(stand), false},
+			"one against one":           {1, ofNodes(stand, fell), false},
+		} {
+			tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}, chain: &panel{views: c.views, quorum: c.quorum}, work: w}
+			_, _, err := tn.anchor(t.Context())
+			if got := err == nil; got != c.want || err != nil && !errors.Is(err, ErrNodes) {
+				t.Errorf("%s: got %v, want it borne out %v", name, err, c.want)
+			}
+		}
+	})
+}
+
+// What a handler made is not given up because one node says that it would revert.
+func TestHandlersCallsFailByAQuorum(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		x := bare(5)
+		w := workOf(1, 6, x)
+		says := func(o Outcome, gas uint64) View {
+			v := viewOf(w, block('a', 100))
+			v.Estimates = []Estimate{{Outcome: o, Gas: gas, Reason: "execution reverted"}}
+			return v
+		}
+		for name, c := range map[string]struct {
+			views []View
+			fails bool
+		}{
+			"alone":                  {ofNodes(says(Refused, 0), says(Done, 50_000), says(Done, 50_000)), false},
+			"alone, others are away": {ofNodes(says(Refused, 0)), false},
+			"two of three":           {ofNodes(says(Refused, 0), says(Done, 50_000), says(Refused, 0)), true},
+		} {
+			tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}, chain: &panel{views: c.views, quorum: 2}, work: w}
+			m, err := tn.price(t.Context(), x, made{call: Call{}}, c.views[0])
+			if got := m.failed != ""; err != nil || got != c.fails || !c.fails && m.wait == "" {
+				t.Errorf("%s: got failed %q, wait %q, %v; want failed %v, else it waits", name, m.failed, m.wait, err, c.fails)
+			}
 		}
 	})
 }

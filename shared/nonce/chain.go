@@ -148,6 +148,8 @@ type View struct {
 
 	// Of a chain with several nodes; nil, and nothing in doubt, where it has one.
 	Witnesses  Witnesses
+	Lags       bool   // the node is far behind the others: what it does not show, it may not have yet
+	Forked     bool   // its head is no block of the chain of the node whose word it is asked about
 	Doubts     Doubts // what too few of them bear out
 	BorneOutBy string // who bears out the sign of a broken premise, by their names
 }

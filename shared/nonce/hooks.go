@@ -60,7 +60,7 @@ func (w *Worker) Reserve(ctx context.Context, s Submitter, r Reserve) error {
 	}
 	defer h.leave(ctx)
 	w.pass("reserve.taken")
-	v, err := h.look(ctx, h.accountOnly())
+	v, err := h.lookAgreed(ctx, h.accountOnly())
 	if err != nil {
 		return fmt.Errorf("look at the account of %s: %w", s, err)
 	}

@@ -243,7 +243,8 @@ func sane(c Call) error {
 func (t *tenure) price(ctx context.Context, x Tx, m made, v View) (made, error) {
 	var e Estimate
 	if m.call.Gas == 0 {
-		answer, err := t.look(ctx, Look{Submitter: x.Submitter, Estimates: []Call{m.call}})
+		q := Look{Submitter: x.Submitter, Estimates: []Call{m.call}}
+		answer, err := t.look(ctx, q)
 		switch {
 		case errors.Is(err, lease.ErrFenced):
 			return m, err
@@ -252,6 +253,15 @@ func (t *tenure) price(ctx context.Context, x Tx, m made, v View) (made, error) 
 			return made{wait: "no gas estimate: the node is out of reach"}, nil
 		}
 		e, v.Since, v.Head = answer.Estimates[0], answer.Since, answer.Head
+		if wouldRevert(q, 0, e) {
+			err = t.borneOut(ctx, q, answer, "the call would revert", alsoReverts(t.work, q, 0))
+		}
+		switch {
+		case errors.Is(err, ErrNodes):
+			return made{wait: cut("no gas estimate: " + err.Error())}, nil
+		case err != nil:
+			return m, err
+		}
 	}
 	gas, verdict, reason := gasFor(m.call, e)
 	last := *x.Nonce == t.work.lowest() && v.since() >= t.work.FinalHead

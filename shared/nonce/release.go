@@ -184,6 +184,9 @@ func (t *tenure) resync(ctx context.Context, l *Leave) ([]Move, Released, error)
 	if v.FinalCount == nil || *v.FinalCount != l.Count || l.Count < t.work.lowest() {
 		return nil, Released{}, ErrCount{Accepted: l.Count, Next: t.work.NextNonce, Final: v.FinalCount}
 	}
+	if err := t.borneOut(ctx, q, v, fmt.Sprintf("the account's final count is %d, and none of its versions has a receipt", l.Count), lostToo(t.work, v, l.Count)); err != nil {
+		return nil, Released{}, err
+	}
 	moves, lost := displaced(t.work, v, l.Count)
 	if l.Takers, err = t.takers(ctx, lost, l.Requests); err != nil {
 		return nil, Released{}, err
@@ -192,6 +195,28 @@ func (t *tenure) resync(ctx context.Context, l *Leave) ([]Move, Released, error)
 		lost = append(lost, n)
 	}
 	return moves, Released{Displaced: lost, NextNonce: max(t.work.NextNonce, l.Count)}, nil
+}
+
+// lostToo asks a view whether its final count is the same, and nothing that is to end
+// by v has a receipt there. One whose final count is lower may not be so far.
+func lostToo(w Work, v View, count uint64) func(View) vote {
+	return func(o View) vote {
+		for _, t := range w.Unsettled {
+			if _, answer := findReceipt(t, o); *t.Nonce < count && noReceipt(t, v) && answer != AnswerNotFound {
+				if answer == AnswerFound {
+					return contradicts
+				}
+				return silent
+			}
+		}
+		switch {
+		case o.FinalCount == nil || *o.FinalCount < count:
+			return silent
+		case *o.FinalCount == count:
+			return bearsOut
+		}
+		return contradicts
+	}
 }
 
 // displaced ends what lost its nonce below count, and lets the rest be watched

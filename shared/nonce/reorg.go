@@ -3,6 +3,7 @@ package nonce
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -154,27 +155,28 @@ func (t *tenure) anchor(ctx context.Context) (blocks []Header, missing []FinalTx
 	if len(q.Watch) == 0 {
 		return nil, nil, nil
 	}
-	v, err := t.look(ctx, q)
+	v, lost, err := t.lookAtFinals(ctx, q)
 	if err != nil {
-		return nil, nil, fmt.Errorf("look at the final blocks: %w", err)
+		return nil, nil, err
 	}
-	if len(v.Watched) < len(q.Watch) {
-		return nil, nil, fmt.Errorf("the node shows %d of the %d heights with final blocks: it lags, or did not answer", len(v.Watched), len(q.Watch))
+	var finals []FinalTx
+	if len(lost) > 0 {
+		if finals, err = t.Book.Finals(ctx, t.work.submitter(), lost); err != nil {
+			return nil, nil, fmt.Errorf("find what fell out of the chain: %w", err)
+		}
+		for _, f := range finals {
+			q.Receipts = append(q.Receipts, f.Hash)
+		}
+		var again []Hash
+		if v, again, err = t.lookAtFinals(ctx, q); err != nil { // blocks and receipts are one node's
+			return nil, nil, err
+		}
+		if !slices.Equal(lost, again) {
+			return nil, nil, errors.New("the final blocks changed between two looks: ask again")
+		}
 	}
-	lost := fallen(t.work, v)
-	if len(lost) == 0 {
-		return nil, nil, nil
-	}
-	finals, err := t.Book.Finals(ctx, t.work.submitter(), lost)
-	if err != nil {
-		return nil, nil, fmt.Errorf("find what fell out of the chain: %w", err)
-	}
-	q = Look{Submitter: q.Submitter}
-	for _, f := range finals {
-		q.Receipts = append(q.Receipts, f.Hash)
-	}
-	if v, err = t.look(ctx, q); err != nil {
-		return nil, nil, fmt.Errorf("look at what fell out of the chain: %w", err)
+	if err := t.borneOut(ctx, q, v, fmt.Sprintf("%d of the last %d final blocks are gone", len(lost), len(t.work.FinalBlocks)), sameFinals(t.work, v, lost)); err != nil || len(lost) == 0 {
+		return nil, nil, err
 	}
 	blocks = slices.DeleteFunc(slices.Clone(t.work.FinalBlocks), func(h Header) bool { return slices.Contains(lost, h.Hash) })
 	for _, f := range finals {
@@ -189,4 +191,44 @@ func (t *tenure) anchor(ctx context.Context) (blocks []Header, missing []FinalTx
 		blocks = append(blocks, Header{Number: a.Receipt.BlockNumber, Hash: a.Receipt.BlockHash})
 	}
 	return append([]Header{}, t.Rules.remember(blocks, nil)...), missing, nil
+}
+
+// lookAtFinals looks at the final blocks, and finds those that are gone.
+func (t *tenure) lookAtFinals(ctx context.Context, q Look) (v View, lost []Hash, err error) {
+	if v, err = t.look(ctx, q); err != nil {
+		return v, nil, fmt.Errorf("look at the final blocks: %w", err)
+	}
+	if len(v.Watched) < len(q.Watch) {
+		return v, nil, fmt.Errorf("the node shows %d of the %d heights with final blocks: it lags, or did not answer", len(v.Watched), len(q.Watch))
+	}
+	return v, fallen(t.work, v), nil
+}
+
+// sameFinals asks a view whether it lacks the same final blocks as v, and has the
+// same of their transactions.
+func sameFinals(w Work, v View, lost []Hash) func(View) vote {
+	return func(o View) vote {
+		all := bearsOut
+		for _, h := range w.FinalBlocks {
+			said := has(h)(o)
+			if slices.Contains(lost, h.Hash) {
+				said = not(has(h))(o)
+			}
+			switch said {
+			case contradicts:
+				return contradicts
+			case silent:
+				all = silent
+			}
+		}
+		for hash, a := range v.Receipts {
+			switch b := o.Receipts[hash]; {
+			case b.Answer == AnswerUnknown, b.Answer == AnswerNotFound && o.Lags:
+				all = silent
+			case a.Answer != b.Answer, a.Answer == AnswerFound && (a.Receipt.BlockHash != b.Receipt.BlockHash || a.Receipt.Succeeded != b.Receipt.Succeeded):
+				return contradicts
+			}
+		}
+		return all
+	}
 }

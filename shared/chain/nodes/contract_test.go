@@ -28,7 +28,6 @@ func dead(t *testing.T) string {
 func TestContractOverSeveralNodes(t *testing.T) {
 	t.Parallel()
 	for name, list := range map[string]func(t *testing.T, url string) []string{
-		"OneOfOne":     func(_ *testing.T, url string) []string { return []string{url} },
 		"FirstOfThree": func(t *testing.T, url string) []string { return []string{url, dead(t), dead(t)} },
 		"LastOfThree":  func(t *testing.T, url string) []string { return []string{dead(t), dead(t), url} },
 	} {

@@ -18,6 +18,7 @@ type node struct {
 	*evm.Connector
 	head     uint64    // the last that it told; 0: none yet
 	out      Result    // why it is left out; "" or OK: it is not
+	outUntil time.Time // till when at least, of one that was outvoted, whatever it answers
 	checkAt  time.Time // when it is asked for its head, if nobody has looked at it by then
 	verifyAt time.Time // when it is asked again which chain it is on
 }
@@ -39,20 +40,15 @@ func (n *node) rank() int {
 		return 0
 	case Lags:
 		return 1
+	case Outvoted:
+		return 2
 	case WrongChain:
-		return 3
+		return 4
 	}
-	return 2
+	return 3
 }
 
 func (n *node) healthy() bool { return n.rank() == 0 }
-
-// healthy are the nodes that are, in their order.
-func (c *Connector) healthy() []*node {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return !n.healthy() })
-}
 
 // LeftOut is how many of the nodes are left out now, and why, by their names.
 func (c *Connector) LeftOut() map[string]Result {
@@ -125,8 +121,15 @@ func (c *Connector) saw(ctx context.Context, n *node, v nonce.View, err error) R
 
 // put leaves a node out or takes it back. The mutex is held.
 func (c *Connector) put(n *node, result Result) Sighting {
-	was := n.healthy()
-	n.out, n.checkAt = result, time.Now().Add(c.leaveOut)
+	was, now := n.healthy(), time.Now()
+	n.checkAt = now.Add(c.leaveOut)
+	switch {
+	case result == Outvoted:
+		n.outUntil = n.checkAt
+	case n.out == Outvoted && (result == OK || result == Lags) && now.Before(n.outUntil):
+		return Sighting{Result: result}
+	}
+	n.out = result
 	return Sighting{Result: result, Left: was && !n.healthy(), Back: !was && n.healthy()}
 }
 

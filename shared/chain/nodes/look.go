@@ -22,7 +22,7 @@ func (c *Connector) Look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 	}
 	order := c.order()
 	var best *nonce.View
-	var failures []error
+	var said failures
 	for i, n := range order {
 		compared := c.compare(ctx, n)
 		c.verifyIfDue(n)
@@ -36,7 +36,7 @@ func (c *Connector) Look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 		case err == nil && (best == nil || v.Head.Number > best.Head.Number):
 			best = &v
 		case err != nil:
-			failures = append(failures, err)
+			said = append(said, err)
 		}
 		if ctx.Err() != nil {
 			break
@@ -45,7 +45,7 @@ func (c *Connector) Look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 	if best != nil {
 		return c.witnessed(*best), nil
 	}
-	return nonce.View{}, errors.Join(failures...)
+	return nonce.View{}, said.err()
 }
 
 func (c *Connector) witnessed(v nonce.View) nonce.View {
@@ -72,8 +72,8 @@ func (c *Connector) Ask(ctx context.Context, q nonce.Look, n int, but ...string)
 		c.verifyIfDue(one)
 		go func() {
 			v, err := one.Look(ctx, q)
-			result := c.saw(ctx, one, v, err)
-			answers <- answer{v, err == nil && result == OK}
+			v.Lags = c.saw(ctx, one, v, err) == Lags
+			answers <- answer{v, err == nil}
 		}()
 	}
 	var views []nonce.View
@@ -85,17 +85,20 @@ func (c *Connector) Ask(ctx context.Context, q nonce.Look, n int, but ...string)
 	return views
 }
 
-// choose are at most n nodes that may be asked, healthy ones before others. Those
-// that are left out are asked only where the healthy ones are too few for a quorum,
-// and those that were outvoted or are of another chain never.
+// choose are at most n nodes that may be asked, healthy ones before others. What those
+// say that lag or were outvoted counts too: two against two is no majority. Those that
+// failed cost time, and are asked only where the others are too few for a quorum; and
+// those of another chain never.
 func (c *Connector) choose(n int, but []string) []*node {
+	ordered := c.order()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var chosen []*node
-	for _, one := range c.order() {
+	for _, one := range ordered {
 		switch {
-		case len(chosen) == n || slices.Contains(but, one.Node()):
-		case c.isHealthy(one):
-			chosen = append(chosen, one)
-		case len(chosen)+1 < c.quorum && c.mayRecover(one):
+		case len(chosen) == n, one.out == WrongChain, slices.Contains(but, one.Node()):
+		case one.out == Failed && len(chosen)+1 >= c.quorum:
+		default:
 			chosen = append(chosen, one)
 		}
 	}
@@ -115,33 +118,12 @@ func (c *Connector) Contradicted(ctx context.Context, name, what string) {
 	}
 }
 
-func (c *Connector) isHealthy(n *node) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return n.healthy()
-}
-
-func (c *Connector) mayRecover(n *node) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return n.out == Failed || n.out == Lags
-}
-
 // Balances are what the accounts have, as the first node that answers shows them, the
 // healthy ones first; see [evm.Connector.Balances]. They are for showing.
-func (c *Connector) Balances(ctx context.Context, of []nonce.Submitter) ([]*big.Int, error) {
-	order := c.order()
-	var failures []error
-	for i, n := range order {
-		turn, cancel := share(ctx, len(order)-i-1)
-		balances, err := n.Balances(turn, of)
-		cancel()
-		if err == nil {
-			return balances, nil
-		}
-		if failures = append(failures, err); ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, errors.Join(failures...)
+func (c *Connector) Balances(ctx context.Context, of []nonce.Submitter) (balances []*big.Int, err error) {
+	err = c.Any(ctx, func(ctx context.Context, one *evm.Connector) error {
+		balances, err = one.Balances(ctx, of)
+		return err
+	})
+	return balances, err
 }

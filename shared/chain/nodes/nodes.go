@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +35,15 @@ const (
 	DefaultLeaveOut = 30 * time.Second // rpc.leaveOut
 )
 
+// DefaultQuorum is more than half of n nodes; of two it is one, whom the other does not
+// contradict: else one that is away would stop everything.
+func DefaultQuorum(n int) int {
+	if n == 2 {
+		return 1
+	}
+	return n/2 + 1
+}
+
 // MostNodes is how many nodes one chain may have.
 const MostNodes = 9
 
@@ -41,7 +51,7 @@ const MostNodes = 9
 type Options struct {
 	URLs     []string                                // in the order in which they are preferred; may hold credentials, which are never shown
 	Node     evm.Options                             // what is the same for all: its URL and Node do not count
-	Quorum   int                                     // nodes that must say the same; 0: half of them, rounded up
+	Quorum   int                                     // nodes that must say the same; 0: [DefaultQuorum]
 	MaxLag   uint64                                  // blocks that a node may be behind; 0: [DefaultMaxLag]
 	LeaveOut time.Duration                           // how long a node is left out; as often the heads of all are compared; 0: [DefaultLeaveOut]
 	Watch    func(context.Context, string, Sighting) // is told of each node's answers, by its name; nil: nobody is
@@ -113,7 +123,7 @@ func New(o Options) (*Connector, error) {
 
 func (c *Connector) setDefaults(nodes int) {
 	if c.quorum == 0 {
-		c.quorum = (nodes + 1) / 2
+		c.quorum = DefaultQuorum(nodes)
 	}
 	if c.maxLag == 0 {
 		c.maxLag = DefaultMaxLag
@@ -161,23 +171,64 @@ func (c *Connector) Open(raw []byte) (nonce.Address, nonce.Unsigned, nonce.Signe
 // Taken implements [nonce.ChainConnector]. The nodes are asked one after the other
 // until one shows the transaction; where none does, and one says that the nonce is
 // not consumed, that is the answer.
-func (c *Connector) Taken(ctx context.Context, s nonce.Submitter, n uint64) (nonce.Taker, error) {
+func (c *Connector) Taken(ctx context.Context, s nonce.Submitter, n uint64) (taker nonce.Taker, err error) {
+	err = c.Any(ctx, func(ctx context.Context, one *evm.Connector) error {
+		taker, err = one.Taken(ctx, s, n)
+		return err
+	})
+	return taker, err
+}
+
+// Any asks the nodes one after the other, those that are healthy first, until one
+// answers: each but the last has half of the time that is left. It is for what is shown
+// and decides nothing: what one node says is not put to the others, and nobody is left
+// out by it. The error wraps what each said, one that wraps [nonce.ErrNotTaken] first.
+func (c *Connector) Any(ctx context.Context, ask func(context.Context, *evm.Connector) error) error {
 	order := c.order()
-	var failures []error
-	for i, node := range order {
+	var said failures
+	for i, n := range order {
 		turn, cancel := share(ctx, len(order)-i-1)
-		taker, err := node.Taken(turn, s, n)
+		err := ask(turn, n.Connector)
 		cancel()
 		if err == nil {
-			return taker, nil
+			return nil
 		}
-		failures = append(failures, err)
+		said = append(said, err)
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	if i := slices.IndexFunc(failures, func(err error) bool { return errors.Is(err, nonce.ErrNotTaken) }); i >= 0 {
-		return nonce.Taker{}, failures[i]
+	if i := slices.IndexFunc(said, func(err error) bool { return errors.Is(err, nonce.ErrNotTaken) }); i >= 0 {
+		return said[i]
 	}
-	return nonce.Taker{}, errors.Join(failures...)
+	return said.err()
 }
+
+// failures are what nodes said that did not answer.
+type failures []error
+
+// err is one of all; it is the one failure itself where there is no other.
+func (f failures) err() error {
+	if len(f) == 1 {
+		return f[0]
+	}
+	return f
+}
+
+// mostWords bounds what one failure says, and mostSaid what all say together, in bytes.
+const (
+	mostWords = 300
+	mostSaid  = 590
+)
+
+// Error has the words of each, within bounds.
+func (f failures) Error() string {
+	texts := make([]string, len(f))
+	for i, err := range f {
+		texts[i] = cut(err.Error(), mostWords)
+	}
+	return cut(strings.Join(texts, "; "), mostSaid)
+}
+
+// Unwrap has [errors.Is] and [errors.As] find what any of them is.
+func (f failures) Unwrap() []error { return f }

@@ -107,7 +107,7 @@ func together(said []nonce.SendResult) nonce.SendResult {
 	}
 	names, texts := make([]string, len(said)), make([]string, len(said))
 	for i, r := range said {
-		names[i], texts[i] = r.Node, fmt.Sprintf("%s: %s: %s", r.Node, r.Class, cut(r.Text))
+		names[i], texts[i] = r.Node, fmt.Sprintf("%s: %s: %s", r.Node, r.Class, cut(r.Text, maxText))
 	}
 	return nonce.SendResult{Class: nonce.SendUnknown, Node: strings.Join(names, ", "), Text: strings.Join(texts, "; ")}
 }
@@ -115,9 +115,9 @@ func together(said []nonce.SendResult) nonce.SendResult {
 // maxText bounds each node's words among those of others, in bytes.
 const maxText = 80
 
-func cut(text string) string {
-	if len(text) <= maxText {
+func cut(text string, most int) string {
+	if len(text) <= most {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxText], "") + "…"
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
