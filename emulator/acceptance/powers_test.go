@@ -301,3 +301,27 @@ func TestRoundTripsOfAllPowers(t *testing.T) {
 		t.Errorf("round trips of a life, of SQL and to nodes: got %.2f and %.2f with all on, %.2f and %.2f with all but the nodes off; want at most 9 of SQL, and as many to nodes", onSQL, onRPC, offSQL, offRPC)
 	}
 }
+
+// What the pool has lost is sent again, and then outbid, also where a process dies as it
+// sends it again and the bump is due by the time that somebody looks.
+func TestLostFromThePoolWithAllPowers(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"resubmit.claimed", "resubmit.released"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			b, folder := setupArmed(t, point, stack.Options{Nodes: 3, Settings: withSettings(allPowers, map[string]string{
+				"FENCEPOST_GASBUMP_MIN_INTERVAL": "2s",
+			})})
+			s := b.Submitters()[0]
+			b.Chain.StopMining()
+			id := b.postUntilAnswered(t, transfer(s, "lost"))
+			b.await(t, s, nonce.Tracking, 1)
+			b.Chain.DropPool()
+			b.killed(t, folder, point)
+			b.versions(t, id, "ORIGINAL", "BUMP")
+			b.Chain.StartMining()
+			b.ends(t, map[nonce.Submitter]int{s: 1})
+			b.wantWhole(t)
+		})
+	}
+}

@@ -45,7 +45,7 @@ var settings = map[string]string{
 // is replaced too often is STUCK soon, as without them.
 var powers = map[string]string{
 	"FENCEPOST_EVENTS_MODE": "mq_outbox", "FENCEPOST_FEES_HISTORY_ENABLED": "true", "FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED": "true",
-	"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "2s", "FENCEPOST_GASBUMP_MAX_ATTEMPTS": "3",
+	"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "2s", "FENCEPOST_GASBUMP_MAX_ATTEMPTS": "1",
 	"FENCEPOST_RPC_LEAVE_OUT": "1s",
 }
 
