@@ -15,8 +15,8 @@ func TestOneProcessPerFunction(t *testing.T) {
 	t.Parallel()
 	const n = 3
 	b := setup(t, stack.Options{Split: true, Processes: 1})
-	if got := len(b.Processes()); got != 9 {
-		t.Errorf("processes: got %d, want one for each of 9 functions", got)
+	if got := len(b.Processes()); got != 10 {
+		t.Errorf("processes: got %d, want one for each of 10 functions", got)
 	}
 	s := b.Submitters()[0]
 	for i := range n {
