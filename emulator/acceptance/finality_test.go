@@ -8,6 +8,38 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
+// One node that calls its head safe makes nothing final where the others' tag is not so
+// far; and one that knows no such block, asked first, keeps nothing from it.
+func TestFinalityByTagOfSeveralNodes(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Nodes: 3, Settings: withSettings(nodesQuick, map[string]string{
+		"FENCEPOST_FINALITY_MODE": "safe", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
+	})})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	for _, n := range b.Nodes[1:] {
+		n.SetFaults(rpcproxy.Faults{TagsBehind: 10}) // here the head is safe at once
+	}
+	b.postUntilAnswered(t, transfer(s, "first"))
+	b.await(t, s, nonce.Tracking, 1)
+	b.mine(t, 9)
+	b.confirmedBy(t, 9)
+	if n := b.count(`select count(*) from managed_tx where state = 'CONFIRMED'`); n != 0 {
+		t.Errorf("final by the tag of one node: got %d, want none", n)
+	}
+	b.mine(t, 1+64)
+	b.await(t, s, nonce.Confirmed, 1)
+	for _, n := range b.Nodes[1:] {
+		n.SetFaults(rpcproxy.Faults{})
+	}
+	b.Nodes[0].SetFaults(rpcproxy.Faults{NoTags: true})
+	b.postUntilAnswered(t, transfer(s, "second"))
+	b.await(t, s, nonce.Tracking, 1)
+	b.mine(t, 65)
+	b.ends(t, map[nonce.Submitter]int{s: 2})
+	b.calm(t)
+}
+
 // With finality by the chain's tags no number of confirming blocks makes a
 // transaction final; the tag does, as soon as it has come to its block.
 func TestFinalityByTag(t *testing.T) {

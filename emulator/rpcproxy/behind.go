@@ -62,6 +62,16 @@ var blockParameter = map[string]int{
 	"eth_getBlockByNumber": 0, "eth_getHeaderByNumber": 0, getBlockReceipts: 0, "eth_getTransactionCount": 1, "eth_getBalance": 1, "eth_getCode": 1, "eth_call": 1, "eth_estimateGas": 1,
 }
 
+// atTag says that the call is for, or at, the safe or the finalized block.
+func (c *call) atTag() bool {
+	at, ok := blockParameter[c.Method]
+	if !ok || len(c.Params) <= at {
+		return false
+	}
+	name := strings.Trim(string(c.Params[at]), `"`)
+	return name == "safe" || name == "finalized"
+}
+
 // prepare turns a question about a tag into one about the height that the tag
 // names for a node so far behind.
 func (b *behind) prepare(c *call) {

@@ -111,6 +111,8 @@ func (x *exchange) prepare(c *call) {
 		x.prepareSend(c)
 	case c.Method == getReceipt && x.proxy.strikes(NotIndexed, x.faults.NotIndexed):
 		c.refuse("transaction indexing is in progress")
+	case x.faults.NoTags && c.atTag():
+		c.refuse("finalized block not found")
 	case x.behind != nil:
 		x.behind.prepare(c)
 	}

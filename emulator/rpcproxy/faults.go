@@ -43,6 +43,9 @@ type Faults struct {
 	// TagsBehind is how many blocks lower, in every answer, the safe and the
 	// finalized block are than the node says. It is not counted.
 	TagsBehind uint64
+	// NoTags has calls for the safe or the finalized block, and for what is at it, fail
+	// as those of a node do that knows none. It is not counted.
+	NoTags bool
 }
 
 // The names of the faults in [Proxy.Counts].

@@ -98,7 +98,7 @@ type chainEntry struct {
 func chainList(p *[]ChainEntry) field {
 	return field{
 		want: `a JSON list such as [{"id": 8453, "urls": ["https://…"], "blockTime": "2s", "finality": "safe"}]: each id once, ` +
-			`1 to 9 http or https URLs; blockTime, feeKind, finality, confirmations and quorum in the ranges of their settings, and nothing else`,
+			`1 to 9 http or https URLs, each once; blockTime, feeKind, finality, confirmations and quorum in the ranges of their settings, and nothing else`,
 		set: func(text string) bool {
 			list, err := readChains(text)
 			if err == nil {
@@ -177,7 +177,7 @@ func (w chainEntry) read() (e ChainEntry, err error) {
 	}
 	urls := nodeURLs(&e.URLs)
 	if !urls.set(strings.Join(w.URLs, ",")) || len(e.URLs) != len(w.URLs) {
-		return e, fmt.Errorf("urls: want %d to %d http or https URLs", 1, maxNodes)
+		return e, fmt.Errorf("urls: want %d to %d http or https URLs, each once", 1, maxNodes)
 	}
 	for _, part := range []struct {
 		member, text string
@@ -202,15 +202,17 @@ func (w chainEntry) read() (e ChainEntry, err error) {
 	return e, nil
 }
 
-// nodeURLs takes URLs of nodes, separated by commas.
+// nodeURLs takes URLs of nodes, separated by commas. One that is given twice would be two
+// of a quorum.
 func nodeURLs(p *[]Secret) field {
 	return field{
-		want: "1 to 9 http or https URLs, separated by commas (a comma in one is written %2C)",
+		want: "1 to 9 http or https URLs, each once, separated by commas (a comma in one is written %2C)",
 		set: func(text string) bool {
 			var all []Secret
 			for _, one := range strings.Split(text, ",") {
 				one = strings.TrimSpace(one)
-				if _, ok := webURL(one); !ok || len(all) == maxNodes {
+				twice := slices.ContainsFunc(all, func(s Secret) bool { return s.Reveal() == one })
+				if _, ok := webURL(one); !ok || twice || len(all) == maxNodes {
 					return false
 				}
 				all = append(all, NewSecret(one))

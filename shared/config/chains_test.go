@@ -68,6 +68,7 @@ func TestWrongChainsAreRefused(t *testing.T) {
 		"no fee kind":         {`[{"id": 5, "urls": ["http://hunter2"], "feeKind": "1559"}]`, "entry 1 (chain 5): feeKind: want one of eip1559, legacy"},
 		"many confirmations":  {`[{"id": 5, "urls": ["http://hunter2"], "confirmations": 1001}]`, "entry 1 (chain 5): confirmations: want 0 to 1000"},
 		"quorum out of reach": {`[{"id": 5, "urls": ["http://hunter2"], "quorum": 2}]`, "entry 1 (chain 5): quorum: want 1 to 1"},
+		"one node twice":      {`[{"id": 5, "urls": ["http://hunter2", "http://b", "http://hunter2"]}]`, "entry 1 (chain 5): urls: want 1 to 9"},
 		"ten nodes":           {fmt.Sprintf(`[{"id": 5, "urls": [%s]}]`, strings.TrimSuffix(strings.Repeat(`"http://hunter2",`, 10), ",")), "entry 1 (chain 5): urls: want 1 to 9"},
 	} {
 		_, err := config.Load(with("FENCEPOST_CHAINS=" + c.text))
@@ -81,6 +82,7 @@ func TestWrongChainsAreRefused(t *testing.T) {
 	}{
 		"nodes given twice": {[]string{"FENCEPOST_RPC_URLS=http://a", `FENCEPOST_CHAINS=[{"id": 1, "urls": ["http://b"]}]`}, "are given twice"},
 		"quorum of 3 of 2":  {[]string{"FENCEPOST_RPC_URLS=http://a,http://b", "FENCEPOST_RPC_QUORUM=3"}, "set rpc.quorum"},
+		"one node twice":    {[]string{"FENCEPOST_RPC_URLS=http://a,http://b, http://a"}, "each once"},
 		"1 at once of 2":    {[]string{"FENCEPOST_RPC_URLS=http://a,http://b", "FENCEPOST_RPC_MAX_IN_FLIGHT=1"}, "set rpc.maxInFlight"},
 	} {
 		if _, err := config.Load(with(c.given...)); err == nil || !strings.Contains(err.Error(), c.want) {

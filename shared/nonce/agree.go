@@ -30,9 +30,13 @@ type Witnesses interface {
 // Doubts are what of a view was put to other nodes and not borne out by enough of
 // them: it counts as unknown.
 type Doubts struct {
-	Ends  bool // that blocks are the chain's: nothing ends by it
-	Signs bool // counts, and blocks that are gone: nothing is taken back, suspected or allocated by it
+	Ends     bool   // that blocks are the chain's: nothing above EndsUpTo ends by it
+	EndsUpTo uint64 // the highest block below those that is borne out; 0: none is
+	Signs    bool   // counts, and blocks that are gone: nothing is taken back, suspected or allocated by it, and nothing ends
 }
+
+// keepOpen says that what is in the block does not end.
+func (d Doubts) keepOpen(block uint64) bool { return d.Signs || d.Ends && block > d.EndsUpTo }
 
 // mostBlocks is how many blocks of each kind other nodes are asked for: both kinds and
 // one more are within what a look may watch.
@@ -93,8 +97,11 @@ func (t *tenure) agree(ctx context.Context, q Look, v View) (_ View, against str
 	v.Estimates = slices.Clone(v.Estimates)
 	for _, c := range asserted {
 		if c.stands(views, v.Witnesses.Quorum()) {
-			if c.premise {
+			switch {
+			case c.premise:
 				v.BorneOutBy = c.bearers(views)
+			case c.ends && !v.Doubts.Ends: // ascending: headers name their parents
+				v.Doubts.EndsUpTo = c.heights[0]
 			}
 			continue
 		}
@@ -102,6 +109,8 @@ func (t *tenure) agree(ctx context.Context, q Look, v View) (_ View, against str
 			against = c.what
 		}
 		switch {
+		case c.ends && v.Doubts.Ends: // what is above the lowest in doubt waits with it
+			continue
 		case c.estimate > 0:
 			v.Estimates[c.estimate-1] = Estimate{Outcome: Unknown, Reason: "the chain's nodes do not agree that it would revert"}
 		case c.absence:
@@ -111,6 +120,9 @@ func (t *tenure) agree(ctx context.Context, q Look, v View) (_ View, against str
 			v.Doubts.Signs = true
 		}
 		t.Log.WarnContext(ctx, "not borne out by the chain's other nodes: it waits", append(t.attrs(), "node", v.Node, "assertion", c.what, "asked", names(views))...)
+	}
+	if !v.Doubts.Ends {
+		v.Doubts.EndsUpTo = 0
 	}
 	return v, against, nil
 }
@@ -127,7 +139,7 @@ func (t *tenure) putToOthers(ctx context.Context, v View, ask Look, asserted []a
 		most = everyNode
 	}
 	views, err := t.ask(ctx, v, ask, most)
-	open := slices.ContainsFunc(asserted, func(c assertion) bool { return !c.stands(views, v.Witnesses.Quorum()) })
+	open := slices.ContainsFunc(asserted, func(c assertion) bool { return !c.stands(views, v.Witnesses.Quorum()) || c.unheard(views) })
 	if err == nil && !everybody && open {
 		var more []View
 		more, err = t.ask(ctx, v, ask, everyNode, names(views)...)
@@ -139,14 +151,14 @@ func (t *tenure) putToOthers(ctx context.Context, v View, ask Look, asserted []a
 	return views, t.findForks(ctx, v, asserted, views)
 }
 
-// findForks marks the views of nodes that are behind, and so have nothing to say about
+// findForks marks the views of nodes that are not ahead, and so have nothing to say about
 // v, and whose heads are no blocks of v's chain. That matters where one node's word is
 // enough: it may be ahead because it is on a fork. Where v's node does not tell, nobody
 // knows, and they count as forked.
 func (t *tenure) findForks(ctx context.Context, v View, asserted []assertion, views []View) error {
 	var heads []uint64
 	behind := func(o View) bool {
-		return o.Head.Number < v.Head.Number && slices.ContainsFunc(asserted, func(c assertion) bool { return c.vote(o) == silent })
+		return o.Head.Number <= v.Head.Number && o.Head.Hash != v.Head.Hash && slices.ContainsFunc(asserted, func(c assertion) bool { return c.vote(o) == silent })
 	}
 	for _, o := range views {
 		if behind(o) {
@@ -230,6 +242,12 @@ func (c assertion) count(views []View) (yes, no int) {
 	return yes, no
 }
 
+// unheard says that none of those asked had anything to say about the assertion.
+func (c assertion) unheard(views []View) bool {
+	yes, no := c.count(views)
+	return yes+no == 1
+}
+
 // bearers are the names of those that bear it out.
 func (c assertion) bearers(views []View) string {
 	return strings.Join(names(slices.DeleteFunc(slices.Clone(views), func(v View) bool { return c.said(v) != bearsOut })), ", ")
@@ -246,6 +264,9 @@ func (w Work) testimony(q Look, asserted []assertion, everything bool) Look {
 	ask := Look{Submitter: q.Submitter}
 	for _, c := range asserted {
 		ask.Watch = append(ask.Watch, c.heights...)
+		if c.ends {
+			ask.Finality = q.Finality
+		}
 	}
 	if everything {
 		ask.Account, ask.Estimates = true, q.Estimates

@@ -11,13 +11,13 @@ func (r Rules) assertions(w Work, q Look, v View) (asserted []assertion) {
 	j := r.judge(w, q, v)
 	finals := distinct(j.finals)
 	for _, h := range finals[max(0, len(finals)-mostBlocks):] { // headers name their parents: those below are theirs too
-		asserted = append(asserted, assertion{what: fmt.Sprintf("block %d is final", h.Number), ends: true, heights: []uint64{h.Number}, vote: has(h)})
+		asserted = append(asserted, assertion{what: fmt.Sprintf("block %d is final", h.Number), ends: true, heights: []uint64{h.Number}, vote: r.hasFinal(h)})
 	}
 	switch seen := amiss(w, v); {
 	case w.Protected:
 	case seen != nil:
 		asserted = append(asserted, assertion{what: seen.What, premise: true, vote: func(o View) vote { return alsoAmiss(w, *seen, o) }})
-	case w.Suspicion != nil && v.Head.Number >= w.Suspicion.Block:
+	case w.Suspicion != nil && pastSuspicion(w, v):
 		asserted = append(asserted, assertion{what: "nothing is amiss any more", vote: func(o View) vote { return trusts(w, o) }})
 	}
 	if lowest := w.lowest(); noReceiptThere(w, v) && len(w.Unsettled[0].Versions) > 0 {
@@ -99,6 +99,18 @@ func has(h Header) func(View) vote {
 			return contradicts
 		}
 		return silent
+	}
+}
+
+// hasFinal asks a view for a block that is final by the rules. Where finality is a tag's
+// it is no one node's: who has the block, and the tag below it, may not be so far.
+func (r Rules) hasFinal(h Header) func(View) vote {
+	return func(o View) vote {
+		said := has(h)(o)
+		if said == bearsOut && r.Finality != ByConfirmations && (o.Tagged == nil || o.Tagged.Number < h.Number) {
+			return silent
+		}
+		return said
 	}
 }
 

@@ -22,8 +22,9 @@ func TestH30ProtectIsAFormula(t *testing.T) {
 		for range rapid.IntRange(1, 6).Draw(t, "looks") {
 			v := drawCounts(t, w)
 			broken := brokenPremise(w, v)
+			tells := !reorg || v.Watched[100] == block('a', 100).Hash
 			got := suspect(w, v)
-			switch want := wantChange(broken, v.Head, amissAt, known, reorg); {
+			switch want := wantChange(broken, v.Head, amissAt, known, reorg, tells); {
 			case changed(got) != want:
 				t.Fatalf("look at block %d, final %d, first amiss at %d (%v); counts %d and %d, next %d, lowest %d: got %s, want %s",
 					v.Head.Number, w.FinalHead, amissAt, known, v.Account.LatestCount, v.Account.PendingCount, w.NextNonce, w.lowest(), changed(got), want)
@@ -110,8 +111,9 @@ func brokenPremise(w Work, v View) Why {
 }
 
 // wantChange is what the look must make of it, after a first one at amissAt.
-// Foreign use is not seen twice where one look showed a fallen final block.
-func wantChange(broken Why, head Header, amissAt uint64, known, reorg bool) string {
+// Foreign use is not seen twice where one look showed a fallen final block; and that one
+// is not back unless the look tells.
+func wantChange(broken Why, head Header, amissAt uint64, known, reorg, tells bool) string {
 	switch {
 	case broken != "" && !known:
 		return "suspect"
@@ -119,7 +121,7 @@ func wantChange(broken Why, head Header, amissAt uint64, known, reorg bool) stri
 		return "suspect"
 	case broken != "" && head.Number > amissAt:
 		return "protect"
-	case broken == "" && known && head.Number >= amissAt:
+	case broken == "" && known && head.Number >= amissAt && tells:
 		return "trust"
 	}
 	return "nothing"

@@ -34,7 +34,7 @@ func (j judgement) claimed() []string {
 // ends only after every lower nonce has: finals are written in nonce order.
 func (r Rules) judge(w Work, q Look, v View) judgement {
 	var j judgement
-	now, lowerAreFinal := w.now(), stands(w, v) == finalsStand && v.Doubts == (Doubts{}) // else nothing ends
+	now, lowerAreFinal := w.now(), stands(w, v) == finalsStand // else nothing ends
 	opened := suspect(w, v).Protect
 	protected := w.Protected || opened != nil
 	about := q.about()
@@ -49,7 +49,7 @@ func (r Rules) judge(w Work, q Look, v View) judgement {
 		case i == 0 && opened != nil && opened.ExpectedNonce == *t.Nonce && len(t.Versions) > 0 && t.State.May(Protect):
 			t.State, t.Sub, t.LastError = Protect, "", opened.What
 			t = r.checkNext(t, now.Add(r.BlockTime))
-		case t.State == Protect && v.Account.LatestCount <= *t.Nonce: // a reorg freed the nonce
+		case t.State == Protect && v.Account.LatestCount <= *t.Nonce && !beforeEpisode(w, v): // a reorg freed the nonce
 			t.State, t.Sub, t.LastError = Tracking, Pending, ""
 		case !protected && held == nil && t.Ordered == OrderRebroadcast && t.ordersOpen() && len(t.Versions) > 0:
 			served = t.Ordered
@@ -78,6 +78,12 @@ func (r Rules) judge(w Work, q Look, v View) judgement {
 		}
 	}
 	return j
+}
+
+// beforeEpisode says that v is of a block below the one that opened the episode: what it
+// does not show may not have been yet.
+func beforeEpisode(w Work, v View) bool {
+	return w.Evidence != nil && v.Head.Number < w.Evidence.Block
 }
 
 // about says of a transaction whether the look was about it at all.
@@ -149,7 +155,7 @@ func (r Rules) included(j *judgement, t Tx, rec Receipt, v View, now time.Time, 
 	case !r.isFinal(rec, list, whole, v):
 		j.lookAgain = j.lookAgain || (!whole && r.couldBeFinal(rec, v))
 		return r.checkNext(t, r.finalAt(rec, v, now))
-	case !mayEnd:
+	case !mayEnd || v.Doubts.keepOpen(rec.BlockNumber):
 		return r.checkNext(t, now.Add(r.BlockTime/2))
 	}
 	j.finalHead = max(j.finalHead, rec.BlockNumber)

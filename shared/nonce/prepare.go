@@ -26,6 +26,8 @@ func mayAllocate(w Work, unsettled []Tx, v View) string {
 		return "the submitter is suspended"
 	case v.Doubts.Signs:
 		return "the chain's nodes do not agree"
+	case w.Suspicion != nil && !pastSuspicion(w, v):
+		return "the node does not show whether what was amiss with the account still is"
 	case a.HasCode:
 		return "the account has code or a delegation: its nonce may move by itself"
 	case a.LatestCount > w.NextNonce || a.PendingCount > w.NextNonce:

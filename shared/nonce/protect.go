@@ -16,7 +16,7 @@ func suspect(w Work, v View) CursorChange {
 	switch {
 	case w.Protected, v.Doubts.Signs:
 		return CursorChange{}
-	case seen == nil && w.Suspicion != nil && v.Head.Number >= w.Suspicion.Block:
+	case seen == nil && w.Suspicion != nil && pastSuspicion(w, v):
 		return CursorChange{Trust: true}
 	case seen == nil:
 		return CursorChange{}
@@ -32,6 +32,13 @@ func suspect(w Work, v View) CursorChange {
 		return CursorChange{Protect: seen}
 	}
 	return CursorChange{}
+}
+
+// pastSuspicion says that v would show what the suspicion was about, if it were so: it
+// is at its block or later, and tells of a block that had fallen whether it stands.
+func pastSuspicion(w Work, v View) bool {
+	tells := w.Suspicion.Why != WhyReorg || stands(w, v) != finalsUnknown
+	return tells && v.Head.Number >= w.Suspicion.Block
 }
 
 // amiss says what in the view breaks a premise, with the count that would be

@@ -191,6 +191,9 @@ func (t *tenure) resync(ctx context.Context, l *Leave) ([]Move, Released, error)
 	if l.Takers, err = t.takers(ctx, lost, l.Requests); err != nil {
 		return nil, Released{}, err
 	}
+	if err := t.takersBorneOut(ctx, v, *l); err != nil {
+		return nil, Released{}, err
+	}
 	for n := t.work.NextNonce; n < l.Count; n++ {
 		lost = append(lost, n)
 	}
@@ -284,6 +287,23 @@ func (t *tenure) takers(ctx context.Context, lost []uint64, named map[uint64]str
 		}
 	}
 	return found, nil
+}
+
+// takersBorneOut puts to the chain's other nodes the blocks of those takers by which
+// nobody had to name a request: on a fork something else may have taken the nonce.
+func (t *tenure) takersBorneOut(ctx context.Context, v View, l Leave) error {
+	for n, taker := range l.Takers {
+		if _, isNamed := l.Requests[n]; isNamed {
+			continue
+		}
+		by := View{Node: taker.Node, Witnesses: v.Witnesses} // may be another node than v's
+		q := Look{Submitter: t.work.submitter(), Watch: []uint64{taker.BlockNumber}}
+		what := fmt.Sprintf("block %d, in which nonce %d was taken, is the chain's", taker.BlockNumber, n)
+		if err := t.borneOut(ctx, q, by, what, has(Header{Number: taker.BlockNumber, Hash: taker.BlockHash})); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // takerOf is what took x's nonce, as the chain says now, or else by the evidence of

@@ -87,7 +87,7 @@ func (c *Connector) roundTrip(ctx context.Context, calls []*call) error {
 	case c.places <- struct{}{}:
 		defer func() { <-c.places }()
 	case <-ctx.Done():
-		return fmt.Errorf("wait for one of %d places: %w", cap(c.places), ctx.Err())
+		return fmt.Errorf("%w, %d are taken: %w", ErrNoPlace, cap(c.places), ctx.Err())
 	}
 	if c.verified.Load() {
 		return c.exchange(ctx, calls)

@@ -43,6 +43,10 @@ const minBatch = 2 * reserved
 // connector's.
 var ErrWrongChain = errors.New("wrong chain")
 
+// ErrNoPlace reports a round trip that got none of rpc.maxInFlight's places in its time.
+// No node was asked.
+var ErrNoPlace = errors.New("no free place for a round trip")
+
 // Options say which node to speak to.
 type Options struct {
 	URL         string                // http or https; may hold credentials, which are never shown

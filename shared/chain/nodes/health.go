@@ -21,16 +21,49 @@ type node struct {
 	outUntil time.Time // till when at least, of one that was outvoted, whatever it answers
 	checkAt  time.Time // when it is asked for its head, if nobody has looked at it by then
 	verifyAt time.Time // when it is asked again which chain it is on
+	tagless  time.Time // till when others are rather asked for a safe or finalized block: it had none
 }
 
 // order is all nodes in the order in which a look tries them: those that are
 // healthy first, as they were given; and where all are not, somebody has to answer.
-func (c *Connector) order() []*node {
+// Of those as healthy, who had no block with a tag is tried last for one.
+func (c *Connector) order(q nonce.Look) []*node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ordered := slices.Clone(c.nodes)
-	slices.SortStableFunc(ordered, func(a, b *node) int { return cmp.Compare(a.rank(), b.rank()) })
+	slices.SortStableFunc(ordered, func(a, b *node) int { return cmp.Compare(a.place(q), b.place(q)) })
 	return ordered
+}
+
+func (n *node) place(q nonce.Look) int {
+	if asksTag(q) && n.tagless.After(time.Now()) {
+		return 2*n.rank() + 1
+	}
+	return 2 * n.rank()
+}
+
+func asksTag(q nonce.Look) bool { return q.Finality != "" || q.FinalCount }
+
+// serves says that the view has the block with a tag, or the count at it, if q asks for
+// one. That a node has none is remembered for a while, and no fault of it.
+func (c *Connector) serves(n *node, q nonce.Look, v nonce.View) bool {
+	if !asksTag(q) {
+		return true
+	}
+	has := (q.Finality == "" || v.Tagged != nil) && (!q.FinalCount || v.FinalCount != nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n.tagless = (time.Time{}); !has {
+		n.tagless = time.Now().Add(c.leaveOut)
+	}
+	return has
+}
+
+// noneServes says that none of these has a block with a tag either, as far as is known.
+func (c *Connector) noneServes(of []*node) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !slices.ContainsFunc(of, func(n *node) bool { return n.healthy() && !n.tagless.After(time.Now()) })
 }
 
 // rank is lower for who is rather asked. A node of another chain is the last resort.
@@ -98,7 +131,7 @@ func (c *Connector) verifyIfDue(n *node) {
 func (c *Connector) saw(ctx context.Context, n *node, v nonce.View, err error) Result {
 	result := OK
 	switch {
-	case errors.Is(err, evm.ErrChanged), err != nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(err, evm.ErrChanged), errors.Is(err, evm.ErrNoPlace), err != nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return OK // nothing was seen
 	case errors.Is(err, evm.ErrWrongChain):
 		result = WrongChain

@@ -15,12 +15,13 @@ import (
 // If it fails, or turns out to lag, the next one is asked the same: each but the
 // last has half of the time that is left. Where every node lags or fails, what the
 // highest of those that lag says is the answer: a lower head is no news to whoever
-// judges it.
+// judges it. One that has no block with the tag that is asked for answers where no
+// healthy one has.
 func (c *Connector) Look(ctx context.Context, q nonce.Look) (nonce.View, error) {
 	if q.Submitter != "" && q.Submitter.ChainID() != c.chainID {
 		return nonce.View{}, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, evm.ErrWrongChain)
 	}
-	order := c.order()
+	order := c.order(q)
 	var best *nonce.View
 	var said failures
 	for i, n := range order {
@@ -31,7 +32,7 @@ func (c *Connector) Look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 		cancel()
 		compared()
 		switch result := c.saw(ctx, n, v, err); {
-		case err == nil && result == OK:
+		case err == nil && result == OK && (c.serves(n, q, v) || c.noneServes(order[i+1:])):
 			return c.witnessed(v), nil
 		case err == nil && (best == nil || v.Head.Number > best.Head.Number):
 			best = &v
@@ -62,7 +63,7 @@ func (c *Connector) Quorum() int { return c.quorum }
 
 // Ask implements [nonce.Witnesses]. The nodes are asked at once.
 func (c *Connector) Ask(ctx context.Context, q nonce.Look, n int, but ...string) []nonce.View {
-	asked := c.choose(n, but)
+	asked := c.choose(q, n, but)
 	type answer struct {
 		view nonce.View
 		ok   bool
@@ -73,6 +74,9 @@ func (c *Connector) Ask(ctx context.Context, q nonce.Look, n int, but ...string)
 		go func() {
 			v, err := one.Look(ctx, q)
 			v.Lags = c.saw(ctx, one, v, err) == Lags
+			if err == nil {
+				c.serves(one, q, v)
+			}
 			answers <- answer{v, err == nil}
 		}()
 	}
@@ -89,8 +93,8 @@ func (c *Connector) Ask(ctx context.Context, q nonce.Look, n int, but ...string)
 // say that lag or were outvoted counts too: two against two is no majority. Those that
 // failed cost time, and are asked only where the others are too few for a quorum; and
 // those of another chain never.
-func (c *Connector) choose(n int, but []string) []*node {
-	ordered := c.order()
+func (c *Connector) choose(q nonce.Look, n int, but []string) []*node {
+	ordered := c.order(q)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var chosen []*node

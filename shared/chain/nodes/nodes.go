@@ -184,7 +184,7 @@ func (c *Connector) Taken(ctx context.Context, s nonce.Submitter, n uint64) (tak
 // and decides nothing: what one node says is not put to the others, and nobody is left
 // out by it. The error wraps what each said, one that wraps [nonce.ErrNotTaken] first.
 func (c *Connector) Any(ctx context.Context, ask func(context.Context, *evm.Connector) error) error {
-	order := c.order()
+	order := c.order(nonce.Look{})
 	var said failures
 	for i, n := range order {
 		turn, cancel := share(ctx, len(order)-i-1)

@@ -14,12 +14,18 @@ import (
 // Send implements [nonce.ChainConnector]. The bytes go to every node that is
 // healthy or behind, at once; once one of them has all of them, the others have
 // [grace] to answer. Where not all bytes were taken, the nodes that are left out get
-// them too: what they take counts, and what they refuse does not.
+// them too: what they take counts, and what they refuse does not. Where the answer is
+// a refusal by all others, they have no more than [refusedGrace].
 func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult {
 	first, rest := c.receivers()
 	results := merge(sendTo(ctx, first, raws), len(raws))
 	if len(rest) == 0 || allTaken(results) || ctx.Err() != nil {
 		return results
+	}
+	if !slices.ContainsFunc(results, func(r nonce.SendResult) bool { return r.Class == nonce.SendUnknown }) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, refusedGrace)
+		defer cancel()
 	}
 	more := merge(sendTo(ctx, rest, raws), len(raws))
 	for i, r := range more {
@@ -29,6 +35,9 @@ func (c *Connector) Send(ctx context.Context, raws [][]byte) []nonce.SendResult 
 	}
 	return results
 }
+
+// refusedGrace is how long nodes that are left out have to take what all others refuse.
+const refusedGrace = time.Second
 
 // receivers are who gets what is sent, and who gets it if that was not enough. Of
 // nodes that all are left out nobody is first.

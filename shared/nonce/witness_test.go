@@ -1,0 +1,229 @@
+package nonce
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+)
+
+// While a sign of foreign use or of a reorg is remembered, a view from below it, or
+// one that does not show the final block, neither trusts nor allocates: it cannot
+// have seen what the sign was about.
+func TestNothingIsAllocatedFromBelowASuspicion(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		w := workOf(1, 5)
+		w.FinalHead, w.FinalBlocks = 90, []Header{block('a', 90)}
+		w.Suspicion = &Suspicion{Why: WhyReorg, Block: 100, ExpectedNonce: 5}
+		for name, c := range map[string]struct {
+			view       View
+			may, trust bool
+		}{
+			"from a block below":          {watching(viewOf(w, block('a', 99)), block('a', 90)), false, false},
+			"without the final block":     {viewOf(w, block('a', 101)), false, false},
+			"at its block":                {watching(viewOf(w, block('a', 100)), block('a', 90)), true, true},
+			"past it, with a final block": {watching(viewOf(w, block('a', 101)), block('a', 90)), true, true},
+		} {
+			if got := mayAllocate(w, nil, c.view) == ""; got != c.may {
+				t.Errorf("%s: got allocation %v, want %v", name, got, c.may)
+			}
+			if got := suspect(w, c.view).Trust; got != c.trust {
+				t.Errorf("%s: got trust %v, want %v", name, got, c.trust)
+			}
+			p := &panel{views: ofNodes(c.view, c.view, c.view), quorum: 2}
+			if v := p.looks(t, w, asking(w)); (mayAllocate(w, nil, v) == "") != c.may || suspect(w, v).Trust != c.trust {
+				t.Errorf("%s, three nodes: got %q and trust %v, want allocation %v and trust %v", name, mayAllocate(w, nil, v), suspect(w, v).Trust, c.may, c.trust)
+			}
+		}
+	})
+}
+
+// Nodes that are some blocks behind hold back what ended in the blocks that they do
+// not have, and nothing below it: under load there is always something so young.
+func TestLaggingWitnessesHoldBackOnlyTheYoungest(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		chain := blocks('a', 100, 107)
+		var all []Tx
+		var receipts []Receipt
+		for i := range uint64(5) { // in blocks 100 to 104, all final by three blocks on top
+			x := included(i, chain[i])
+			all, receipts = append(all, x), append(receipts, receiptOf(x, chain[i]))
+		}
+		w := workOf(9, 5, all...)
+		final := finding(viewOf(w, chain...), receipts...)
+		upTo := func(name byte, n int) View { return watching(viewOf(w, block(name, 99+uint64(n))), chain[:n]...) }
+		forked := watching(viewOf(w, block('b', 107)), append(blocks('a', 100, 101), blocks('b', 102, 107)...)...)
+		for name, c := range map[string]struct {
+			quorum int
+			views  []View
+			want   int
+		}{
+			"both have three":            {2, ofNodes(final, upTo('a', 3), upTo('a', 3)), 3},
+			"one has three":              {2, ofNodes(final, upTo('a', 3), upTo('a', 1)), 3},
+			"none has any":               {2, ofNodes(final, upTo('a', 0), upTo('a', 0)), 0},
+			"all have all":               {2, ofNodes(final, upTo('a', 5), upTo('a', 5)), 5},
+			"all must, one forks at 102": {3, ofNodes(final, forked, upTo('a', 5)), 2},
+		} {
+			p := &panel{views: c.views, quorum: c.quorum}
+			q := asking(w)
+			v := p.looks(t, w, q)
+			if got := len(rulesOf(3).judge(w, q, v).finals); got != c.want || v.Node != "n0" {
+				t.Errorf("%s: got %d ended by %s, want %d by n0; doubts %+v", name, got, v.Node, c.want, v.Doubts)
+			}
+		}
+	})
+}
+
+// Of two nodes at the same height with different heads one is on a fork: where one
+// node's word is enough it is not, though the other is not past the block.
+func TestEqualHeightsOnTwoForks(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		x := included(5, block('a', 100))
+		w := workOf(1, 6, x)
+		mine, other := finding(viewOf(w, block('a', 100)), receiptOf(x, block('a', 100))), watching(viewOf(w, block('b', 100)), block('b', 100))
+		for name, c := range map[string]struct {
+			views []View
+			ends  bool
+		}{
+			"another head": {ofNodes(mine, other), false},
+			"the same":     {ofNodes(mine, watching(mine, block('a', 100))), true},
+		} {
+			p := &panel{views: c.views, quorum: 1}
+			tn := &tenure{Worker: &Worker{Rules: rulesOf(0), Log: slog.New(slog.DiscardHandler)}, chain: p, work: w}
+			q := asking(w)
+			v, err := tn.lookAgreed(t.Context(), q)
+			if got := len(rulesOf(0).judge(w, q, v).finals) > 0; err != nil || got != c.ends {
+				t.Errorf("%s: got ended %v by %s, %v; want %v", name, got, v.Node, err, c.ends)
+			}
+		}
+	})
+}
+
+// A node that calls its head finalized ends nothing by that alone: the others say
+// which block has the tag, too.
+func TestTagsNeedAQuorum(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		chain := blocks('a', 100, 103)
+		x := included(5, chain[0])
+		w := workOf(1, 6, x)
+		r := rulesOf(0)
+		r.Finality = ByFinalized
+		tagged := func(at *Header) View {
+			v := watching(finding(viewOf(w, chain...), receiptOf(x, chain[0])), chain...)
+			v.Tagged = at
+			return v
+		}
+		head, before := tagged(&chain[3]), tagged(new(block('a', 90)))
+		for name, c := range map[string]struct {
+			quorum int
+			views  []View
+			ends   bool
+		}{
+			"alone with the tag":      {2, ofNodes(head, before, before), false},
+			"others have no such":     {2, ofNodes(head, tagged(nil), tagged(nil)), false},
+			"another has it so far":   {2, ofNodes(head, before, tagged(&chain[0])), true},
+			"the other is not so far": {1, ofNodes(head, before), true}, // one node's word is enough
+		} {
+			p := &panel{views: c.views, quorum: c.quorum}
+			tn := &tenure{Worker: &Worker{Rules: r, Log: slog.New(slog.DiscardHandler)}, chain: p, work: w}
+			q := asking(w)
+			q.Finality = r.tag()
+			v, err := tn.lookAgreed(t.Context(), q)
+			if got := len(r.judge(w, q, v).finals) > 0; err != nil || got != c.ends {
+				t.Errorf("%s: got ended %v by %s, %v; want %v", name, got, v.Node, err, c.ends)
+			}
+			for _, asked := range p.saw {
+				if asked.Finality != q.Finality {
+					t.Errorf("%s: got tag %q asked for, want %q", name, asked.Finality, q.Finality)
+				}
+			}
+		}
+	})
+}
+
+// Where one of three is enough, one that has nothing to say is no reason not to ask
+// the third, who may say otherwise.
+func TestOneOfThreeAsksOnWhereTheSecondIsSilent(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		chain := blocks('a', 100, 103)
+		x := included(5, chain[0])
+		w := workOf(1, 6, x)
+		final := finding(viewOf(w, chain...), receiptOf(x, chain[0]))
+		silentOne, other := viewOf(w, chain...), watching(viewOf(w, blocks('b', 100, 103)...), block('b', 100))
+		p := &panel{views: ofNodes(final, silentOne, other), quorum: 1}
+		q := asking(w)
+		v := p.looks(t, w, q)
+		if got := rulesOf(3).judge(w, q, v).finals; len(got) > 0 {
+			t.Errorf("got %v final by %s, want nothing: the third node has another block there", got, v.Node)
+		}
+	})
+}
+
+// tellsTaker is a panel whose first node shows who took a nonce.
+type tellsTaker struct {
+	*panel
+	taker Taker
+}
+
+func (p tellsTaker) Taken(context.Context, Submitter, uint64) (Taker, error) { return p.taker, nil }
+
+// What took an intent's nonce is one node's word, and by it nobody has to be asked
+// whether the intent was carried out: the block it is in has to be the other nodes' too.
+func TestTakersNeedAQuorum(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		x := pending(5)
+		x.Payload = []byte("call")
+		w := workOf(1, 6, x)
+		counts := func(chain ...Header) View {
+			v := watching(viewOf(w, block('a', 100)), chain...)
+			v.FinalCount = new(uint64(6))
+			v.Receipts = map[Hash]ReceiptAnswer{x.Versions[0]: {Answer: AnswerNotFound}}
+			return v
+		}
+		a, b := counts(block('a', 95)), counts(block('b', 95))
+		for name, c := range map[string]struct {
+			views []View
+			named bool
+			want  bool
+		}{
+			"all have the block":     {ofNodes(a, a, a), false, true},
+			"alone with it":          {ofNodes(a, b, b), false, false},
+			"alone, and it is named": {ofNodes(a, b, b), true, true},
+		} {
+			p := tellsTaker{&panel{ChainConnector: reader(nil), views: c.views, quorum: 2},
+				Taker{Hash: Hash{7}, BlockNumber: 95, BlockHash: block('a', 95).Hash, Node: "n0", ValueWei: "12345"}}
+			tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}, chain: p, work: w}
+			l := Leave{Count: 6}
+			if c.named {
+				l.Requests = map[uint64]string{5: "r"}
+			}
+			_, _, err := tn.resync(t.Context(), &l)
+			if got := err == nil; got != c.want || err != nil && !errors.Is(err, ErrNodes) {
+				t.Errorf("%s: got %v, want released %v", name, err, c.want)
+			}
+		}
+	})
+}
+
+// A node that is behind the evidence of PROTECT does not show that a reorg freed the
+// nonce.
+func TestLaggardFreesNoNonceInProtect(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		x := held(5, Protect, "")
+		w := workOf(1, 6, x)
+		w.Protected, w.Evidence = true, &Suspicion{Why: WhyTaken, Block: 100, ExpectedNonce: 5}
+		for head, want := range map[uint64]State{99: Protect, 100: Tracking} {
+			v := viewOf(w, block('a', head))
+			if got := rulesOf(3).judge(w, asking(w), v).after[0].State; got != want {
+				t.Errorf("head %d: got %s, want %s", head, got, want)
+			}
+		}
+	})
+}
