@@ -105,3 +105,22 @@ func TestNoPlaceIsNoFaultOfANode(t *testing.T) {
 	<-places
 	s.look(t, "with a place", 0)
 }
+
+// A witness that fails was a node like the others until then, and may have known better:
+// it is named as silent once. After that it is away, and nobody waits for its word.
+func TestWitnessIsSilentOnceThenAway(t *testing.T) {
+	t.Parallel()
+	s := severalNodes(t, 2, nil)
+	s.look(t, "before", 0)
+	first := s.connector.Nodes()[0]
+	if views := s.connector.Ask(t.Context(), nonce.Look{}, 1, first); len(views) != 1 || views[0].Silent {
+		t.Fatalf("while it answers: got %+v, want its view", views)
+	}
+	s.proxies[1].SetFaults(rpcproxy.Faults{Unavailable: 1})
+	if views := s.connector.Ask(t.Context(), nonce.Look{}, 1, first); len(views) != 1 || !views[0].Silent || views[0].Node != s.connector.Nodes()[1] {
+		t.Errorf("when it fails: got %+v, want it named as silent", views)
+	}
+	if views := s.connector.Ask(t.Context(), nonce.Look{}, 1, first); len(views) != 0 {
+		t.Errorf("once it is away: got %+v, want nothing", views)
+	}
+}

@@ -17,9 +17,9 @@ type Witnesses interface {
 	// Quorum is how many nodes must say the same, the first among them.
 	Quorum() int
 
-	// Ask asks at most n nodes the same, but those named. Who does not answer has
-	// said nothing: there may be fewer views, or none. [View.Lags] is set in those of
-	// nodes that are far behind.
+	// Ask asks at most n nodes the same, but those named. Who is away says nothing:
+	// there may be fewer views, or none. [View.Lags] is set in those of nodes that are
+	// far behind, [View.Silent] in those of nodes that are not heard for the first time.
 	Ask(ctx context.Context, q Look, n int, but ...string) []View
 
 	// Contradicted tells that the others do not bear out what this node said: it is
@@ -52,6 +52,7 @@ const (
 	silent vote = iota
 	bearsOut
 	contradicts
+	open // nobody knows what it would say
 )
 
 // assertion is something in a view that one node does not decide alone.
@@ -158,7 +159,7 @@ func (t *tenure) putToOthers(ctx context.Context, v View, ask Look, asserted []a
 func (t *tenure) findForks(ctx context.Context, v View, asserted []assertion, views []View) error {
 	var heads []uint64
 	behind := func(o View) bool {
-		return o.Head.Number <= v.Head.Number && o.Head.Hash != v.Head.Hash && slices.ContainsFunc(asserted, func(c assertion) bool { return c.vote(o) == silent })
+		return !o.Silent && o.Head.Number <= v.Head.Number && o.Head.Hash != v.Head.Hash && slices.ContainsFunc(asserted, func(c assertion) bool { return c.vote(o) == silent })
 	}
 	for _, o := range views {
 		if behind(o) {
@@ -221,6 +222,9 @@ func names(views []View) (list []string) {
 // said is what a view makes of the assertion. A node on another fork contradicts what it
 // cannot bear out.
 func (c assertion) said(o View) vote {
+	if o.Silent {
+		return open
+	}
 	if v := c.vote(o); v != silent || !o.Forked {
 		return v
 	}
@@ -228,7 +232,7 @@ func (c assertion) said(o View) vote {
 }
 
 // count is how many nodes bear the assertion out, with the one that made it, and how
-// many contradict it.
+// many contradict it; the others say nothing.
 func (c assertion) count(views []View) (yes, no int) {
 	yes = 1
 	for _, v := range views {
@@ -253,9 +257,15 @@ func (c assertion) bearers(views []View) string {
 	return strings.Join(names(slices.DeleteFunc(slices.Clone(views), func(v View) bool { return c.said(v) != bearsOut })), ", ")
 }
 
-// stands says that a quorum bears the assertion out, and more than contradict it.
+// stands says that a quorum bears the assertion out, and more than contradict it or may
+// do so when they are heard again.
 func (c assertion) stands(views []View, quorum int) bool {
 	yes, no := c.count(views)
+	for _, v := range views {
+		if c.said(v) == open {
+			no++
+		}
+	}
 	return yes >= quorum && yes > no
 }
 

@@ -150,6 +150,7 @@ type View struct {
 	Witnesses  Witnesses
 	Lags       bool   // the node is far behind the others: what it does not show, it may not have yet
 	Forked     bool   // its head is no block of the chain of the node whose word it is asked about
+	Silent     bool   // the node, which was not known to be away, gave no answer: what it would say is open, and nothing else is in here but its name
 	Doubts     Doubts // what too few of them bear out
 	BorneOutBy string // who bears out the sign of a broken premise, by their names
 }

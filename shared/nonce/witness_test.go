@@ -227,3 +227,35 @@ func TestLaggardFreesNoNonceInProtect(t *testing.T) {
 		}
 	})
 }
+
+// Where one node's word is enough, it is not while another, which was there before, is
+// not heard: it may contradict. Where a quorum speaks, one that is silent changes nothing.
+func TestASilentWitnessIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		x := included(5, block('a', 90))
+		w := workOf(1, 6, x)
+		final := finding(viewOf(w, blocks('a', 90, 100)...), receiptOf(x, block('a', 90)))
+		silent := View{Silent: true}
+		for name, c := range map[string]struct {
+			quorum int
+			views  []View
+			ends   bool
+		}{
+			"one of two":                    {1, ofNodes(final, silent), false},
+			"one of two, the other is away": {1, ofNodes(final), true},
+			"two of three":                  {2, ofNodes(final, watching(final, block('a', 90)), silent), true},
+			"one of three":                  {2, ofNodes(final, silent, silent), false},
+		} {
+			p := &panel{views: c.views, quorum: c.quorum}
+			q := asking(w)
+			v := p.looks(t, w, q)
+			if got := len(rulesOf(3).judge(w, q, v).finals) > 0; got != c.ends {
+				t.Errorf("%s: got an end %v, want %v", name, got, c.ends)
+			}
+			if len(p.out) > 0 {
+				t.Errorf("%s: got %v left out, want nobody: nothing was contradicted", name, p.out)
+			}
+		}
+	})
+}

@@ -61,32 +61,41 @@ var _ nonce.Witnesses = (*Connector)(nil)
 // Quorum implements [nonce.Witnesses].
 func (c *Connector) Quorum() int { return c.quorum }
 
-// Ask implements [nonce.Witnesses]. The nodes are asked at once.
+// Ask implements [nonce.Witnesses]. The nodes are asked at once. One that fails is away
+// from then on; until then it was a node like the others, and may have known better.
 func (c *Connector) Ask(ctx context.Context, q nonce.Look, n int, but ...string) []nonce.View {
 	asked := c.choose(q, n, but)
-	type answer struct {
-		view nonce.View
-		ok   bool
-	}
-	answers := make(chan answer, len(asked))
+	answers := make(chan *nonce.View, len(asked))
 	for _, one := range asked {
 		c.verifyIfDue(one)
+		away := c.isAway(one)
 		go func() {
 			v, err := one.Look(ctx, q)
 			v.Lags = c.saw(ctx, one, v, err) == Lags
-			if err == nil {
+			switch {
+			case err == nil:
 				c.serves(one, q, v)
+				answers <- &v
+			case away:
+				answers <- nil
+			default:
+				answers <- &nonce.View{Node: one.Node(), Silent: true}
 			}
-			answers <- answer{v, err == nil}
 		}()
 	}
 	var views []nonce.View
 	for range asked {
-		if a := <-answers; a.ok {
-			views = append(views, a.view)
+		if v := <-answers; v != nil {
+			views = append(views, *v)
 		}
 	}
 	return views
+}
+
+func (c *Connector) isAway(n *node) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return n.out == Failed
 }
 
 // choose are at most n nodes that may be asked, healthy ones before others. What those
