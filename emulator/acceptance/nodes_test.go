@@ -162,7 +162,9 @@ func TestAllNodesAwayHarmNothing(t *testing.T) {
 // ends it, whichever is ahead. Once they are at one, it ends.
 func TestTwoNodesOnTwoForks(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{Nodes: 2, Submitters: 1, Settings: nodesQuick})
+	b := setup(t, stack.Options{Nodes: 2, Submitters: 1, Settings: withSettings(nodesQuick, map[string]string{
+		"FENCEPOST_LEASE_DURATION": "30s", "FENCEPOST_LEASE_RENEW_INTERVAL": "10s", "FENCEPOST_RPC_TIMEOUT": "30s", // a slow node is not away
+	})})
 	s := b.Submitters()[0]
 	fork := b.fork(t, 0)
 	b.Nodes[1].SetTarget(fork.URL())
@@ -238,18 +240,13 @@ func TestReservationsNeedAQuorumOfNodes(t *testing.T) {
 // others, one to have its end borne out.
 func TestRoundTripsOfThreeNodes(t *testing.T) {
 	t.Parallel()
-	const n = 8
-	perTx := func(nodes int) float64 {
+	of := func(nodes int, enough stack.Cost) stack.Cost {
 		b := setup(t, stack.Options{Nodes: nodes, Submitters: 1, Processes: 1, BlockTime: time.Second, Settings: map[string]string{
 			"FENCEPOST_RPC_LEAVE_OUT": "1h", // heads are compared once
 		}})
-		b.ends(t, b.postAll(t, n))
-		trips := b.Costs.Of("advance", "receipt", "confirm", "resubmit").RPCRoundTrips - int64(nodes-1)
-		t.Logf("%d nodes: %d round trips of %d transactions", nodes, trips, n)
-		return float64(trips) / n
+		return b.cheapest(t, enough)
 	}
-	one, three := perTx(1), perTx(3)
-	if one > 4.5 || three > one+3.5 || three < one+2 { // half a look for polls that come early on a slow machine
-		t.Errorf("round trips of a transaction: got %.2f with one node and %.2f with three, want at most 4, and 3 more", one, three)
+	if one, three := of(1, oneNodeLife), of(3, threeNodesLife); one != oneNodeLife || three != threeNodesLife {
+		t.Errorf("round trips of a life: got %+v with one node and %+v with three, want %+v and %+v", one, three, oneNodeLife, threeNodesLife)
 	}
 }

@@ -278,27 +278,20 @@ func TestAllPowersSurviveAKill(t *testing.T) {
 // of the other nodes.
 func TestRoundTripsOfAllPowers(t *testing.T) {
 	t.Parallel()
-	const n = 6
-	of := func(settings map[string]string) (sql, rpc float64) {
+	of := func(settings map[string]string) stack.Cost {
 		b := setup(t, stack.Options{Nodes: 3, Submitters: 1, Processes: 1, BlockTime: time.Second, Settings: withSettings(settings, map[string]string{
 			"FENCEPOST_RPC_LEAVE_OUT": "1h", // heads are compared once
 		})})
-		for i := range n {
-			b.postUntilAnswered(t, transfer(b.Submitters()[0], fmt.Sprintf("r-%d", i)))
-			b.await(t, b.Submitters()[0], nonce.Confirmed, i+1)
-		}
-		b.finish(t)
-		c := b.Costs.Of("create", "advance", "receipt", "confirm", "resubmit")
-		t.Logf("%d lives: %+v; telling of them: %+v", n, c, b.Costs.Of("publish"))
-		return float64(c.SQLRoundTrips) / n, float64(c.RPCRoundTrips) / n
+		return b.cheapest(t, threeNodesLife)
 	}
-	offSQL, offRPC := of(nil)
-	onSQL, onRPC := of(map[string]string{
+	off := of(nil)
+	on := of(map[string]string{
 		"FENCEPOST_EVENTS_MODE": "mq_outbox", "FENCEPOST_FEES_HISTORY_ENABLED": "true", "FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED": "true",
 		"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_TELEMETRY_BALANCES": "20",
 	})
-	if onSQL > 9 || onRPC > offRPC+0.75 || offSQL > 9 { // a look that comes early on a slow machine
-		t.Errorf("round trips of a life, of SQL and to nodes: got %.2f and %.2f with all on, %.2f and %.2f with all but the nodes off; want at most 9 of SQL, and as many to nodes", onSQL, onRPC, offSQL, offRPC)
+	t.Logf("a life, off: %+v; on: %+v", off, on)
+	if on != off || on != threeNodesLife {
+		t.Errorf("round trips of a life: got %+v with all on, %+v with all but the nodes off; want %+v", on, off, threeNodesLife)
 	}
 }
 
