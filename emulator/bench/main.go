@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/fencepost/fencepost/emulator/stack"
 )
 
 func main() {
@@ -45,7 +47,7 @@ type flags struct {
 	runs         int
 	transactions int
 	clients      int
-	settings     map[string]string
+	settings     stack.Settings
 	statements   int
 	estimate     bool
 	json, svg    string
@@ -55,7 +57,7 @@ type flags struct {
 }
 
 func parse(args []string) (flags, error) {
-	f := flags{settings: map[string]string{}}
+	f := flags{settings: stack.Settings{}}
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.Func("scenario", "what to measure, a `name` or several with commas; may be given again; default: all that the tables need", func(text string) error {
 		f.names = append(f.names, strings.Split(text, ",")...)
@@ -64,14 +66,7 @@ func parse(args []string) (flags, error) {
 	set.IntVar(&f.runs, "runs", 3, "how many runs of each, a `number`; the median is told")
 	set.IntVar(&f.transactions, "transactions", 3000, "how many transactions are posted in a burst, a `number`")
 	set.IntVar(&f.clients, "clients", 32, "how many connections post at once, a `number`")
-	set.Func("setting", "one more setting of the functions, `NAME=VALUE`; may be given again", func(text string) error {
-		name, value, ok := strings.Cut(text, "=")
-		if !ok {
-			return errors.New("want NAME=VALUE")
-		}
-		f.settings[name] = value
-		return nil
-	})
+	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as gasbump.enabled=true; may be given again")
 	set.BoolVar(&f.estimate, "estimate", false, "intents do not name their gas, so that it is estimated for each")
 	set.IntVar(&f.statements, "statements", 0, "print so many of the statements that cost Postgres most, a `number`; costs a little itself")
 	set.StringVar(&f.json, "json", "", "write the figures to this `file` too")
