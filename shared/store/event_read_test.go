@@ -1,0 +1,298 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/events"
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// A caller sees the events of its own transactions, an operator all, each by submitter
+// too; and positions that were never given, or are forgotten, are told from others.
+func TestEventsWhoSeesWhich(t *testing.T) {
+	t.Parallel()
+	db, _ := withEvents(t, store.EventsKept)
+	db.Register(t, alice, 1)
+	db.Register(t, bob, 1)
+	for i, in := range []store.Intent{intent(alice, "a"), intent(bob, "b"), intent(alice, "c"), intent(alice, "d")} {
+		if i == 2 {
+			in.Caller = "rival"
+		}
+		if _, err := db.Create(t.Context(), in, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page(t, db, 0, operator) // gives the positions
+	shop, other := store.Viewer{Caller: "shop"}, store.Viewer{Caller: "nobody"}
+	for _, c := range []struct {
+		v     store.Viewer
+		sub   nonce.Submitter
+		after uint64
+		size  int
+		want  string
+	}{
+		{operator, "", 0, 9, "a b c d"}, {operator, alice, 0, 9, "a c d"}, {shop, "", 0, 9, "a b d"}, {shop, alice, 0, 9, "a d"},
+		{other, "", 0, 9, ""}, {other, alice, 0, 9, ""}, {shop, "", 1, 1, "b"}, {shop, "", 4, 9, ""}, {operator, "", 2, 1, "c"},
+	} {
+		got, _, err := db.Events(t.Context(), store.EventQuery{After: &c.after, Submitter: c.sub, Size: c.size}, c.v)
+		if text := strings.Join(toldOf(t, got), " "); err != nil || text != c.want {
+			t.Errorf("%+v: got %q, %v; want %q", c, text, err, c.want)
+		}
+	}
+	if _, _, err := db.Events(t.Context(), store.EventQuery{After: new(uint64(5)), Size: 9}, operator); !errors.Is(err, store.ErrCursor) {
+		t.Errorf("a position that was never given: got %v, want ErrCursor", err)
+	}
+	if _, err := db.DB.Exec(t.Context(), `alter table event disable trigger keep_events`); err != nil {
+		t.Fatal(err)
+	}
+	run(t, db, `update event set at = clock_timestamp() - interval '2 hours' where position <= 2`)
+	if n, err := db.ForgetEvents(t.Context(), time.Hour, 100); n != 2 || err != nil {
+		t.Fatalf("forget: got %d, %v; want 2", n, err)
+	}
+	var forgotten store.ErrForgotten
+	if _, _, err := db.Events(t.Context(), store.EventQuery{After: new(uint64(1)), Size: 9}, operator); !errors.As(err, &forgotten) || forgotten.Oldest != 2 {
+		t.Errorf("behind what is kept: got %v, want that it is from 2 on", err)
+	}
+	if got, _, err := db.Events(t.Context(), store.EventQuery{Size: 9}, operator); err != nil || len(got) != 2 {
+		t.Errorf("from the oldest on: got %d, %v; want 2", len(got), err)
+	}
+}
+
+// Who goes on behind what it was shown goes on though it has no events for long, and
+// all others' are forgotten: it has missed none.
+func TestEventsAreReadOnBehindThoseOfOthers(t *testing.T) {
+	t.Parallel()
+	db, _ := withEvents(t, store.EventsKept)
+	db.Register(t, alice, 1)
+	quiet := store.Viewer{Caller: "quiet"}
+	for i := range 4 {
+		postEvent(t, db, alice, fmt.Sprint(i))
+	}
+	page(t, db, 0, operator) // gives the positions
+	if _, next, err := db.Events(t.Context(), store.EventQuery{Size: 2}, operator); next != 2 || err != nil {
+		t.Errorf("behind a full page: got %d, %v; want 2", next, err)
+	}
+	got, next, err := db.Events(t.Context(), store.EventQuery{Size: 2}, quiet)
+	if len(got) != 0 || next != 4 || err != nil {
+		t.Errorf("with no events of its own: got %d, on behind %d, %v; want none, behind 4", len(got), next, err)
+	}
+	if n, err := db.ForgetEvents(t.Context(), -time.Hour, 100); n != 4 || err != nil {
+		t.Fatalf("forget: got %d, %v; want 4", n, err)
+	}
+	if got, _, err := db.Events(t.Context(), store.EventQuery{After: &next, Size: 2}, quiet); len(got) != 0 || err != nil {
+		t.Errorf("once those of others are forgotten: got %d, %v; want none, and no error", len(got), err)
+	}
+}
+
+// What is forgotten while somebody reads is no hole in what it reads: it gets all, or
+// is told so.
+func TestEventsForgottenWhileRead(t *testing.T) {
+	t.Parallel()
+	db, _ := withEvents(t, store.EventsKept)
+	db.Register(t, alice, 1)
+	const all = 60
+	for i := range all {
+		postEvent(t, db, alice, fmt.Sprint(i))
+	}
+	page(t, db, 0, operator) // gives the positions
+	var forgetting sync.WaitGroup
+	forgetting.Go(func() {
+		for range all {
+			if _, err := db.ForgetEvents(t.Context(), -time.Hour, 1); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for after := uint64(0); after < all && !t.Failed(); {
+		got, _, err := db.Events(t.Context(), store.EventQuery{After: &after, Size: 10}, operator)
+		var forgotten store.ErrForgotten
+		switch {
+		case errors.As(err, &forgotten):
+			after = forgotten.Oldest
+		case err != nil:
+			t.Fatal(err)
+		case got[0].Position != after+1:
+			t.Errorf("behind %d: got %d next, without a word", after, got[0].Position)
+		}
+	}
+	forgetting.Wait()
+}
+
+// What waits waits since it was made, though nobody gave it a position: the sweep that
+// does so finds it, and says for how long.
+func TestEventsWaitSinceTheyWereMade(t *testing.T) {
+	t.Parallel()
+	db, _ := withEvents(t, store.EventsKept)
+	db.Register(t, alice, 1)
+	postEvent(t, db, alice, "lost")
+	run(t, db, `update event_outbox set body = jsonb_set(body::jsonb, '{timestamp}', to_jsonb(clock_timestamp() - interval '9 minutes'))::json`)
+	postEvent(t, db, alice, "new")
+	if err := db.NumberEvents(t.Context(), []string{"hook"}); err != nil {
+		t.Fatal(err)
+	}
+	if found, _, err := db.OverdueStreams(t.Context(), []string{"hook"}, time.Minute, 10); len(found) != 1 || err != nil {
+		t.Errorf("overdue: got %v, %v; want its stream", found, err)
+	}
+	if left, err := db.EventBacklogs(t.Context(), []string{"hook"}); err != nil || left[0].Oldest < 9*time.Minute {
+		t.Errorf("backlog: got %+v, %v; want it nine minutes old", left, err)
+	}
+}
+
+// Positions of a database that was restored are never those that its predecessor gave,
+// and until it is accepted it gives none.
+func TestEventsOfARestoredDatabase(t *testing.T) {
+	t.Parallel()
+	db, _ := withEvents(t, store.EventsKept)
+	db.Register(t, alice, 1)
+	postEvent(t, db, alice, "before")
+	if got := page(t, db, 0, operator); got[0].Position != 1 {
+		t.Fatalf("first position: got %d, want 1", got[0].Position)
+	}
+	postEvent(t, db, alice, "unseen")
+	run(t, db, `update authority set timeline_id = timeline_id + 1`)
+	if got := page(t, db, 1, operator); len(got) != 0 {
+		t.Errorf("in a database that nobody has accepted: got %d events, want none", len(got))
+	}
+	run(t, db, `update authority set timeline_id = current_timeline(), epoch = '0badcafe'`)
+	if got := page(t, db, 1, operator); len(got) != 1 || got[0].Position <= 1_000_000_000 {
+		t.Errorf("once it is accepted: got %+v, want one far above", got)
+	}
+}
+
+// A stream is told by one at a time, under its token; what was taken is on record, and
+// nothing that a former holder says.
+func TestStreamsAreFenced(t *testing.T) {
+	t.Parallel()
+	db, _ := withEvents(t, store.EventsKept)
+	db.Register(t, alice, 1)
+	if got, err := db.TakeStream(t.Context(), alice, "hook", "a/1"); err != nil || got.There {
+		t.Fatalf("before anything happened: got there %t, %v; want not", got.There, err)
+	}
+	for _, r := range []string{"1", "2", "3"} {
+		postEvent(t, db, alice, r)
+	}
+	page(t, db, 0, operator)
+	old := mustStream(t, db, "a/1")
+	if !old.Held || old.Token != 1 || len(old.Page.Events) != 3 || old.Page.To != 3 {
+		t.Fatalf("first: got %+v, want it held with all three", old)
+	}
+	if met := mustStream(t, db, "b/1"); met.Held || met.Token != 1 || !met.FreeAt.After(met.ExpiresAt) {
+		t.Errorf("held by another: got %+v, want it marked", met)
+	}
+	if released, err := db.ReleaseStream(t.Context(), old.Lease, "hook", false); released || err != nil {
+		t.Errorf("release with the mark set: got %t, %v; want not", released, err)
+	}
+	settled, err := db.Settle(t.Context(), old.Lease, "hook", events.Outcome{To: 2})
+	if err != nil || len(settled.Page.Events) != 1 {
+		t.Fatalf("settle: got %d left, %v; want 1", len(settled.Page.Events), err)
+	}
+	if again := mustStream(t, db, "a/1"); !again.Held || again.Token != 2 || len(again.Page.Events) != 1 {
+		t.Errorf("gone round: got %+v, want the next token", again)
+	}
+	if _, err := db.Settle(t.Context(), old.Lease, "hook", events.Outcome{To: 3}); !errors.Is(err, lease.ErrFenced) {
+		t.Errorf("settle by the old token: got %v, want ErrFenced", err)
+	}
+	if got := value[int](t, db, `select delivered from event_stream`); got != 2 {
+		t.Errorf("delivered: got %d, want 2", got)
+	}
+}
+
+func mustStream(t *testing.T, db storetest.Bundle, owner string) events.Taken {
+	t.Helper()
+	got, err := db.TakeStream(t.Context(), alice, "hook", owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// The sweep finds what waits and nobody is at; of a receiver that gives no answer one
+// stream, once it may be asked; and it tells how much waits, and for how long.
+func TestOverdueStreams(t *testing.T) {
+	t.Parallel()
+	db, _ := withEvents(t, store.EventsKept)
+	hooks := []string{"hook", "mute"}
+	for n := range 3 {
+		db.Register(t, numbered(n), 1)
+		postEvent(t, db, numbered(n), "r")
+	}
+	if err := db.NumberEvents(t.Context(), hooks); err != nil {
+		t.Fatal(err)
+	}
+	overdue := func(grace time.Duration) (of map[string]int) {
+		t.Helper()
+		found, _, err := db.OverdueStreams(t.Context(), hooks, grace, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of = map[string]int{}
+		for _, s := range found {
+			of[s.Receiver]++
+		}
+		return of
+	}
+	want := func(what string, got, want map[string]int) {
+		t.Helper()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	want("within the grace", overdue(time.Hour), map[string]int{})
+	want("all", overdue(0), map[string]int{"hook": 3, "mute": 3})
+	taken, err := db.TakeStream(t.Context(), numbered(0), "hook", "a/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("one is held", overdue(0), map[string]int{"hook": 2, "mute": 3})
+	if _, err := db.Settle(t.Context(), taken.Lease, "hook", events.Outcome{To: taken.Page.To}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ReleaseStream(t.Context(), taken.Lease, "hook", false); err != nil {
+		t.Fatal(err)
+	}
+	want("and told", overdue(0), map[string]int{"hook": 2, "mute": 3})
+	taken, err = db.TakeStream(t.Context(), numbered(0), "mute", "a/1")
+	for n := range events.SilentFrom {
+		if err == nil {
+			_, err = db.Settle(t.Context(), taken.Lease, "mute", events.Outcome{Failures: n + 1, Error: "no answer", Silent: true, Wait: time.Hour})
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("one is silent", overdue(0), map[string]int{"hook": 2})
+	for _, c := range []struct {
+		receiver string
+		want     bool
+	}{{"hook", true}, {"mute", false}} {
+		if may, err := db.MayAsk(t.Context(), c.receiver); may != c.want || err != nil {
+			t.Errorf("may %s be asked: got %t, %v; want %t", c.receiver, may, err, c.want)
+		}
+	}
+	run(t, db, `update event_receiver set next_attempt_at = clock_timestamp()`)
+	want("its time has come", overdue(0), map[string]int{"hook": 2, "mute": 1})
+	for _, want := range []bool{true, false} { // one at a time
+		if may, err := db.MayAsk(t.Context(), "mute"); may != want || err != nil {
+			t.Errorf("may it be asked now: got %t, %v; want %t", may, err, want)
+		}
+	}
+	waiting, err := db.EventBacklogs(t.Context(), hooks)
+	if err != nil || len(waiting) != 2 {
+		t.Fatalf("backlog: got %v, %v", waiting, err)
+	}
+	for _, b := range waiting {
+		if want := map[string]int{"hook": 2, "mute": 3}[b.Receiver]; b.Streams != want || b.Oldest <= 0 {
+			t.Errorf("backlog: got %+v, want %d streams", b, want)
+		}
+	}
+}
