@@ -63,6 +63,7 @@ type assertion struct {
 	absence  bool // it is that something is missing, which is no news by itself: only who says so may be wrong
 	estimate int  // which of the look's estimates it is, counted from 1; 0: none
 	heights  []uint64
+	receipts []Receipt // by which it would end
 	vote     func(View) vote
 }
 
@@ -274,6 +275,9 @@ func (w Work) testimony(q Look, asserted []assertion, everything bool) Look {
 	ask := Look{Submitter: q.Submitter}
 	for _, c := range asserted {
 		ask.Watch = append(ask.Watch, c.heights...)
+		for _, rec := range c.receipts {
+			ask.Receipts = append(ask.Receipts, rec.TxHash)
+		}
 		if c.ends {
 			ask.Finality = q.Finality
 		}
@@ -284,7 +288,7 @@ func (w Work) testimony(q Look, asserted []assertion, everything bool) Look {
 			ask.Watch = append(ask.Watch, last.Number)
 		}
 		if len(w.Unsettled) > 0 {
-			ask.Receipts, ask.Known = w.Unsettled[0].Versions, w.Unsettled[0].Versions
+			ask.Receipts, ask.Known = append(ask.Receipts, w.Unsettled[0].Versions...), w.Unsettled[0].Versions
 		}
 	}
 	slices.Sort(ask.Watch)

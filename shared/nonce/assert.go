@@ -10,8 +10,9 @@ import (
 func (r Rules) assertions(w Work, q Look, v View) (asserted []assertion) {
 	j := r.judge(w, q, v)
 	finals := distinct(j.finals)
-	for _, h := range finals[max(0, len(finals)-mostBlocks):] { // headers name their parents: those below are theirs too
-		asserted = append(asserted, assertion{what: fmt.Sprintf("block %d is final", h.Number), ends: true, heights: []uint64{h.Number}, vote: r.hasFinal(h)})
+	for i, h := range finals[max(0, len(finals)-mostBlocks):] { // headers name their parents: those below are theirs too
+		in := slices.DeleteFunc(slices.Clone(j.endedBy), func(rec Receipt) bool { return rec.BlockNumber > h.Number || i > 0 && rec.BlockNumber < h.Number })
+		asserted = append(asserted, assertion{what: fmt.Sprintf("block %d is final", h.Number), ends: true, heights: []uint64{h.Number}, receipts: in, vote: r.hasFinal(h, in)})
 	}
 	switch seen := amiss(w, v); {
 	case w.Protected:
@@ -102,13 +103,23 @@ func has(h Header) func(View) vote {
 	}
 }
 
-// hasFinal asks a view for a block that is final by the rules. Where finality is a tag's
+// hasFinal asks a view for a block that is final by the rules, with the receipts of
+// what ends in it, of the same success. Who has no receipt does not bear it out. Where finality is a tag's
 // it is no one node's: who has the block, and the tag below it, may not be so far.
-func (r Rules) hasFinal(h Header) func(View) vote {
+func (r Rules) hasFinal(h Header, in []Receipt) func(View) vote {
 	return func(o View) vote {
 		said := has(h)(o)
 		if said == bearsOut && r.Finality != ByConfirmations && (o.Tagged == nil || o.Tagged.Number < h.Number) {
 			return silent
+		}
+		for _, rec := range in {
+			switch a := o.Receipts[rec.TxHash]; {
+			case said != bearsOut:
+			case a.Answer != AnswerFound || a.Receipt.BlockHash != rec.BlockHash:
+				said = silent
+			case a.Receipt.Succeeded != rec.Succeeded:
+				said = contradicts
+			}
 		}
 		return said
 	}

@@ -7,13 +7,14 @@ import (
 
 // judgement is what one view of the chain makes of the unsettled transactions.
 type judgement struct {
-	after     []Tx     // every unsettled transaction as it becomes, final ones included
-	moves     []Move   // those that change
-	resend    []int    // indexes into after: to be sent again, claimed by their move
-	finalHead uint64   // highest block of what became final
-	finals    []Header // the blocks of what became final
-	newForks  int      // lists of confirmations replaced, receipts removed
-	lookAgain bool     // receipts whose finality another look could prove now
+	after     []Tx      // every unsettled transaction as it becomes, final ones included
+	moves     []Move    // those that change
+	resend    []int     // indexes into after: to be sent again, claimed by their move
+	finalHead uint64    // highest block of what became final
+	finals    []Header  // the blocks of what became final
+	endedBy   []Receipt // by which each of it did
+	newForks  int       // lists of confirmations replaced, receipts removed
+	lookAgain bool      // receipts whose finality another look could prove now
 }
 
 // unsettled is what still holds a nonce after the judgement, by nonce.
@@ -159,7 +160,7 @@ func (r Rules) included(j *judgement, t Tx, rec Receipt, v View, now time.Time, 
 		return r.checkNext(t, now.Add(r.BlockTime/2))
 	}
 	j.finalHead = max(j.finalHead, rec.BlockNumber)
-	j.finals = append(j.finals, list[0])
+	j.finals, j.endedBy = append(j.finals, list[0]), append(j.endedBy, rec)
 	return ended(t, rec)
 }
 

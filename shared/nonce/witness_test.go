@@ -53,8 +53,10 @@ func TestLaggingWitnessesHoldBackOnlyTheYoungest(t *testing.T) {
 		}
 		w := workOf(9, 5, all...)
 		final := finding(viewOf(w, chain...), receipts...)
-		upTo := func(name byte, n int) View { return watching(viewOf(w, block(name, 99+uint64(n))), chain[:n]...) }
-		forked := watching(viewOf(w, block('b', 107)), append(blocks('a', 100, 101), blocks('b', 102, 107)...)...)
+		upTo := func(name byte, n int) View {
+			return finding(watching(viewOf(w, block(name, 99+uint64(n))), chain[:n]...), receipts[:n]...)
+		}
+		forked := finding(watching(viewOf(w, block('b', 107)), append(blocks('a', 100, 101), blocks('b', 102, 107)...)...), receipts[:2]...)
 		for name, c := range map[string]struct {
 			quorum int
 			views  []View
@@ -255,6 +257,42 @@ func TestASilentWitnessIsWaitedFor(t *testing.T) {
 			}
 			if len(p.out) > 0 {
 				t.Errorf("%s: got %v left out, want nobody: nothing was contradicted", name, p.out)
+			}
+		}
+	})
+}
+
+// Whether a call succeeded is no one node's word either: a payout is given back for it.
+// Who has no receipt bears none out.
+func TestSuccessIsNotOneNodesWord(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		x := included(5, block('a', 90))
+		w := workOf(1, 6, x)
+		says := func(succeeded bool) View {
+			rec := receiptOf(x, block('a', 90))
+			rec.Succeeded = succeeded
+			return finding(watching(viewOf(w, blocks('a', 90, 100)...), block('a', 90)), rec)
+		}
+		untold := watching(viewOf(w, blocks('a', 90, 100)...), block('a', 90))
+		untold.Receipts = nil
+		for name, c := range map[string]struct {
+			views []View
+			want  State
+		}{
+			"all alike":                      {ofNodes(says(true), says(true), says(true)), Confirmed},
+			"the first says otherwise":       {ofNodes(says(false), says(true), says(true)), Confirmed},
+			"all say that it failed":         {ofNodes(says(false), says(false), says(false)), Failed},
+			"one says otherwise, one is mum": {ofNodes(says(false), says(true), untold), Tracking},
+			"the others are mum":             {ofNodes(says(true), untold, untold), Tracking},
+		} {
+			p := &panel{views: c.views, quorum: 2}
+			q := asking(w)
+			if got := rulesOf(3).judge(w, q, p.looks(t, w, q)).after[0].State; got != c.want {
+				t.Errorf("%s: got %s, want %s", name, got, c.want)
+			}
+			if asked := p.saw[0].Receipts; len(asked) != 1 || asked[0] != x.Hash() {
+				t.Errorf("%s: asked for the receipts %v, want that of %v", name, asked, x.Hash())
 			}
 		}
 	})
