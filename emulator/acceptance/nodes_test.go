@@ -65,7 +65,8 @@ func TestSeveralNodesOneInTrouble(t *testing.T) {
 			t.Cleanup(func() { _ = other.Close() })
 			b.Nodes[0].SetTarget(other.URL())
 		},
-		"on a fork": func(t *testing.T, b bench) { b.Nodes[0].SetTarget(b.fork(t, 5).URL()) },
+		"wrong about success": func(_ *testing.T, b bench) { b.Nodes[0].SetFaults(rpcproxy.Faults{WrongStatus: true}) },
+		"on a fork":           func(t *testing.T, b bench) { b.Nodes[0].SetTarget(b.fork(t, 5).URL()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
@@ -182,5 +183,13 @@ func (x *exchange) spoil(c *call, a response) response {
 	if (c.Method == getReceipt || c.Method == getBlockReceipts) && len(a.Error) == 0 && !a.empty() && x.proxy.strikes(ForgetReceipt, x.faults.ForgetReceipt) {
 		a.Result = null
 	}
+	if c.Method == getReceipt && x.faults.WrongStatus {
+		a.Result = turnStatus.ReplaceAllFunc(a.Result, func(status []byte) []byte {
+			status[len(status)-2] ^= 1 // '0' and '1'
+			return status
+		})
+	}
 	return a
 }
+
+var turnStatus = regexp.MustCompile(`"status":"0x[01]"`)

@@ -46,6 +46,9 @@ type Faults struct {
 	// NoTags has calls for the safe or the finalized block, and for what is at it, fail
 	// as those of a node do that knows none. It is not counted.
 	NoTags bool
+	// WrongStatus has receipts by hash say of each call that succeeded that it
+	// reverted, and the other way round. It is not counted.
+	WrongStatus bool
 }
 
 // The names of the faults in [Proxy.Counts].

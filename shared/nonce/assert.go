@@ -103,9 +103,10 @@ func has(h Header) func(View) vote {
 	}
 }
 
-// hasFinal asks a view for a block that is final by the rules, with the receipts of
-// what ends in it, of the same success. Who has no receipt does not bear it out. Where finality is a tag's
-// it is no one node's: who has the block, and the tag below it, may not be so far.
+// hasFinal asks a view for a block that is final by the rules, with the receipts of what
+// ends in it, of the same success. Who has no receipt does not bear it out. Where finality
+// is a tag's it is no one node's: who has the block, and the tag below it, may not be so
+// far.
 func (r Rules) hasFinal(h Header, in []Receipt) func(View) vote {
 	return func(o View) vote {
 		said := has(h)(o)
