@@ -113,13 +113,15 @@ func (r Rules) hasFinal(h Header, in []Receipt) func(View) vote {
 		if said == bearsOut && r.Finality != ByConfirmations && (o.Tagged == nil || o.Tagged.Number < h.Number) {
 			return silent
 		}
+		if said != bearsOut {
+			return said
+		}
 		for _, rec := range in {
 			switch a := o.Receipts[rec.TxHash]; {
-			case said != bearsOut:
 			case a.Answer != AnswerFound || a.Receipt.BlockHash != rec.BlockHash:
 				said = silent
 			case a.Receipt.Succeeded != rec.Succeeded:
-				said = contradicts
+				return contradicts
 			}
 		}
 		return said

@@ -297,3 +297,18 @@ func TestSuccessIsNotOneNodesWord(t *testing.T) {
 		}
 	})
 }
+
+// Who has one receipt the other way round contradicts, whatever else it has not.
+func TestAMissingReceiptHidesNoContradiction(t *testing.T) {
+	t.Parallel()
+	h := block('a', 90)
+	mine := []Receipt{receiptOf(included(5, h), h), receiptOf(included(6, h), h)}
+	other := mine[1]
+	other.Succeeded = !other.Succeeded
+	for _, in := range [][]Receipt{{mine[0], mine[1]}, {mine[1], mine[0]}} {
+		o := View{Head: block('a', 100), Watched: map[uint64]Hash{90: h.Hash}, Receipts: map[Hash]ReceiptAnswer{other.TxHash: {Answer: AnswerFound, Receipt: other}}}
+		if got := rulesOf(3).hasFinal(h, in)(o); got != contradicts {
+			t.Errorf("got vote %v, want it contradicted", got)
+		}
+	}
+}
