@@ -35,8 +35,9 @@ type keeper struct {
 	lines   *bufio.Reader
 }
 
-// startKeeper starts the keeper of a new folder inside parent.
-func startKeeper(parent, binaries string) (*keeper, error) {
+// startKeeper starts the keeper of a new folder inside parent. clockLibrary is
+// [Options.ClockLibrary].
+func startKeeper(parent, binaries, clockLibrary string) (*keeper, error) {
 	attributes, err := processAttributes()
 	if err != nil {
 		return nil, err
@@ -59,6 +60,7 @@ func startKeeper(parent, binaries string) (*keeper, error) {
 	// None of the caller's PG* variables may reach the server, and its messages
 	// must be in the language that isPortTaken reads.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	cmd.Env = append(cmd.Env, clockEnvironment(clockLibrary)...)
 	cmd.SysProcAttr = attributes
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start keeper: %w", err), orders.Close(), answers.Close())

@@ -13,6 +13,7 @@ umask 077
 bin=$2
 dir=$(mktemp -d "$1/fencepost-pg-XXXXXX" 2>/dev/null) || dir=$(mktemp -d /tmp/fencepost-pg-XXXXXX) || exit 1
 exec 2>>"$dir/log"
+echo +0 >"$dir/clock"
 echo "$dir"
 
 init() {
@@ -22,8 +23,9 @@ init() {
 		rm "$dir/password"
 }
 
+# The server reads its clock through the library that the owner named, if any.
 start() {
-	"$bin/pg_ctl" start --silent --wait --timeout=60 --pgdata="$dir/data" --log="$dir/log"
+	LD_PRELOAD=$CLOCK_LIBRARY FAKETIME_TIMESTAMP_FILE=$dir/clock "$bin/pg_ctl" start --silent --wait --timeout=60 --pgdata="$dir/data" --log="$dir/log"
 }
 
 # stop MODE SECONDS: as pg_ctl has them. A server that does not run is stopped.

@@ -35,6 +35,10 @@ type Options struct {
 
 	// SharedBuffersMB is shared_buffers in MiB; 0 means 128.
 	SharedBuffersMB int
+
+	// ClockLibrary is the path of libfaketime, see [FindClockLibrary]. With it
+	// [Cluster.SetClock] moves the server's clock. Empty: the clock is the machine's.
+	ClockLibrary string
 }
 
 // Cluster is a running Postgres cluster. Its methods may be called from several
@@ -44,6 +48,8 @@ type Cluster struct {
 	port     int
 	password string
 	stop     func() error
+
+	movableClock bool // Options.ClockLibrary was given
 
 	copying sync.Mutex // one copy of a database at a time
 	clones  atomic.Int64
@@ -67,11 +73,11 @@ func start(ctx context.Context, opts Options, nextPort func() (int, error)) (*Cl
 	if err != nil {
 		return nil, fmt.Errorf("start Postgres: %w", err)
 	}
-	keeper, err := startKeeper(temporaryFolder(), binaries)
+	keeper, err := startKeeper(temporaryFolder(), binaries, opts.ClockLibrary)
 	if err != nil {
 		return nil, fmt.Errorf("start Postgres: %w", err)
 	}
-	c := &Cluster{keeper: keeper, password: rand.Text(), stop: sync.OnceValue(keeper.end), built: map[string]bool{}}
+	c := &Cluster{keeper: keeper, movableClock: opts.ClockLibrary != "", password: rand.Text(), stop: sync.OnceValue(keeper.end), built: map[string]bool{}}
 	if err := c.boot(ctx, opts, nextPort); err != nil {
 		return nil, fmt.Errorf("start Postgres: %w", errors.Join(err, c.Stop()))
 	}
