@@ -3,10 +3,6 @@ package acceptance
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,46 +10,14 @@ import (
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
-// shiftVariable is by how much the wall clock of a server from buildSkewed is
-// wrong.
-const shiftVariable = "TIME_SHIFT"
-
-// buildSkewed builds the function server with a time.Now whose wall clock can be
-// put forward or back; its monotonic clock stays right, as a machine's does. (Go
-// reads the clock without a system call that something outside could change.)
+// buildSkewed builds the function server with a wall clock that can be put forward or
+// back.
 func buildSkewed(t *testing.T) (path string) {
 	t.Helper()
-	root, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	original := filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go")
-	source, err := os.ReadFile(original)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const reading = "sec, nsec, mono := runtimeNow()\n"
-	if n := strings.Count(string(source), reading); n != 1 {
-		t.Fatalf("%s reads the clock at %d places like %q, want 1", original, n, reading)
-	}
-	text := strings.Replace(string(source), reading, reading+"\tsec += shift\n", 1)
-	text = strings.Replace(text, "import (\n", "import (\n\t\"syscall\"\n", 1) + `
-var shift = func() int64 {
-	text, _ := syscall.Getenv("` + shiftVariable + `")
-	d, _ := ParseDuration(text)
-	return int64(d / Second)
-}()
-`
 	folder := t.TempDir()
-	replacement, overlay := filepath.Join(folder, "time.go"), filepath.Join(folder, "overlay.json")
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {original: replacement}})
+	overlay, err := stack.WrongClock(t.Context(), folder)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for name, content := range map[string][]byte{replacement: []byte(text), overlay: list} {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
 	}
 	path, err = stack.Build(t.Context(), folder, "-overlay", overlay)
 	if err != nil {
@@ -72,7 +36,7 @@ func TestClockSkewChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, settings := range []map[string]string{
-		{shiftVariable: "1h", crash.Variable: folder}, {shiftVariable: "-1h"},
+		{stack.ShiftVariable: "1h", crash.Variable: folder}, {stack.ShiftVariable: "-1h"},
 	} {
 		if _, err := b.StartProcess(b.ctx, settings); err != nil {
 			t.Fatal(err)

@@ -257,11 +257,17 @@ func keyOf(a devchain.Account) string {
 // Build compiles the function server into folder and returns its path. It runs
 // in the module's tree.
 func Build(ctx context.Context, folder string, flags ...string) (string, error) {
+	return BuildProgram(ctx, folder, "functions/server", flags...)
+}
+
+// BuildProgram compiles another main package of the module, such as the function server
+// with a business' handlers, as [Build] does.
+func BuildProgram(ctx context.Context, folder, program string, flags ...string) (string, error) {
 	path := filepath.Join(folder, "server")
 	args := append([]string{"build", "-o", path}, flags...)
-	build := exec.CommandContext(ctx, "go", append(args, "github.com/fencepost/fencepost/functions/server")...)
+	build := exec.CommandContext(ctx, "go", append(args, "github.com/fencepost/fencepost/"+program)...)
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the function server: %w\n%s", err, out)
+		return "", fmt.Errorf("build %s: %w\n%s", program, err, out)
 	}
 	return path, nil
 }

@@ -66,6 +66,7 @@ type episode struct {
 	accounts []load.Account
 	world    *faults.World
 	load     *load.Load
+	program  *load.Program
 	operator *load.Operator
 	bank     *bank // nil: no transfers
 	storm    *storm
@@ -108,7 +109,7 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 	all := e.kinds()
 	events := plan.Draw(e.source, faults.Kinds(all), e.length(), e.every)
 	e.announce(events, len(all))
-	cluster, err := pgcluster.Start(ctx, pgcluster.Options{Fsync: true})
+	cluster, err := pgcluster.Start(ctx, pgcluster.Options{Fsync: true, ClockLibrary: pgcluster.FindClockLibrary()})
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +117,9 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 		return nil, errors.Join(err, cluster.Stop())
 	}
 	stop = func() error {
+		closed := e.closeProgram(ctx)
 		e.db.Close()
-		return errors.Join(e.house.Close(), cluster.Stop())
+		return errors.Join(closed, e.house.Close(), cluster.Stop())
 	}
 	e.world = faults.NewWorld(faults.Options{
 		Stack: e.house, Cluster: cluster, Points: e.kept.points(), Keys: e.sharedKeys(), Deepest: confirmations - 1, Users: e.users(), Events: e.eventsOn(), Source: e.source,
@@ -125,6 +127,9 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 	e.storm = newStorm(e.world, all, events, e.kept)
 	e.load = load.New(load.Options{Stack: e.house, Accounts: e.accounts, Rate: e.rate, Source: e.fork()})
 	e.operator = &load.Operator{Stack: e.house, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.kept.event, Source: e.fork()}
+	if err := e.openProgram(ctx); err != nil {
+		return nil, errors.Join(err, stop())
+	}
 	if e.transfers > 0 {
 		if err := e.openBank(ctx); err != nil {
 			return nil, errors.Join(err, stop())
@@ -158,10 +163,13 @@ func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err er
 	log := slog.New(slog.NewTextHandler(e.kept.log(e.verbose), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	slog.SetDefault(log)
 	began := time.Now()
+	if err := e.buildPrograms(ctx); err != nil {
+		return err
+	}
 	e.house, err = stack.Start(ctx, stack.Options{
 		Binary: e.server, Cluster: cluster, Processes: 4, BlockTime: blockTime, Submitters: e.submitters, Window: e.window,
-		SweepEvery: -1, WireProxy: true, Nodes: e.nodes, Seed: e.seed, Settings: e.kept.settings(settings, transferSettings, powers, e.set),
-		Payouts: e.transfers > 0, CheckEvery: -1, Core: stack.CoreOptions{Binary: e.core, CrashPoints: e.kept.points(), SnapshotEvery: snapshotEvery},
+		SweepEvery: -1, WireProxy: true, Nodes: e.nodes, Seed: e.seed, Settings: e.kept.settings(settings, transferSettings, programSettings, powers, e.finality(), clocks, e.set), TokenSpan: 2 * clockSpread,
+		Payouts: e.transfers > 0, CheckEvery: -1, Core: stack.CoreOptions{Binary: e.core, CrashPoints: e.kept.points(), SnapshotEvery: snapshotEvery, Environment: clocks},
 		Output: e.kept.functions, Log: log,
 	})
 	if err != nil {
@@ -169,6 +177,9 @@ func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err er
 	}
 	if e.db, err = pgxpool.New(ctx, e.house.Database); err == nil {
 		err = e.windows(ctx)
+	}
+	if err == nil {
+		err = e.setPolicies(ctx)
 	}
 	if err != nil {
 		return errors.Join(err, e.house.Close())
@@ -203,6 +214,7 @@ func (e *episode) play(ctx context.Context) error {
 	var living sync.WaitGroup
 	sweeps := e.fork()
 	living.Go(func() { e.load.Run(posting, within) })
+	living.Go(func() { e.program.Run(posting, within) })
 	living.Go(func() { e.operator.Run(within) })
 	living.Go(func() { e.world.Sweeper.Run(within, sweeps) })
 	living.Go(func() { e.report(within) })
@@ -223,6 +235,7 @@ func (e *episode) play(ctx context.Context) error {
 	giveUp()
 	living.Wait()
 	e.load.Wait()
+	e.program.Wait()
 	if e.bank != nil {
 		e.bank.Wait()
 	}

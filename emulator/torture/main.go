@@ -21,6 +21,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/faults"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )
 
 // errVerdict reports a run after which not every promise holds, or which was no
@@ -118,7 +119,7 @@ func (f flags) check(rest []string) error {
 
 // kinds are the faults that may come.
 func (f flags) kinds() []faults.Fault {
-	return slices.DeleteFunc(faults.All(f.transfers > 0), func(k faults.Fault) bool { return !strings.Contains(k.Name, f.only) })
+	return slices.DeleteFunc(faults.All(f.transfers > 0, pgcluster.FindClockLibrary() != ""), func(k faults.Fault) bool { return !strings.Contains(k.Name, f.only) })
 }
 
 // length is how long the faults last.

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	}
 	// What a run keeps is kept here, and goes with it.
 	os.Setenv("TMPDIR", folder)
-	binary, err = stack.Build(context.Background(), folder)
+	binary, err = stack.BuildProgram(context.Background(), folder, "emulator/acceptance/payroll/server")
 	if err == nil {
 		core, err = ubscore.Build(context.Background(), folder)
 	}

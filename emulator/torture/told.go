@@ -86,7 +86,7 @@ func (e *episode) askAgain(ctx context.Context) (check, map[*load.Intent]last) {
 func (e *episode) lastWord(ctx context.Context, in *load.Intent) (l last, problem string) {
 	told := in.Told()
 	query := url.Values{"submitter": {string(in.Submitter)}, "requestId": {in.RequestID}}
-	status, text := e.ask(ctx, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
+	status, text := e.askAs(ctx, stack.OperatorAccount, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
 	if status == http.StatusNotFound && told.TxID == "" {
 		return l, ""
 	}
@@ -104,6 +104,12 @@ func (e *episode) lastWord(ctx context.Context, in *load.Intent) (l last, proble
 	}
 	if told.TxID == "" {
 		return l, "" // stored, and its caller never heard
+	}
+	if in.ByProgram() {
+		if found.TxID != told.TxID {
+			return l, fmt.Sprintf("request %q was accepted as %s; it is found as %s", in.RequestID, told.TxID, found.TxID)
+		}
+		return l, ""
 	}
 	status, text = e.ask(ctx, http.MethodPost, "/api/v1/tx", in.Body())
 	var again struct{ TxID string }

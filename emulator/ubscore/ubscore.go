@@ -5,6 +5,7 @@ package ubscore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +24,8 @@ type Options struct {
 	Secret        string // that callers show, 16 bytes or more
 	Horizon       time.Duration
 	SnapshotEvery int
-	CrashPoints   string // the folder of armed points; empty: none
+	CrashPoints   string            // the folder of armed points; empty: none
+	Environment   map[string]string // beside the core's own variables
 	Output        func(processes.Line)
 }
 
@@ -57,6 +59,7 @@ func Spec(o Options) processes.Spec {
 	if o.SnapshotEvery != 0 {
 		env["UBSCORE_SNAPSHOT_EVERY"] = strconv.Itoa(o.SnapshotEvery)
 	}
+	maps.Copy(env, o.Environment)
 	var list []string
 	for name, value := range env {
 		list = append(list, name+"="+value)

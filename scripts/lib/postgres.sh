@@ -56,6 +56,21 @@ postgres_install() {
   return "$status"
 }
 
+# ensure_clock_library: installs libfaketime where apt-get can, with which a test moves
+# the clock of a Postgres server. What needs it says so where it is missing.
+ensure_clock_library() {
+  compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null && return 0
+  local as_root=(env)
+  if [[ $EUID -ne 0 ]]; then
+    as_root=(sudo -n)
+  fi
+  if command -v apt-get >/dev/null && "${as_root[@]}" true 2>/dev/null; then
+    echo "Installing the package libfaketime with apt-get."
+    "${as_root[@]}" apt-get -qq -y install --no-install-recommends libfaketime >/dev/null && return 0
+  fi
+  echo "libfaketime is not installed: the database's clock is not moved." >&2
+}
+
 # ensure_go: makes sure that there is a Go which builds this module.
 ensure_go() {
   local have

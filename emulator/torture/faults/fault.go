@@ -32,9 +32,13 @@ type Fault struct {
 	Inject func(ctx context.Context, w *World, r *rand.Rand) (times int, err error)
 }
 
-// All lists every fault; those of transfers only where there are some.
-func All(transfers bool) []Fault {
+// All lists every fault; those of transfers only where there are some, those of the
+// database's clock only where it can be moved.
+func All(transfers, movableClock bool) []Fault {
 	all := slices.Concat(processFaults(), crashFaults(), postgresFaults(), taskFaults(), sweepFaults(), chainFaults(), nodeFaults(), keyFaults())
+	if movableClock {
+		all = append(all, clockFaults()...)
+	}
 	if transfers {
 		all = slices.Concat(all, coreFaults(), wireFaults(), accountFaults())
 	}
@@ -74,7 +78,8 @@ type World struct {
 	restarting sync.Mutex
 	stopping   sync.Mutex // of a process at a crash point: one at a time
 	tearing    sync.Mutex
-	asleep     sync.Map // of processes that a fault has stopped and will wake
+	clock      sync.Mutex // the database's: one move at a time
+	asleep     sync.Map   // of processes that a fault has stopped and will wake
 	tasks      *weather[cloudtasks.Faults]
 	nodes      []*weather[rpcproxy.Faults]
 	cuts       tally[pgproxy.Kind]

@@ -14,9 +14,10 @@ import (
 
 // caller sees one intent through.
 type caller struct {
-	house  *stack.Stack
-	ledger *Ledger
-	intent *Intent
+	house   *stack.Stack
+	ledger  *Ledger
+	intent  *Intent
+	account string // that it asks as
 }
 
 // live posts the intent until the answer is clear, does what its script says, and
@@ -25,6 +26,7 @@ func (c *caller) live(ctx context.Context) {
 	defer c.set(func(t *Told) { t.Done = true })
 	if c.intent.invalid {
 		c.postWrong(ctx)
+		c.postForbidden(ctx)
 	}
 	c.postCopies(ctx)
 	if c.intent.Told().TxID == "" {
@@ -78,7 +80,7 @@ func (c *caller) call(ctx context.Context, method, path string, body any) (a ans
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	a.begun = time.Now()
-	status, text, err := c.house.Call(ctx, stack.CallerAccount, method, path, body)
+	status, text, err := c.house.Call(ctx, c.account, method, path, body)
 	if err != nil {
 		return a
 	}
@@ -178,6 +180,22 @@ func (c *caller) postWrong(ctx context.Context) {
 		c.ledger.did(Invalid)
 		if a.status != http.StatusBadRequest && a.code != "UNKNOWN_SUBMITTER" {
 			c.ledger.lie(c.intent, fmt.Sprintf("an invalid request %v: got %s, want 400, or UNKNOWN_SUBMITTER", body, a))
+		}
+	}
+}
+
+// postForbidden posts what the submitter's policy refuses, in every state.
+func (c *caller) postForbidden(ctx context.Context) {
+	for _, body := range c.intent.forbidden() {
+		a := c.insist(ctx, http.MethodPost, "/api/v1/tx", body)
+		switch {
+		case a.unclear():
+			return
+		case a.code == "SUBMITTER_PROTECTED":
+		case a.code == "POLICY_REFUSED":
+			c.ledger.did(Barred)
+		default:
+			c.ledger.lie(c.intent, fmt.Sprintf("a request that the policy forbids %v: got %s, want POLICY_REFUSED", body, a))
 		}
 	}
 }

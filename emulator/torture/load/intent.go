@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -23,6 +24,8 @@ type Intent struct {
 	ValueWei  *big.Int // of no other intent: it tells the effect on chain
 	Data      []byte
 	gas       string
+	policy    bool // the submitter has [Policy]
+	program   bool // made by a [Program], which posts it itself
 	script
 
 	mu   sync.Mutex
@@ -76,6 +79,9 @@ func Seen(s nonce.Submitter, valueWei *big.Int, told Told) *Intent {
 	return &Intent{Submitter: s, ValueWei: valueWei, told: told}
 }
 
+// sink receives what is posted.
+var sink = common.HexToAddress("0xcafe0")
+
 // reverting is init code that reverts at once.
 const reverting = "60006000fd"
 
@@ -83,7 +89,6 @@ const reverting = "60006000fd"
 // each habit once, so that the shortest run has them all.
 func newIntent(s nonce.Submitter, n int, r *rand.Rand) *Intent {
 	in := &Intent{Submitter: s, RequestID: fmt.Sprintf("r-%d", n), ValueWei: big.NewInt(int64(1_000_000 + n))}
-	sink := common.HexToAddress("0xcafe0")
 	switch kind := r.IntN(100); {
 	case kind < 70:
 		in.To = &sink
@@ -128,6 +133,26 @@ func (in *Intent) another() map[string]any {
 	value := new(big.Int).Add(in.ValueWei, big.NewInt(1_000_000_000))
 	body["payload"] = map[string]any{"to": "0x00000000000000000000000000000000000bad00", "value": value.String()}
 	return body
+}
+
+// ByProgram says that a [Program] made the request: it is not posted over HTTP.
+func (in *Intent) ByProgram() bool { return in.program }
+
+// Policy allows what [newIntent] posts, and nothing of [Intent.forbidden].
+func Policy() client.Policy {
+	return client.Policy{MaxValue: "1000000000", MaxValuePerDay: "1000000000000000", MaxPerMinute: 100_000, Targets: []string{sink.Hex(), "deploy"}}
+}
+
+// forbidden lists requests that the policy refuses.
+func (in *Intent) forbidden() []map[string]any {
+	if !in.policy {
+		return nil
+	}
+	id := "forbidden-" + in.RequestID
+	return []map[string]any{
+		{"submitter": in.Submitter, "requestId": id, "payload": map[string]any{"to": sink.Hex(), "value": "1000000001"}},
+		{"submitter": in.Submitter, "requestId": id, "payload": map[string]any{"to": "0x00000000000000000000000000000000000cafe1", "value": "1"}},
+	}
 }
 
 // wrong lists requests that are refused whatever happens.

@@ -19,6 +19,7 @@ import (
 type Account struct {
 	Submitter nonce.Submitter
 	Window    int
+	Policy    bool // the submitter has [Policy]
 }
 
 // Options say what load to put on a house.
@@ -59,12 +60,13 @@ func (l *Load) Run(ctx, within context.Context) {
 		}
 		a := l.Accounts[l.Source.IntN(len(l.Accounts))]
 		in := newIntent(a.Submitter, l.posted, l.Source)
+		in.policy = a.Policy
 		if l.Ledger.open(a.Submitter) >= a.backlog() {
 			continue
 		}
 		l.posted++
 		l.Ledger.add(in)
-		l.callers.Go(func() { (&caller{l.Stack, l.Ledger, in}).live(within) })
+		l.callers.Go(func() { (&caller{l.Stack, l.Ledger, in, stack.CallerAccount}).live(within) })
 	}
 }
 
@@ -120,10 +122,11 @@ const (
 	Conflicts = "the same requestId with another payload"
 	Invalid   = "invalid requests"
 	Cancels   = "cancels"
+	Barred    = "what the submitter's policy forbids"
 )
 
 // Habits lists what is counted.
-func Habits() []string { return []string{Repeats, Again, Conflicts, Invalid, Cancels} }
+func Habits() []string { return []string{Repeats, Again, Conflicts, Invalid, Cancels, Barred} }
 
 func (l *Ledger) did(what string) {
 	l.mu.Lock()
@@ -136,7 +139,7 @@ func (l *Ledger) Did() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := make(map[string]int)
-	for _, h := range Habits() {
+	for _, h := range slices.Concat(Habits(), ProgramHabits()) {
 		all[h] = l.counts[h]
 	}
 	return all

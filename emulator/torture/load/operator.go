@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,7 @@ type Operator struct {
 
 	Decisions   map[string]int // by action; read it after Run
 	decidedLast map[string]time.Time
+	mu          sync.Mutex // guards both while decisions are under way
 	calm        atomic.Bool
 }
 
@@ -69,20 +71,44 @@ func (o *Operator) decideAll(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	var deciding sync.WaitGroup
+	defer deciding.Wait()
+	slots := make(chan struct{}, decidesAtOnce)
 	for _, id := range stuck {
-		if time.Since(o.decidedLast[id]) < thinking {
+		if time.Since(o.lastDecision(id)) < thinking {
 			continue
 		}
 		action := Actions()[o.Source.IntN(len(Actions()))]
 		if o.calm.Load() && action == "wait" {
 			action = "rebroadcast"
 		}
-		status, _, err := o.call(ctx, http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]any{"action": action, "reason": "seen by the operator on call"})
-		if err == nil && status == http.StatusAccepted {
-			o.Decisions[Decides+action]++
-			o.decidedLast[id] = time.Now()
-		}
+		slots <- struct{}{}
+		deciding.Go(func() {
+			defer func() { <-slots }()
+			o.decide(ctx, id, action)
+		})
 	}
+}
+
+// decidesAtOnce bounds the decisions under way: a wide window has many transactions
+// STUCK at once, and a script decides them for the operator.
+const decidesAtOnce = 8
+
+func (o *Operator) decide(ctx context.Context, id, action string) {
+	status, _, err := o.call(ctx, http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]any{"action": action, "reason": "seen by the operator on call"})
+	if err != nil || status != http.StatusAccepted {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.Decisions[Decides+action]++
+	o.decidedLast[id] = time.Now()
+}
+
+func (o *Operator) lastDecision(id string) time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.decidedLast[id]
 }
 
 func (o *Operator) call(ctx context.Context, method, path string, body any) (int, []byte, error) {

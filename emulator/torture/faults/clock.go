@@ -1,0 +1,30 @@
+package faults
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// clockFaults are of the database's clock. They strike only where the cluster was
+// started with a clock that can be moved.
+func clockFaults() []Fault {
+	return []Fault{
+		{"the database's clock is put forward", 1, moveClock(1)},
+		{"the database's clock is set back", 1, moveClock(-1)},
+	}
+}
+
+// moveClock moves the clock by one to ten seconds, longer than a lease, for a while,
+// and then sets it right again, which is a move in the other direction.
+func moveClock(sign time.Duration) func(context.Context, *World, *rand.Rand) (int, error) {
+	return func(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
+		w.clock.Lock()
+		defer w.clock.Unlock()
+		if err := w.Cluster.SetClock(sign * between(r, time.Second, 10*time.Second)); err != nil {
+			return 0, err
+		}
+		pause(ctx, between(r, 2*time.Second, 8*time.Second))
+		return 1, w.Cluster.SetClock(0)
+	}
+}

@@ -1,0 +1,211 @@
+package load
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+)
+
+// Program is a Go program of the deployment's owner. It posts requests whose
+// transactions a handler makes, and it reserves nonces and signs for them itself. Its
+// requests stand in the same [Ledger] as those that come over HTTP, and are held to the
+// chain in the same way.
+type Program struct {
+	App      *functions.App
+	Stack    *stack.Stack
+	Accounts []devchain.Account // whose submitters name the handler and the hooks among their callers
+	Ledger   *Ledger
+	Source   *rand.Rand
+	Note     func(format string, args ...any)
+
+	requests sync.WaitGroup
+}
+
+// What a program does, as it is counted.
+const (
+	Handled  = "handler: "
+	Reserved = "reservation: "
+)
+
+// How a handler behaves (see [payroll.Wage]), and what becomes of a reservation.
+var (
+	handlerWays     = []string{"pays", "fails", "panics", "reverts", "signs", "signs twice", "signs and fails"}
+	reservationWays = []string{"used", "given back", "forgotten", "used too late"}
+)
+
+// ProgramHabits lists what is counted.
+func ProgramHabits() (all []string) {
+	for _, way := range handlerWays {
+		all = append(all, Handled+way)
+	}
+	for _, way := range reservationWays {
+		all = append(all, Reserved+way)
+	}
+	return all
+}
+
+// programOpen is how many open requests a program has at most: a reservation that is
+// forgotten holds up everything behind it.
+const programOpen = 8
+
+// Run posts requests until ctx ends. Each is followed until its end is known, or until
+// within ends.
+func (p *Program) Run(ctx, within context.Context) {
+	slots := make(chan struct{}, programOpen)
+	for n := 0; ctx.Err() == nil; n++ {
+		pause(ctx, time.Duration(p.Source.Int64N(int64(time.Second))))
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		key := p.Accounts[p.Source.IntN(len(p.Accounts))]
+		in := &Intent{
+			Submitter: nonce.NewSubmitter(p.Stack.Chain.ChainID(), key.Address), RequestID: fmt.Sprintf("program-%d", n),
+			ValueWei: big.NewInt(int64(500_000_000 + n)), program: true, script: script{pace: time.Second},
+		}
+		begin := p.draw(n, key)
+		p.Ledger.add(in)
+		p.requests.Go(func() {
+			defer func() { <-slots }()
+			p.follow(within, in, begin)
+		})
+	}
+}
+
+// Wait returns when every request was followed to its end.
+func (p *Program) Wait() { p.requests.Wait() }
+
+// draw decides what the n-th request is: a handler's, or a reservation. The first ones
+// have each way once, so that a short run has them all.
+func (p *Program) draw(n int, key devchain.Account) (begin func(context.Context, *caller)) {
+	of := n
+	if ways := len(handlerWays) + len(reservationWays); n >= ways {
+		of = p.Source.IntN(ways)
+	}
+	if of < len(handlerWays) {
+		return func(ctx context.Context, c *caller) { p.handled(ctx, c, handlerWays[of]) }
+	}
+	way := reservationWays[of-len(handlerWays)]
+	return func(ctx context.Context, c *caller) { p.reserved(ctx, c, key, way) }
+}
+
+func (p *Program) follow(ctx context.Context, in *Intent, begin func(context.Context, *caller)) {
+	c := &caller{p.Stack, p.Ledger, in, stack.OperatorAccount}
+	defer c.set(func(t *Told) { t.Done = true })
+	if begin(ctx, c); in.Told().TxID == "" {
+		c.set(func(t *Told) { t.Refused = ctx.Err() == nil })
+		return
+	}
+	for ctx.Err() == nil && !c.ask(ctx) {
+		pause(ctx, in.pace)
+	}
+	c.ask(ctx) // once more: a final answer never changes
+}
+
+// insist calls until the answer is clear, or for a minute.
+func (p *Program) insist(ctx context.Context, in *Intent, call func(context.Context) error, clear ...error) (err error) {
+	const within = time.Minute
+	for began := time.Now(); ctx.Err() == nil && time.Since(began) < within; pause(ctx, 300*time.Millisecond) {
+		once, cancel := context.WithTimeout(ctx, 2*patience)
+		err = call(once)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		p.Note("program: request %s: %v", in.RequestID, err)
+		for _, one := range clear {
+			if errors.Is(err, one) {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+// handled has the payroll's handler make the transaction.
+func (p *Program) handled(ctx context.Context, c *caller, way string) {
+	wage := payroll.Wage{Wei: c.intent.ValueWei.Int64(), How: way}
+	if way == "pays" {
+		wage.How = ""
+	}
+	err := p.insist(ctx, c.intent, func(ctx context.Context) error {
+		txID, err := p.App.WithNonce(ctx, c.intent.Submitter, c.intent.RequestID, "wage", wage)
+		if err == nil {
+			c.set(func(t *Told) { t.TxID = txID })
+		}
+		return err
+	}, store.ErrProtected)
+	if err == nil {
+		p.Ledger.did(Handled + way)
+	}
+}
+
+// owner is who reserves.
+const owner = "the program"
+
+// reserved reserves a nonce and does with it what way says.
+func (p *Program) reserved(ctx context.Context, c *caller, key devchain.Account, way string) {
+	var got functions.Reservation
+	err := p.insist(ctx, c.intent, func(ctx context.Context) error {
+		all, err := p.App.Allocate(ctx, c.intent.Submitter, owner, c.intent.RequestID)
+		if err == nil {
+			got = all[0]
+			c.set(func(t *Told) { t.TxID = got.TxID })
+		}
+		return err
+	})
+	if err != nil || got.Over {
+		return
+	}
+	p.Ledger.did(Reserved + way)
+	switch way {
+	case "given back":
+		_ = p.insist(ctx, c.intent, func(ctx context.Context) error {
+			return p.App.MarkRecyclable(ctx, got.TxID, owner, "no longer needed")
+		}, nonce.ErrNotOwner)
+	case "used too late":
+		pause(ctx, time.Until(got.Until)+3*time.Second)
+		p.use(ctx, c, key, got)
+	case "used":
+		p.use(ctx, c, key, got)
+	}
+}
+
+// use signs for the nonce and hands the bytes in. It sends nothing itself.
+func (p *Program) use(ctx context.Context, c *caller, key devchain.Account, got functions.Reservation) {
+	id := new(big.Int).SetUint64(p.Stack.Chain.ChainID())
+	to := common.Address{0x0e}
+	raw, err := signFor(key, id, got.Nonce, to, c.intent.ValueWei)
+	if err != nil {
+		p.Note("program: request %s: sign: %v", c.intent.RequestID, err)
+		return
+	}
+	p.Note("program: request %s is signed for nonce %d: %s", c.intent.RequestID, got.Nonce, hex.EncodeToString(raw))
+	_ = p.insist(ctx, c.intent, func(ctx context.Context) error { return p.App.MarkUsed(ctx, got.TxID, owner, raw) }, nonce.ErrNotOwner, nonce.ErrBytes)
+}
+
+func signFor(key devchain.Account, chainID *big.Int, n uint64, to common.Address, wei *big.Int) ([]byte, error) {
+	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(chainID), &types.DynamicFeeTx{
+		ChainID: chainID, Nonce: n, To: &to, Value: wei, Gas: 21_000, GasFeeCap: big.NewInt(50_000_000_000), GasTipCap: big.NewInt(1_000_000_000),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tx.MarshalBinary()
+}
