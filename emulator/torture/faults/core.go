@@ -109,24 +109,26 @@ func deliverLate(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	return w.wires.claim(ubsproxy.Late, p.Struck(ubsproxy.Late)), nil
 }
 
-// callAgain makes calls of any age once more, as a network does that had kept them.
+// callAgain makes calls of any age once more, as a network does that had kept them. A
+// core that is down is waited for.
 func callAgain(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 	core := w.Stack.Core
 	until(ctx, patience, func() bool { return len(core.Proxy.Calls(nil)) > 0 })
 	calls := core.Proxy.Calls(nil)
-	for range 5 + r.IntN(20) {
+	again := 5 + r.IntN(20)
+	until(ctx, patience, func() bool {
 		c, failed := pick(r, calls)
 		if failed != nil {
-			return 0, failed
+			err = failed
+			return true
 		}
 		once, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_, _, failed = core.Proxy.Replay(once, c, core.Secret)
-		cancel()
-		if failed == nil {
+		defer cancel()
+		if _, _, err = core.Proxy.Replay(once, c, core.Secret); err == nil {
 			times++
 		}
-		err = failed
-	}
+		return times == again
+	})
 	if times > 0 {
 		err = nil
 	}
