@@ -40,15 +40,24 @@ func (c *caller) live(ctx context.Context) {
 	if c.intent.cancelAfter > 0 {
 		besides.Go(func() { c.changeItsMind(ctx) })
 	}
-	for ctx.Err() == nil && !c.ask(ctx) {
-		pause(ctx, c.intent.pace)
-	}
+	c.poll(ctx)
 	if c.intent.again && ctx.Err() == nil {
 		c.ledger.did(Again)
 		c.post(ctx)
 	}
 	besides.Wait()
 	c.ask(ctx) // once more: a final answer never changes
+}
+
+// slowestPoll is the longest time between two questions of one caller.
+const slowestPoll = 8 * time.Second
+
+// poll asks until the intent is final, less and less often: with wide windows a thousand
+// callers wait at once, and their questions alone would occupy the machine.
+func (c *caller) poll(ctx context.Context) {
+	for wait := c.intent.pace; ctx.Err() == nil && !c.ask(ctx); wait = min(wait*3/2, slowestPoll) {
+		pause(ctx, wait)
+	}
 }
 
 func (c *caller) set(change func(*Told)) {

@@ -112,9 +112,7 @@ func (p *Program) follow(ctx context.Context, in *Intent, begin func(context.Con
 		c.set(func(t *Told) { t.Refused = ctx.Err() == nil })
 		return
 	}
-	for ctx.Err() == nil && !c.ask(ctx) {
-		pause(ctx, in.pace)
-	}
+	c.poll(ctx)
 	c.ask(ctx) // once more: a final answer never changes
 }
 
