@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"sync"
@@ -380,6 +381,43 @@ func TestWhoIsAsked(t *testing.T) {
 		if want := s.number(v.Node) == 1; v.Lags != want {
 			t.Errorf("node %d: got lagging %v, want %v", s.number(v.Node), v.Lags, want)
 		}
+	}
+}
+
+// Who is left out for long, and is well again meanwhile, answers who asks those that are
+// away, and is back by that. Who still fails, or is of another chain, says nothing; who is
+// not left out is not asked.
+func TestWhoIsAwayIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	other := devChain(t, 1338)
+	s := severalNodes(t, 5, func(o *nodes.Options) { o.LeaveOut, o.Quorum = time.Hour, 2 })
+	s.proxies[3].SetTarget(other.URL()) // before the first contact, which asks for the chain
+	s.proxies[4].SetTarget(other.URL())
+	s.look(t, "before", 0)
+	s.proxies[1].SetFaults(rpcproxy.Faults{Unavailable: 1})
+	s.proxies[2].SetFaults(rpcproxy.Faults{Unavailable: 1})
+	s.connector.Ask(t.Context(), nonce.Look{}, 9) // finds it out
+	if got := s.connector.LeftOut(); len(got) != 4 {
+		t.Fatalf("left out: got %v, want all but the first", got)
+	}
+	s.proxies[2].SetFaults(rpcproxy.Faults{}) // nobody knows yet
+	s.proxies[3].SetTarget(s.chain.URL())
+	well := s.connector.Nodes()[2:4]
+	views := s.connector.AskAway(t.Context(), nonce.Look{})
+	if len(views) != 2 || views[0].Silent || views[1].Silent || !slices.Contains(well, views[0].Node) || !slices.Contains(well, views[1].Node) {
+		t.Errorf("those away: got %+v, want the views of %v", views, well)
+	}
+	want := map[string]nodes.Result{s.connector.Nodes()[1]: nodes.Failed, s.connector.Nodes()[4]: nodes.WrongChain}
+	if got := s.connector.LeftOut(); !maps.Equal(got, want) {
+		t.Errorf("left out: got %v, want %v", got, want)
+	}
+	s.proxies[1].SetFaults(rpcproxy.Faults{})
+	if views := s.connector.AskAway(t.Context(), nonce.Look{}, s.connector.Nodes()[1]); len(views) != 0 {
+		t.Errorf("those away but one: got %+v, want none", views)
+	}
+	s.proxies[1].SetTarget(other.URL()) // it was of this chain when it failed
+	if views := s.connector.AskAway(t.Context(), nonce.Look{}); len(views) != 0 {
+		t.Errorf("those away, all of another chain: got %+v, want none", views)
 	}
 }
 

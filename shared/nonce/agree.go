@@ -22,6 +22,10 @@ type Witnesses interface {
 	// far behind, [View.Silent] in those of nodes that are not heard for the first time.
 	Ask(ctx context.Context, q Look, n int, but ...string) []View
 
+	// AskAway asks the nodes that Ask leaves out because they failed a while ago, or were
+	// of another chain, but those named: they may be well again.
+	AskAway(ctx context.Context, q Look, but ...string) []View
+
 	// Contradicted tells that the others do not bear out what this node said: it is
 	// not asked for a while.
 	Contradicted(ctx context.Context, node, what string)
@@ -188,13 +192,17 @@ func (t *tenure) findForks(ctx context.Context, v View, asserted []assertion, vi
 var ErrNodes = errors.New("the chain's nodes do not agree")
 
 // borneOut puts to all other nodes, by the same question, what v was found to say. The
-// error wraps [ErrNodes] if it is not borne out.
+// error wraps [ErrNodes] if it is not borne out. An operator is not refused before the
+// nodes that are away were asked again.
 func (t *tenure) borneOut(ctx context.Context, q Look, v View, what string, say func(View) vote) error {
 	if v.Witnesses == nil {
 		return nil
 	}
 	c := assertion{what: what, vote: say}
 	views, err := t.putToOthers(ctx, v, q, []assertion{c}, true)
+	if err == nil && t.operator && !c.stands(views, v.Witnesses.Quorum()) {
+		views, err = t.askAway(ctx, v, q, views)
+	}
 	if err != nil {
 		return err
 	}
@@ -208,6 +216,15 @@ func (t *tenure) borneOut(ctx context.Context, q Look, v View, what string, say 
 func (t *tenure) ask(ctx context.Context, v View, q Look, most int, but ...string) (views []View, err error) {
 	err = t.call(ctx, func(ctx context.Context) error {
 		views = v.Witnesses.Ask(ctx, q, most, append(but, v.Node)...)
+		return nil
+	})
+	return views, err
+}
+
+// askAway adds to the views those of nodes that were away.
+func (t *tenure) askAway(ctx context.Context, v View, q Look, views []View) ([]View, error) {
+	err := t.call(ctx, func(ctx context.Context) error {
+		views = append(views, v.Witnesses.AskAway(ctx, q, append(names(views), v.Node)...)...)
 		return nil
 	})
 	return views, err

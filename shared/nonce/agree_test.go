@@ -15,6 +15,7 @@ type panel struct {
 	views  []View
 	quorum int
 	out    []string
+	away   []View // of nodes that Ask leaves out, and that answer again
 	asked  int    // round trips of witnesses
 	saw    []Look // what they were asked
 }
@@ -41,6 +42,17 @@ func (p *panel) Ask(_ context.Context, q Look, n int, but ...string) (views []Vi
 	p.saw = append(p.saw, q)
 	for _, v := range p.views {
 		if len(views) < n && !slices.Contains(but, v.Node) { // those that are left out count too
+			p.asked++
+			views = append(views, v)
+		}
+	}
+	return views
+}
+
+func (p *panel) AskAway(_ context.Context, q Look, but ...string) (views []View) {
+	p.saw = append(p.saw, q)
+	for _, v := range p.away {
+		if !slices.Contains(but, v.Node) {
 			p.asked++
 			views = append(views, v)
 		}
@@ -389,6 +401,40 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 			_, out, err := tn.resync(t.Context(), &Leave{Mode: Resync, Count: 6, Requests: map[uint64]string{5: "r"}})
 			if got := err == nil; got != c.want || err != nil && !errors.Is(err, ErrNodes) {
 				t.Errorf("%s: got %v, %v; want a resync %v", name, out, err, c.want)
+			}
+		}
+	})
+}
+
+// An operator is not refused because nodes are left out that are well again: they are
+// asked before. Where the others are enough, and where nobody waits, they are not asked.
+func TestReleaseAsksAgainWhoIsAway(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		w := workOf(1, 5)
+		w.FinalBlocks = []Header{block('a', 90), block('a', 95)}
+		stand := watching(viewOf(w, block('a', 100)), w.FinalBlocks...)
+		fell := watching(viewOf(w, block('b', 100)), block('a', 90), block('b', 95))
+		low := watching(viewOf(w, block('a', 92)), block('a', 90))
+		for name, c := range map[string]struct {
+			views    []View
+			away     View
+			operator bool
+			want     bool
+			asked    int
+		}{
+			"the rest is away, and one is well again":       {ofNodes(stand), called(stand, "away"), true, true, 1},
+			"the rest is away, and one contradicts":         {ofNodes(stand), called(fell, "away"), true, false, 1},
+			"one is behind, and the one away is well again": {ofNodes(stand, low), called(stand, "away"), true, true, 2},
+			"one contradicts, and one is well again":        {ofNodes(stand, fell), called(stand, "away"), true, true, 2},
+			"enough without it":                             {ofNodes(stand, stand), called(stand, "away"), true, true, 1},
+			"nobody waits":                                  {ofNodes(stand), called(stand, "away"), false, false, 0},
+		} {
+			p := &panel{views: c.views, away: []View{c.away}, quorum: 2}
+			tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}, chain: p, work: w, operator: c.operator}
+			_, _, err := tn.anchor(t.Context())
+			if got := err == nil; got != c.want || err != nil && !errors.Is(err, ErrNodes) || p.asked != c.asked {
+				t.Errorf("%s: got %v by %d further nodes, want it borne out %v by %d", name, err, p.asked, c.want, c.asked)
 			}
 		}
 	})

@@ -78,7 +78,7 @@ func (w *Worker) Release(ctx context.Context, s Submitter, l Leave) (out Release
 		return out, err
 	}
 	w.pass("release.taken")
-	t := tenure{Worker: w, chain: remembering(chain), kind: KindAdvance, work: taken.Work, began: time.Now()}
+	t := tenure{Worker: w, chain: remembering(chain), kind: KindAdvance, work: taken.Work, began: time.Now(), operator: true}
 	defer func() {
 		if err != nil {
 			t.giveUp(ctx)

@@ -23,6 +23,8 @@ type tenure struct {
 	fresh  []string // transactions about which code decided in this round: the next carries it out
 	joined int      // how many have joined the queue since it was loaded, as seen behind the release
 	stale  bool     // a row was moved by somebody else, or a mark was passed over: look again
+
+	operator bool // an operator waits for the answer: see borneOut
 }
 
 // earlyPolls is how far Cloud Tasks' clock may be ahead of the database's before

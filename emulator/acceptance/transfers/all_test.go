@@ -117,8 +117,11 @@ func TestFND004CrashAtAnyPoint(t *testing.T) {
 		if err := crash.Arm(folder, point, 1, crash.Kill); err != nil {
 			t.Fatal(err)
 		}
-		if strings.HasPrefix(point, "transfer.advanc") {
-			h.leaveInSourceDone(t, point)
+		switch point {
+		case "transfer.advancing", "transfer.advanced":
+			h.leaveInSourceDone(t)
+		case "transfer.swept":
+			h.leaveToTheSweep(t)
 		}
 		poll(t, "a process died at "+point, func() bool { return crash.Hit(folder, point) })
 	}
@@ -143,7 +146,7 @@ func TestFND004CrashAtAnyPoint(t *testing.T) {
 
 // leaveInSourceDone has a transfer of a user of its own stand where the next step
 // passes the point.
-func (h *house) leaveInSourceDone(t *testing.T, _ string) {
+func (h *house) leaveInSourceDone(t *testing.T) {
 	t.Helper()
 	u := h.newUser(t, 100, 100)
 	reqID := u.accepted(funding, 40)
@@ -153,6 +156,13 @@ func (h *house) leaveInSourceDone(t *testing.T, _ string) {
 	}
 	u.move(reqID, transfer.SourcePending, transfer.SourceDone)
 	go u.taskAt(strings.TrimPrefix(u.URLMap.InternalURL(), "http://"), reqID)
+}
+
+// leaveToTheSweep has a transfer of a user of its own that is overdue soon: it has no
+// task, and no worker.
+func (h *house) leaveToTheSweep(t *testing.T) {
+	t.Helper()
+	h.newUser(t, 100, 100).accepted(funding, 40)
 }
 
 // coreAgain starts a core that has died.

@@ -64,7 +64,20 @@ func (c *Connector) Quorum() int { return c.quorum }
 // Ask implements [nonce.Witnesses]. The nodes are asked at once. One that fails is away
 // from then on; until then it was a node like the others, and may have known better.
 func (c *Connector) Ask(ctx context.Context, q nonce.Look, n int, but ...string) []nonce.View {
-	asked := c.choose(q, n, but)
+	return c.askAll(ctx, q, c.choose(q, n, but))
+}
+
+// AskAway implements [nonce.Witnesses]. Each node proves first which chain it is on. One
+// that answers is back as after any other look.
+func (c *Connector) AskAway(ctx context.Context, q nonce.Look, but ...string) []nonce.View {
+	away := slices.DeleteFunc(slices.Clone(c.nodes), func(n *node) bool { return slices.Contains(but, n.Node()) || !c.isAway(n) })
+	for _, n := range away {
+		n.VerifyAgain()
+	}
+	return c.askAll(ctx, q, away)
+}
+
+func (c *Connector) askAll(ctx context.Context, q nonce.Look, asked []*node) []nonce.View {
 	answers := make(chan *nonce.View, len(asked))
 	for _, one := range asked {
 		c.verifyIfDue(one)
@@ -95,7 +108,7 @@ func (c *Connector) Ask(ctx context.Context, q nonce.Look, n int, but ...string)
 func (c *Connector) isAway(n *node) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return n.out == Failed
+	return n.out == Failed || n.out == WrongChain
 }
 
 // choose are at most n nodes that may be asked, healthy ones before others. What those
