@@ -166,11 +166,12 @@ func (b bench) replay(t *testing.T, account string) (all []event) {
 }
 
 // someLives posts a few intents, one of which is cancelled in the queue, and waits for
-// their ends.
+// their ends. No block comes before the cancel: what is cancelled is still in the queue.
 func (b bench) someLives(t *testing.T) (want map[string]string) {
 	t.Helper()
 	want = make(map[string]string)
 	sent := make(map[nonce.Submitter]int)
+	b.Chain.StopMining()
 	for _, s := range b.Submitters() {
 		for i := range 3 {
 			txID := b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
@@ -183,6 +184,7 @@ func (b bench) someLives(t *testing.T) (want map[string]string) {
 	} else {
 		t.Fatalf("cancel of the last in a queue of four: got %d %+v, want CANCELLED", status, c)
 	}
+	b.Chain.StartMining()
 	b.ends(t, sent)
 	return want
 }

@@ -38,8 +38,12 @@ func withHooks(more ...map[string]string) map[string]string {
 	return withSettings(append([]map[string]string{quick, hooks}, more...)...)
 }
 
-// briefly is a time-out that a test waits for.
-var briefly = map[string]string{"FENCEPOST_HOOKS_RESERVATION_TIMEOUT": "3s"}
+// briefly is a time-out that a test waits for, and inTime one before which an owner's
+// programs can still come, also on a slow machine.
+var (
+	briefly = map[string]string{"FENCEPOST_HOOKS_RESERVATION_TIMEOUT": "3s"}
+	inTime  = map[string]string{"FENCEPOST_HOOKS_RESERVATION_TIMEOUT": "15s"}
+)
 
 // hook runs the owner's program once: a process of its own, which may be killed.
 func (b bench) hook(t *testing.T, args ...string) (out string, err error) {
@@ -170,7 +174,7 @@ func TestReservationsBesideIntents(t *testing.T) {
 // one that was given back and that nobody takes; marks that come then are refused.
 func TestH13ReservationTimesOut(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{Settings: withHooks(briefly), Window: 4})
+	b := setup(t, stack.Options{Settings: withHooks(inTime), Window: 4})
 	s := b.Submitters()[0]
 	lent := b.allocate(t, s, "mover", "m-0", "m-1")
 	b.hookUntilAnswered(t, "recyclable", lent[1].TxID, "mover", "not needed")
@@ -190,7 +194,7 @@ func TestH13ReservationTimesOut(t *testing.T) {
 // use of the key: PROTECT, and the intent behind it loses nothing.
 func TestOwnerSendsByItself(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{Settings: withHooks(briefly)})
+	b := setup(t, stack.Options{Settings: withHooks(inTime)})
 	s := b.Submitters()[0]
 	lent := b.allocate(t, s, "mover", "m-0")[0]
 	behind := b.postUntilAnswered(t, transfer(s, "behind it"))

@@ -15,12 +15,13 @@ import (
 )
 
 // quick are settings under which a dead holder is waited out in two seconds, and
-// what is unheard of is sent again soon.
+// what is unheard of is sent again soon, and as often as it takes: while no block comes,
+// nothing is STUCK, however slow the machine.
 var quick = map[string]string{
 	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
 	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
 	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT": "1800ms", "FENCEPOST_RPC_TIMEOUT": "2s", "FENCEPOST_RESUBMIT_INTERVAL": "1s",
-	"FENCEPOST_SWEEP_GRACE": "2s", "FENCEPOST_HANDLERS_TIMEOUT": "900ms",
+	"FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000", "FENCEPOST_SWEEP_GRACE": "2s", "FENCEPOST_HANDLERS_TIMEOUT": "900ms",
 }
 
 // setupArmed starts a stack whose processes die once, at the pass of the point.

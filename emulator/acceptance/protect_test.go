@@ -53,13 +53,22 @@ func (b bench) inProtect(t *testing.T, s nonce.Submitter) (episode int, evidence
 	return episode, evidence
 }
 
-func (b bench) release(t *testing.T, s nonce.Submitter, body map[string]any) (int, string) {
+// release asks for it as an operator does, who asks again while the submitter is being
+// served.
+func (b bench) release(t *testing.T, s nonce.Submitter, body map[string]any) (status int, text string) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
+	err := poll(b.ctx, func() bool {
+		code, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, text = code, string(answer)
+		return !strings.Contains(text, "NOT_LEADER")
+	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("release of %s: never answered, at last %d %s", s, status, text)
 	}
-	return status, string(answer)
+	return status, text
 }
 
 // TX-008: foreign use of the key, noticed before allocation: PROTECT, new
