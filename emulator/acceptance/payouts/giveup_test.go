@@ -26,7 +26,7 @@ func TestH01GivenUpBesideACreate(t *testing.T) {
 	if got := before.managed(reqID); got != "FAILED/CANCELLED" {
 		t.Errorf("given up: got %q, want the tombstone", got)
 	}
-	before.want("the create arrives", worker.wakes(), http.StatusUnprocessableEntity, "ROLLED_BACK", "PAYOUT_CANCELLED")
+	worker.wakesTo("the create arrives", http.StatusUnprocessableEntity, "ROLLED_BACK", "PAYOUT_CANCELLED")
 	if got := before.managed(reqID); got != "FAILED/CANCELLED" {
 		t.Errorf("after the create: got %q, want the tombstone alone", got)
 	}
@@ -140,7 +140,7 @@ func TestWokenAfterTheEnd(t *testing.T) {
 			u := h.newUser(t, h.coin(), 1_000_000)
 			worker, reqID := u.stopped(point, 400_001)
 			u.ends(reqID, happy)
-			u.want("woken", worker.wakes(), http.StatusOK, "COMMITTED", "")
+			worker.wakesTo("woken", http.StatusOK, "COMMITTED", "")
 			u.wantMoney("woken", 599_999, 400_001, 1)
 		})
 	}

@@ -16,20 +16,22 @@ func TestMON001PayoutHasItsChainsLimit(t *testing.T) {
 	h := still(t)
 	h.Chain.StopMining()
 	u := h.newUser(t, h.coin(), 1_000_000)
-	ages := []string{"70 seconds", "90 seconds", "190 seconds", "210 seconds"}
+	ages := []string{"62 seconds", "90 seconds", "170 seconds", "210 seconds"}
 	pays := make(map[string]string)
 	for _, ago := range ages {
 		pays[ago] = u.accepted(1)
-		tag, err := h.DB.Exec(u.ctx, `update transfers_tb set state_at = clock_timestamp() - $2::text::interval where req_id = $1 and state = 30`, pays[ago], ago)
-		if err != nil || tag.RowsAffected() != 1 {
-			t.Fatalf("age it by %s: got %v, %v; want one row in TARGET_PENDING", ago, tag, err)
-		}
 	}
 	slowBlocks := h.aside(t, map[string]string{"FENCEPOST_CHAIN_BLOCK_TIME": "20s"})
 	for _, c := range []struct {
 		addr string
 		want []string
 	}{{slowBlocks.Addr(), ages[3:]}, {h.Processes()[0].Addr(), ages[1:]}} {
+		for _, ago := range ages { // just before: they grow older
+			tag, err := h.DB.Exec(u.ctx, `update transfers_tb set state_at = clock_timestamp() - $2::text::interval where req_id = $1 and state = 30`, pays[ago], ago)
+			if err != nil || tag.RowsAffected() != 1 {
+				t.Fatalf("age it by %s: got %v, %v; want one row in TARGET_PENDING", ago, tag, err)
+			}
+		}
 		if status := u.internal(c.addr, stack.SchedulerAccount, "sweep", struct{}{}); status != http.StatusOK {
 			t.Fatalf("a sweep: got %d, want 200", status)
 		}
