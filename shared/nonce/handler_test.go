@@ -250,3 +250,38 @@ func TestSignedBytesOfAHandlerFit(t *testing.T) {
 		}
 	}
 }
+
+// A failing handler gets a placeholder at once; where an operator must be asked
+// before a placeholder, the transaction is STUCK until one decides, and no bytes
+// are made for the nonce.
+func TestFailingHandlerWaitsForAnOperatorUnderAsk(t *testing.T) {
+	t.Parallel()
+	for _, ask := range []bool{false, true} {
+		frozen(t, func(t *testing.T) {
+			r := rulesOf(3)
+			r.AskBeforePlaceholder = ask
+			w := workOf(1, 6, ofHandler(5))
+			jobs, moves := r.toSign(w, reader(nil), viewOf(w, block('a', 100)), map[string]made{"tx-5": {failed: "handler wage: broken", asked: true}})
+			if len(jobs) != 0 || len(moves) != 1 {
+				t.Fatalf("ask %v: got %d to sign, %d moves; want none, one", ask, len(jobs), len(moves))
+			}
+			to, decided := moves[0].To, moves[0].Decided
+			if ask && (to.State != Stuck || to.Ordered != "" || decided != nil) {
+				t.Errorf("under ask: got %s, ordered %q, decided %+v; want STUCK, and nothing ordered by anyone", to.State, to.Ordered, decided)
+			}
+			if !ask && (to.State != InFlight || to.Ordered != OrderPlaceholder || decided == nil || decided.By != decidedByHandler) {
+				t.Errorf("without ask: got %s, ordered %q, decided %+v; want a placeholder ordered for the handler", to.State, to.Ordered, decided)
+			}
+			tn := &tenure{Worker: &Worker{Rules: r}, work: w.with(Write{Moves: moves})}
+			if jobs, _ = r.toSign(tn.work, reader(nil), estimatedSelf(viewOf(w, block('a', 100))), nil); len(jobs) != map[bool]int{false: 1, true: 0}[ask] {
+				t.Errorf("ask %v, afterwards: got %d to sign", ask, len(jobs))
+			}
+		})
+	}
+}
+
+// estimatedSelf is v with the gas of a placeholder.
+func estimatedSelf(v View) View {
+	v.SelfTransfer = estimated(21_000)
+	return v
+}

@@ -3,6 +3,7 @@ package nonce
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -50,18 +51,36 @@ func logReservations(ctx context.Context, log *slog.Logger, w Write, done Writte
 	}
 }
 
-// logMoves tells of what changed in a way that somebody may ask about: the state,
-// the reason, the block that has it.
+// logMoves logs each transition and each claim in a line of its own: the state, the
+// reason, the block that has it. The transactions of which a write only plans the next
+// check share one line: a wide window is checked at every block.
 func logMoves(ctx context.Context, log *slog.Logger, moves []Move, before map[string]Tx) {
+	var planned []string
 	for _, m := range moves {
-		x := before[m.To.ID]
-		switch {
-		case x.State != m.To.State, x.Sub != m.To.Sub, x.LastError != m.To.LastError:
-			logTx(ctx, log, "transaction moved", m.From, m.To)
-		case x.Receipt != nil && m.To.Receipt != nil && !isPrefix(x.Confirmations, m.To.Confirmations):
-			logTx(ctx, log, "newFork: list of confirmations replaced", m.From, m.To)
+		if msg := moveMessage(before[m.To.ID], m.To); msg != "" {
+			logTx(ctx, log, msg, m.From, m.To)
+			continue
 		}
+		planned = append(planned, m.To.ID)
 	}
+	if len(planned) > 0 {
+		log.InfoContext(ctx, "next check planned", "txId", strings.Join(planned, " "))
+	}
+}
+
+// moveMessage names what a move does to x, or "" where it only plans the next check.
+func moveMessage(x, to Tx) string {
+	switch {
+	case x.State != to.State, x.Sub != to.Sub, x.LastError != to.LastError:
+		return "transaction moved"
+	case x.Receipt != nil && to.Receipt != nil && !isPrefix(x.Confirmations, to.Confirmations):
+		return "newFork: list of confirmations replaced"
+	case to.State == InFlight && to.SubmitAttempts > x.SubmitAttempts:
+		return "handler call claimed"
+	case to.claimed() && (x.LastSubmitAt == nil || !to.LastSubmitAt.Equal(*x.LastSubmitAt)):
+		return "broadcast claimed"
+	}
+	return ""
 }
 
 func logTx(ctx context.Context, log *slog.Logger, msg string, from State, t Tx) {
