@@ -78,6 +78,33 @@ func TestCreateThatTheReleaseMissesIsDue(t *testing.T) {
 	}
 }
 
+// A create that commits before the release does still sees the lease held, and asks
+// for no advance. The release reads the queue behind its own commit, so it finds the
+// intent. A reading before that commit would miss it, and the intent would wait for the sweep.
+func TestReleaseReadsTheQueueBehindItsCommit(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	l := take(t, db, alice, "a/1").Lease
+	run(t, db, `create function hold_up() returns trigger language plpgsql as
+		$$ begin perform pg_advisory_xact_lock(1); return null; end $$`)
+	run(t, db, `create constraint trigger hold_up after update on submitter_lease
+		deferrable initially deferred for each row execute function hold_up()`)
+	other := connect(t, db)
+	other.do(`select pg_advisory_lock(1)`)
+	releasing := start(func() (nonce.Written, error) {
+		return db.Write(t.Context(), nonce.Write{Lease: l, Release: nonce.GiveBack})
+	})
+	awaitBlocked(t, db, "commit")
+	if got := post(t, db, alice, "r"); !got.New || got.Queued {
+		t.Errorf("create before the release's commit: got %+v, want it new, and no advance due", got)
+	}
+	other.do(`select pg_advisory_unlock(1)`)
+	if done := <-releasing; done.err != nil || !done.got.Released || done.got.Queued != 1 {
+		t.Errorf("release: got %+v, %v; want released, and one queued", done.got, done.err)
+	}
+}
+
 // A submitter that is active again since it was loaded is told by the release: what
 // joined the queue since made no task.
 func TestReleaseTellsOfASuspensionThatEnded(t *testing.T) {

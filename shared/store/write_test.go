@@ -73,6 +73,63 @@ func TestBytesForNothingHeldWriteNothing(t *testing.T) {
 	}
 }
 
+// No version is stored beside a receipt: the nonce is consumed, and the mined version
+// decides. The same bytes are stored for a transaction that has none.
+func TestNoVersionIsStoredBesideAReceipt(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 2)
+	post(t, db, alice, "mined")
+	post(t, db, alice, "pending")
+	w := take(t, db, alice, "a/1")
+	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+	w = take(t, db, alice, "a/2")
+	mined, pending := w.Unsettled[0], w.Unsettled[1]
+	mined.State, mined.Sub, pending.State, pending.Sub = nonce.Tracking, nonce.Included, nonce.Tracking, nonce.Pending
+	mined.Receipt = &nonce.Receipt{TxHash: mined.Hash(), BlockNumber: 1, BlockHash: nonce.Hash{1}, Succeeded: true}
+	mined.Confirmations = []nonce.Header{{Number: 1, Hash: nonce.Hash{1}}}
+	write(t, db, nonce.Write{Lease: w.Lease, Moves: []nonce.Move{{From: nonce.Submitted, To: mined}, {From: nonce.Submitted, To: pending}}})
+	before := contents(t, db, written...)
+	if done, err := db.Write(t.Context(), nonce.Write{Lease: w.Lease, Store: []nonce.Version{placeholderFor(mined)}}); err == nil {
+		t.Errorf("a version beside a receipt: got %+v and no error", done)
+	}
+	if diff := cmp.Diff(before, contents(t, db, written...)); diff != "" {
+		t.Errorf("the failed write wrote (-before +after):\n%s", diff)
+	}
+	write(t, db, nonce.Write{Lease: w.Lease, Store: []nonce.Version{placeholderFor(pending)}})
+}
+
+// placeholderFor is a signed placeholder for x's nonce.
+func placeholderFor(x nonce.Tx) nonce.Version {
+	s := nonce.Signed{Hash: nonce.Hash{0xff, byte(*x.Nonce)}, Raw: storetest.Bytes(x.Submitter.ChainID(), *x.Nonce, x.Submitter.Address(), 0, "")}
+	return nonce.Version{Tx: x, From: x.State, Kind: nonce.VersionPlaceholder, Signed: s}
+}
+
+// A release names the PROTECT incident that the operator has seen. An incident
+// with another number stays open.
+func TestReleaseClosesOnlyTheIncidentThatItNames(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	run(t, db, openEpisode, alice)
+	w := take(t, db, alice, "a/1")
+	leave := func(episode int) error {
+		_, err := db.Write(t.Context(), nonce.Write{Lease: w.Lease, Cursor: nonce.CursorChange{Leave: &nonce.Leave{Episode: episode, Mode: nonce.Resume, By: "op", Reason: "seen"}}})
+		return err
+	}
+	for _, episode := range []int{0, 2} {
+		if err := leave(episode); !errors.Is(err, nonce.ErrEpisodeClosed) {
+			t.Errorf("release of incident %d while 1 is open: got %v, want ErrEpisodeClosed", episode, err)
+		}
+	}
+	if open := value[int](t, db, `select count(*) from protect_episode where submitter = $1 and closed_at is null`, alice); open != 1 {
+		t.Errorf("open incidents after it: got %d, want 1", open)
+	}
+	if err := leave(1); err != nil {
+		t.Errorf("release of incident 1: %v", err)
+	}
+}
+
 // The lease of one submitter is no right to move another's transactions.
 func TestWriteMovesOnlyItsOwnSubmitter(t *testing.T) {
 	t.Parallel()
