@@ -14,6 +14,9 @@ import (
 // check or a broadcast past its time, a nonce held without bytes, a queue whose
 // head could have had a nonce, a wake mark that nobody served. It reads only
 // unfinished rows. Those in PROTECT are left out: a human releases them.
+//
+// A row that was changed in the future shows that the database's clock was set back. Its
+// plan lies as far ahead as the clock went back, so it is due now (see [reachable]).
 const overdue = `
 with recursive waiting as ( -- every submitter with a queue, by one step in the index each
   (select min(submitter::text) as submitter from managed_tx where queued)
@@ -25,14 +28,15 @@ with recursive waiting as ( -- every submitter with a queue, by one step in the 
   select m.submitter
     from managed_tx m
    where m.unsettled
-     and least(m.next_check_at, case when m.state = 'SUBMITTED' then m.next_resubmit_at end)
-         < clock_timestamp() - $1::interval
+     and (m.updated_at > clock_timestamp()
+          or least(m.next_check_at, case when m.state = 'SUBMITTED' then m.next_resubmit_at end)
+             < clock_timestamp() - $1::interval)
   union
   select s.submitter
     from waiting
     join submitter s using (submitter)
    where s.status = 'ACTIVE'
-     and (select coalesce(m.next_check_at, m.created_at)
+     and (select case when m.updated_at > clock_timestamp() then '-infinity' else coalesce(m.next_check_at, m.created_at) end
             from managed_tx m
            where m.submitter = s.submitter and m.queued and ` + notAside + `
            order by m.seq
@@ -41,7 +45,7 @@ with recursive waiting as ( -- every submitter with a queue, by one step in the 
   union
   select l.submitter
     from submitter_lease l
-   where l.wake and (l.owner_node = '' or l.expires_at + $2::interval < clock_timestamp())
+   where l.wake and (l.owner_node = '' or l.expires_at + $2::interval < clock_timestamp() or l.expires_at > clock_timestamp() + 2 * $5::interval)
 )
 update submitter s
    set swept_at = clock_timestamp()
@@ -49,7 +53,7 @@ update submitter s
        select x.submitter
          from submitter x
          join late using (submitter)
-        where x.swept_at < coalesce($4, clock_timestamp()) and not exists (select from protect_episode p where p.submitter = x.submitter and p.closed_at is null)
+        where (x.swept_at < coalesce($4, clock_timestamp()) or x.swept_at > clock_timestamp()) and not exists (select from protect_episode p where p.submitter = x.submitter and p.closed_at is null)
         order by x.swept_at, x.submitter
         limit $3
           for no key update of x skip locked)
@@ -67,7 +71,7 @@ update submitter s
         where p.evidence ->> 'why' = 'REORG'
            or exists (select from managed_tx m
                        where m.submitter = x.submitter and m.unsettled
-                         and m.next_check_at < clock_timestamp() - $1::interval)
+                         and (m.next_check_at < clock_timestamp() - $1::interval or m.updated_at > clock_timestamp()))
         order by x.swept_at, x.submitter
         limit $2
           for no key update of x skip locked)
@@ -94,7 +98,7 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, limit int, beg
 	}
 	b := new(pgx.Batch)
 	b.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	b.Queue(overdue, grace, s.rules.ClockSkewAllowance, limit, since).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(overdue, grace, s.rules.ClockSkewAllowance, limit, since, s.rules.Duration).Query(func(rows pgx.Rows) (err error) {
 		found, err = pgx.CollectRows(rows, pgx.RowTo[nonce.Submitter])
 		return err
 	})

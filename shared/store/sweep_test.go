@@ -36,7 +36,14 @@ const (
 	markedInSkew  = `update submitter_lease set wake = true, owner_node = 'b/1', expires_at = clock_timestamp() where submitter = $1`
 	suspended     = `update submitter set status = 'SUSPENDED' where submitter = $1`
 	episodeClosed = `update protect_episode set closed_at = clock_timestamp(), closed_by = 'o', mode = 'resume', reason = 'r' where submitter = $1`
-	narrow        = `update submitter set max_in_flight = 1 where submitter = $1`
+	// What rows have once the database's clock was set back by an hour.
+	changedAhead = `update managed_tx set created_at = created_at + interval '1 hour', updated_at = updated_at + interval '1 hour',
+		next_check_at = clock_timestamp() + interval '61 min', first_submit_at = first_submit_at + interval '1 hour',
+		last_submit_at = last_submit_at + interval '1 hour', next_resubmit_at = clock_timestamp() + interval '61 min' where submitter = $1`
+	sweptAhead  = `update submitter set swept_at = clock_timestamp() + interval '1 hour' where submitter = $1`
+	markedAhead = `update submitter_lease set wake = true, owner_node = 'dead/1', expires_at = clock_timestamp() + interval '1 hour' where submitter = $1`
+
+	narrow = `update submitter set max_in_flight = 1 where submitter = $1`
 )
 
 // overdue and inOrder are, by name, what the sweep must take and must leave.
@@ -56,6 +63,9 @@ var overdue = map[string]leftBehind{
 	"late in more than one way":               {"QUEUED", []string{postedLongAgo, marked}},
 	"queued behind one in flight, with room":  {"SUBMITTED, QUEUED", []string{checkLater, queueLongAgo}},
 	"the window full, but the lowest is late": {"SUBMITTED, QUEUED", []string{narrow, checkLongAgo}},
+	"queued before the clock was set back":    {"QUEUED", []string{changedAhead, sweptAhead}},
+	"sent before the clock was set back":      {"SUBMITTED", []string{pending, changedAhead, sweptAhead}},
+	"taken before the clock was set back":     {"QUEUED", []string{markedAhead, sweptAhead}},
 }
 
 var inOrder = map[string]leftBehind{
@@ -231,5 +241,34 @@ func TestOneSweepTakesEachOnce(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int{2, 2, 1, 0}, taken); diff != "" {
 		t.Errorf("taken by the batches of one sweep (-want +got):\n%s", diff)
+	}
+}
+
+// After the database's clock was set back, what was planned by the earlier clock is due
+// at once: the load brings its times to now, and its bytes with it. Else the sweep would
+// find it, and the invocation that it woke would leave it for an hour.
+func TestLoadAfterTheClockWasSetBackFindsEverythingDue(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 2)
+	post(t, db, alice, "low")
+	post(t, db, alice, "high")
+	w := take(t, db, alice, "a/1")
+	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true), Release: nonce.GiveBack})
+	run(t, db, pending, alice)
+	run(t, db, changedAhead, alice)
+	post(t, db, alice, "queued")
+	run(t, db, `update managed_tx set updated_at = updated_at + interval '1 hour', next_check_at = clock_timestamp() + interval '61 min' where state = 'QUEUED' and submitter = $1`, alice)
+	w = take(t, db, alice, "a/2")
+	if len(w.Unsettled) != 2 || len(w.Queue) != 1 {
+		t.Fatalf("loaded: got %+v, want two with a nonce and one queued", w)
+	}
+	for _, x := range append(w.Unsettled, w.Queue...) {
+		if x.NextCheckAt == nil || x.NextCheckAt.After(w.Now) {
+			t.Errorf("%s: got its next check at %v, want it due at %v", x.RequestID, x.NextCheckAt, w.Now)
+		}
+		if x.Nonce != nil && (x.NextResubmitAt.After(w.Now) || x.FirstSubmitAt.After(w.Now) || len(x.Raw) == 0) {
+			t.Errorf("%s: got its next broadcast at %v, its first at %v, %d bytes; want it due at %v, with its bytes", x.RequestID, x.NextResubmitAt, x.FirstSubmitAt, len(x.Raw), w.Now)
+		}
 	}
 }

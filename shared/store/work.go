@@ -30,7 +30,8 @@ const txColumns = `
        m.tx_id, m.request_id, m.seq, m.state, coalesce(m.sub_state, ''), m.nonce, m.set_aside_nonce,
        m.last_gas_params, m.first_submit_at, m.last_submit_at, m.next_resubmit_at, m.submit_attempts,
        m.last_receipt_check_at, m.next_check_at, coalesce(m.last_error, ''), m.receipt, m.confirmations,
-       coalesce(m.ordered, ''), coalesce(m.handler, ''), m.trace, m.reservation, m.lock_owner, m.lock_until, m.next_bump_at, m.last_mempool_diag`
+       coalesce(m.ordered, ''), coalesce(m.handler, ''), m.trace, m.reservation, m.lock_owner, m.lock_until, m.next_bump_at, m.last_mempool_diag,
+       m.updated_at > clock_timestamp()`
 
 const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')`
 
@@ -40,7 +41,7 @@ const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTEC
 // nobody ordered anything; with $4, the interval of gas bumps, none is due by then; it
 // is not the lowest, whose nonce may be found taken;
 // and no episode is open.
-const quiet = `coalesce(m.state = 'TRACKING' and m.receipt is null and m.ordered is null
+const quiet = `coalesce(m.state = 'TRACKING' and m.receipt is null and m.ordered is null and m.updated_at <= clock_timestamp()
        and m.next_resubmit_at > clock_timestamp() + $2::interval and m.first_submit_at > clock_timestamp() + $2::interval - $3::interval
        and ($4::interval is null or coalesce(m.next_bump_at, m.first_submit_at + $4::interval) > clock_timestamp() + $2::interval)
        and m.nonce > (select l.nonce from managed_tx l where l.submitter = $1 and l.unsettled order by l.nonce limit 1)
@@ -81,7 +82,7 @@ select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false
 // statement that locks the lease, never in it: a snapshot is as old as its
 // statement, and a lock may have been waited for.
 func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce.Work) {
-	scanTx := func(row pgx.CollectableRow) (nonce.Tx, error) { return scanTx(sub, row) }
+	scanTx := func(row pgx.CollectableRow) (nonce.Tx, error) { return scanTx(sub, w.Now, row) }
 	b.Queue(loadSubmitter, sub).QueryRow(func(row pgx.Row) error {
 		var ours bool
 		var epoch string
@@ -133,19 +134,22 @@ func queueBumpSpent(b *pgx.Batch, sub nonce.Submitter, w *nonce.Work) {
 	})
 }
 
-func scanTx(sub nonce.Submitter, row pgx.CollectableRow) (nonce.Tx, error) {
+func scanTx(sub nonce.Submitter, now time.Time, row pgx.CollectableRow) (nonce.Tx, error) {
 	t := nonce.Tx{Submitter: sub}
 	var gas, receipt, confirmations, diagnosis []byte
 	var versions []string
-	var quiet bool
+	var quiet, ahead bool
 	var reservation, owner *string
 	var until *time.Time
 	err := row.Scan(&t.ID, &t.RequestID, &t.Seq, &t.State, &t.Sub, &t.Nonce, &t.SetAsideNonce,
 		&gas, &t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.SubmitAttempts,
 		&t.LastCheckAt, &t.NextCheckAt, &t.LastError, &receipt, &confirmations, &t.Ordered, &t.Handler, &t.Trace,
-		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &t.Payload, &t.Raw, &versions, &quiet)
+		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &ahead, &t.Payload, &t.Raw, &versions, &quiet)
 	if err != nil {
 		return t, err
+	}
+	if ahead {
+		reachable(&t, now)
 	}
 	if reservation != nil {
 		t.Reservation = &nonce.Reservation{State: nonce.ReservationState(*reservation), Owner: *owner, Until: *until}
@@ -165,6 +169,18 @@ func scanTx(sub nonce.Submitter, row pgx.CollectableRow) (nonce.Tx, error) {
 	}
 	return t, errors.Join(fromJSON(gas, &t.Gas), fromJSON(receipt, &t.Receipt), fromJSON(confirmations, &t.Confirmations),
 		fromJSON(diagnosis, &t.Diagnosis))
+}
+
+// reachable brings the times of a row that was changed in the future, before the
+// database's clock was set back, to now: its next check and its next broadcast are due.
+// Times that are equal stay equal, since that marks a claim (a broadcast that was written
+// down, and whose outcome was not).
+func reachable(t *nonce.Tx, now time.Time) {
+	for _, at := range []**time.Time{&t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.LastCheckAt, &t.NextCheckAt} {
+		if *at != nil && (*at).After(now) {
+			*at = &now
+		}
+	}
 }
 
 // errArchived says that something is to be done for which a document is needed

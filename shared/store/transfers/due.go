@@ -15,14 +15,18 @@ import (
 // Every move takes the plan away, so what an earlier state waited for postpones
 // nothing; and to take a transfer changes nothing that it is taken by. A restored
 // database has none to take: nobody may move them before it is accepted.
+//
+// A row that was changed in the future shows that the database's clock was set back. Its
+// plan lies as far ahead as the clock went back, so it is due now.
 const due = `
 update transfers_tb t
    set swept_at = clock_timestamp()
  where t.transfer_id in (
        select x.transfer_id
          from transfers_tb x
-        where x.open and coalesce(x.next_attempt_at, x.updated_at) + $1::interval <= clock_timestamp()
-          and x.swept_at < coalesce($3, clock_timestamp())
+        where x.open
+          and (coalesce(x.next_attempt_at, x.updated_at) + $1::interval <= clock_timestamp() or x.updated_at > clock_timestamp())
+          and (x.swept_at < coalesce($3, clock_timestamp()) or x.swept_at > clock_timestamp())
           and (select is_authority())
         order by x.swept_at, x.transfer_id
         limit $2
@@ -58,15 +62,19 @@ func (s *Store) Due(ctx context.Context, rescueAfter time.Duration, limit int, b
 }
 
 // What is late, and the alert's own condition: for too long in TARGET_PENDING, or with
-// as many refunds unknown in a row as the rules bear.
+// as many refunds unknown in a row as the rules bear. A state that began further ahead
+// than the limit shows that the database's clock was set back: nobody knows for how long
+// it has lasted, and it is late.
 const (
 	latePending = `
  where t.open and t.state = 30
-   and t.state_at < clock_timestamp() - case t.transfer_type when 3 then $2::interval else $1::interval end`
+   and (clock_timestamp() - t.state_at not between
+        -case t.transfer_type when 3 then $2::interval else $1::interval end
+        and case t.transfer_type when 3 then $2::interval else $1::interval end)`
 	lateRefunds = `
  where t.open and t.state = -20 and t.failures >= $1`
 
-	howLate   = `select count(*), coalesce(max(clock_timestamp() - t.state_at), '0') from transfers_tb t`
+	howLate   = `select count(*), greatest(max(clock_timestamp() - t.state_at), '0') from transfers_tb t`
 	latestFew = ` order by t.state_at desc, t.transfer_id desc limit `
 )
 

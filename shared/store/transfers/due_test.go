@@ -151,6 +151,36 @@ func TestARetryDoesNotPostponeTheRescue(t *testing.T) {
 	taken("refused a minute ago, the back-off of the earlier state not over", x.ReqID, true)
 }
 
+// A database's clock that was set back leaves the times of open transfers ahead of it.
+// The sweep takes them at once, and MON-001 names those in TARGET_PENDING: nobody knows
+// for how long they have been there.
+func TestAClockSetBackSilencesNeitherRescueNorMON001(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	moved, planned, fresh := b.at(t, transfer.TargetPending), b.postponed(t, b.at(t, transfer.SourcePending), time.Minute), b.at(t, transfer.TargetPending)
+	for _, id := range []string{moved.ReqID, planned.ReqID} {
+		b.run(t, `update transfers_tb set updated_at = updated_at + interval '1 hour', state_at = state_at + interval '1 hour',
+			next_attempt_at = next_attempt_at + interval '1 hour', swept_at = clock_timestamp() + interval '1 hour' where req_id = $1`, id)
+	}
+	want := []string{moved.ReqID, planned.ReqID}
+	slices.Sort(want)
+	got, now := b.due(t, 100, time.Time{})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("taken (-want +got):\n%s", diff)
+	}
+	if again, _ := b.due(t, 100, now); len(again) != 0 {
+		t.Errorf("taken once more by the same sweep: got %v, want none", again)
+	}
+	pending, _, err := b.Alarming(t.Context(), transfer.DefaultRules(), 10)
+	if err != nil || pending.Count != 1 || len(pending.Newest) != 1 || pending.Newest[0].ReqID != moved.ReqID || pending.Longest < 0 {
+		t.Errorf("MON-001: got %+v, %v; want %s alone, and not %s", pending, err, moved.ReqID, fresh.ReqID)
+	}
+	b.postponed(t, b.loaded(t, planned.ReqID), time.Minute)
+	if after, _ := b.due(t, 100, time.Time{}); slices.Contains(after, planned.ReqID) {
+		t.Errorf("planned again by the clock as it is: got it taken, want it left to its task")
+	}
+}
+
 // The back-off doubles in the database's time, to its most.
 func TestBackOffDoublesToItsMost(t *testing.T) {
 	t.Parallel()
