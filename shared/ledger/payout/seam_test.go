@@ -2,7 +2,9 @@ package payout_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"testing"
 
@@ -303,4 +305,47 @@ func (h *house) loaded(reqID string) transfer.Transfer {
 		h.t.Fatal(err)
 	}
 	return x
+}
+
+// turning is a manager whose database turns out to be a copy just before the payout's
+// row is read.
+type turning struct {
+	*manager
+	turn func()
+}
+
+func (m turning) Payout(ctx context.Context, s nonce.Submitter, requestID string) (store.Payout, error) {
+	m.turn()
+	return m.manager.Payout(ctx, s, requestID)
+}
+
+// H8: the transfer is read while the database is the one written last, and the
+// payout's row when it is a copy. What the row says is then believed neither as a
+// failure, which would be refunded, nor as a payment.
+func TestH08PayoutInACopyIsInDoubtWhateverItsRowSays(t *testing.T) {
+	t.Parallel()
+	for want, end := range map[string]func(*house, transfer.Transfer){
+		"FAILED/CANCELLED": func(h *house, x transfer.Transfer) {
+			refused(h.t, h.ledger.Resolve(h.t.Context(), transfer.Deposit, x.Call()), payout.Cancelled)
+		},
+		"CONFIRMED": func(h *house, x transfer.Transfer) {
+			unknown(h.t, h.ledger.Deposit(h.t.Context(), x.Call()), payout.ErrPending)
+			h.mineUntil(x.ReqID, "CONFIRMED")
+			succeeds(h.t, h.ledger.Deposit(h.t.Context(), x.Call()))
+		},
+	} {
+		h := newHouse(t)
+		h.fund(coin)
+		x := h.due(coin)
+		end(h, x)
+		if got := h.managed(x.ReqID); got != want {
+			t.Fatalf("managed: got %s, want %s", got, want)
+		}
+		turn := func() { h.run(`update authority set timeline_id = timeline_id + 1`) }
+		l := payout.New(payout.Options{
+			Transfers: h.Store, Manager: turning{h.manager, turn}, Wake: h.woken, QueueBound: 100,
+			Finality: nonce.ByConfirmations, Confirmations: confirmations, Log: slog.New(slog.DiscardHandler),
+		})
+		unknown(t, l.Deposit(t.Context(), x.Call()), payout.ErrInDoubt)
+	}
 }
