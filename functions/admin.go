@@ -111,7 +111,7 @@ func (a *App) registration(body registerRequest) (store.Registration, error) {
 	case reg.MaxInFlight < 1 || reg.MaxInFlight > 10_000:
 		return reg, web.FieldProblem("maxInFlight", "is %d: want 1 to 10000", reg.MaxInFlight)
 	case reg.MaxInFlight > 1 && a.config.Nonce.Strict:
-		return reg, web.FieldProblem("maxInFlight", "is %d: above 1 needs nonce.strict.enabled=false", reg.MaxInFlight)
+		return reg, web.FieldProblem("maxInFlight", "is %d: above 1 needs nonce.strict.enabled=false; while that is true, give 1", reg.MaxInFlight)
 	case len(reg.Callers) > 1 && slices.Contains(reg.Callers, store.PayoutCaller):
 		return reg, web.FieldProblem("callers", "names %q, the transfer coordinator, among others: whoever posts beside it could take a payout's place; give it alone", store.PayoutCaller)
 	case len(reg.Callers) == 0:

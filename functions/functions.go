@@ -159,6 +159,7 @@ func rules(c config.Config, of config.ServedChain) nonce.Rules {
 		WatchEvery:           c.Confirmations.StaleReceiptTimeout,
 		WatchDepth:           uint64(c.Reorg.WatchDepth),
 		FeeCapWei:            new(big.Int).SetUint64(c.Fees.MaxFeePerGas),
+		Strict:               c.Nonce.Strict,
 		AskBeforePlaceholder: c.Nonce.Placeholder == config.PlaceholderAsk,
 		PlaceholderFeeCapWei: new(big.Int).SetUint64(c.Nonce.PlaceholderMaxFee),
 		Bump:                 bumpPolicy(c.GasBump),

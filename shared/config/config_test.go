@@ -296,8 +296,6 @@ func TestContradictionsAreRefused(t *testing.T) {
 			`FENCEPOST_SIGNER_LOCAL_KEYSTORE="/keys/store", FENCEPOST_SIGNER_LOCAL_PASSWORD_FILE="": set signer.local.keystore and`},
 		{[]string{"FENCEPOST_RPC_TIMEOUT=10001ms"},
 			`FENCEPOST_RPC_TIMEOUT="10001ms", FENCEPOST_LEASE_DURATION="10s": set rpc.timeout to at most lease.duration`},
-		{[]string{"FENCEPOST_NONCE_MAX_IN_FLIGHT=2"},
-			`FENCEPOST_NONCE_MAX_IN_FLIGHT="2", FENCEPOST_NONCE_STRICT_ENABLED="true": a strict submitter has one`},
 		{[]string{"FENCEPOST_RESUBMIT_INTERVAL=30m"},
 			`FENCEPOST_RESUBMIT_INTERVAL="30m", FENCEPOST_STUCK_AFTER="30m", FENCEPOST_RESUBMIT_ENABLED="true": every transaction`},
 		{[]string{"FENCEPOST_GASBUMP_ENABLED=true", "FENCEPOST_RESUBMIT_INTERVAL=3s"},
@@ -332,6 +330,9 @@ func TestContradictionsAreRefused(t *testing.T) {
 	mustLoad(t, "FENCEPOST_HANDLERS_URLS=refund=https://r.example") // a process that asks nobody
 	mustLoad(t, "FENCEPOST_RESUBMIT_INTERVAL=30m", "FENCEPOST_RESUBMIT_ENABLED=false")
 	mustLoad(t, "FENCEPOST_GASBUMP_MIN_INTERVAL=30m")
+	if got := mustLoad(t, "FENCEPOST_NONCE_MAX_IN_FLIGHT=200"); !got.Nonce.Strict {
+		t.Error("nonce.strict.enabled beside a window above 1: got false, want true, and a process that starts")
+	}
 	if got := mustLoad(t, "FENCEPOST_TELEMETRY_PROMETHEUS=true"); !got.Telemetry.Prometheus {
 		t.Error("telemetry.prometheus off Cloud Run: got false, want true")
 	}
@@ -344,7 +345,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 func TestAllProblemsAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load([]string{
-		"FENCEPOST_LEASE_DURATION=soon", "FENCEPOST_LEASE_RENEW_INTERVAL=1m", "FENCEPOST_NONCE_MAX_IN_FLIGHT=2",
+		"FENCEPOST_LEASE_DURATION=soon", "FENCEPOST_LEASE_RENEW_INTERVAL=1m", "FENCEPOST_RESUBMIT_INTERVAL=30m",
 		"FENCEPOST_TYPO=1", "PORT=-1",
 	})
 	if err == nil {
@@ -355,7 +356,7 @@ func TestAllProblemsAreReportedTogether(t *testing.T) {
 		variable := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '=' })[0]
 		got = append(got, variable)
 	}
-	want := []string{"FENCEPOST_TYPO", "FENCEPOST_LEASE_DURATION", "FENCEPOST_CHAIN_ID", "FENCEPOST_DATABASE_URL", "PORT", "FENCEPOST_NONCE_MAX_IN_FLIGHT"}
+	want := []string{"FENCEPOST_TYPO", "FENCEPOST_LEASE_DURATION", "FENCEPOST_CHAIN_ID", "FENCEPOST_DATABASE_URL", "PORT", "FENCEPOST_RESUBMIT_INTERVAL"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("variables with problems (-want +got):\n%s\n%v", diff, err)
 	}

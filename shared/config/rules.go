@@ -63,10 +63,6 @@ func (c *Config) leaseRules() []rule {
 
 func (c *Config) policyRules() []rule {
 	return []rule{{
-		of:     []string{"nonce.maxInFlight", "nonce.strict.enabled"},
-		broken: c.Nonce.MaxInFlight > 1 && c.Nonce.Strict,
-		say:    "a strict submitter has one transaction in flight: set nonce.strict.enabled to false, or nonce.maxInFlight to 1",
-	}, {
 		of:     []string{"resubmit.interval", "stuck.after", "resubmit.enabled"},
 		broken: c.Resubmit.Enabled && c.Resubmit.Interval >= c.Stuck.After,
 		say:    "every transaction would be stuck before it is sent again: set resubmit.interval below stuck.after, or resubmit.enabled to false",

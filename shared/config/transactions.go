@@ -35,7 +35,7 @@ type Nonce struct {
 	// one of its own.
 	StartFrom uint64
 	// Strict says that the next nonce is allocated only when the last one is
-	// consumed and final.
+	// consumed and final, whatever window a submitter was registered with.
 	Strict bool
 	// Placeholder says whether a nonce may be filled, or a transaction
 	// replaced, without an operator's decision.
@@ -43,7 +43,7 @@ type Nonce struct {
 	// PlaceholderMaxFee is the most that a replacement pays, in wei per gas.
 	PlaceholderMaxFee uint64
 	// MaxInFlight is the window of newly registered submitters, in
-	// transactions: 1 while Strict.
+	// transactions. While Strict, a registration has to name its window where this is above 1.
 	MaxInFlight int
 }
 
@@ -53,7 +53,7 @@ func (n *Nonce) settings() []setting {
 			meaning: "the first nonce of a newly registered submitter; registration compares it with the chain's count",
 			field:   number(&n.StartFrom, "a nonce", 0, maxBigint)},
 		{name: "nonce.strict.enabled", def: "true",
-			meaning: "one transaction in flight for each submitter: the next nonce is allocated when the last one is consumed and final",
+			meaning: "one transaction in flight for each submitter, whatever window it was registered with: the next nonce is allocated when the last one is consumed and final; a registration with a window above 1 is refused",
 			field:   boolean(&n.Strict)},
 		{name: "nonce.placeholder", def: string(PlaceholderAuto),
 			meaning: "whether a transaction with a nonce is cancelled, or a nonce filled, by a placeholder at once, or only by an operator's decision",
@@ -62,7 +62,7 @@ func (n *Nonce) settings() []setting {
 			meaning: "the most that a placeholder or a replacement by an operator pays, in wei per gas",
 			field:   number(&n.PlaceholderMaxFee, "an amount in wei per gas", 1, maxBigint)},
 		{name: "nonce.maxInFlight", def: "1",
-			meaning: "the window of newly registered submitters; above 1 only with `nonce.strict.enabled=false`",
+			meaning: "the window of newly registered submitters; used above 1 only with `nonce.strict.enabled=false`",
 			field:   number(&n.MaxInFlight, "a number of transactions", 1, 10_000)},
 	}
 }

@@ -122,7 +122,7 @@ func (w *Worker) takeWaiting(ctx context.Context, s Submitter) (Taken, error) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); ; {
-		taken, err := w.Book.Take(ctx, s, owner, true)
+		taken, err := w.take(ctx, s, owner, true)
 		if err != nil {
 			return taken, errors.Join(err, w.forsake(ctx, s, owner))
 		}

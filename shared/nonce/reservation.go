@@ -74,7 +74,7 @@ type seat struct {
 // the write looks at the clock again.
 func (w Work) seat() seat {
 	for _, t := range w.Unsettled {
-		if t.givenBack(w.Now) {
+		if t.givenBack(w.Now) && w.mayGiveAgain() {
 			return seat{first: *t.Nonce, most: 1, from: t.ID}
 		}
 		if !t.acknowledged() {
@@ -84,13 +84,17 @@ func (w Work) seat() seat {
 	return seat{first: w.NextNonce, most: w.room()}
 }
 
+// mayGiveAgain says that a nonce which was given back may be bound again: for a strict
+// submitter only where it is the one open nonce.
+func (w Work) mayGiveAgain() bool { return !w.Strict || len(w.Unsettled) == 1 }
+
 // seats are the first n nonces that can be had now, the lowest first: those given
 // back, while a node has all that is below or it is one of them, then those from the
 // cursor on. There may be fewer.
 func (w Work) seats(n int) (all []seat) {
 	whole := true // nothing below the cursor keeps anything back
 	for _, t := range w.Unsettled {
-		if t.givenBack(w.Now) {
+		if t.givenBack(w.Now) && w.mayGiveAgain() {
 			all = append(all, seat{first: *t.Nonce, most: 1, from: t.ID})
 		} else if !t.acknowledged() {
 			whole = false

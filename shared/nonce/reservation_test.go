@@ -67,6 +67,38 @@ func TestWhereTheNextNonceComesFrom(t *testing.T) {
 	})
 }
 
+// Under strict rules no nonce is bound while another is open, whatever window was loaded:
+// neither the cursor's nor one that was given back.
+func TestStrictRulesLeaveOneOpenNonce(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		strict := rulesOf(3)
+		strict.Strict = true
+		for name, c := range map[string]struct {
+			held []Tx
+			want seat
+		}{
+			"nothing open":                {nil, seat{first: 8, most: 1}},
+			"one open":                    {[]Tx{pending(7)}, seat{first: 8}},
+			"a window from before":        {[]Tx{pending(5), pending(6), pending(7)}, seat{first: 8}},
+			"one given back":              {[]Tx{lent(7, Recyclable, time.Minute)}, seat{first: 7, most: 1, from: "tx-7"}},
+			"one given back above others": {[]Tx{pending(6), lent(7, Recyclable, time.Minute)}, seat{first: 8}},
+			"one given back below others": {[]Tx{lent(6, Recyclable, time.Minute), usedBy(submitted(7))}, seat{first: 8}},
+		} {
+			w := strict.bind(workOf(5, 8, c.held...))
+			if got := w.seat(); got != c.want {
+				t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+			}
+			if got := len(w.seats(3)); got != c.want.most {
+				t.Errorf("%s: got %d seats at once, want %d", name, got, c.want.most)
+			}
+			if got := rulesOf(3).bind(workOf(5, 8, c.held...)); got.Window != 5 || got.Strict {
+				t.Errorf("%s, not strict: got a window of %d, want 5", name, got.Window)
+			}
+		}
+	})
+}
+
 // An intent gets what was given back, alone, at the price of its reservation's
 // placeholder; the next one the nonce of the cursor. Then the work is in order.
 func TestIntentTakesWhatWasGivenBack(t *testing.T) {

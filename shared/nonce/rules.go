@@ -25,6 +25,7 @@ type Rules struct {
 	BlockTime            time.Duration     // when to expect the next block: a hint for polls, nothing more
 	WatchEvery           time.Duration     // the longest that an included transaction goes unwatched
 	WatchDepth           uint64            // how far below the last final block final ones are remembered
+	Strict               bool              // one open nonce at a time, whatever window a submitter was registered with
 	AskBeforePlaceholder bool              // nothing is replaced or filled but by an operator's decision
 	FeeCapWei            *big.Int          // the most that a first version pays, wei per gas; nil: no bound
 	PlaceholderFeeCapWei *big.Int          // the most that a replacement pays, wei per gas; nil: no bound
@@ -39,6 +40,16 @@ type Rules struct {
 	HandlerTimeout       time.Duration // of one asking of a handler
 	HandlerPatience      time.Duration // how long a handler that says not now is asked again, since it was asked first
 	RoundsEndAfter       time.Duration // no further round is begun past this age of the invocation
+}
+
+// bind is w with the window that these rules leave it. While they are strict nothing is
+// bound beside an open nonce. What was in flight before goes on being watched, and sent
+// again.
+func (r Rules) bind(w Work) Work {
+	if w.Strict = r.Strict; w.Strict {
+		w.Window = 1
+	}
+	return w
 }
 
 // maxListed bounds a list of confirming blocks where the chain's tags decide.

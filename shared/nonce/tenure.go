@@ -56,11 +56,11 @@ func (t *tenure) run(ctx context.Context) error {
 
 // again begins the next round, with a token and a load of its own.
 func (t *tenure) again(ctx context.Context) error {
-	next, err := t.Book.Again(ctx, t.work.Lease, t.kind.MaySign())
+	next, err := t.Book.Again(ctx, t.work.Lease, t.kind.MaySign() && !t.Rules.Strict)
 	if err != nil {
 		return fmt.Errorf("go round again for %s: %w", t.work.submitter(), err)
 	}
-	t.work, t.stale = next, false
+	t.work, t.stale = t.Rules.bind(next), false
 	return nil
 }
 

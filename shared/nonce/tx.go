@@ -130,7 +130,8 @@ func (g GasParams) worstCostWei() *big.Int {
 type Work struct {
 	Lease       lease.Lease
 	Now         time.Time // the database's clock at the load
-	Window      uint64    // max_in_flight
+	Window      uint64    // max_in_flight; 1 where Strict
+	Strict      bool      // no nonce is bound while any is open: see [Rules.bind]
 	NextNonce   uint64
 	FinalHead   uint64     // the highest block of a final transaction; 0: none
 	FinalBlocks []Header   // blocks of the last final transactions, ascending, to reorg.watchDepth

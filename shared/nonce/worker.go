@@ -57,9 +57,9 @@ func (w *Worker) Serve(ctx context.Context, s Submitter, kind Kind) error {
 	}
 	owner := w.Node + "/" + invocationID()
 	for {
-		taken, err := w.Book.Take(ctx, s, owner, kind.MaySign())
+		taken, err := w.take(ctx, s, owner, kind.MaySign())
 		if err != nil && ctx.Err() == nil { // it may be ours: the same owner finds it free
-			taken, err = w.Book.Take(ctx, s, owner, kind.MaySign())
+			taken, err = w.take(ctx, s, owner, kind.MaySign())
 		}
 		if err != nil {
 			return fmt.Errorf("take lease of %s: %w", s, err)
@@ -81,6 +81,13 @@ func (w *Worker) Serve(ctx context.Context, s Submitter, kind Kind) error {
 			return err
 		}
 	}
+}
+
+// take takes the lease from the book, and has the rules bind what was loaded.
+func (w *Worker) take(ctx context.Context, s Submitter, owner string, wide bool) (Taken, error) {
+	taken, err := w.Book.Take(ctx, s, owner, wide && !w.Rules.Strict)
+	taken.Work = w.Rules.bind(taken.Work)
+	return taken, err
 }
 
 // invocationID tells one invocation from every other.

@@ -1,0 +1,63 @@
+package acceptance
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// besideAnOpenNonce counts the nonces of a submitter from $2 on that were bound while
+// another was open, by the order in which the history has it.
+const besideAnOpenNonce = `
+with life as (
+  select m.nonce,
+         (select min(h.id) from tx_history h where h.tx_id = m.tx_id and h.state <> 'QUEUED' and h.nonce is not null) as bound,
+         (select max(h.id) from tx_history h where h.tx_id = m.tx_id and h.state in ('CONFIRMED', 'FAILED')) as ended
+    from managed_tx m
+   where m.submitter = $1 and m.nonce is not null
+)
+select count(*)
+  from life a
+ where a.nonce >= $2 and exists (select from life b where b.nonce < a.nonce and b.ended > a.bound)`
+
+// A submitter is registered with a window while nonce.strict.enabled is false, and the
+// window is full when the setting becomes true. What is in flight is carried to its end.
+// From then on no nonce is bound while another is open.
+func TestStrictBindsAWindowThatWasRegisteredBefore(t *testing.T) {
+	t.Parallel()
+	const window, further = 3, 4
+	b := setup(t, stack.Options{Processes: 1, Submitters: 1, Window: window, Settings: quick})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	want := b.postAll(t, window+further)
+	b.await(t, s, nonce.Tracking, window)
+	before := b.Processes()
+	if _, err := b.StartProcess(b.ctx, map[string]string{"FENCEPOST_NONCE_STRICT_ENABLED": "true", "FENCEPOST_NONCE_MAX_IN_FLIGHT": "200"}); err != nil {
+		t.Fatalf("a strict process where a window above 1 is configured: got %v, want it to start", err)
+	}
+	for _, p := range before {
+		b.forget(p)
+	}
+	b.Chain.StartMining()
+	b.ends(t, want)
+	b.inOrder(t)
+	if n := b.count(besideAnOpenNonce, s, 1); n != window-1 {
+		t.Errorf("nonces bound beside an open one before the setting: got %d, want %d, or this test sees nothing", n, window-1)
+	}
+	if n := b.count(besideAnOpenNonce, s, window); n != 0 {
+		t.Errorf("nonces bound beside an open one under nonce.strict.enabled=true: got %d of %d, want none", n, further)
+	}
+	for what, body := range map[string]map[string]any{
+		"a window of its own":  {"maxInFlight": window},
+		"the default's window": {},
+	} {
+		body["submitter"], body["callers"] = s, []string{stack.CallerAccount}
+		status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", body)
+		if err != nil || status != http.StatusBadRequest || !strings.Contains(string(answer), `"field":"maxInFlight"`) {
+			t.Errorf("registration with %s: got %d %s, %v; want 400 for maxInFlight", what, status, answer, err)
+		}
+	}
+}
