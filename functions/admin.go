@@ -2,6 +2,7 @@ package functions
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -125,21 +126,25 @@ func (a *App) registration(body registerRequest) (store.Registration, error) {
 }
 
 // startsWhereTheChainIs refuses a start that the chain does not confirm, with
-// both numbers: a skipped or repeated nonce would never heal.
+// both numbers: a skipped or repeated nonce would never heal. Of several nodes a quorum
+// says where the chain is.
 func (a *App) startsWhereTheChainIs(r *http.Request, reg store.Registration) error {
 	chain, err := a.chainOf(reg.Submitter)
 	if err != nil {
 		return err
 	}
-	v, err := chain.Look(r.Context(), nonce.Look{Submitter: reg.Submitter, Account: true})
-	if err != nil {
-		return web.UnavailableBecause(err, "the chain's count of the account could not be read; nothing was registered")
-	}
 	known, err := a.store.Submitter(r.Context(), reg.Submitter)
 	if err == nil && known.StartNonce == int64(reg.StartNonce) { // again: its count has moved on since
 		return nil
 	}
-	switch acc := v.Account; {
+	acc, err := nonce.AgreedAccount(r.Context(), chain, reg.Submitter)
+	switch {
+	case errors.Is(err, nonce.ErrNodes):
+		return web.UnavailableBecause(err, "the chain's nodes do not agree on the account; nothing was registered: see docs/nodes.md, and ask again")
+	case err != nil:
+		return web.UnavailableBecause(err, "the chain's count of the account could not be read; nothing was registered")
+	}
+	switch {
 	case acc.LatestCount != reg.StartNonce:
 		return web.FieldProblem("startNonce", "is %d, but the chain's count of the account is %d: give that count as startNonce with a reason, or use a fresh account",
 			reg.StartNonce, acc.LatestCount)

@@ -1,0 +1,129 @@
+package acceptance
+
+import (
+	"crypto/ecdsa"
+	"math/big"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/holiman/uint256"
+
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// byHand sends what the key of an account that is not registered signs, straight to the
+// chain.
+func (b bench) byHand(t *testing.T, key *ecdsa.PrivateKey, inner types.TxData) {
+	t.Helper()
+	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(new(big.Int).SetUint64(b.Chain.ChainID())), inner)
+	if err == nil {
+		err = client.SendTransaction(b.ctx, tx)
+	}
+	if err != nil {
+		t.Fatalf("by hand: %v", err)
+	}
+}
+
+// plainTransfer is one wei to nobody in particular, at nonce n.
+func (b bench) plainTransfer(n uint64) types.TxData {
+	return &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.Chain.ChainID()), Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(1), Gas: 21_000,
+		GasTipCap: big.NewInt(1_000_000_000), GasFeeCap: big.NewInt(100_000_000_000)}
+}
+
+// registers asks for a registration that starts at a nonce, as an operator.
+func (b bench) registers(t *testing.T, a devchain.Account, start uint64) (status int, answer string) {
+	t.Helper()
+	body := map[string]any{"submitter": nonce.NewSubmitter(b.Chain.ChainID(), a.Address), "callers": []string{"*"}, "startNonce": start}
+	if start > 0 {
+		body["reason"] = "it was used by hand before"
+	}
+	status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status, string(text)
+}
+
+// refusesToRegister wants 400 INVALID_FIELD for the field, in words that have all of these,
+// and nothing registered.
+func (b bench) refusesToRegister(t *testing.T, what string, a devchain.Account, start uint64, field string, words ...string) {
+	t.Helper()
+	status, answer := b.registers(t, a, start)
+	for _, word := range append(words, "INVALID_FIELD", `"field":"`+field+`"`) {
+		if status != http.StatusBadRequest || !strings.Contains(answer, word) {
+			t.Errorf("%s, from %d on: got %d %s, want 400 with %q", what, start, status, answer, word)
+		}
+	}
+	if n := b.count(`select count(*) from submitter where submitter = $1`, nonce.NewSubmitter(b.Chain.ChainID(), a.Address)); n != 0 {
+		t.Errorf("%s, from %d on: it is registered", what, start)
+	}
+}
+
+// An account is taken only at the chain's own count, with nothing pending and without
+// code. A refusal names both numbers.
+func TestRegistrationIsComparedWithTheChain(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Submitters: 1, Processes: 1})
+	accounts := devchain.DevAccounts(3)
+	used, pending := accounts[1], accounts[2]
+	id := new(big.Int).SetUint64(b.Chain.ChainID())
+	for n := range uint64(2) {
+		b.byHand(t, used.Key, b.plainTransfer(n))
+	}
+	b.mine(t, 1)
+	b.refusesToRegister(t, "an account that was used twice", used, 0, "startNonce", "is 0", "count of the account is 2")
+	b.refusesToRegister(t, "an account that was used twice", used, 1, "startNonce", "is 1", "count of the account is 2")
+	b.refusesToRegister(t, "an account that was used twice", used, 3, "startNonce", "is 3", "count of the account is 2")
+	if status, answer := b.registers(t, used, 2); strings.Contains(answer, "startNonce\"") && status != http.StatusCreated {
+		t.Errorf("an account that was used twice, from 2 on: got %d %s, want that the chain is no reason against it", status, answer)
+	}
+
+	b.Chain.StopMining()
+	b.byHand(t, pending.Key, b.plainTransfer(0))
+	b.refusesToRegister(t, "an account with one pending", pending, 0, "startNonce", "1 transactions pending")
+	b.refusesToRegister(t, "an account with one pending", pending, 1, "startNonce", "is 1", "count of the account is 0")
+	b.Chain.StartMining()
+	b.mine(t, 1)
+
+	auth, err := types.SignSetCode(pending.Key, types.SetCodeAuthorization{ChainID: *uint256.MustFromBig(id), Address: common.Address{0xc0, 0xde}, Nonce: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.byHand(t, pending.Key, &types.SetCodeTx{ChainID: uint256.MustFromBig(id), Nonce: 1, To: common.Address(pending.Address), Gas: 100_000,
+		Value: new(uint256.Int), GasTipCap: uint256.NewInt(1_000_000_000), GasFeeCap: uint256.NewInt(100_000_000_000), AuthList: []types.SetCodeAuthorization{auth}})
+	b.mine(t, 1)
+	b.refusesToRegister(t, "an account with code", pending, 3, "submitter", "has code or a delegation")
+}
+
+// Of three nodes the first is on a fork on which the account was never used. A quorum
+// knows better, and where there is none nothing is registered.
+func TestRegistrationAsksAQuorumOfNodes(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Nodes: 3, Submitters: 1, Processes: 1, Settings: nodesQuick})
+	used := devchain.DevAccounts(2)[1]
+	b.byHand(t, used.Key, b.plainTransfer(0))
+	b.mine(t, 1)
+	b.Nodes[0].SetTarget(b.fork(t, 0).URL())
+	b.refusesToRegister(t, "unused on the first node alone", used, 0, "startNonce", "is 0", "count of the account is 1")
+	for _, n := range b.Nodes[1:] {
+		n.SetFaults(rpcproxy.Faults{Unavailable: 1})
+	}
+	if status, answer := b.registers(t, used, 0); status != http.StatusServiceUnavailable || !strings.Contains(answer, "do not agree") {
+		t.Errorf("with one node of three: got %d %s, want 503 and why", status, answer)
+	}
+	if n := b.count(`select count(*) from submitter`); n != 1 {
+		t.Errorf("registered: got %d submitters, want the 1 of before", n)
+	}
+}
