@@ -51,6 +51,7 @@ func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 	each := evm.Options{
 		ChainID: of.ID, Timeout: rpc.Timeout, MaxInFlight: rpc.MaxInFlight, Places: a.places, MaxBatch: rpc.MaxBatch,
 		Fees:        feesOf(a.config, of),
+		FinalDepth:  finalDepth(of),
 		OnRoundTrip: func(ctx context.Context) { telemetry.MeterFrom(ctx).RPC() },
 		Trace: func(ctx context.Context, name string) (context.Context, func(error)) {
 			return telemetry.Begin(ctx, name)
@@ -69,6 +70,16 @@ func (a *App) openChain(of config.ServedChain) (*servedChain, error) {
 	several, err := nodes.New(o)
 	c.connector, c.nodes = several, several
 	return c, err
+}
+
+// finalDepth is how many blocks below the head an account's count is final, where the
+// settings declare that the chain has no tag "finalized"; nil: it has. What a node says, or
+// leaves unanswered, is no declaration.
+func finalDepth(of config.ServedChain) *uint64 {
+	if of.FinalizedTag {
+		return nil
+	}
+	return new(uint64(of.Confirmations))
 }
 
 // feesOf is how a chain prices gas, and whom to ask for advice.

@@ -32,6 +32,8 @@ type listResponse struct {
 type listedTx struct {
 	store.Listed
 	Nonce *int64 `json:"nonce,omitempty"`
+
+	LastErrorDetail *string `json:"lastErrorDetail,omitempty"`
 }
 
 // list shows a submitter's transactions page by page, the newest first: to a caller
@@ -67,7 +69,7 @@ func (a *App) list(w http.ResponseWriter, r *http.Request) error {
 	for i, one := range page {
 		out.Transactions[i].Listed = one
 		if v.Operator {
-			out.Transactions[i].Nonce = one.Nonce
+			out.Transactions[i].Nonce, out.Transactions[i].LastErrorDetail = one.Nonce, one.LastErrorDetail
 		}
 	}
 	web.Reply(w, r, http.StatusOK, out)

@@ -23,6 +23,8 @@ type txResponse struct {
 	store.Record
 	Nonce   *int64          `json:"nonce,omitempty"`
 	Mempool json.RawMessage `json:"mempool,omitempty"`
+
+	LastErrorDetail *string `json:"lastErrorDetail,omitempty"`
 }
 
 func (a *App) queryByID(w http.ResponseWriter, r *http.Request) error {
@@ -64,7 +66,7 @@ func reply(w http.ResponseWriter, r *http.Request, rec store.Record, v store.Vie
 	}
 	out := txResponse{Record: rec}
 	if v.Operator {
-		out.Nonce, out.Mempool = rec.Nonce, rec.Mempool
+		out.Nonce, out.Mempool, out.LastErrorDetail = rec.Nonce, rec.Mempool, rec.LastErrorDetail
 	}
 	web.Reply(w, r, http.StatusOK, out)
 	return nil

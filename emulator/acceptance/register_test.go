@@ -10,7 +10,6 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
-	"github.com/holiman/uint256"
 
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -40,6 +39,24 @@ func (b bench) byHand(t *testing.T, key *ecdsa.PrivateKey, inner types.TxData) {
 func (b bench) plainTransfer(n uint64) types.TxData {
 	return &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.Chain.ChainID()), Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(1), Gas: 21_000,
 		GasTipCap: big.NewInt(1_000_000_000), GasFeeCap: big.NewInt(100_000_000_000)}
+}
+
+// delegates gives the account code by a delegation (EIP-7702) of its own, at nonces n and
+// n+1.
+func (b bench) delegates(t *testing.T, a devchain.Account, n uint64) {
+	t.Helper()
+	auth := types.SetCodeAuthorization{Address: common.Address{0xc0, 0xde}, Nonce: n + 1}
+	id, tip, most, value := auth.ChainID, auth.ChainID, auth.ChainID, auth.ChainID
+	id.SetUint64(b.Chain.ChainID())
+	tip.SetUint64(1_000_000_000)
+	most.SetUint64(100_000_000_000)
+	auth.ChainID = id
+	auth, err := types.SignSetCode(a.Key, auth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.byHand(t, a.Key, &types.SetCodeTx{ChainID: &id, Nonce: n, To: common.Address(a.Address), Gas: 100_000, Value: &value,
+		GasTipCap: &tip, GasFeeCap: &most, AuthList: []types.SetCodeAuthorization{auth}})
 }
 
 // registers asks for a registration that starts at a nonce, as an operator.
@@ -78,7 +95,6 @@ func TestRegistrationIsComparedWithTheChain(t *testing.T) {
 	b := setup(t, stack.Options{Submitters: 1, Processes: 1})
 	accounts := devchain.DevAccounts(3)
 	used, pending := accounts[1], accounts[2]
-	id := new(big.Int).SetUint64(b.Chain.ChainID())
 	for n := range uint64(2) {
 		b.byHand(t, used.Key, b.plainTransfer(n))
 	}
@@ -97,12 +113,7 @@ func TestRegistrationIsComparedWithTheChain(t *testing.T) {
 	b.Chain.StartMining()
 	b.mine(t, 1)
 
-	auth, err := types.SignSetCode(pending.Key, types.SetCodeAuthorization{ChainID: *uint256.MustFromBig(id), Address: common.Address{0xc0, 0xde}, Nonce: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.byHand(t, pending.Key, &types.SetCodeTx{ChainID: uint256.MustFromBig(id), Nonce: 1, To: common.Address(pending.Address), Gas: 100_000,
-		Value: new(uint256.Int), GasTipCap: uint256.NewInt(1_000_000_000), GasFeeCap: uint256.NewInt(100_000_000_000), AuthList: []types.SetCodeAuthorization{auth}})
+	b.delegates(t, pending, 1)
 	b.mine(t, 1)
 	b.refusesToRegister(t, "an account with code", pending, 3, "submitter", "has code or a delegation")
 }

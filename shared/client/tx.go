@@ -68,6 +68,8 @@ type ListedTx struct {
 	UpdatedAt      time.Time  `json:"updatedAt"`
 	ConfirmedAt    *time.Time `json:"confirmedAt"` // nil: not mined for good
 	Nonce          *uint64    `json:"nonce"`       // for operators alone
+
+	LastErrorDetail string `json:"lastErrorDetail"` // for operators alone: what a node said; "": nothing
 }
 
 // Tx is a transaction.

@@ -27,6 +27,7 @@ type ChainEntry struct {
 	Finality      FinalityMode
 	Confirmations *int
 	Quorum        int
+	FinalizedTag  *bool
 }
 
 func (c *Chains) settings() []setting {
@@ -46,13 +47,14 @@ type ServedChain struct {
 	FeeKind       FeeKind
 	Finality      FinalityMode
 	Confirmations int
+	FinalizedTag  bool // false: the chain has no block tag "finalized"
 }
 
 // Served are the chains of the deployment, the default one first.
 func (c Config) Served() []ServedChain {
 	served := []ServedChain{{
 		ID: c.Chain.ID, URLs: c.RPC.URLs, Quorum: c.RPC.Quorum, BlockTime: c.Chain.BlockTime,
-		FeeKind: c.Chain.FeeKind, Finality: c.Finality.Mode, Confirmations: c.Confirmations.Required,
+		FeeKind: c.Chain.FeeKind, Finality: c.Finality.Mode, Confirmations: c.Confirmations.Required, FinalizedTag: c.Chain.FinalizedTag,
 	}}
 	for _, e := range c.Chains.List {
 		one := served[0]
@@ -74,6 +76,9 @@ func (c Config) Served() []ServedChain {
 		if e.Confirmations != nil {
 			one.Confirmations = *e.Confirmations
 		}
+		if e.FinalizedTag != nil {
+			one.FinalizedTag = *e.FinalizedTag
+		}
 		if e.ID == c.Chain.ID {
 			served[0] = one
 		} else {
@@ -92,13 +97,14 @@ type chainEntry struct {
 	Finality      string   `json:"finality"`
 	Confirmations *int     `json:"confirmations"`
 	Quorum        *int     `json:"quorum"`
+	FinalizedTag  *bool    `json:"finalizedTag"`
 }
 
 // chainList takes a JSON list of chains, each once.
 func chainList(p *[]ChainEntry) field {
 	return field{
 		want: `a JSON list such as [{"id": 8453, "urls": ["https://…"], "blockTime": "2s", "finality": "safe"}]: each id once, ` +
-			`1 to 9 http or https URLs, each once; blockTime, feeKind, finality, confirmations and quorum in the ranges of their settings, and nothing else`,
+			`1 to 9 http or https URLs, each once; blockTime, feeKind, finality, finalizedTag, confirmations and quorum in the ranges of their settings, and nothing else`,
 		set: func(text string) bool {
 			list, err := readChains(text)
 			if err == nil {
@@ -171,7 +177,7 @@ func notRead(err error) error {
 
 // read holds each part to the field of the setting that it stands for.
 func (w chainEntry) read() (e ChainEntry, err error) {
-	e.ID, e.Confirmations = w.ID, w.Confirmations
+	e.ID, e.Confirmations, e.FinalizedTag = w.ID, w.Confirmations, w.FinalizedTag
 	if w.ID < 1 || w.ID > maxChainID {
 		return ChainEntry{}, fmt.Errorf("id: want 1 to %d", uint64(maxChainID))
 	}
@@ -242,5 +248,9 @@ func (c *Config) chainRules() []rule {
 		of:     []string{"rpc.maxInFlight", "rpc.urls", "chains"},
 		broken: most > 1 && c.RPC.MaxInFlight < most,
 		say:    "what is sent goes to all nodes of a chain at once: set rpc.maxInFlight to at least their number in rpc.urls, or in an entry of chains",
+	}, {
+		of:     []string{"finality.mode", "chain.finalizedTag", "chains"},
+		broken: slices.ContainsFunc(c.Served(), func(s ServedChain) bool { return !s.FinalizedTag && s.Finality == FinalityFinalized }),
+		say:    "nothing could ever be final by a tag that the chain does not have: where chain.finalizedTag is false, set finality.mode to confirmations or safe, and so in each entry of chains",
 	}}
 }

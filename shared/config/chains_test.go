@@ -23,10 +23,10 @@ func secrets(texts ...string) (list []config.Secret) {
 func TestServedChains(t *testing.T) {
 	t.Parallel()
 	short := config.ServedChain{ID: 1, URLs: secrets("https://node.example"), Quorum: 1, BlockTime: 12 * time.Second,
-		FeeKind: config.FeeKindEIP1559, Finality: config.FinalityConfirmations, Confirmations: 20}
+		FeeKind: config.FeeKindEIP1559, Finality: config.FinalityConfirmations, Confirmations: 20, FinalizedTag: true}
 	base := config.ServedChain{ID: 8453, URLs: secrets("https://a.example", "https://b.example"), BlockTime: 2 * time.Second,
-		FeeKind: config.FeeKindLegacy, Finality: config.FinalitySafe, Confirmations: 20}
-	const other = `{"id": 8453, "urls": ["https://a.example", "https://b.example"], "blockTime": "2s", "feeKind": "legacy", "finality": "safe"}`
+		FeeKind: config.FeeKindLegacy, Finality: config.FinalitySafe, Confirmations: 20, FinalizedTag: false}
+	const other = `{"id": 8453, "urls": ["https://a.example", "https://b.example"], "blockTime": "2s", "feeKind": "legacy", "finality": "safe", "finalizedTag": false}`
 	long := short
 	long.URLs, long.Quorum = secrets("http://x", "http://y"), 2
 	for name, c := range map[string]struct {

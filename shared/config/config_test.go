@@ -49,7 +49,7 @@ func defaults() config.Config {
 			RescueAfter: time.Minute, SafetyFactor: 10, UnusualPerMinute: 60, PayoutFinality: 15 * time.Minute, PayoutMaxGas: 300_000},
 		Conservation: config.Conservation{Halt: config.HaltAll},
 		RPC:          config.RPC{MaxLag: 5, LeaveOut: 30 * time.Second, Timeout: 10 * time.Second, MaxInFlight: 100, MaxBatch: 100},
-		Chain:        config.Chain{ID: 1, BlockTime: 12 * time.Second, FeeKind: config.FeeKindEIP1559},
+		Chain:        config.Chain{ID: 1, BlockTime: 12 * time.Second, FeeKind: config.FeeKindEIP1559, FinalizedTag: true},
 		Signer:       config.Signer{Timeout: 5 * time.Second},
 		Handlers:     config.Handlers{Timeout: 5 * time.Second, Patience: 2 * time.Minute},
 		Events:       config.Events{Mode: config.EventsPoll, Keep: 720 * time.Hour, Timeout: 5 * time.Second},
@@ -80,7 +80,7 @@ func TestDefaultsAreTheSpecifications(t *testing.T) {
 var wageSecret, refundSecret = "whsec_" + strings.Repeat("QUJD", 8), "whsec_" + strings.Repeat("QUJD", 21) + "QQ=="
 
 // chainsText has one chain with everything and one with as little as there may be.
-const chainsText = `[{"id": 8453, "urls": ["https://a.example/k", "https://b.example"], "blockTime": "2s", "feeKind": "eip1559", "finality": "confirmations", "confirmations": 0, "quorum": 2}, {"id": 10, "urls": ["http://c"]}]`
+const chainsText = `[{"id": 8453, "urls": ["https://a.example/k", "https://b.example"], "blockTime": "2s", "feeKind": "eip1559", "finality": "confirmations", "finalizedTag": true, "confirmations": 0, "quorum": 2}, {"id": 10, "urls": ["http://c"]}]`
 
 // everything gives each setting a value other than its default, but for the page of
 // metrics, which Cloud Run is not offered, and the history of tips, which a legacy chain
@@ -92,9 +92,9 @@ var everything = []string{
 	"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=2m",
 	"FENCEPOST_QUEUE_MAX_PER_SUBMITTER=7", "FENCEPOST_RESUBMIT_ENABLED=false", "FENCEPOST_RESUBMIT_INTERVAL=1h",
 	"FENCEPOST_RESUBMIT_MAX_ATTEMPTS=8", "FENCEPOST_STUCK_AFTER=45m", "FENCEPOST_CONFIRMATIONS_REQUIRED=1",
-	"FENCEPOST_CONFIRMATIONS_RECEIPT_WORKERS=11", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT=90s", "FENCEPOST_FINALITY_MODE=finalized", "FENCEPOST_REORG_WATCH_DEPTH=64",
+	"FENCEPOST_CONFIRMATIONS_RECEIPT_WORKERS=11", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT=90s", "FENCEPOST_FINALITY_MODE=safe", "FENCEPOST_REORG_WATCH_DEPTH=64",
 	"FENCEPOST_FEES_MAX_FEE_PER_GAS=77", "FENCEPOST_FEES_HISTORY_ENABLED=false", "FENCEPOST_FEES_HISTORY_BLOCKS=30", "FENCEPOST_FEES_HISTORY_PERCENTILE=90",
-	"FENCEPOST_CHAIN_FEE_KIND=legacy", "FENCEPOST_TELEMETRY_BALANCES=3", "FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED=true",
+	"FENCEPOST_CHAIN_FEE_KIND=legacy", "FENCEPOST_CHAIN_FINALIZED_TAG=false", "FENCEPOST_TELEMETRY_BALANCES=3", "FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED=true",
 	"FENCEPOST_GASBUMP_ENABLED=true", "FENCEPOST_GASBUMP_MIN_INTERVAL=30s", "FENCEPOST_GASBUMP_MAX_ATTEMPTS=5", "FENCEPOST_GASBUMP_MULTIPLIER=1.3",
 	"FENCEPOST_GASBUMP_MAX_FEE_PER_GAS=78", "FENCEPOST_GASBUMP_MAX_FEE_PER_TX=79", "FENCEPOST_GASBUMP_BUDGET_PER_DAY=80",
 	"FENCEPOST_RPC_MAX_BATCH=50",
@@ -136,7 +136,7 @@ func everythingLoaded() config.Config {
 		Resubmit:      config.Resubmit{Enabled: false, Interval: time.Hour, MaxAttempts: 8},
 		Stuck:         config.Stuck{After: 45 * time.Minute},
 		Confirmations: config.Confirmations{Required: 1, ReceiptWorkers: 11, StaleReceiptTimeout: 90 * time.Second},
-		Finality:      config.Finality{Mode: config.FinalityFinalized},
+		Finality:      config.Finality{Mode: config.FinalitySafe},
 		Reorg:         config.Reorg{WatchDepth: 64},
 		Fees:          config.Fees{MaxFeePerGas: 77, HistoryBlocks: 30, HistoryPercentile: 90},
 		GasBump: config.GasBump{Enabled: true, MinInterval: 30 * time.Second, MaxAttempts: 5, Multiplier: 1300, MaxFeePerGas: 78,
@@ -151,7 +151,7 @@ func everythingLoaded() config.Config {
 		Chain:        config.Chain{ID: 1337, BlockTime: time.Second, FeeKind: config.FeeKindLegacy},
 		Chains: config.Chains{List: []config.ChainEntry{
 			{ID: 8453, URLs: []config.Secret{config.NewSecret("https://a.example/k"), config.NewSecret("https://b.example")}, BlockTime: 2 * time.Second, FeeKind: config.FeeKindEIP1559,
-				Finality: config.FinalityConfirmations, Confirmations: new(0), Quorum: 2},
+				Finality: config.FinalityConfirmations, Confirmations: new(0), Quorum: 2, FinalizedTag: new(true)},
 			{ID: 10, URLs: []config.Secret{config.NewSecret("http://c")}},
 		}},
 		Signer: config.Signer{LocalKeysFile: "/keys/local keys.json", LocalKeystore: "/keys/store", LocalPasswordFile: "/keys/password",
@@ -296,6 +296,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 			`FENCEPOST_SIGNER_LOCAL_KEYSTORE="/keys/store", FENCEPOST_SIGNER_LOCAL_PASSWORD_FILE="": set signer.local.keystore and`},
 		{[]string{"FENCEPOST_RPC_TIMEOUT=10001ms"},
 			`FENCEPOST_RPC_TIMEOUT="10001ms", FENCEPOST_LEASE_DURATION="10s": set rpc.timeout to at most lease.duration`},
+		{[]string{"FENCEPOST_FINALITY_MODE=finalized", "FENCEPOST_CHAIN_FINALIZED_TAG=false"},
+			`FENCEPOST_FINALITY_MODE="finalized", FENCEPOST_CHAIN_FINALIZED_TAG="false", FENCEPOST_CHAINS=[redacted]: nothing could ever be final`},
 		{[]string{"FENCEPOST_RESUBMIT_INTERVAL=30m"},
 			`FENCEPOST_RESUBMIT_INTERVAL="30m", FENCEPOST_STUCK_AFTER="30m", FENCEPOST_RESUBMIT_ENABLED="true": every transaction`},
 		{[]string{"FENCEPOST_GASBUMP_ENABLED=true", "FENCEPOST_RESUBMIT_INTERVAL=3s"},

@@ -69,6 +69,8 @@ type Chain struct {
 	BlockTime time.Duration
 	// FeeKind is how the chain prices gas.
 	FeeKind FeeKind
+	// FinalizedTag says that the chain's nodes know the block tag "finalized".
+	FinalizedTag bool
 }
 
 // maxChainID is the bound of EIP-2294, https://eips.ethereum.org/EIPS/eip-2294.
@@ -91,6 +93,9 @@ func (c *Chain) settings() []setting {
 		{name: "chain.feeKind", def: string(FeeKindEIP1559),
 			meaning: "how the chain prices gas: by base fee and tip, or, legacy, by the one price that `eth_gasPrice` advises",
 			field:   choice(&c.FeeKind, FeeKindEIP1559, FeeKindLegacy)},
+		{name: "chain.finalizedTag", def: "true",
+			meaning: "whether the chain has the block tag `finalized`; where it has none, set it to false: then a resync out of PROTECT accepts the count that is `confirmations.required` blocks below the head",
+			field:   boolean(&c.FinalizedTag)},
 	}
 }
 

@@ -117,7 +117,7 @@ type Look struct {
 	ToBlock    uint64   // none if ToBlock is 0; numbers past the head are left out
 	Estimates  []Call   // gas estimates, as calls from the submitter on the head
 	Self       bool     // a gas estimate of nothing, sent to itself: a placeholder's
-	FinalCount bool     // the account's count at the chain's finalized block
+	FinalCount bool     // the account's count at the chain's finalized block; where the chain is declared to have none, so many blocks below the head as make a transaction final
 	Finality   string   // "", "safe" or "finalized": the block with that tag
 	Watch      []uint64 // heights whose blocks' hashes are wanted, at most 100
 }

@@ -151,7 +151,7 @@ func (k *inquiry) fits(from Address, tx Unsigned) error {
 	case tx.ChainID != s.ChainID():
 		return fmt.Errorf("its bytes are for chain %d: want %d", tx.ChainID, s.ChainID())
 	case tx.Nonce != *k.x.Nonce:
-		return fmt.Errorf("its bytes are for nonce %d: want %d", tx.Nonce, *k.x.Nonce)
+		return errors.New(withDetail("its bytes are for another nonce than the one that it was asked for", fmt.Sprintf("%d, want %d", tx.Nonce, *k.x.Nonce)))
 	case most != nil && tx.FeeCapWei.Cmp(most) > 0:
 		return fmt.Errorf("its bytes pay up to %s wei per gas, above fees.maxFeePerGas %s", tx.FeeCapWei, most)
 	}

@@ -157,9 +157,9 @@ func gasFor(call Call, e Estimate) (gas uint64, verdict Outcome, reason string) 
 	case e.Outcome == Done && e.Gas > 21_000 && e.Gas <= most:
 		return min(e.Gas+e.Gas/5, most), Done, ""
 	case e.Outcome == Refused:
-		return 0, Refused, "the call would revert: " + e.Reason
+		return 0, Refused, withDetail("the call would revert", e.Reason)
 	}
-	return e.Gas, e.Outcome, e.Reason
+	return e.Gas, e.Outcome, withDetail("the node gave none", e.Reason)
 }
 
 // purse keeps the account able to pay for every nonce it holds: the worst cost

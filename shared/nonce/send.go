@@ -17,7 +17,7 @@ func (r Rules) sent(t Tx, res SendResult, head Header, now time.Time) Tx {
 			return next
 		}
 	}
-	t.LastError = res.Class.String() + ": " + res.Text
+	t.LastError = withDetail(res.Class.told(), res.Text)
 	if res.Class == SendInvalid {
 		t.State, t.Sub, t.NextResubmitAt = Stuck, "", nil
 		return r.checkNext(t, now.Add(10*r.BlockTime))

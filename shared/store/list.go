@@ -36,6 +36,8 @@ type Listed struct {
 	ConfirmedAt    *time.Time      `json:"confirmedAt"`
 
 	Nonce *int64 `json:"-"` // for operators
+
+	LastErrorDetail *string `json:"-" db:"-"` // for operators: see [Record]
 }
 
 // scanMost is how many transactions one page looks at where it wants those of one
@@ -103,6 +105,9 @@ func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed,
 	b.Queue(inList, nullable(q.After), q.Submitter, v.Caller, v.Operator).QueryRow(func(row pgx.Row) error { return row.Scan(&known) })
 	b.Queue(statement, args...).Query(func(found pgx.Rows) (err error) {
 		rows, err = pgx.CollectRows(found, pgx.RowToStructByPos[Listed])
+		for i := range rows {
+			rows[i].LastError, rows[i].LastErrorDetail = tell(rows[i].LastError)
+		}
 		return err
 	})
 	if err := s.send(ctx, b); err != nil {

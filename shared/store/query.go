@@ -33,6 +33,21 @@ type Record struct {
 
 	Nonce   *int64          `json:"-"` // for operators
 	Mempool json.RawMessage `json:"-"` // for operators: a [nonce.Diagnosis]; nil: none was made
+
+	LastErrorDetail *string `json:"-" db:"-"` // for operators: what a node said, beside LastError; nil: nothing
+}
+
+// tell parts what stands in last_error: what a caller may read, and what only operators
+// may; nil where there is none.
+func tell(lastError *string) (text, detail *string) {
+	if lastError == nil {
+		return nil, nil
+	}
+	said, rest := nonce.CallerText(*lastError)
+	if rest == "" {
+		return &said, nil
+	}
+	return &said, &rest
 }
 
 // Viewer is who asks: a caller sees its own transactions, an operator all.
@@ -106,5 +121,6 @@ func (s *Store) record(ctx context.Context, query string, args ...any) (Record, 
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Record{}, ErrNotFound
 	}
+	r.LastError, r.LastErrorDetail = tell(r.LastError)
 	return r, err
 }

@@ -56,6 +56,7 @@ type Options struct {
 	Places      Places                // shared with other connectors, in place of MaxInFlight; nil: its own
 	MaxBatch    int                   // calls in one round trip; a question of more takes several; 0: [DefaultMaxBatch]
 	Fees        Fees                  // how gas is priced
+	FinalDepth  *uint64               // of a chain that has no tag "finalized": how many blocks below the head a count is final; nil: the tag says so
 	OnRoundTrip func(context.Context) // called before each HTTP request is sent; nil: nothing is
 	Trace       Trace                 // begins a span of each HTTP request; nil: nothing does
 	Node        string                // the node's name as evidence; "": host and port of URL
@@ -76,6 +77,7 @@ type Trace func(ctx context.Context, name string) (context.Context, func(error))
 type Connector struct {
 	chainID  uint64
 	fees     Fees
+	depth    *uint64 // Options.FinalDepth
 	node     string
 	timeout  time.Duration
 	maxBatch int
@@ -105,7 +107,7 @@ func New(o Options) (*Connector, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = o.MaxInFlight
-	c := &Connector{chainID: o.ChainID, fees: o.Fees, node: o.Node, timeout: o.Timeout, maxBatch: o.MaxBatch,
+	c := &Connector{chainID: o.ChainID, fees: o.Fees, depth: o.FinalDepth, node: o.Node, timeout: o.Timeout, maxBatch: o.MaxBatch,
 		idle: transport, places: o.Places}
 	web := &http.Client{
 		Transport: &counted{transport, o.OnRoundTrip, o.Trace},

@@ -84,7 +84,23 @@ func (c *Connector) look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 		asked()
 		asked = c.shareHead(ctx, l)
 	}
+	if at, ok := finalHeight(l.head.header(), c.depth); q.FinalCount && ok {
+		l.final = ask("eth_getTransactionCount", q.Submitter.Address().String(), hexutil.EncodeUint64(at))
+		if err := c.round(ctx, l, []*call{l.final}); err != nil {
+			return nonce.View{}, err
+		}
+	}
 	return l.view(c.node, c.fees)
+}
+
+// finalHeight is the block at which an account's count is taken for final, on a chain
+// that is declared to have no tag "finalized": depth blocks below the head. ok is false
+// where the chain has the tag, which says so itself, and where it has too few blocks.
+func finalHeight(head nonce.Header, depth *uint64) (height uint64, ok bool) {
+	if depth == nil || head.Number < *depth {
+		return 0, false
+	}
+	return head.Number - *depth, true
 }
 
 // shareHead takes over what other looks have brought of the head's receipts and
@@ -152,7 +168,7 @@ func (c *Connector) newLook(q nonce.Look) (*look, error) {
 	for _, call := range q.Estimates {
 		l.estimates = append(l.estimates, askEstimate(q.Submitter.Address(), call))
 	}
-	if q.FinalCount {
+	if q.FinalCount && c.depth == nil {
 		l.final = ask("eth_getTransactionCount", q.Submitter.Address().String(), "finalized")
 	}
 	if self := q.Submitter.Address(); q.Self {

@@ -1,0 +1,53 @@
+package evm_test
+
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/chain/evm"
+)
+
+// Where a chain is declared to have no tag "finalized", an account's final count is the one
+// of so many blocks below the head, and none while there are too few blocks. Else the tag
+// alone says which it is.
+func TestFinalCountOfAChainWithoutTheTag(t *testing.T) {
+	t.Parallel()
+	chain := startChain(t)
+	raws, q := windowOf(t, chain, 1)
+	q.FinalCount = true
+	final := func(depth *uint64) *uint64 {
+		t.Helper()
+		c, err := evm.New(evm.Options{URL: chain.URL(), ChainID: chain.ChainID(), FinalDepth: depth})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		v, err := c.Look(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.FinalCount
+	}
+	if err := chain.MineExactly(raws[0]); err != nil {
+		t.Fatal(err)
+	}
+	mined := chain.Head()
+	if got := final(new(mined + 1)); got != nil {
+		t.Errorf("more blocks wanted than there are: got the count %d, want none", *got)
+	}
+	for _, c := range []struct{ depth, want uint64 }{{0, 1}, {1, 0}} {
+		if got := final(&c.depth); got == nil || *got != c.want {
+			t.Errorf("%d blocks below the head, mined in the head: got %v, want %d", c.depth, got, c.want)
+		}
+	}
+	if err := chain.Mine(3); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ depth, want uint64 }{{3, 1}, {4, 0}} {
+		if got := final(&c.depth); got == nil || *got != c.want {
+			t.Errorf("%d blocks below the head, mined 3 below it: got %v, want %d", c.depth, got, c.want)
+		}
+	}
+	if got := final(nil); got != nil && *got != 0 {
+		t.Errorf("by the tag: got %d, want what the tag's block says, 0 or none", *got)
+	}
+}
