@@ -79,8 +79,10 @@ func (s watchedStore) Take(ctx context.Context, sub nonce.Submitter, owner strin
 		telemetry.LeaseAcquire.Add(ctx, 1, telemetry.Result("not_owner"))
 	case taken.Token == 1:
 		telemetry.LeaseAcquire.Add(ctx, 1, telemetry.Result("inserted"))
-	default:
+	case taken.TakenOver:
 		telemetry.LeaseAcquire.Add(ctx, 1, telemetry.Result("taken_over"))
+	default:
+		telemetry.LeaseAcquire.Add(ctx, 1, telemetry.Result("reacquired"))
 	}
 	return taken, err
 }

@@ -47,6 +47,16 @@ func TestLeasesAreCounted(t *testing.T) {
 	if diff := cmp.Diff(map[string]int64{"lease_acquire_total{result=inserted}": 1, "lease_acquire_total{result=taken_over}": 1}, tried); diff != "" {
 		t.Errorf("two tenures (-want +got):\n%s", diff)
 	}
+	b := take("b/1").Work.Lease // its own, once more
+	if _, err := book.Write(t.Context(), nonce.Write{Lease: b, Release: nonce.GiveBack}); err != nil {
+		t.Fatal(err)
+	}
+	if !take("c/1").Held {
+		t.Fatal("a lease that was given back: got it refused")
+	}
+	if diff := cmp.Diff(map[string]int64{"lease_acquire_total{result=reacquired}": 2}, told.take()); diff != "" {
+		t.Errorf("its own, and one that was given back (-want +got):\n%s", diff)
+	}
 	_, again := book.Again(t.Context(), held.Work.Lease, true)
 	_, renew := book.Renew(t.Context(), held.Work.Lease)
 	_, release := book.Write(t.Context(), nonce.Write{Lease: held.Work.Lease, Release: nonce.GiveBack})

@@ -8,6 +8,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/ethclient"
 
+	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
@@ -142,6 +143,33 @@ func TestH28CancelTooLate(t *testing.T) {
 	b.wantContiguous(t, s, 1)
 }
 
+// A transaction that was mined and reverted was carried out: its nonce is consumed and
+// its fee is paid. Cancel answers EXECUTED, at whatever time it is asked, and signs nothing.
+func TestH28CancelOfARevertedTransaction(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	reverts := transfer(s, "reverts")
+	reverts["payload"] = map[string]any{"data": "0xfe", "gas": 100_000} // INVALID; gas that is given skips the estimate
+	_, id := b.post(t, reverts)
+	b.await(t, s, nonce.Tracking, 1)
+	b.mine(t, 1)
+	if status, got := b.cancel(t, id); status != http.StatusAccepted || got.Outcome != "PENDING" {
+		t.Errorf("cancel before finality: got %d %+v, want 202 PENDING", status, got)
+	}
+	b.Chain.StartMining()
+	b.await(t, s, nonce.Failed, 1)
+	want := cancelled{"EXECUTED", "FAILED", "REVERTED"}
+	for range 2 { // again is harmless
+		if status, got := b.cancel(t, id); status != http.StatusOK || got != want {
+			t.Errorf("cancel at the end: got %d %+v, want 200 %+v", status, got, want)
+		}
+	}
+	b.versions(t, id, "ORIGINAL")
+	b.wantContiguous(t, s, 1)
+}
+
 // With nonce.placeholder=ask a cancel fills no nonce: the transaction is STUCK
 // until an operator decides, by name and with a reason.
 func TestCancelAsksAnOperator(t *testing.T) {
@@ -218,4 +246,34 @@ func TestStuckIsReplacedByDecision(t *testing.T) {
 		t.Errorf("replaced_by_hash: got %s, first version %s, %v; want the mined one", replaced, first, err)
 	}
 	b.wantContiguous(t, s, 1)
+}
+
+// A business' own code decides about STUCK transactions where it is compiled in
+// (Extensions.Stuck): its placeholder is signed without an operator, and its decision
+// is on record. What it leaves alone stays STUCK.
+func TestStuckIsDecidedByTheBusinessCode(t *testing.T) {
+	t.Parallel()
+	b := setup(t, withPayroll(t, stack.Options{Submitters: 2, Settings: map[string]string{
+		"FENCEPOST_RESUBMIT_INTERVAL": "1s", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "2",
+	}}))
+	decided, left := b.Submitters()[0], b.Submitters()[1]
+	b.Chain.StopMining()
+	_, id := b.post(t, transfer(decided, payroll.GiveUp+"1"))
+	_, waits := b.post(t, transfer(left, "waits"))
+	b.await(t, left, nonce.Stuck, 1)
+	b.replaced(t, id, "PLACEHOLDER")
+	b.versions(t, waits, "ORIGINAL")
+	if _, r := b.ask(t, stack.OperatorAccount, waits); r.State != "STUCK" {
+		t.Errorf("the one that is left alone: got %s, want STUCK", r.State)
+	}
+	b.Chain.StartMining()
+	b.await(t, decided, nonce.Failed, 1)
+	var record string
+	if err := b.DB.QueryRow(b.ctx, `select string_agg(action || ' ' || by || ' ' || reason, '; ' order by id) from tx_decision`).Scan(&record); err != nil {
+		t.Fatal(err)
+	}
+	if want := "PLACEHOLDER StuckResolution the business gives it up"; record != want {
+		t.Errorf("record: got %q, want %q", record, want)
+	}
+	b.wantContiguous(t, decided, 1)
 }

@@ -44,8 +44,9 @@ type Book interface {
 
 // Taken is the answer of [Book.Take].
 type Taken struct {
-	Held bool
-	Work Work // where Held
+	Held      bool
+	Work      Work // where Held
+	TakenOver bool // where Held: from a holder whose lease had run out
 
 	// Where not Held: the holder's token, and when it would be waited out.
 	Token     int64

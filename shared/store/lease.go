@@ -22,7 +22,17 @@ var ErrUnknownSubmitter = errors.New("unknown submitter")
 // ago than the skew allowance, or if it ends further ahead than twice a lease
 // lasts (the database's clock was set back). The clock is read once the row is
 // locked.
+//
+// dead says, of the row before, that another's lease had run out: nobody can renew that
+// one any more, so its holder died. A lease that is released while its row is waited for
+// does not count.
 const acquireOrMark = `
+with before as (
+  select owner_node not in ('', $2)
+         and (expires_at + $4 < clock_timestamp() or expires_at > clock_timestamp() + 2 * $3::interval) as dead
+    from submitter_lease
+   where submitter = $1
+)
 insert into submitter_lease as l (submitter, owner_node, fencing_token, expires_at, updated_at)
 select submitter, $2, 1, clock_timestamp() + $3, clock_timestamp()
   from submitter
@@ -38,7 +48,7 @@ select submitter, $2, 1, clock_timestamp() + $3, clock_timestamp()
                         or l.expires_at + $4 < now
                         or l.expires_at > now + 2 * $3::interval as free
                  from (select clock_timestamp() as now) as clock) as judged)
-returning owner_node = $2, fencing_token, expires_at, expires_at + $4`
+returning owner_node = $2, fencing_token, expires_at, expires_at + $4, coalesce((select dead from before), false)`
 
 // Take implements [nonce.Book]: begin, acquire, commit, load, in one round
 // trip. The token is committed before the load, so that a create which commits
@@ -65,7 +75,7 @@ func (s *Store) take(ctx context.Context, sub nonce.Submitter, owner string, wid
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(acquireOrMark, sub, owner, s.rules.Duration, s.rules.ClockSkewAllowance).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&t.Held, &t.Token, &t.ExpiresAt, &t.FreeAt)
+		err := row.Scan(&t.Held, &t.Token, &t.ExpiresAt, &t.FreeAt, &t.TakenOver)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
 		}

@@ -178,11 +178,14 @@ func (h *house) coreAgain(t *testing.T) {
 
 // INV-004: crash recovery, over all accounts. Function processes and the core are
 // killed and paused under load, and the core's log is torn as by a crash of the
-// machine; the check of conservation runs all the while and stays silent; in the
+// machine, each time in lines that were written and not yet durable; the check of conservation runs all the while and stays silent; in the
 // end nothing is missing and nothing is too much.
 func TestINV004CrashRecovery(t *testing.T) {
 	t.Parallel()
-	h := own(t, stack.Options{Processes: 3, SweepEvery: time.Second, CheckEvery: 200 * time.Millisecond})
+	folder := t.TempDir()
+	h := own(t, stack.Options{
+		Processes: 3, SweepEvery: time.Second, CheckEvery: 200 * time.Millisecond, Core: stack.CoreOptions{CrashPoints: folder},
+	})
 	l := h.newLoad(t, 8)
 	for round := range 4 {
 		h.progress(t, 20)
@@ -190,12 +193,7 @@ func TestINV004CrashRecovery(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.progress(t, 10)
-		if err := h.Core.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := h.Core.Tear(int64(round) * 7); err != nil {
-			t.Fatal(err)
-		}
+		h.tear(t, folder, int64(round)*7)
 		if err := h.Core.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -210,6 +208,27 @@ func TestINV004CrashRecovery(t *testing.T) {
 	}
 	l.end(t)
 	h.settled(t)
+}
+
+// tear kills the core between the write and the fsync of a record, and leaves only the
+// first keep bytes of that record.
+func (h *house) tear(t *testing.T, folder string, keep int64) {
+	t.Helper()
+	dead := h.Core.Process()
+	if err := crash.Arm(folder, "ubscore.appended", 1, crash.Kill); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-dead.Done():
+	case <-time.After(within):
+		t.Fatal("the core never passed ubscore.appended")
+	}
+	if err := h.Core.Kill(); err != nil { // for the proxy to know
+		t.Fatal(err)
+	}
+	if undurable, err := h.Core.Tear(keep); err != nil || undurable <= keep {
+		t.Fatalf("tear: got %d bytes that were not durable, %v; want more than the %d that are left", undurable, err, keep)
+	}
 }
 
 // progress waits until so many more transfers have ended.

@@ -1,10 +1,13 @@
 package transfers
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/emulator/pgproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -130,24 +133,26 @@ func TestFND006PartialCommit(t *testing.T) {
 	}
 	u := h.newUser(t, 100, 0)
 	for _, to := range []transfer.State{transfer.SourceDone, transfer.TargetPending, transfer.Committed, transfer.Compensating, transfer.RolledBack} {
-		u.illegal(u.accepted(funding, 1), to)
+		u.illegal(u.accepted(funding, 1), to, "transitions_only")
 	}
 	a := u.committed(funding, spot, "0.00004")
 	for _, to := range transfer.States()[:4] {
-		u.illegal(a.ReqID, to)
+		u.illegal(a.ReqID, to, "final_never_changes")
 	}
-	u.illegal(a.ReqID, transfer.Compensating)
+	u.illegal(a.ReqID, transfer.Compensating, "final_never_changes")
 }
 
-// illegal wants the database to refuse the state, whoever writes it.
-func (u *user) illegal(reqID string, to transfer.State) {
+// illegal wants the database to refuse the state, whoever writes it, by the constraint
+// that is meant: a refusal for another reason would prove nothing.
+func (u *user) illegal(reqID string, to transfer.State, constraint string) {
 	u.t.Helper()
 	var reason *string
 	if to < 0 {
 		reason = new(string(transfer.AccountDisabled))
 	}
-	if tag, err := u.DB.Exec(u.ctx, `update transfers_tb set state = $2, error_message = $3 where req_id = $1`, reqID, to, reason); err == nil {
-		u.t.Errorf("%s set to %s by hand: got %v, want it refused", reqID, to, tag)
+	_, err := u.DB.Exec(u.ctx, `update transfers_tb set state = $2, error_message = $3 where req_id = $1`, reqID, to, reason)
+	if refusal, ok := errors.AsType[*pgconn.PgError](err); !ok || refusal.ConstraintName != constraint {
+		u.t.Errorf("%s set to %s by hand: got %v, want it refused by %s", reqID, to, err, constraint)
 	}
 }
 

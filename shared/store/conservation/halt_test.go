@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -97,7 +98,9 @@ func TestHaltsAreGraded(t *testing.T) {
 // resumeOne is an operator who has looked at one halt, and at no other.
 func (w *world) resumeOne(halt int64) {
 	w.t.Helper()
-	exec(w.t, w.main, `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'an operator', resume_reason = 'looked' where halt_id = $1 and resumed_at is null`, halt)
+	if err := transfers.New(w.main.Store).Resume(w.t.Context(), halt, "an operator", "looked", false); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // What is found while a halt is open has a halt of its own, with what it is about: who

@@ -1,4 +1,5 @@
-// Command server is the functions with a business' handlers compiled in.
+// Command server is the functions with a business' handlers compiled in, and its
+// decisions about STUCK transactions.
 package main
 
 import (
@@ -6,4 +7,4 @@ import (
 	"github.com/fencepost/fencepost/functions"
 )
 
-func main() { functions.Main(functions.Extensions{Handlers: payroll.Handlers()}) }
+func main() { functions.Main(functions.Extensions{Handlers: payroll.Handlers(), Stuck: payroll.Impatient{}}) }
