@@ -29,6 +29,7 @@ type Options struct {
 	Horizon       time.Duration // how old a request with an unknown key may be; 0: 30 days
 	SnapshotEvery int           // lines between two snapshots; 0: 200,000
 	SegmentBytes  int64         // of the log's files; 0: as [wal.Options] has it
+	Disk          wal.Disk      // nil: [wal.System]
 
 	Now     func() time.Time     // nil: time.Now
 	Elapsed func() time.Duration // since any moment, by a clock that nobody sets; nil: since Open
@@ -102,6 +103,9 @@ func Open(o Options) (*Core, error) {
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
+	}
+	if o.Disk == nil {
+		o.Disk = wal.System{}
 	}
 	if o.Horizon == 0 {
 		o.Horizon = DefaultHorizon

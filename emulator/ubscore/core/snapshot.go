@@ -44,7 +44,7 @@ func snapshotNames(folder string) ([]string, error) {
 // lines after it.
 func (c *Core) recover() error {
 	began := time.Now()
-	log, recovery, err := wal.Open(wal.Options{Folder: c.options.Folder, SegmentBytes: c.options.SegmentBytes})
+	log, recovery, err := wal.Open(wal.Options{Folder: c.options.Folder, SegmentBytes: c.options.SegmentBytes, Disk: c.options.Disk})
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (c *Core) maybeSnapshot() {
 	image := c.book.Image()
 	c.snapshot, c.writing = image.Seq(), true
 	go func() {
-		if err := writeSnapshot(c.options.Folder, image); err != nil {
+		if err := writeSnapshot(c.options.Disk, c.options.Folder, image); err != nil {
 			c.log.Error("no snapshot was written: the next start takes longer", "error", err.Error())
 		}
 		c.snapshots <- struct{}{}
@@ -137,7 +137,7 @@ func (c *Core) maybeSnapshot() {
 
 // writeSnapshot writes the image under its name, all or nothing, and removes the
 // older ones that nobody falls back to.
-func writeSnapshot(folder string, image *book.Image) error {
+func writeSnapshot(disk wal.Disk, folder string, image *book.Image) error {
 	temporary := filepath.Join(folder, unfinished)
 	f, err := os.Create(temporary)
 	if err != nil {
@@ -145,7 +145,7 @@ func writeSnapshot(folder string, image *book.Image) error {
 	}
 	err = image.Write(f)
 	if err == nil {
-		err = f.Sync()
+		err = disk.Sync(f)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
@@ -153,7 +153,7 @@ func writeSnapshot(folder string, image *book.Image) error {
 	if err := os.Rename(temporary, filepath.Join(folder, snapshotName(image.Seq()))); err != nil {
 		return err
 	}
-	if err := wal.SyncFolder(folder); err != nil {
+	if err := disk.SyncFolder(folder); err != nil {
 		return err
 	}
 	names, err := snapshotNames(folder)

@@ -48,6 +48,7 @@ func (d *Damage) Error() string {
 type Options struct {
 	Folder       string // made if there is none
 	SegmentBytes int64  // a segment of this size is followed by the next; 0: 64 MiB
+	Disk         Disk   // nil: the operating system's
 }
 
 const defaultSegmentBytes = 64 << 20
@@ -56,6 +57,7 @@ const defaultSegmentBytes = 64 << 20
 // Make one with [Open].
 type Log struct {
 	folder       string
+	disk         Disk
 	segmentBytes int64
 	lock, mark   *os.File
 	file         *os.File // the last segment
@@ -113,7 +115,7 @@ func (l *Log) Sync() error {
 }
 
 func (l *Log) sync() error {
-	if err := l.file.Sync(); err != nil {
+	if err := l.disk.Sync(l.file); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -129,7 +131,7 @@ func (l *Log) sync() error {
 
 // rotate begins the next segment. Everything before is durable.
 func (l *Log) rotate() error {
-	f, err := create(l.folder, l.last+1, newest(l.segments))
+	f, err := create(l.disk, l.folder, l.last+1, newest(l.segments))
 	if err != nil {
 		return err
 	}
@@ -142,33 +144,24 @@ func (l *Log) rotate() error {
 }
 
 // create makes a segment, durable by its head and its name.
-func create(folder string, base uint64, before segment) (*os.File, error) {
+func create(disk Disk, folder string, base uint64, before segment) (*os.File, error) {
 	path := filepath.Join(folder, segment{base: base}.name())
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	_, err = f.Write(headOf(base, before))
-	if err = errors.Join(err, f.Sync(), SyncFolder(folder)); err != nil {
+	if err = errors.Join(err, disk.Sync(f), disk.SyncFolder(folder)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-// SyncFolder makes the names in a folder durable.
-func SyncFolder(folder string) error {
-	f, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // Close gives the folder free. What was not synced may be gone.
 func (l *Log) Close() error {
 	var errs []error
 	if l.mark != nil {
-		errs = append(errs, l.mark.Sync())
+		errs = append(errs, l.disk.Sync(l.mark))
 	}
 	for _, f := range []*os.File{l.file, l.mark, l.lock} { // the lock is the last to go
 		if f != nil {

@@ -22,10 +22,13 @@ func Open(o Options) (*Log, Recovery, error) {
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = defaultSegmentBytes
 	}
-	if err := makeFolder(o.Folder); err != nil {
+	if o.Disk == nil {
+		o.Disk = System{}
+	}
+	if err := makeFolder(o.Disk, o.Folder); err != nil {
 		return nil, Recovery{}, err
 	}
-	l := &Log{folder: o.Folder, segmentBytes: o.SegmentBytes, places: map[uint64]place{}}
+	l := &Log{folder: o.Folder, disk: o.Disk, segmentBytes: o.SegmentBytes, places: map[uint64]place{}}
 	recovery, err := l.recover()
 	if err != nil {
 		return nil, Recovery{}, errors.Join(err, l.Close())
@@ -34,14 +37,14 @@ func Open(o Options) (*Log, Recovery, error) {
 }
 
 // makeFolder makes the folder, durable by its name, where there is none.
-func makeFolder(path string) error {
+func makeFolder(disk Disk, path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return err
 	}
-	return SyncFolder(filepath.Dir(path))
+	return disk.SyncFolder(filepath.Dir(path))
 }
 
 func (l *Log) recover() (r Recovery, err error) {
@@ -161,7 +164,7 @@ func (l *Log) reopen(t tail, m mark) (err error) {
 	}
 	_, err = l.file.WriteAt(t.data[from:t.end], from)
 	l.end = t.end
-	return errors.Join(err, SyncFolder(l.folder))
+	return errors.Join(err, l.disk.SyncFolder(l.folder))
 }
 
 // remake makes the segment that the folder lacks, or has only a part of.
@@ -172,7 +175,7 @@ func (l *Log) remake(t tail) (err error) {
 		}
 		l.segments = l.segments[:len(l.segments)-1]
 	}
-	if l.file, err = create(l.folder, t.base, newest(l.segments)); err != nil {
+	if l.file, err = create(l.disk, l.folder, t.base, newest(l.segments)); err != nil {
 		return err
 	}
 	l.end, t.last = int64(segmentHead), t.base-1

@@ -1,0 +1,27 @@
+package wal
+
+import (
+	"errors"
+	"os"
+)
+
+// Disk makes durable what was written: a power cut takes back everything else.
+type Disk interface {
+	Sync(f *os.File) error          // the content of a file
+	SyncFolder(folder string) error // the names in a folder
+}
+
+// System is the operating system's [Disk].
+type System struct{}
+
+// Sync implements [Disk].
+func (System) Sync(f *os.File) error { return f.Sync() }
+
+// SyncFolder implements [Disk].
+func (System) SyncFolder(folder string) error {
+	f, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
