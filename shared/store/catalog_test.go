@@ -165,13 +165,16 @@ const (
 	newEp          = `insert into protect_episode (submitter, episode, evidence, closed_at, closed_by, mode, reason) values `
 	newReservation = `insert into managed_tx (submitter, caller, fingerprint, tx_id, request_id, nonce, prev_nonce, state, sub_state, reservation, lock_owner, lock_until)
 		values ($alice, 'hooks', ` + emptyPrint + `, gen_random_uuid(), `
-	isReserved = newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', 'x', now())`
-	newDec     = `insert into tx_decision (tx_id, action, by, reason) values `
-	newPolicy  = `insert into submitter_policy (submitter, max_per_minute) values `
-	newUse     = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
-	newChange  = `insert into submitter_change (submitter, action, by, reason, policy) values `
-	newMove    = `insert into submitter_change (submitter, action, by, reason, from_signer, to_signer) values `
-	newAuth    = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
+	// Its payload is checked at once, so that a table with nothing pending can be altered.
+	isReserved = newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', 'x', now());
+		insert into tx_document (tx_id, name, body) select tx_id, 'payload', '{}' from managed_tx where request_id = '41';
+		set constraints payload_is_stored immediate; set constraints payload_is_stored deferred`
+	newDec    = `insert into tx_decision (tx_id, action, by, reason) values `
+	newPolicy = `insert into submitter_policy (submitter, max_per_minute) values `
+	newUse    = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
+	newChange = `insert into submitter_change (submitter, action, by, reason, policy) values `
+	newMove   = `insert into submitter_change (submitter, action, by, reason, from_signer, to_signer) values `
+	newAuth   = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
 )
 
 // furtherNonsense is what [nonsense] leaves to show, by the constraint that must
@@ -410,7 +413,9 @@ var guarded = map[string][]duty{
 		{"submitter", "", `delete from submitter where submitter = $bob`, "start_never_changes"},
 		{"submitter", "", `update submitter set start_nonce = 1, start_reason = 'r'`, "start_never_changes"},
 	},
-	"sign_once":      signedOnce,
+	"sign_once": signedOnce,
+	"payload_is_stored": {{"managed_tx", `set constraints payload_is_stored immediate`,
+		newTx + `(gen_random_uuid(), $alice, 'bare', 'shop', sha256('x'))`, "transactions_have_payloads"}},
 	"keep_authority": {{"authority", "", `delete from authority`, byGuard}},
 	"keep_authority_changes": {
 		{"authority_change", newAuth + `(1, 1, 'o', 'r')`, `delete from authority_change`, byGuard},

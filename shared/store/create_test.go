@@ -80,8 +80,8 @@ func duplicateMeetsInsert(t *testing.T) {
 	}
 }
 
-const insertIntent = `
-insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values ($1, $2, $3, 'shop', $4)`
+var insertIntent = withPayload(`
+insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values ($1, $2, $3, 'shop', $4)`)
 
 func manyDuplicates(t *testing.T) {
 	t.Parallel()
@@ -201,8 +201,8 @@ func TestQueueIsWalkedTheMoreTheFullerItIs(t *testing.T) {
 	full := 0
 	for i := range bound + 100 {
 		if i == 10 {
-			run(t, db, `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
-				select gen_random_uuid(), $1, 'filled-' || n, 'test', sha256('') from generate_series(1, $2::int) as n`, alice, bound-60)
+			run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
+				select gen_random_uuid(), $1, 'filled-' || n, 'test', sha256('') from generate_series(1, $2::int) as n`), alice, bound-60)
 		}
 		_, err := db.Create(t.Context(), intent(alice, fmt.Sprint(i)), bound)
 		switch {
@@ -261,8 +261,8 @@ func TestLargestWindowMovesInOneStatement(t *testing.T) {
 	}
 	defer conn.Release()
 	for rows, prefix := range map[int]string{1: "one", 10_000: "many"} {
-		run(t, db, `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
-			select gen_random_uuid(), $1, $3 || n, 'test', sha256('') from generate_series(1, $2::int) as n`, alice, rows, prefix)
+		run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
+			select gen_random_uuid(), $1, $3 || n, 'test', sha256('') from generate_series(1, $2::int) as n`), alice, rows, prefix)
 	}
 	for rows, prefix := range map[int]string{1: "one", 10_000: "many"} {
 		tag, err := conn.Exec(t.Context(), `update managed_tx set last_error = 'waits' where request_id like $1 || '%'`, prefix)

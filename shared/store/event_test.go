@@ -320,7 +320,7 @@ func TestEventsCommittedLateComeLater(t *testing.T) {
 	late := connect(t, db)
 	late.do(`set fencepost.events = 'keep'`)
 	late.do(`begin`)
-	late.do(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values (gen_random_uuid(), $1, 'late', 'shop', sha256('x'))`, alice)
+	late.do(withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values (gen_random_uuid(), $1, 'late', 'shop', sha256('x'))`), alice)
 	postEvent(t, db, alice, "early")
 	first := page(t, db, 0, operator)
 	if got := toldOf(t, first); !slices.Equal(got, []string{"early"}) {

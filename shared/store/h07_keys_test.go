@@ -77,9 +77,9 @@ func requestAroundMidnight(t *testing.T) {
 	db.Register(t, alice, 1)
 	insert := func(at string) error {
 		in := intent(alice, "order-1")
-		_, err := db.DB.Exec(t.Context(), `
+		_, err := db.DB.Exec(t.Context(), withPayload(`
 			insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, created_at, updated_at)
-			values ($1, $2, $3, 'shop', $4, `+at+`, `+at+`)`, in.TxID, alice, in.RequestID, in.Fingerprint[:])
+			values ($1, $2, $3, 'shop', $4, `+at+`, `+at+`)`), in.TxID, alice, in.RequestID, in.Fingerprint[:])
 		return err
 	}
 	if err := insert(lateEvening); err != nil {
@@ -110,8 +110,8 @@ func nonceAroundMidnight(t *testing.T) {
 	run(t, db, `update managed_tx set created_at = `+nextMorning+` where request_id = 'second'`)
 	const bind = `update managed_tx set state = 'IN_FLIGHT', nonce = 0, updated_at = created_at where request_id = $1`
 	run(t, db, bind, "first")
-	run(t, db, `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, state, created_at)
-		values (gen_random_uuid(), $1, 'between', 'shop', sha256(''), 1, 0, 'IN_FLIGHT', `+lateEvening+`)`, alice)
+	run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, state, created_at)
+		values (gen_random_uuid(), $1, 'between', 'shop', sha256(''), 1, 0, 'IN_FLIGHT', `+lateEvening+`)`), alice)
 	for _, again := range []string{"nonce = 0", "nonce = 1, prev_nonce = 0"} {
 		_, err := db.DB.Exec(t.Context(), `update managed_tx set state = 'IN_FLIGHT', `+again+` where request_id = 'second'`)
 		if violated(err) != "one_tx_per_nonce" {

@@ -161,6 +161,12 @@ func write(t testing.TB, db storetest.Bundle, w nonce.Write) nonce.Written {
 	return done
 }
 
+// withPayload is a statement that inserts into managed_tx, and the payloads of its rows.
+func withPayload(insert string) string {
+	return `with inserted as (` + insert + ` returning tx_id)
+		insert into tx_document (tx_id, name, body) select tx_id, 'payload', '{}' from inserted`
+}
+
 // remark is a move of tx that changes nothing but the reason why it waits.
 func remark(tx nonce.Tx, reason string) nonce.Move {
 	to := tx

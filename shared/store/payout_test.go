@@ -197,7 +197,7 @@ func TestTombstoneWaitsForACreate(t *testing.T) {
 			payerOf(t, db, alice)
 			other := connect(t, db)
 			other.do("begin")
-			other.do(newTx+`($1, $2, 'pay', 'transfer', `+emptyPrint+`)`, payoutIntent(alice, "pay").TxID, alice)
+			other.do(withPayload(newTx+`($1, $2, 'pay', 'transfer', `+emptyPrint+`)`), payoutIntent(alice, "pay").TxID, alice)
 			cancelling := start(func() (store.Payout, error) {
 				return db.CancelPayout(t.Context(), payoutIntent(alice, "pay"), "because")
 			})
