@@ -144,11 +144,13 @@ func TestCloudTasksGoesAwayBetweenSteps(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Settings: withSettings(quick, map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"})})
 	s := b.Submitters()[0]
+	b.Chain.StopMining() // it does not end before the next step
 	b.post(t, transfer(s, "r"))
 	b.await(t, s, nonce.Tracking, 1)
 	b.Tasks.SetFaults(cloudtasks.Faults{Unavailable: true})
 	b.logged(t, "enqueue receipt", "enqueue confirm")
 	b.Tasks.SetFaults(noFaults)
+	b.Chain.StartMining()
 	b.await(t, s, nonce.Confirmed, 1) // without a sweep: nothing was lost
 	b.delivered(t)
 	b.ends(t, map[nonce.Submitter]int{s: 1})

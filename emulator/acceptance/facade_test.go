@@ -238,7 +238,7 @@ func TestAServiceIsAskedTheSameAgain(t *testing.T) {
 	t.Parallel()
 	service := openShop(t)
 	service.later["r-soon"], service.later["r-never"] = 2, 1<<30
-	b := setupShop(t, service, stack.Options{Settings: map[string]string{"FENCEPOST_HANDLERS_PATIENCE": "3s"}})
+	b := setupShop(t, service, stack.Options{Settings: map[string]string{"FENCEPOST_HANDLERS_PATIENCE": "10s"}})
 	s := b.Submitters()[0]
 	soon := b.postUntilAnswered(t, ordered(s, "r-soon", ""))
 	never := b.postUntilAnswered(t, ordered(s, "r-never", ""))

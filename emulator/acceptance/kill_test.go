@@ -127,15 +127,19 @@ func plainEpisode(t *testing.T, point string) {
 	b.ends(t, map[nonce.Submitter]int{first: 3, other: 1})
 }
 
-// confirmEpisode wants more blocks than come before the first look, so that there
-// is something left to confirm.
+// confirmEpisode leaves something to confirm: no block comes behind the first one before
+// a process has died.
 func confirmEpisode(t *testing.T, point string) {
 	b, folder := setupArmed(t, point, stack.Options{Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"}})
 	s := b.Submitters()[0]
+	b.Chain.StopMining()
 	for i := range 2 {
 		b.postUntilAnswered(t, transfer(s, fmt.Sprintf("r-%d", i)))
 	}
+	b.await(t, s, nonce.Tracking, 1)
+	b.mine(t, 1)
 	b.killed(t, folder, point)
+	b.Chain.StartMining()
 	b.ends(t, map[nonce.Submitter]int{s: 2})
 }
 

@@ -200,7 +200,7 @@ func TestResyncNeedsAQuorumOfNodes(t *testing.T) {
 	_, id := b.post(t, transfer(s, "taken"))
 	b.await(t, s, nonce.Tracking, 1)
 	b.Chain.DropPool()
-	b.useTheKey(t, 0, 1)
+	b.useTheKey(t, 0, 200) // more than ours pays, which may have been sent again
 	b.Chain.StartMining()
 	episode, _ := b.inProtect(t, s)
 	b.await(t, s, nonce.Protect, 1)

@@ -266,8 +266,9 @@ func TestAllPowersSurviveAKill(t *testing.T) {
 			id := b.postUntilAnswered(t, transfer(s, "outbid"))
 			b.postUntilAnswered(t, transfer(s, "behind it"))
 			b.versions(t, id, "ORIGINAL", "BUMP")
-			b.Chain.StartMining()
+			b.mine(t, 1) // behind it none comes before the kill: there is something to confirm
 			b.killed(t, folder, point)
+			b.Chain.StartMining()
 			b.ends(t, map[nonce.Submitter]int{s: 2})
 			b.wantWhole(t)
 		})

@@ -15,9 +15,8 @@ import (
 )
 
 // A window above 1 changes no promise: a process dies with many transactions in
-// its hands, and they end in the order of the queue, without a gap. The blocks
-// wanted are more than come before the first look, so that there is something
-// left to confirm.
+// its hands, and they end in the order of the queue, without a gap. No block comes
+// behind the first one before that, so that there is something left to confirm.
 func TestWindowSurvivesDeaths(t *testing.T) {
 	t.Parallel()
 	for _, window := range []int{5, 50} {
@@ -25,8 +24,14 @@ func TestWindowSurvivesDeaths(t *testing.T) {
 			t.Run(fmt.Sprintf("window %d, %s", window, point), func(t *testing.T) {
 				t.Parallel()
 				b, folder := setupArmed(t, point, stack.Options{Window: window, Settings: map[string]string{"FENCEPOST_CONFIRMATIONS_REQUIRED": "8"}})
+				b.Chain.StopMining()
 				want := b.postAll(t, window+window/2)
+				if point == "confirm.looked" {
+					b.await(t, b.Submitters()[0], nonce.Tracking, window)
+					b.mine(t, 1)
+				}
 				b.killed(t, folder, point)
+				b.Chain.StartMining()
 				b.ends(t, want)
 				b.inOrder(t)
 				b.wantNoOldToken(t)
