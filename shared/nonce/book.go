@@ -40,6 +40,14 @@ type Book interface {
 	// Finals lists the final transactions of s whose receipts on record are of
 	// these blocks, by nonce.
 	Finals(ctx context.Context, s Submitter, blocks []Hash) ([]FinalTx, error)
+
+	// ForeignTransactions lists what is stored of the foreign transactions that
+	// consumed the nonces of s, from one nonce on and below another, by nonce.
+	ForeignTransactions(ctx context.Context, s Submitter, from, below uint64) ([]ForeignTransaction, error)
+
+	// StoreForeign stores foreign transactions under the fence. Of one nonce what was
+	// read last is kept. The error wraps [lease.ErrFenced] if the lease is no longer held.
+	StoreForeign(ctx context.Context, l lease.Lease, all []ForeignTransaction) error
 }
 
 // Taken is the answer of [Book.Take].

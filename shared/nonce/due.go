@@ -146,7 +146,7 @@ func (r Rules) due(w Work) due {
 		}
 		held = held || !t.acknowledged() && !(toSign && t.dueBy(w.now()))
 	}
-	if w.Suspicion != nil && !w.Protected || w.fell() {
+	if w.Suspicion != nil && !w.Protected || w.fell() || w.ForeignLeft {
 		next := w.now().Add(r.BlockTime)
 		d.earliest(KindConfirm, &next)
 	}

@@ -36,6 +36,12 @@ const giveUpWithin = 2 * time.Second
 
 // run goes round until the lease is given back, then asks for what is due next.
 func (t *tenure) run(ctx context.Context) error {
+	if err := t.readForeign(ctx); err != nil {
+		if !errors.Is(err, lease.ErrFenced) {
+			t.giveUp(ctx)
+		}
+		return err
+	}
 	for {
 		released, err := t.round(ctx)
 		if err == nil && released {
@@ -60,6 +66,7 @@ func (t *tenure) again(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("go round again for %s: %w", t.work.submitter(), err)
 	}
+	next.ForeignLeft = t.work.ForeignLeft && next.Episode == t.work.Episode
 	t.work, t.stale = t.Rules.bind(next), false
 	return nil
 }

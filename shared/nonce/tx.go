@@ -148,6 +148,8 @@ type Work struct {
 
 	BumpSpentWei *big.Int // what replacements of the last 24 hours added at worst, where a gas bump has a budget; nil: nothing
 
+	ForeignLeft bool // foreign transactions of the open episode are not all read and final
+
 	AsideUntil *uint64 // the lowest nonce that an intent set aside waits for; nil: none waits
 
 	loadedAt time.Time // with a monotonic reading

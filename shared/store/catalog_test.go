@@ -169,13 +169,19 @@ const (
 	isReserved = newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', 'x', now());
 		insert into tx_document (tx_id, name, body) select tx_id, 'payload', '{}' from managed_tx where request_id = '41';
 		set constraints payload_is_stored immediate; set constraints payload_is_stored deferred`
-	newDec    = `insert into tx_decision (tx_id, action, by, reason) values `
-	newPolicy = `insert into submitter_policy (submitter, max_per_minute) values `
-	newUse    = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
-	newChange = `insert into submitter_change (submitter, action, by, reason, policy) values `
-	newMove   = `insert into submitter_change (submitter, action, by, reason, from_signer, to_signer) values `
-	newAuth   = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
+	newForeign = `insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, value_wei, call_digest, succeeded, receipt, node) values `
+	newDec     = `insert into tx_decision (tx_id, action, by, reason) values `
+	newPolicy  = `insert into submitter_policy (submitter, max_per_minute) values `
+	newUse     = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
+	newChange  = `insert into submitter_change (submitter, action, by, reason, policy) values `
+	newMove    = `insert into submitter_change (submitter, action, by, reason, from_signer, to_signer) values `
+	newAuth    = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
 )
+
+// foreignOf are the values of a foreign transaction.
+func foreignOf(key, hash string) string {
+	return `(` + key + `, ` + hash + `, 1, $hash, 0, ` + emptyPrint + `, true, '{}', 'node')`
+}
 
 // furtherNonsense is what [nonsense] leaves to show, by the constraint that must
 // refuse it. A key that another implies is shown with that other dropped.
@@ -227,6 +233,11 @@ var furtherNonsense = map[string][]refusal{
 	"protect_episode_submitter_fkey": {{then: newEp + `(` + carol + `, 1, '{}', now(), 'o', 'resume', 'r')`}},
 	"protect_episode_episode_check":  {{then: newEp + `($alice, 0, '{}', now(), 'o', 'resume', 'r')`}},
 	"protect_episode_mode_check":     {{then: newEp + `($alice, 1, '{}', now(), 'o', 'forget', 'r')`}},
+
+	// Foreign transactions.
+	"foreign_transaction_pkey":           {{newForeign + foreignOf("$bob, 7, 1", "$hash"), newForeign + foreignOf("$bob, 7, 1", "$hash")}},
+	"foreign_transaction_submitter_fkey": {{then: newForeign + foreignOf(carol+", 7, 1", "$hash")}},
+	"foreign_is_of_the_chain":            {{then: newForeign + foreignOf("$bob, -1, 1", "$hash")}, {then: newForeign + foreignOf("$bob, 7, 1", "'0x5'")}, {then: newForeign + foreignOf("$bob, 7, 0", "$hash")}},
 
 	// Transactions and their versions.
 	"managed_tx_pkey": {{then: newTx + `($sent, $alice, 'another', 'shop', ` + emptyPrint + `)`}},
