@@ -26,6 +26,7 @@ type servedChain struct {
 type connector interface {
 	nonce.ChainConnector
 	Balances(ctx context.Context, of []nonce.Submitter) ([]*big.Int, error)
+	Transaction(ctx context.Context, hash nonce.Hash) (evm.Transaction, error)
 	Close()
 }
 

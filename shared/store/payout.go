@@ -29,29 +29,58 @@ type Payout struct {
 	Receipt   []byte // … and the final receipt as the node gave it; nil: it came with none
 	Token     int64  // in force; 0 before the first tenure
 
-	Pays      bool // the submitter is registered, for [PayoutCaller] alone
-	Foreign   bool // the database is not the one written last: nothing in it is believed
-	Protected bool // an episode of PROTECT is open: "there is none" proves nothing
-	Taken     bool // a release recorded that a transaction which is not on record was this request
+	Pays      bool    // the submitter is registered, for [PayoutCaller] alone
+	Foreign   bool    // the database is not the one written last: nothing in it is believed
+	Protected bool    // an episode of PROTECT is open: "there is none" proves nothing
+	Taken     bool    // a release recorded that a transaction which is not on record was this request
+	TakenAt   *uint64 // the nonce of that transaction, where Taken
+
+	Older     bool             // its transfer was created before the last change of the authority
+	Unbound   bool             // it has no nonce
+	Ended     bool             // it changed last after that change of the authority
+	Statement *PayoutStatement // what an operator says, and has not withdrawn; nil: nothing
+	ProvedBy  string           // the hash of the transaction that proves it paid; "": none does
+}
+
+// InDoubt says that what the database has lost may have paid it, and that no operator's
+// statement to the contrary has taken effect: it was created before the last change of
+// the authority, and has no nonce. What had failed before that change is not in doubt.
+func (p Payout) InDoubt() bool {
+	if !p.Older || p.Statement != nil && p.Statement.Acted {
+		return false
+	}
+	return p.TxID == "" || p.Unbound && (p.State == nonce.Queued || p.Ended)
 }
 
 // What makes it prove nothing that request $2 of submitter $1 is not on record.
 const (
 	isProtected = `exists (select from protect_episode e where e.submitter = $1 and e.closed_at is null)`
-	isTaken     = `exists (select from protect_episode e
-         where e.submitter = $1 and jsonb_path_exists(e.released, '$.requests.* ? (@ == $of)', jsonb_build_object('of', $2::text)))`
+	isTaken     = `exists (select` + namedIn + `)`
+	isOlder     = `exists (select from transfers_tb t, authority_change c
+         where t.req_id = $2 and (c.at >= t.created_at or c.transfers_upto >= t.transfer_id))`
+	// A name of a release counts no more once an operator's statement that it was not
+	// paid has taken effect.
+	namedIn = ` from protect_episode e
+         where e.submitter = $1 and jsonb_path_exists(e.released, '$.requests.* ? (@ == $of)', jsonb_build_object('of', $2::text))
+           and not exists (select from payout_statement n where n.req_id = $2 and not n.of_confirmed and n.acted_at >= e.closed_at)`
+	isNotPaid = `exists (select from payout_statement n where n.req_id = $2 and not n.of_confirmed and n.acted_at is not null)`
 )
 
 // findPayout always returns one row. See findIntents on how it finds the request.
 const findPayout = `
 select coalesce(m.tx_id::text, ''), coalesce(m.caller, ''), coalesce(m.state, ''), coalesce(m.sub_state, ''), coalesce(m.last_error, ''),
        c.payload, c.receipt, coalesce(l.fencing_token, 0),
-       coalesce(s.callers = array[$3::text], false), not (select is_authority()), ` + isProtected + `, ` + isTaken + `
+       coalesce(s.callers = array[$3::text], false), not (select is_authority()), ` + isProtected + `, ` + isTaken + `,
+       (select max(r.key::numeric)::bigint from (select e.released` + namedIn + `) as e, jsonb_each_text(e.released -> 'requests') as r where r.value = $2),
+       ` + isOlder + `, m.tx_id is not null and m.nonce is null,
+       coalesce(m.updated_at >= (select max(c.at) from authority_change c), false),
+       coalesce((select p.tx_hash from payout_proof p where p.req_id = $2), ''),
+       (select to_jsonb(n) from payout_statement n where n.req_id = $2 and n.withdrawn_at is null order by n.id desc limit 1)
   from (select $1::submitter_id as submitter) as i
   left join submitter s on s.submitter = i.submitter
   left join submitter_lease l on l.submitter = i.submitter
   left join lateral (
-       select submitter, tx_id, caller, state, sub_state, last_error
+       select submitter, tx_id, caller, state, sub_state, last_error, nonce, updated_at
          from managed_tx
         where request_id = $2 and submitter >= i.submitter
         order by submitter
@@ -70,7 +99,7 @@ func (s *Store) Payout(ctx context.Context, sub nonce.Submitter, requestID strin
 
 func scanPayout(row pgx.Row) (p Payout, err error) {
 	err = row.Scan(&p.TxID, &p.Caller, &p.State, &p.SubState, &p.LastError, &p.Payload, &p.Receipt, &p.Token,
-		&p.Pays, &p.Foreign, &p.Protected, &p.Taken)
+		&p.Pays, &p.Foreign, &p.Protected, &p.Taken, &p.TakenAt, &p.Older, &p.Unbound, &p.Ended, &p.ProvedBy, &p.Statement)
 	return p, err
 }
 
@@ -84,6 +113,7 @@ with stone as (
     from submitter s
    where s.submitter = $1 and s.callers = array[$3::text] and (select is_authority())
      and not ` + isProtected + ` and not ` + isTaken + `
+     and (not ` + isOlder + ` or ` + isNotPaid + `)
       on conflict (submitter, request_id) do nothing
   returning tx_id
 ), document as (
@@ -125,6 +155,7 @@ func (s *Store) CancelPayout(ctx context.Context, in Intent, reason string) (p P
 type ConfirmedPayout struct {
 	Number  int64 // in the order of the journal, but not of commits
 	ReqID   string
+	Proof   bool   // it is a row of payout_proof: another transaction paid, or an operator has decided
 	Payload []byte // as in [Payout]
 	Receipt []byte
 	At      time.Time
@@ -137,15 +168,18 @@ type ConfirmedPayout struct {
 }
 
 const confirmedPayouts = `
-select c.number, c.request_id, c.payload, c.receipt, c.at, c.written_by, coalesce(t.user_id, 0), coalesce(t.asset_id, 0), coalesce(t.units, 0)::text,
+select c.number, c.request_id, c.proof, c.payload, c.receipt, c.at, c.written_by, coalesce(t.user_id, 0), coalesce(t.asset_id, 0), coalesce(t.units, 0)::text,
        coalesce(t.payout_submitter, ''), coalesce(t.payout_chain_id, 0), coalesce(t.payout_token, ''),
        coalesce(t.payout_address, ''), coalesce(t.payout_base_units, 0)::text, coalesce(t.payout_payload::text, '')
-  from (select number, request_id, payload, receipt, at, tx::text as written_by, tx, submitter
-          from payout_confirmed
-         where ` + snapshot.Unseen + `
+  from (select *, tx::text as written_by
+          from (select number, request_id, payload, receipt, at, tx, submitter::text, false as proof
+                  from (select * from payout_confirmed where ` + snapshot.Unseen + ` order by tx fetch first $2 rows with ties) as confirmed
+                 union all
+                select number, req_id, null, receipt, at, tx, null, true
+                  from (select * from payout_proof where ` + snapshot.Unseen + ` order by tx fetch first $2 rows with ties) as proved) as both_kinds
          order by tx
          fetch first $2 rows with ties) as c
-  left join transfers_tb t on t.req_id = c.request_id and t.payout_submitter = c.submitter
+  left join transfers_tb t on t.req_id = c.request_id and (c.proof or t.payout_submitter = c.submitter)
  order by c.tx, c.number`
 
 // ConfirmedPayouts reads about limit of what a snapshot of Postgres has not seen, in
@@ -169,7 +203,7 @@ func (s *Store) ConfirmedPayouts(ctx context.Context, seen string, limit int) (a
 func scanConfirmedPayout(row pgx.CollectableRow) (c ConfirmedPayout, err error) {
 	var written, units, payload string
 	t := &c.Terms
-	err = row.Scan(&c.Number, &c.ReqID, &c.Payload, &c.Receipt, &c.At, &written, &c.UserID, &c.AssetID, &units,
+	err = row.Scan(&c.Number, &c.ReqID, &c.Proof, &c.Payload, &c.Receipt, &c.At, &written, &c.UserID, &c.AssetID, &units,
 		&t.Submitter, &t.ChainID, &t.Token, &t.Address, &t.BaseUnits, &payload)
 	if err != nil {
 		return c, err

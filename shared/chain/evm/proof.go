@@ -64,6 +64,7 @@ type Proof struct {
 type TokenTransfer struct {
 	Token, From, To nonce.Address
 	Amount          *big.Int // in the token's smallest unit
+	LogIndex        int      // of the event in its block
 }
 
 // ReadProof reads a node's receipt. Events that are not exactly ERC-20's Transfer are
@@ -74,10 +75,11 @@ func ReadProof(receipt []byte) (Proof, error) {
 		To     *common.Address
 		Status *hexutil.Uint64
 		Logs   []struct {
-			Address common.Address
-			Topics  []common.Hash
-			Data    hexutil.Bytes
-			Removed bool
+			Address  common.Address
+			Topics   []common.Hash
+			Data     hexutil.Bytes
+			Removed  bool
+			LogIndex hexutil.Uint64
 		}
 	}
 	if err := json.Unmarshal(receipt, &r); err != nil {
@@ -96,7 +98,7 @@ func ReadProof(receipt []byte) (Proof, error) {
 		}
 		p.Transfers = append(p.Transfers, TokenTransfer{
 			Token: nonce.Address(l.Address), From: nonce.Address(l.Topics[1][12:]), To: nonce.Address(l.Topics[2][12:]),
-			Amount: new(big.Int).SetBytes(l.Data),
+			Amount: new(big.Int).SetBytes(l.Data), LogIndex: int(l.LogIndex),
 		})
 	}
 	return p, nil

@@ -179,6 +179,16 @@ func (c *Connector) Taken(ctx context.Context, s nonce.Submitter, n uint64) (tak
 	return taker, err
 }
 
+// Transaction reads a transaction by its hash, which it is held against: the first node
+// that knows it is enough.
+func (c *Connector) Transaction(ctx context.Context, hash nonce.Hash) (t evm.Transaction, err error) {
+	err = c.Any(ctx, func(ctx context.Context, one *evm.Connector) error {
+		t, err = one.Transaction(ctx, hash)
+		return err
+	})
+	return t, err
+}
+
 // Any asks the nodes one after the other, those that are healthy first, until one
 // answers: each but the last has half of the time that is left. It is for what is shown
 // and decides nothing: what one node says is not put to the others, and nobody is left

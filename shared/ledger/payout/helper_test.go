@@ -50,6 +50,7 @@ type house struct {
 	funding     *funding.Ledger
 	chain       *devchain.Chain
 	client      *ethclient.Client
+	connector   *evm.Connector
 	payer       nonce.Submitter
 	worker      *nonce.Worker
 	manager     *manager
@@ -103,6 +104,7 @@ func (h *house) openWorker() {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(connector.Close)
+	h.connector = connector
 	keys := map[nonce.Submitter]*ecdsa.PrivateKey{}
 	for _, a := range accounts[:2] {
 		keys[nonce.NewSubmitter(h.chain.ChainID(), a.Address)] = a.Key
@@ -126,6 +128,7 @@ func (h *house) newLedger(bound int) *payout.Ledger {
 	h.t.Helper()
 	return payout.New(payout.Options{
 		Transfers: h.Store, Manager: h.manager, Wake: h.woken, QueueBound: bound,
+		ChainOf:  func(nonce.Submitter) (payout.Chain, error) { return h.connector, nil },
 		Finality: nonce.ByConfirmations, Confirmations: confirmations, Log: telemetry.NewLogger(h.log, slog.LevelDebug, ""),
 	})
 }

@@ -18,7 +18,7 @@ type Confirmed interface {
 }
 
 // Journal is what the chain has paid: a deposit for each payout that is CONFIRMED with
-// proof of payment, whoever has asked for it since. It does not depend on what the
+// proof of payment, or that another transaction proves, whoever has asked for it since. It does not depend on what the
 // coordinator made of it. Its cursor is a snapshot of Postgres.
 type Journal struct{ from Confirmed }
 
@@ -61,5 +61,5 @@ func entry(one store.ConfirmedPayout) (transfer.Entry, bool) {
 		Seq: uint64(one.Number), ReqID: one.ReqID, Op: transfer.Deposit,
 		UserID: one.UserID, AssetID: one.AssetID, Units: one.Units, At: one.At.UTC(),
 	}
-	return e, one.UserID == 0 || paid(one.Terms, one.Payload, one.Receipt) == nil
+	return e, one.Proof || one.UserID == 0 || paid(one.Terms, one.Payload, one.Receipt) == nil
 }

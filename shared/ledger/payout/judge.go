@@ -20,6 +20,7 @@ const (
 	Replaced  transfer.Reason = "PAYOUT_REPLACED"  // by the placeholder of its cancel
 	Displaced transfer.Reason = "PAYOUT_DISPLACED" // a foreign transaction took its nonce
 	Failed    transfer.Reason = "PAYOUT_FAILED"    // by a sub-state that this build does not know
+	NotPaid   transfer.Reason = "PAYOUT_NOT_PAID"  // an operator said so, of what is CONFIRMED without proof
 )
 
 var reasons = map[nonce.SubState]transfer.Reason{
@@ -32,8 +33,16 @@ func (l *Ledger) judge(ctx context.Context, op transfer.Op, t transfer.Transfer,
 	switch {
 	case found.Foreign:
 		return unknown(op, c, ErrInDoubt)
+	case found.ProvedBy != "":
+		return transfer.Outcome{Verdict: transfer.Success}
+	case found.InDoubt():
+		return l.blocked(ctx, op, c, ErrUnstated)
 	case found.TxID == "": // it was posted, and is not there: a reader that lags
 		return unknown(op, c, ErrPending)
+	case found.Caller != store.PayoutCaller && confirmedNotPaid(found):
+		return transfer.Outcome{Verdict: transfer.Refused, Reason: NotPaid}
+	case found.Caller != store.PayoutCaller && found.State == nonce.Failed && !found.Taken && notPaid(found):
+		return transfer.Outcome{Verdict: transfer.Refused, Reason: NotPaid}
 	case found.Caller != store.PayoutCaller:
 		return l.blocked(ctx, op, c, fmt.Errorf("made by %q: %w", found.Caller, ErrTaken))
 	case found.Taken && found.State == nonce.Failed: // an operator recorded that the chain has it
@@ -46,6 +55,9 @@ func (l *Ledger) judge(ctx context.Context, op transfer.Op, t transfer.Transfer,
 		}
 		return transfer.Outcome{Verdict: transfer.Refused, Reason: Failed}
 	case found.State == nonce.Confirmed:
+		if confirmedNotPaid(found) {
+			return transfer.Outcome{Verdict: transfer.Refused, Reason: NotPaid}
+		}
 		if err := paid(*t.Payout, found.Payload, found.Receipt); err != nil {
 			return l.blocked(ctx, op, c, fmt.Errorf("transaction %s: %w", found.TxID, err))
 		}
@@ -63,7 +75,7 @@ func (l *Ledger) blocked(ctx context.Context, op transfer.Op, c transfer.Call, e
 	if policy := (store.ErrPolicy{}); errors.As(err, &policy) && policy.ForGood() {
 		err = fmt.Errorf("%w: %w", ErrBarred, err)
 	}
-	for _, needsPerson := range []error{ErrNotPaid, ErrTaken, ErrNotPayer, ErrBarred} {
+	for _, needsPerson := range []error{ErrNotPaid, ErrTaken, ErrNotPayer, ErrBarred, ErrUnstated, ErrNotBorneOut, store.ErrProofUsed, store.ErrPaymentFound} {
 		if errors.Is(err, needsPerson) {
 			l.Log.Log(ctx, telemetry.LevelCritical, "a payout waits for a person: nothing will be paid or given back before",
 				"reqId", c.ReqID, "userId", c.UserID, "assetId", c.AssetID, "units", c.Units, "error", err.Error())
@@ -109,9 +121,15 @@ func paid(p transfer.Payout, payload, receipt []byte) error {
 		return nil
 	}
 	for _, e := range proof.Transfers {
-		if e.Token.String() == p.Token && e.From == from && e.To.String() == p.Address && e.Amount.String() == p.BaseUnits {
+		if pays(p, e) {
 			return nil
 		}
 	}
 	return fmt.Errorf("its receipt has no Transfer of %s from %s to %s by %s: %w", p.BaseUnits, from, p.Address, p.Token, ErrNotPaid)
+}
+
+// pays says that the event moves what the payout is about.
+func pays(p transfer.Payout, e evm.TokenTransfer) bool {
+	from := nonce.Submitter(p.Submitter).Address()
+	return e.Token.String() == p.Token && e.From == from && e.To.String() == p.Address && e.Amount.String() == p.BaseUnits
 }

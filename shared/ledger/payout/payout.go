@@ -7,12 +7,18 @@
 // deposit ended is judged by the managed transaction's row and by nothing else:
 //
 //	CONFIRMED, with proof of payment      Success
-//	CONFIRMED, without                    Unknown, for ever, and CRITICAL: a person must look
+//	CONFIRMED, without                    Unknown, and CRITICAL: an operator says whether it was paid
 //	FAILED, by whatever sub-state         Refused: it is final, and never runs;
 //	                                      Unknown while the payer is in PROTECT, and
 //	                                      where a release recorded that it was paid
 //	any other state                       Unknown: ask again
 //	no row                                the payout is posted; Unknown
+//
+// One thing goes before the row: a payout that was created before the last change of
+// the authority, and has no nonce, is in doubt. What the database has lost may have
+// paid it. It is neither posted nor refused until an operator has stated, for this
+// req_id, that it was not paid, or a transaction of the payer proves that it was.
+// A proof ([store.Store.ProvePayout]) is Success, whatever the row says.
 //
 // What the manager says to the post is no answer: PROTECT, a conflict, a full queue,
 // an error and silence are all Unknown. To give up is to cancel ([Ledger.Resolve]):
@@ -54,6 +60,15 @@ type Manager interface {
 
 	// CancelPayout has the request never be carried out, if that is still possible.
 	CancelPayout(ctx context.Context, in store.Intent, reason string) (store.Payout, error)
+
+	// ActOnStatement lets the statement that the payout was not paid take effect: with
+	// lostBytes only once nothing that was lost can be mined any more, and never while a
+	// foreign transaction with the same call is nobody's.
+	ActOnStatement(ctx context.Context, s nonce.Submitter, requestID string, st store.PayoutStatement, call [32]byte, lostBytes bool) error
+
+	// ProvePayout records that the transaction paid the request, and that nothing more
+	// is sent for it.
+	ProvePayout(ctx context.Context, in store.Intent, proof store.PayoutProof) error
 }
 
 // Waker asks for a look at a submitter's queue. Where it fails the sweep finds it.
@@ -67,6 +82,10 @@ type Options struct {
 	Manager    Manager
 	Wake       Waker
 	QueueBound int // queue.maxPerSubmitter
+
+	// ChainOf reads a payer's chain for proofs; nil: no payout is proved by a
+	// transaction that is not on record.
+	ChainOf func(nonce.Submitter) (Chain, error)
 
 	// Finality and Confirmations are the manager's, and say when a payment, or its
 	// failure, is believed.
@@ -121,6 +140,11 @@ var (
 	// ErrBarred reports a payout that the payer's policy does not allow: an operator
 	// changes the policy, or gives the transfer up.
 	ErrBarred = errors.New("the payer's policy does not allow the payout")
+	// ErrUnstated reports a payout that is in doubt, and of which no operator has said
+	// whether it was paid.
+	ErrUnstated = errors.New("it was created before the database was restored, and may have been paid by what was lost: an operator must state whether it was paid")
+	// ErrNotBorneOut reports a transaction that was named as the payment, and is not.
+	ErrNotBorneOut = errors.New("the chain does not bear out that this transaction paid it: withdraw the statement, or name another transaction")
 )
 
 // Causes of an Unknown that pass.
@@ -152,18 +176,30 @@ func (l *Ledger) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome 
 		return unknown(transfer.Deposit, c, err)
 	}
 	found, err := l.Manager.Payout(ctx, payer(t), t.ReqID)
+	if err == nil {
+		found, err = l.takeEvidence(ctx, t, found)
+	}
 	switch {
+	case err == nil && refunds(found):
+		return l.cancelled(ctx, transfer.Deposit, t)
 	case err == nil && found.TxID == "":
 		if err = l.post(ctx, t, found); err == nil { // whatever it met, the row is the answer
 			found, err = l.Manager.Payout(ctx, payer(t), t.ReqID)
 		}
-	case err == nil && found.State == nonce.Queued && found.Caller == store.PayoutCaller:
+	case err == nil && !found.InDoubt() && found.State == nonce.Queued && found.Caller == store.PayoutCaller:
 		l.wake(ctx, t, found.TxID, found.Token) // whoever posted it may have died before
 	}
 	if err != nil {
 		return l.blocked(ctx, transfer.Deposit, c, err)
 	}
 	return l.judge(ctx, transfer.Deposit, t, found)
+}
+
+// refunds says that an operator has stated that the payout was not paid, and is to be
+// given back: nothing may be sent for it.
+func refunds(found store.Payout) bool {
+	said := statement(found)
+	return said != nil && said.Acted && said.Refund && !found.Foreign && (found.TxID == "" || found.State == nonce.Queued)
 }
 
 // Resolve has the payment never be made, if that is still possible, and says what
@@ -180,6 +216,19 @@ func (l *Ledger) Resolve(ctx context.Context, op transfer.Op, c transfer.Call) t
 	if t.State != transfer.TargetPending {
 		return unknown(op, c, fmt.Errorf("transfer in %s: %w", t.State, ErrNotDue))
 	}
+	found, err := l.Manager.Payout(ctx, payer(t), t.ReqID)
+	if err == nil {
+		_, err = l.takeEvidence(ctx, t, found)
+	}
+	if err != nil {
+		return l.blocked(ctx, op, c, err)
+	}
+	return l.cancelled(ctx, op, t)
+}
+
+// cancelled has the payout cancelled, and says what became of it.
+func (l *Ledger) cancelled(ctx context.Context, op transfer.Op, t transfer.Transfer) transfer.Outcome {
+	c := t.Call()
 	in, err := intent(t)
 	if err != nil {
 		return unknown(op, c, err)
@@ -228,6 +277,8 @@ func hindrance(t transfer.Transfer, found store.Payout) error {
 	switch {
 	case found.Taken:
 		return ErrTaken
+	case found.InDoubt() && !found.Foreign:
+		return ErrUnstated
 	case !found.Pays:
 		return fmt.Errorf("%s: %w", t.Payout.Submitter, ErrNotPayer)
 	case found.Foreign, found.Protected:

@@ -1,0 +1,56 @@
+package evm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// ErrNoTransaction reports a hash of which a node knows no transaction. It may come to
+// know it.
+var ErrNoTransaction = errors.New("the node knows no transaction of that hash")
+
+// Transaction is a signed transaction, mined or not: who signed it, and what it does.
+type Transaction struct {
+	From  nonce.Address
+	Nonce uint64
+	Does  nonce.Taker // Hash, To, ValueWei and Data; it is of no block
+}
+
+// Transaction reads the transaction of that hash. A node cannot lie about it: its parts
+// are held against the hash, and who signed it is computed from them. The error wraps
+// [ErrNoTransaction] where the node knows none.
+func (c *Connector) Transaction(ctx context.Context, hash nonce.Hash) (t Transaction, err error) {
+	asked := ask("eth_getTransactionByHash", hash.String())
+	if err := c.roundTrip(ctx, []*call{asked}); err != nil {
+		return t, fmt.Errorf("read transaction %s: %w", hash, err)
+	}
+	if asked.null() {
+		return t, fmt.Errorf("node %s, %s: %w", c.node, hash, ErrNoTransaction)
+	}
+	var raw json.RawMessage
+	if err := asked.into(&raw); err != nil {
+		return t, fmt.Errorf("read transaction %s: %w", hash, short{err})
+	}
+	tx := new(types.Transaction)
+	if err := tx.UnmarshalJSON(raw); err != nil {
+		return t, fmt.Errorf("read transaction %s: %w", hash, short{err})
+	}
+	if nonce.Hash(tx.Hash()) != hash {
+		return t, fmt.Errorf("read transaction %s: node %s gave another one, %s", hash, c.node, tx.Hash())
+	}
+	from, err := types.Sender(types.LatestSignerForChainID(tx.ChainId()), tx)
+	if err != nil || tx.ChainId().Uint64() != c.chainID {
+		return t, fmt.Errorf("read transaction %s: it is not signed for chain %d: %w", hash, c.chainID, errors.Join(err, ErrWrongChain))
+	}
+	t = Transaction{From: nonce.Address(from), Nonce: tx.Nonce(), Does: nonce.Taker{Hash: hash, Node: c.node, ValueWei: tx.Value().String(), Data: tx.Data()}}
+	if to := tx.To(); to != nil {
+		t.Does.To = new(nonce.Address(*to))
+	}
+	return t, nil
+}

@@ -1,0 +1,333 @@
+package payout_test
+
+import (
+	"errors"
+	"math/big"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// outside mines a transaction of the payer that is on no record here: what the lost
+// database had sent. It returns its hash.
+func (h *house) outside(n uint64, to string, wei string) string {
+	h.t.Helper()
+	id := new(big.Int).SetUint64(h.chain.ChainID())
+	amount, _ := new(big.Int).SetString(wei, 10)
+	at := common.HexToAddress(to)
+	tx, err := types.SignNewTx(accounts[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: &at, Gas: 21_000, Value: amount, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	raw, err := tx.MarshalBinary()
+	if err == nil {
+		err = h.chain.MineExactly(raw)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return tx.Hash().String()
+}
+
+// restored makes the database one that was restored, accepted and released, with the
+// chain's count as it is.
+func (h *house) restored(count uint64, named map[uint64]string) {
+	h.t.Helper()
+	h.run(`update authority set timeline_id = timeline_id + 1`)
+	h.await("PROTECT is open", func() bool {
+		_ = h.worker.Serve(h.t.Context(), h.payer, nonce.KindAdvance) // it finds that the database is another
+		return value[bool](h, `select exists (select from protect_episode where closed_at is null)`)
+	})
+	if err := h.db.Store.AcceptAuthority(h.t.Context(), "ann", "reconciled"); err != nil {
+		h.t.Fatal(err)
+	}
+	h.mine(80)
+	h.await("what consumed the nonces is read", func() bool {
+		h.serve()
+		return value[uint64](h, `select count(*) from foreign_transaction`) == count
+	})
+	leave := nonce.Leave{Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "restored", Count: count, Requests: named}
+	if _, err := h.worker.Release(h.t.Context(), h.payer, leave); err != nil {
+		h.t.Fatal(err)
+	}
+	h.run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'ann', resume_reason = 'test' where resumed_at is null`)
+}
+
+// says records an operator's statement.
+func (h *house) says(reqID string, st store.PayoutStatement) {
+	h.t.Helper()
+	st.By, st.Reason = "ann", "looked at the explorer"
+	if err := h.db.Store.StatePayout(h.t.Context(), reqID, st); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) ends(reqID string, want transfer.State, paid, has string) {
+	h.t.Helper()
+	h.drive(reqID, want)
+	if got := h.paid(); got != paid {
+		h.t.Errorf("paid: got %s, want %s", got, paid)
+	}
+	h.has(coin, has)
+}
+
+// before prepares a payout in the state that a backup has it in.
+var before = map[string]func(h *house) transfer.Transfer{
+	"INIT":           func(h *house) transfer.Transfer { return h.stored(coin) },
+	"TARGET_PENDING": func(h *house) transfer.Transfer { return h.due(coin) },
+}
+
+// A payout that the backup has, and its transaction not, is neither posted nor given
+// back, whoever asks for it, until its payment is named: it was paid after the backup.
+// The chain proves it, and it is COMMITTED.
+func TestRestoredPayoutIsInDoubtUntilItsPaymentIsNamed(t *testing.T) {
+	t.Parallel()
+	for state, prepare := range before {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.fund(coin)
+			x := prepare(h)
+			m := h.monitor()
+			hash := h.outside(0, address, onePayment)
+			h.restored(1, nil)
+			h.drive(x.ReqID, transfer.TargetPending)
+			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)
+			if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "" {
+				t.Fatalf("given up: got %s, transaction %q; want TARGET_PENDING and none", got.State, h.managed(x.ReqID))
+			}
+			if _, err := h.db.Store.Create(t.Context(), h.intentOf(x), 100); err == nil {
+				t.Fatal("posted by someone who has read nothing: got no error, want the database to refuse it")
+			}
+			h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
+			h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
+			h.serve()
+			if got := h.managed(x.ReqID); got != "FAILED/CANCELLED" {
+				t.Errorf("its transaction: got %q, want FAILED/CANCELLED: nothing is sent for it", got)
+			}
+			if all := found(t, m, true); len(all) > 0 {
+				t.Errorf("conservation: got %v, want nothing", all)
+			}
+		})
+	}
+}
+
+// A payout that waits in the queue of the backup is in doubt too: given up it is not
+// refunded, until its payment is named or it is stated that there was none.
+func TestRestoredPayoutOfTheQueueIsNotRefunded(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	h.drive(x.ReqID, transfer.TargetPending)
+	hash := h.outside(0, address, onePayment)
+	h.run(`update authority set timeline_id = timeline_id + 1`)
+	if err := h.db.Store.AcceptAuthority(t.Context(), "ann", "reconciled"); err != nil {
+		t.Fatal(err)
+	}
+	h.mine(80)
+	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'test' where closed_at is null`)
+	if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "FAILED/CANCELLED" {
+		t.Fatalf("given up: got %s, transaction %s; want TARGET_PENDING and FAILED/CANCELLED", got.State, h.managed(x.ReqID))
+	}
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
+	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
+}
+
+// What is created after the restore is posted and paid as ever.
+func TestPayoutAfterARestoreIsNotInDoubt(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	h.restored(0, nil)
+	x := h.due(coin)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.mineUntil(x.ReqID, "CONFIRMED")
+	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
+}
+
+// One transaction proves one payout: of two that it fits, the operator chooses one, and
+// the other stays in doubt. A statement that is wrong is withdrawn.
+func TestOneTransactionProvesOnePayout(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x, y := h.due(coin), h.due(coin)
+	hash := h.outside(0, address, onePayment)
+	h.restored(1, nil)
+	for _, one := range []transfer.Transfer{x, y} {
+		h.says(one.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
+	}
+	h.drive(x.ReqID, transfer.Committed)
+	h.drive(y.ReqID, transfer.TargetPending)
+	unknown(t, h.ledger.Deposit(t.Context(), y.Call()), store.ErrProofUsed)
+	if got := h.managed(y.ReqID); got != "" {
+		t.Errorf("transaction of the other: got %s, want none: it is not proved", got)
+	}
+	err := h.db.Store.StatePayout(t.Context(), y.ReqID, store.PayoutStatement{Refund: true, By: "bob", Reason: "another view"})
+	if !errors.Is(err, store.ErrStatementStands) {
+		t.Errorf("a second statement: got %v, want ErrStatementStands", err)
+	}
+	if err := h.db.Store.WithdrawStatement(t.Context(), y.ReqID, "ann", "it was the other one"); err != nil {
+		t.Fatal(err)
+	}
+	unknown(t, h.ledger.Deposit(t.Context(), y.Call()), payout.ErrUnstated)
+	if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "too late"); !errors.Is(err, store.ErrNoStatement) {
+		t.Errorf("withdraw what is proved: got %v, want ErrNoStatement", err)
+	}
+	h.has(coin, "7")
+}
+
+// What is named is held against the chain: another receiver, another amount, another
+// sender, a transaction that reverted or is not final proves nothing.
+func TestWhatIsNamedIsHeldAgainstTheChain(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	elsewhere := h.outside(0, "0x00000000000000000000000000000000000000c4", onePayment)
+	less := h.outside(1, address, "1499999999999999999")
+	h.restored(2, nil)
+	for name, hash := range map[string]string{"another receiver": elsewhere, "another amount": less} {
+		h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
+		if o := h.ledger.Deposit(t.Context(), x.Call()); !errors.Is(o.Err, payout.ErrNotBorneOut) {
+			t.Errorf("%s: got %s, %v; want ErrNotBorneOut", name, o.Verdict, o.Err)
+		}
+		if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "wrong"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	young := h.outside(2, address, onePayment)
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: young})
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrPending)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.mine(confirmations)
+	h.drive(x.ReqID, transfer.Committed)
+	h.has(coin, "8.5")
+}
+
+// "Not paid" takes effect once every nonce that lost bytes can have is consumed, and not
+// before; then the payout is paid again, or given back, as was stated.
+func TestNotPaidTakesEffectWhenNothingLostCanBeMined(t *testing.T) {
+	t.Parallel()
+	for name, refund := range map[string]bool{"paid again": false, "given back": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.fund(coin)
+			x := h.due(coin)
+			h.restored(0, nil)
+			h.says(x.ReqID, store.PayoutStatement{Refund: refund, NoncesBelow: 2})
+			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
+			first, second := h.due(coin), h.due(coin)
+			h.drive(first.ReqID, transfer.TargetPending)
+			h.mineUntil(first.ReqID, "CONFIRMED")
+			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
+			h.drive(second.ReqID, transfer.TargetPending)
+			h.serveUntil(second.ReqID, "TRACKING/PENDING")
+			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
+			h.mineUntil(second.ReqID, "CONFIRMED")
+			if refund {
+				h.ends(x.ReqID, transfer.RolledBack, "3000000000000000000", "7")
+				return
+			}
+			h.drive(x.ReqID, transfer.TargetPending)
+			if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "too late"); !errors.Is(err, store.ErrNoStatement) {
+				t.Errorf("withdraw what has taken effect: got %v, want ErrNoStatement", err)
+			}
+			h.mineUntil(x.ReqID, "CONFIRMED")
+			h.ends(x.ReqID, transfer.Committed, "4500000000000000000", "5.5")
+		})
+	}
+}
+
+// A payout whose transaction is CONFIRMED without proof ends by an operator's statement,
+// and conservation is told: paid, by its own transaction, or not paid, and given back.
+func TestConfirmedWithoutProofEndsByAStatement(t *testing.T) {
+	t.Parallel()
+	for name, paid := range map[string]bool{"paid": true, "not paid": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.deploy(contracts.Liar()) // gives no Transfer event
+			x := h.due(token)
+			m := h.monitor()
+			h.drive(x.ReqID, transfer.TargetPending)
+			h.mineUntil(x.ReqID, "CONFIRMED")
+			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotPaid)
+			if !paid {
+				h.says(x.ReqID, store.PayoutStatement{Refund: true})
+				if got := h.drive(x.ReqID, transfer.RolledBack); got.Reason != payout.NotPaid {
+					t.Errorf("reason: got %s, want %s", got.Reason, payout.NotPaid)
+				}
+				h.has(token, "10")
+			} else {
+				own := value[string](h, `select tx_hash from managed_tx where request_id = $1`, x.ReqID)
+				h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: own})
+				h.drive(x.ReqID, transfer.Committed)
+				h.has(token, "8.5")
+			}
+			if all := found(t, m, true); len(all) > 0 {
+				t.Errorf("conservation: got %v, want nothing", all)
+			}
+		})
+	}
+}
+
+// A payout that a release has named ends by the transaction that took the nonce; a wrong
+// name ends by the statement that it was not paid.
+func TestANamedPayoutEnds(t *testing.T) {
+	t.Parallel()
+	t.Run("named rightly", func(t *testing.T) {
+		t.Parallel()
+		h := newHouse(t)
+		h.fund(coin)
+		x := h.due(coin)
+		h.outside(0, address, onePayment)
+		h.restored(1, map[uint64]string{0: x.ReqID})
+		h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
+	})
+	t.Run("named by mistake", func(t *testing.T) {
+		t.Parallel()
+		h := newHouse(t)
+		h.fund(coin)
+		x := h.due(coin)
+		h.drive(x.ReqID, transfer.TargetPending)
+		h.serveUntil(x.ReqID, "TRACKING/PENDING")
+		h.outside(0, "0x00000000000000000000000000000000000000c4", "5")
+		h.mineUntil(x.ReqID, "PROTECT")
+		h.resync(map[uint64]string{0: x.ReqID})
+		h.drive(x.ReqID, transfer.TargetPending)
+		unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotBorneOut)
+		h.says(x.ReqID, store.PayoutStatement{Refund: true})
+		h.ends(x.ReqID, transfer.RolledBack, "0", "10")
+	})
+}
+
+// "Not paid" takes no effect while a transaction that is on no record does the very same,
+// until the operator names it as another's payment.
+func TestNotPaidIsHeldAgainstWhatWasRead(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	hash := h.outside(0, address, onePayment)
+	h.restored(1, nil)
+	h.says(x.ReqID, store.PayoutStatement{NoncesBelow: 1})
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrPaymentFound)
+	if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "it was for another"); err != nil {
+		t.Fatal(err)
+	}
+	h.says(x.ReqID, store.PayoutStatement{Refund: true, NoncesBelow: 1, NotBy: []string{hash}})
+	h.ends(x.ReqID, transfer.RolledBack, onePayment, "10")
+}

@@ -1,0 +1,105 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// PayoutStatement is what an operator says of a payout of which the record proves
+// nothing.
+type PayoutStatement struct {
+	ID          int64
+	OfConfirmed bool // it is about the payout's own transaction, which is CONFIRMED without proof
+	Paid        bool
+	TxHash      string   // of the transaction that paid; "" where it was not paid
+	Refund      bool     // where it was not paid: the money goes back; otherwise it is paid again
+	NoncesBelow uint64   // where it was not paid: the payer may have signed lost bytes for each nonce below
+	NotBy       []string // where it was not paid: transactions that do the same, and paid something else
+	By          string
+	Reason      string
+	At          time.Time
+	Acted       bool // where it was not paid: it took effect, and cannot be withdrawn any more
+}
+
+// UnmarshalJSON reads a row of payout_statement.
+func (s *PayoutStatement) UnmarshalJSON(raw []byte) error {
+	var row struct {
+		ID          int64
+		OfConfirmed bool `json:"of_confirmed"`
+		Paid        bool
+		TxHash      string `json:"tx_hash"`
+		Refund      bool
+		NoncesBelow uint64   `json:"nonces_below"`
+		NotBy       []string `json:"not_by"`
+		By          string
+		Reason      string
+		At          time.Time
+		ActedAt     *string `json:"acted_at"`
+	}
+	if err := json.Unmarshal(raw, &row); err != nil {
+		return fmt.Errorf("read a statement: %w", err)
+	}
+	*s = PayoutStatement{row.ID, row.OfConfirmed, row.Paid, row.TxHash, row.Refund, row.NoncesBelow, row.NotBy, row.By, row.Reason, row.At, row.ActedAt != nil}
+	return nil
+}
+
+// Errors of statements and proofs. After each, nothing was changed.
+var (
+	// ErrStatementStands reports that an operator has made a statement already: it must
+	// be withdrawn first.
+	ErrStatementStands = errors.New("an operator has made a statement about the payout, and has not withdrawn it")
+	// ErrNoStatement reports that there is no statement that can be withdrawn: there is
+	// none, or it has taken effect.
+	ErrNoStatement = errors.New("there is no statement that can still be withdrawn")
+	// ErrProofUsed reports a transaction that proves another payout, or that is a stored
+	// version of another request. One transaction proves one payout.
+	ErrProofUsed = errors.New("the transaction is another request's: one transaction proves one payout")
+	// ErrPaymentFound reports a foreign transaction of the payer that does what a payout
+	// wants which was stated not to be paid.
+	ErrPaymentFound = errors.New("a transaction of the payer that is on no record does what the payout wants: state that it paid, or name it as another's payment (notBy)")
+	// ErrNoncesOpen reports that bytes which the database has lost may still be mined.
+	ErrNoncesOpen = errors.New("bytes that the database has lost may still be mined: not every nonce that they can have is consumed")
+)
+
+const insertStatement = `
+insert into payout_statement (req_id, of_confirmed, paid, tx_hash, refund, nonces_below, not_by, by, reason)
+select t.req_id, exists (select from managed_tx m where m.submitter = t.payout_submitter and m.request_id = t.req_id and m.state = 'CONFIRMED'), $2, nullif($3, ''), case when not $2 then $4::boolean end, case when not $2 then $5::bigint end, case when not $2 then coalesce($8::text[], '{}') end, $6, $7
+  from transfers_tb t
+ where t.req_id = $1 and t.open and (select is_authority())
+    on conflict (req_id, of_confirmed) where withdrawn_at is null do nothing`
+
+// StatePayout records what an operator says of the payout. The error wraps
+// [ErrStatementStands] where a statement stands already, [ErrInDoubt] in a foreign
+// database.
+func (s *Store) StatePayout(ctx context.Context, reqID string, st PayoutStatement) error {
+	tag, err := s.db.Exec(ctx, insertStatement, reqID, st.Paid, st.TxHash, st.Refund, int64(st.NoncesBelow), st.By, st.Reason, st.NotBy)
+	switch {
+	case err != nil:
+		return fmt.Errorf("record a statement about payout %s: %w", reqID, err)
+	case tag.RowsAffected() == 0:
+		return fmt.Errorf("record a statement about payout %s: %w", reqID, ErrStatementStands)
+	}
+	return nil
+}
+
+const withdrawStatement = `
+update payout_statement
+   set withdrawn_at = clock_timestamp(), withdrawn_by = $2, withdraw_reason = $3
+ where req_id = $1 and withdrawn_at is null and acted_at is null and (select is_authority())
+   and not exists (select from payout_proof p where p.req_id = $1)`
+
+// WithdrawStatement takes the standing statement back, unless it has taken effect. The
+// error wraps [ErrNoStatement] where there is nothing to take back.
+func (s *Store) WithdrawStatement(ctx context.Context, reqID, by, reason string) error {
+	tag, err := s.db.Exec(ctx, withdrawStatement, reqID, by, reason)
+	switch {
+	case err != nil:
+		return fmt.Errorf("withdraw the statement about payout %s: %w", reqID, err)
+	case tag.RowsAffected() == 0:
+		return fmt.Errorf("withdraw the statement about payout %s: %w", reqID, ErrNoStatement)
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// actOnStatement lets a statement that a payout was not paid take effect. Where bytes
+// may have been lost with the database ($3), every nonce that they can have must be
+// consumed: the cursor is beyond, no transaction below is open, and what took a nonce
+// from outside was read.
+const actOnStatement = `
+update payout_statement n
+   set acted_at = clock_timestamp()
+ where n.id = $1 and not n.paid and n.acted_at is null and n.withdrawn_at is null and (select is_authority())
+   and not exists (select from payout_proof p where p.req_id = n.req_id)
+   and not exists (select` + samePayment + `)
+   and (not $3::boolean or ` + noncesClosed + `)`
+
+// lockTransfer comes first where a payout is proved, or a statement takes effect: of the
+// two only one happens, and what comes second sees the first.
+const lockTransfer = `select from transfers_tb where req_id = $1 for no key update`
+
+const (
+	// samePayment are foreign transactions that do what statement n's payout wants ($4 is
+	// the digest of its call), and that are not on record as anything else.
+	samePayment = ` from foreign_transaction f
+         where f.submitter = $2 and f.call_digest = $4 and f.succeeded and f.tx_hash <> all (n.not_by) and not n.of_confirmed
+           and not exists (select from payout_proof p where p.tx_hash = f.tx_hash)
+           and not exists (select from managed_tx o where o.submitter = f.submitter and o.nonce = f.nonce and o.tx_hash = f.tx_hash and o.request_id <> n.req_id)`
+	findSamePayment = `select f.tx_hash from payout_statement n, lateral (select f.tx_hash` + samePayment + `) as f where n.id = $1 and $3::boolean is not null limit 1`
+)
+
+const noncesClosed = `
+       exists (select from submitter_nonce_cursor k where k.submitter = $2 and k.next_nonce >= n.nonces_below)
+   and not exists (select from managed_tx m
+         where m.submitter = $2 and m.nonce < n.nonces_below and m.unsettled)
+   and not exists (select from managed_tx m
+         where m.submitter = $2 and m.nonce < n.nonces_below and m.sub_state = 'DISPLACED' and m.updated_at >= (select max(at) from authority_change)
+           and not exists (select from foreign_transaction f where f.submitter = $2 and f.nonce = m.nonce))`
+
+// ActOnStatement lets the statement take effect. With lostBytes it does so only once
+// nothing that the database may have lost can be mined any more; until then the error
+// wraps [ErrNoncesOpen]; and [ErrPaymentFound] while a foreign transaction of the payer
+// does what the payout wants, by the digest of its call, and is nobody else's. To repeat
+// it is harmless.
+func (s *Store) ActOnStatement(ctx context.Context, sub nonce.Submitter, reqID string, st PayoutStatement, call [32]byte, lostBytes bool) error {
+	var acted bool
+	var same []string
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(lockTransfer, reqID)
+	b.Queue(actOnStatement, st.ID, sub, lostBytes, call[:]).Exec(func(tag pgconn.CommandTag) error {
+		acted = tag.RowsAffected() == 1
+		return nil
+	})
+	b.Queue("commit")
+	b.Queue(findSamePayment, st.ID, sub, lostBytes, call[:]).Query(func(rows pgx.Rows) (err error) {
+		same, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	switch err := s.send(ctx, b); {
+	case err != nil:
+		return fmt.Errorf("act on statement %d: %w", st.ID, err)
+	case !acted && len(same) > 0:
+		return fmt.Errorf("act on statement %d: transaction %s: %w", st.ID, same[0], ErrPaymentFound)
+	case !acted:
+		return fmt.Errorf("act on statement %d: every nonce of %s below %d must be consumed and final: %w", st.ID, sub, st.NoncesBelow, ErrNoncesOpen)
+	}
+	return nil
+}
+
+// PayoutProof is a transaction that paid, final.
+type PayoutProof struct {
+	ChainID     uint64
+	TxHash      string
+	LogIndex    int // of the token's Transfer event; [CoinMoved] or [OperatorDecided]
+	BlockNumber uint64
+	Receipt     []byte // as the node gave it
+	Statement   int64  // that named it; 0: a release named the request
+}
+
+// Values of [PayoutProof].LogIndex that are of no event.
+const (
+	CoinMoved       = -1 // the chain's own coin moved
+	OperatorDecided = -2 // an operator decided, and the receipt proves nothing
+)
+
+// insertProvedStone is insertTombstone of a payout that is proved: nothing more is sent
+// for it. It needs no end of PROTECT, since what is proved stays true.
+const insertProvedStone = `
+with stone as (
+  insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state, sub_state, last_error)
+  select $4::uuid, s.submitter, $2::text, $3::text, $5::bytea, 'FAILED', 'CANCELLED', 'not sent: transaction ' || $6::text || ' paid it'
+    from submitter s
+   where s.submitter = $1 and s.callers = array[$3::text] and (select is_authority())
+      on conflict (submitter, request_id) do nothing
+  returning tx_id
+), document as (
+  insert into tx_document (tx_id, name, body)
+  select tx_id, 'payload', $7::text::json from stone
+)
+insert into tx_decision (tx_id, action, by, reason)
+select tx_id, 'CANCEL', $3, 'transaction ' || $6::text || ' paid it' from stone`
+
+// insertProof takes a proof where nothing can be sent for the request any more, the
+// transaction is no stored version of another request, and the statement still stands.
+const insertProof = `
+insert into payout_proof (chain_id, tx_hash, log_index, req_id, block_number, receipt, statement_id)
+select $3::bigint, $4::text, $5::integer, m.request_id, $6::bigint, $7::text::json, nullif($8::bigint, 0)
+  from managed_tx m
+ where m.submitter = $1 and m.request_id = $2 and m.state in ('CONFIRMED', 'FAILED')
+   and (select is_authority())
+   and not exists (select from tx_version v join managed_tx o using (tx_id)
+         where v.tx_hash = $4 and (o.submitter, o.request_id) is distinct from (m.submitter, m.request_id))
+   and not exists (select from managed_tx o where o.submitter = $1 and o.tx_hash = $4 and o.request_id <> $2)
+   and not exists (select from payout_statement n where n.req_id = $2 and n.acted_at is not null)
+   and ($8 = 0 or exists (select from payout_statement n where n.id = $8 and n.paid and n.withdrawn_at is null for update))
+    on conflict do nothing`
+
+// noProofCode is Postgres's for a division by zero: the batch ends without a proof, and
+// without a stone.
+const (
+	noProofCode = "22012"
+	demandProof = `select 1 / count(*) from payout_proof where req_id = $1 and tx_hash = $2`
+)
+
+// ProvePayout records that the transaction paid the request, and that nothing is sent
+// for it. The error wraps [ErrProofUsed] where the transaction stands for another
+// request, or the request can still be carried out. To repeat it is harmless.
+func (s *Store) ProvePayout(ctx context.Context, in Intent, proof PayoutProof) error {
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(lockTransfer, in.RequestID)
+	b.Queue(insertProvedStone, in.Submitter, in.RequestID, PayoutCaller, in.TxID, in.Fingerprint[:], proof.TxHash, string(in.Payload))
+	b.Queue(insertProof, in.Submitter, in.RequestID, int64(proof.ChainID), proof.TxHash, proof.LogIndex, int64(proof.BlockNumber), string(proof.Receipt), proof.Statement)
+	b.Queue(demandProof, in.RequestID, proof.TxHash)
+	b.Queue("commit")
+	err := s.send(ctx, b)
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == noProofCode {
+		return fmt.Errorf("payout %s, transaction %s: %w", in.RequestID, proof.TxHash, ErrProofUsed)
+	}
+	if err != nil {
+		return fmt.Errorf("record that transaction %s paid %s: %w", proof.TxHash, in.RequestID, err)
+	}
+	return nil
+}
