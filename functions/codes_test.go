@@ -36,11 +36,14 @@ var contract = map[string][]int{
 // elsewhere are the codes that no request of this table can have answered: the test
 // that has them, or why there is none.
 var elsewhere = map[string]string{
-	"UNAVAILABLE":     "shared/web/server_test.go: TestSIGTERMLetsTheRequestInFlightEndAndRefusesNewOnes",
-	"PAYOUT_REVERTED": "emulator/acceptance/payouts/back_test.go: TestGivenBack",
-	"PAYOUT_REPLACED": "shared/ledger/payout/seam_test.go: TestH01PayoutSeamEPlaceholder",
-	"PAYOUT_FAILED":   "no row has a sub-state that this build does not know",
-	"INVALID_USER":    "no token has a user that is none: that is UNAUTHORIZED",
+	"UNAVAILABLE":      "shared/web/server_test.go: TestSIGTERMLetsTheRequestInFlightEndAndRefusesNewOnes",
+	"PAYOUT_REVERTED":  "emulator/acceptance/payouts/back_test.go: TestGivenBack",
+	"PAYOUT_REPLACED":  "shared/ledger/payout/seam_test.go: TestH01PayoutSeamEPlaceholder",
+	"PAYOUT_NOT_PAID":  "shared/ledger/payout/doubt_test.go: TestConfirmedWithoutProofEndsByAStatement",
+	"STATEMENT_STANDS": "functions/statement_test.go: TestStatementsAboutPayouts",
+	"NO_STATEMENT":     "functions/statement_test.go: TestStatementsAboutPayouts",
+	"PAYOUT_FAILED":    "no row has a sub-state that this build does not know",
+	"INVALID_USER":     "no token has a user that is none: that is UNAUTHORIZED",
 }
 
 // request is one that reaches a code. Its answer is status, code, state and reason.

@@ -31,6 +31,7 @@ type transferParts struct {
 	trading     *trading.Ledger
 	checks      *checks.Book
 	monitor     *conservation.Monitor
+	payouts     *payout.Ledger
 	pays        bool // payouts are offered
 }
 
@@ -66,7 +67,7 @@ func (a *App) openLedgers(p *transferParts) (err error) {
 		return fmt.Errorf("users' tokens: %w", err)
 	}
 	money, chain := funding.New(a.store.Pool()), a.payoutLedger(p.store)
-	p.pays = chain.Off() == nil
+	p.payouts, p.pays = chain, chain.Off() == nil
 	ledgers := map[transfer.AccountType]transfer.Ledger{transfer.Funding: money, transfer.Spot: p.trading, transfer.Chain: chain}
 	book := counted{p.store}
 	if p.coordinator, err = transfer.New(book, book, ledgers, p.rules, a.log); err != nil {

@@ -15,6 +15,8 @@ func (a *App) routeTransferAdmin(mux *web.Mux) {
 	a.handleTransfer(mux, "admin", "GET /admin/v1/transfers/{req_id}/why", a.why)
 	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/cancel", a.telling(a.cancelTransfer))
 	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/resolve", a.telling(a.resolveTransfer))
+	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/payout-statement", a.telling(a.statePayout))
+	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.telling(a.withdrawStatement))
 	a.handleTransfer(mux, "admin", "GET /admin/v1/conservation", a.showConservation)
 	a.handleTransfer(mux, "admin", "POST /admin/v1/conservation/check", a.checkConservation)
 	a.handleTransfer(mux, "admin", "POST /admin/v1/halts/{id}/resume", a.resume)

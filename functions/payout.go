@@ -30,13 +30,32 @@ func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	finality, confirmations := refundsFinality(a.config)
 	l := payout.New(payout.Options{
 		Transfers: transfers, Manager: a.watched(), Wake: a.tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
-		Finality: finality, Confirmations: confirmations,
+		ChainOf: a.payoutChainOf, Finality: finality, Confirmations: confirmations,
 		Log: a.log, At: a.points,
 	})
 	if err := l.Off(); err != nil {
 		a.log.Warn("no payouts are offered", "error", err.Error())
 	}
 	return l
+}
+
+// payoutChain is a payer's chain, with what is asked of it counted.
+type payoutChain struct {
+	watchedChain
+	connector connector
+}
+
+// Transaction implements [payout.Chain].
+func (c payoutChain) Transaction(ctx context.Context, hash nonce.Hash) (evm.Transaction, error) {
+	return c.connector.Transaction(ctx, hash)
+}
+
+func (a *App) payoutChainOf(s nonce.Submitter) (payout.Chain, error) {
+	c, err := a.servedOf(s)
+	if err != nil {
+		return nil, err
+	}
+	return payoutChain{watchedChain{c.connector}, c.connector}, nil
 }
 
 type payoutRequest struct {

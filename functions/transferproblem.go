@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
@@ -17,6 +18,8 @@ import (
 var (
 	systemError      = web.Code{Name: string(transfer.SystemError), Status: http.StatusServiceUnavailable}
 	cidConflict      = web.Code{Name: string(transfer.CIDConflict), Status: http.StatusConflict}
+	statementStands  = web.Code{Name: "STATEMENT_STANDS", Status: http.StatusConflict}
+	noStatement      = web.Code{Name: "NO_STATEMENT", Status: http.StatusConflict}
 	nothingToResolve = web.Code{Name: "NOTHING_TO_RESOLVE", Status: http.StatusConflict}
 )
 
@@ -56,6 +59,7 @@ var refusals = map[transfer.Reason]refusal{
 	payout.Reverted:                 {"", "the chain has refused the payment"},
 	payout.Replaced:                 {"", "the payment was cancelled"},
 	payout.Displaced:                {"", "the payment could not be made"},
+	payout.NotPaid:                  {"", "the payment did not reach its receiver"},
 	payout.Failed:                   {"", "the payment could not be made"},
 }
 
@@ -100,6 +104,12 @@ func transferProblem(err error) *web.Problem {
 		return web.NewProblem(tooLate, "the database was restored after this transfer was accepted, so it may have gone on: it is driven to its end; nothing was changed")
 	case errors.Is(err, transfer.ErrNothingToResolve):
 		return web.NewProblem(nothingToResolve, "the transfer does not wait for the answer to that operation; nothing was changed: GET …/why tells what it waits for")
+	case errors.Is(err, store.ErrStatementStands):
+		return web.NewProblem(statementStands, "a statement about this payout stands already, and nothing was recorded: GET …/why shows it; withdraw it first")
+	case errors.Is(err, store.ErrNoStatement):
+		return web.NewProblem(noStatement, "no statement about this payout can be withdrawn: there is none, or it has taken effect; nothing was changed")
+	case errors.Is(err, payout.ErrInDoubt):
+		return systemBecause(err, time.Minute, "the database is not the one written last: accept it before you state what became of its payouts")
 	case errors.Is(err, transfers.ErrNotHalted):
 		return web.NewProblem(tooLate, "no halt of that number is open; nothing was changed")
 	}

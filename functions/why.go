@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -25,6 +26,8 @@ type whyResponse struct {
 	Failures    int              `json:"failures"` // unknown answers in a row, in this state
 	History     []transitionView `json:"history"`
 	Resolutions []resolutionView `json:"resolutions"`
+	Statements  []statementView  `json:"statements,omitempty"` // what operators said of a payout
+	ProvedBy    string           `json:"proved_by,omitempty"`  // the transaction that proves a payout paid
 }
 
 type payoutView struct {
@@ -63,12 +66,27 @@ func (a *App) why(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	story, err := a.transfers.store.Why(r.Context(), reqID)
+	out, err := a.whyPayout(r.Context(), reqID)
 	if err != nil {
 		return err
 	}
-	web.Reply(w, r, http.StatusOK, whyOf(story, a.transfers.rules.RescueAfter))
+	web.Reply(w, r, http.StatusOK, out)
 	return nil
+}
+
+// whyPayout reads all that is known of a transfer, and of a payout what operators said.
+func (a *App) whyPayout(ctx context.Context, reqID string) (whyResponse, error) {
+	story, err := a.transfers.store.Why(ctx, reqID)
+	if err != nil {
+		return whyResponse{}, err
+	}
+	out := whyOf(story, a.transfers.rules.RescueAfter)
+	if story.Transfer.Payout == nil {
+		return out, nil
+	}
+	said, provedBy, err := a.store.PayoutStatements(ctx, reqID)
+	out.Statements, out.ProvedBy = statementViews(said), provedBy
+	return out, err
 }
 
 func whyOf(s transfers.Story, rescueAfter time.Duration) whyResponse {
@@ -155,7 +173,8 @@ func unblock(t transfer.Transfer) string {
 	case who == transfer.Chain:
 		return fmt.Sprintf("the end of the managed transaction of %s with requestId %s: CONFIRMED with proof of payment, or FAILED. "+
 			"POST …/resolve {\"op\": \"deposit\"} cancels it if it can still be cancelled, and the money goes back. "+
-			"While an episode of PROTECT of the payer is open it waits; and what a release named as carried out is settled by people: nothing is paid or given back", t.Payout.Submitter, t.ReqID)
+			"While an episode of PROTECT of the payer is open it waits. Where last_evidence says that an operator must state whether it was paid: "+
+			"POST …/payout-statement; a wrong statement is taken back by POST …/payout-statement/withdraw", t.Payout.Submitter, t.ReqID)
 	}
 	return fmt.Sprintf("an answer of %s to the %s: done, or a refusal that it has stored. Mend what keeps %s from answering; "+
 		"POST …/resolve {\"op\": %q} has it tell what is stored, or refuse it for ever if nothing is", who, op, who, op)

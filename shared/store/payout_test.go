@@ -41,6 +41,54 @@ func init() {
 		`update managed_tx set state = 'CONFIRMED', receipt = '{}', confirmations = '[]', confirmed_at = now() where tx_id = $sent`, "one_proof_per_payout"}}
 }
 
+const (
+	aTransfer = `insert into assets_tb (asset_id, asset, precision, min_transfer_amount, max_transfer_amount) values (1, 'USDT', 2, 1, 9);
+		insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type) values ('01ARZ3NDEKTSV4RRFFQ69G5FAV', 7, 1, 5, 2, 1, 1)`
+	newSaid    = `insert into payout_statement (req_id, of_confirmed, paid, tx_hash, refund, nonces_below, not_by, by, reason) values ('01ARZ3NDEKTSV4RRFFQ69G5FAV', false, `
+	saidPaid   = newSaid + `true, '0x' || repeat('ab', 32), null, null, null, 'ann', 'r')`
+	isSaid     = aTransfer + `; ` + saidPaid
+	newPayment = `insert into payout_proof (chain_id, tx_hash, log_index, req_id, block_number, receipt, statement_id) values `
+	aPayment   = newPayment + `(1337, '0x' || repeat('ab', 32), -1, '01ARZ3NDEKTSV4RRFFQ69G5FAV', 1, '{}', null)`
+	isPayment  = aTransfer + `; ` + aPayment
+)
+
+// What operators say of payouts, and what proves them.
+func init() {
+	furtherNonsense["one_number_per_statement"] = []refusal{{isSaid + `; drop index one_standing_statement`,
+		`insert into payout_statement overriding system value select * from payout_statement`}}
+	furtherNonsense["one_standing_statement"] = []refusal{{isSaid, saidPaid}}
+	furtherNonsense["statement_of_a_transfer"] = []refusal{{then: saidPaid}}
+	furtherNonsense["statement_is_a_humans"] = []refusal{
+		{aTransfer, newSaid + `true, '0x' || repeat('ab', 32), null, null, null, '', 'r')`}, {aTransfer, newSaid + `true, '0x' || repeat('ab', 32), null, null, null, 'ann', '')`}}
+	furtherNonsense["statement_is_whole"] = []refusal{
+		{aTransfer, newSaid + `true, null, null, null, null, 'ann', 'r')`}, {aTransfer, newSaid + `false, null, null, 1, '{}', 'ann', 'r')`},
+		{aTransfer, newSaid + `false, null, true, null, '{}', 'ann', 'r')`}, {aTransfer, newSaid + `false, null, true, 1, null, 'ann', 'r')`}}
+	furtherNonsense["statement_names_a_hash"] = []refusal{{aTransfer, newSaid + `true, '0xAB', null, null, null, 'ann', 'r')`}}
+	furtherNonsense["withdrawn_by_a_human"] = []refusal{{isSaid, `update payout_statement set withdrawn_at = now()`}}
+	furtherNonsense["acted_or_withdrawn"] = []refusal{{isSaid, `update payout_statement set acted_at = now()`}}
+	furtherNonsense["one_payout_per_proof"] = []refusal{{isPayment + `; alter table payout_proof drop constraint one_proof_per_transfer`, aPayment}}
+	furtherNonsense["one_proof_per_transfer"] = []refusal{{isPayment,
+		newPayment + `(1337, '0x' || repeat('cd', 32), -1, '01ARZ3NDEKTSV4RRFFQ69G5FAV', 1, '{}', null)`}}
+	furtherNonsense["proof_of_a_transfer"] = []refusal{{then: aPayment}}
+	furtherNonsense["proof_of_a_statement"] = []refusal{{aTransfer, newPayment + `(1337, '0x' || repeat('ab', 32), -1, '01ARZ3NDEKTSV4RRFFQ69G5FAV', 1, '{}', 99)`}}
+	furtherNonsense["proof_names_a_hash"] = []refusal{{aTransfer, newPayment + `(1337, '0xAB', -1, '01ARZ3NDEKTSV4RRFFQ69G5FAV', 1, '{}', null)`}}
+	furtherNonsense["proof_is_in_a_block"] = []refusal{
+		{aTransfer, newPayment + `(1337, '0x' || repeat('ab', 32), -1, '01ARZ3NDEKTSV4RRFFQ69G5FAV', -1, '{}', null)`},
+		{aTransfer, newPayment + `(1337, '0x' || repeat('ab', 32), -3, '01ARZ3NDEKTSV4RRFFQ69G5FAV', 1, '{}', null)`}}
+	guarded["keep_statement"] = []duty{
+		{"payout_statement", isSaid, `delete from payout_statement`, byGuard},
+		{"payout_statement", isSaid, `update payout_statement set reason = 'another'`, byGuard},
+		{"payout_statement", isSaid + `; update payout_statement set withdrawn_at = now(), withdrawn_by = 'ann', withdraw_reason = 'r'`,
+			`update payout_statement set withdraw_reason = 'another'`, byGuard},
+	}
+	guarded["keep_payout_proofs"] = []duty{{"payout_proof", isPayment, `delete from payout_proof`, byGuard}, {"payout_proof", isPayment, `update payout_proof set receipt = '[]'`, byGuard}}
+	guarded["keep_all_payout_proofs"] = []duty{{"payout_proof", "", `truncate payout_proof`, byGuard}}
+	guarded["keep_all_statements"] = []duty{{"payout_statement", `alter table payout_proof disable trigger keep_all_payout_proofs`, `truncate payout_statement cascade`, byGuard}}
+	guarded["refuse_doubtful_payout"] = []duty{{"managed_tx",
+		aTransfer + `; insert into authority_change (system_identifier, timeline_id, by, reason) values (1, 1, 'ann', 'r')`,
+		`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values (gen_random_uuid(), $alice, '01ARZ3NDEKTSV4RRFFQ69G5FAV', 'transfer', ` + emptyPrint + `)`, "payout_in_doubt"}}
+}
+
 // payerOf registers sub for the coordinator alone.
 func payerOf(t *testing.T, db storetest.Bundle, sub nonce.Submitter) {
 	t.Helper()
@@ -131,13 +179,13 @@ func TestPayoutOnRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(alice, store.Payout{Pays: true})
-	check(bob, store.Payout{TxID: other.TxID, Caller: "shop", State: nonce.Queued})
+	check(bob, store.Payout{TxID: other.TxID, Caller: "shop", State: nonce.Queued, Unbound: true})
 	run(t, db, openEpisode, alice)
 	check(alice, store.Payout{Pays: true, Protected: true})
 	run(t, db, `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resync', reason = 'r', released = '{"requests": {"0": "pay", "1": "pa"}}'`)
-	check(alice, store.Payout{Pays: true, Taken: true})
+	check(alice, store.Payout{Pays: true, Taken: true, TakenAt: new(uint64(0))})
 	run(t, db, `update authority set timeline_id = timeline_id + 1`)
-	check(alice, store.Payout{Pays: true, Taken: true, Foreign: true})
+	check(alice, store.Payout{Pays: true, Taken: true, TakenAt: new(uint64(0)), Foreign: true})
 }
 
 // A tombstone is one row, FAILED from its first moment, with its decision and payload.

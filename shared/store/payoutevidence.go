@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // PayoutStatement is what an operator says of a payout of which the record proves
@@ -102,4 +104,37 @@ func (s *Store) WithdrawStatement(ctx context.Context, reqID, by, reason string)
 		return fmt.Errorf("withdraw the statement about payout %s: %w", reqID, ErrNoStatement)
 	}
 	return nil
+}
+
+// PastStatement is a statement with what became of it.
+type PastStatement struct {
+	PayoutStatement
+	ActedAt        *time.Time
+	WithdrawnAt    *time.Time
+	WithdrawnBy    string
+	WithdrawReason string
+}
+
+const payoutStatements = `
+select to_jsonb(n), n.acted_at, n.withdrawn_at, coalesce(n.withdrawn_by, ''), coalesce(n.withdraw_reason, '')
+  from payout_statement n
+ where n.req_id = $1
+ order by n.id`
+
+// PayoutStatements lists what operators have said of a payout, the first first; and the
+// hash of the transaction that proves it paid, or "".
+func (s *Store) PayoutStatements(ctx context.Context, reqID string) (all []PastStatement, provedBy string, err error) {
+	b := new(pgx.Batch)
+	b.Queue(payoutStatements, reqID).Query(func(rows pgx.Rows) (err error) {
+		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p PastStatement, err error) {
+			err = row.Scan(&p.PayoutStatement, &p.ActedAt, &p.WithdrawnAt, &p.WithdrawnBy, &p.WithdrawReason)
+			return p, err
+		})
+		return err
+	})
+	b.Queue(`select coalesce((select tx_hash from payout_proof where req_id = $1), '')`, reqID).QueryRow(func(row pgx.Row) error { return row.Scan(&provedBy) })
+	if err := s.send(ctx, b); err != nil {
+		return nil, "", fmt.Errorf("read the statements about payout %s: %w", reqID, err)
+	}
+	return all, provedBy, nil
 }

@@ -35,6 +35,22 @@ func needsEvidence(t transfer.Transfer, found store.Payout) bool {
 	return found.Taken && (found.TxID == "" || found.State == nonce.Failed)
 }
 
+// Doubtful says whether an operator's statement about the payout would count: the record
+// cannot tell whether it was paid, and it has not ended.
+func (l *Ledger) Doubtful(ctx context.Context, t transfer.Transfer) (store.Payout, bool, error) {
+	if t.Type != transfer.FundingToChain || t.Payout == nil || t.State.Terminal() || t.State == transfer.Compensating {
+		return store.Payout{}, false, nil
+	}
+	found, err := l.Manager.Payout(ctx, payer(t), t.ReqID)
+	if err != nil {
+		return found, false, err
+	}
+	if found.Foreign {
+		return found, false, ErrInDoubt
+	}
+	return found, needsEvidence(t, found), nil
+}
+
 // own says that the coordinator's own transaction is CONFIRMED: where it proves nothing
 // an operator decides, and nothing that was lost can be meant.
 func own(found store.Payout) bool {

@@ -182,7 +182,7 @@ func (l *Ledger) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome 
 	switch {
 	case err == nil && refunds(found):
 		return l.cancelled(ctx, transfer.Deposit, t)
-	case err == nil && found.TxID == "":
+	case err == nil && (found.TxID == "" || reposts(found)):
 		if err = l.post(ctx, t, found); err == nil { // whatever it met, the row is the answer
 			found, err = l.Manager.Payout(ctx, payer(t), t.ReqID)
 		}
@@ -200,6 +200,13 @@ func (l *Ledger) Deposit(ctx context.Context, c transfer.Call) transfer.Outcome 
 func refunds(found store.Payout) bool {
 	said := statement(found)
 	return said != nil && said.Acted && said.Refund && !found.Foreign && (found.TxID == "" || found.State == nonce.Queued)
+}
+
+// reposts says that an operator has stated that the payout was not paid, and that it waits
+// in the queue since before the database was restored: to post it again lets it go.
+func reposts(found store.Payout) bool {
+	said := statement(found)
+	return said != nil && said.Acted && !said.Refund && found.Older && found.State == nonce.Queued && found.Caller == store.PayoutCaller
 }
 
 // Resolve has the payment never be made, if that is still possible, and says what

@@ -1,0 +1,209 @@
+package functions
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// What becomes of a payout that was not paid.
+const (
+	repostPayout = "repost"
+	refundPayout = "refund"
+)
+
+type statementRequest struct {
+	Paid      *bool    `json:"paid"`
+	TxHash    string   `json:"tx_hash"`    // where paid: of the transaction that paid
+	Then      string   `json:"then"`       // where not paid: repost or refund
+	MaxWindow *uint64  `json:"max_window"` // where not paid, of what a restored database may have lost
+	NotBy     []string `json:"not_by"`     // where not paid: transactions that do the same, and are others' payments
+	Reason    string   `json:"reason"`
+}
+
+// statePayout records what an operator says of a payout of which the record proves
+// nothing, and tries it at once: a named transaction is held against the chain, and what
+// was not paid is reposted or refunded as soon as nothing that was lost can be mined.
+func (a *App) statePayout(w http.ResponseWriter, r *http.Request) error {
+	order, err := a.transferOrder(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[statementRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	st, err := statementOf(body)
+	if err != nil {
+		return err
+	}
+	st.By = order.By
+	t, err := a.transfers.store.Load(r.Context(), order.ReqID)
+	if err != nil {
+		return err
+	}
+	found, doubtful, err := a.transfers.payouts.Doubtful(r.Context(), t)
+	if err != nil {
+		return err
+	}
+	if !doubtful {
+		return transfer.ErrNothingToResolve
+	}
+	if !st.Paid && found.Older && found.State != nonce.Confirmed {
+		if st.NoncesBelow, err = a.lostNonces(r.Context(), nonce.Submitter(t.Payout.Submitter), body.MaxWindow); err != nil {
+			return err
+		}
+	}
+	if err := a.store.StatePayout(r.Context(), t.ReqID, st); err != nil {
+		return err
+	}
+	a.log.WarnContext(r.Context(), "an operator states whether a payout was paid", "reqId", t.ReqID, "by", st.By, "reason", st.Reason,
+		"paid", st.Paid, "txHash", st.TxHash, "refund", st.Refund, "noncesBelow", st.NoncesBelow, "notBy", st.NotBy)
+	return a.driven(w, r, t.ReqID)
+}
+
+// statementOf checks what an operator says.
+func statementOf(body statementRequest) (st store.PayoutStatement, err error) {
+	if body.Paid == nil {
+		return st, web.FieldProblem("paid", "is required: true where a transaction has paid the payout, false where none has")
+	}
+	if st.Reason, err = reasonOf(body.Reason); err != nil {
+		return st, err
+	}
+	st.Paid = *body.Paid
+	if st.Paid {
+		if body.Then != "" || body.MaxWindow != nil || len(body.NotBy) > 0 {
+			return st, web.FieldProblem("paid", "is true: leave out then, max_window and not_by, which are of what was not paid")
+		}
+		st.TxHash, err = hashOf("tx_hash", body.TxHash)
+		return st, err
+	}
+	if body.TxHash != "" {
+		return st, web.FieldProblem("tx_hash", "is of what was paid: leave it out where paid is false")
+	}
+	if body.Then != repostPayout && body.Then != refundPayout {
+		return st, web.FieldProblem("then", "is %.40q: want repost or refund", body.Then)
+	}
+	st.Refund = body.Then == refundPayout
+	for _, text := range body.NotBy {
+		hash, err := hashOf("not_by", text)
+		if err != nil {
+			return st, err
+		}
+		st.NotBy = append(st.NotBy, hash)
+	}
+	return st, nil
+}
+
+func hashOf(field, text string) (string, error) {
+	h, err := nonce.ParseHash(text)
+	if err != nil {
+		return "", web.FieldProblem(field, "is %.80q: want the hash of a transaction, 0x and 64 hex digits", text)
+	}
+	return h.String(), nil
+}
+
+// lostNonces is the nonce below which the payer may have signed what was lost with a
+// database: the chain's count, and the largest window that the payer can have had.
+func (a *App) lostNonces(ctx context.Context, s nonce.Submitter, window *uint64) (uint64, error) {
+	known, err := a.store.Submitter(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	const widest = 10_000 // of the schema
+	if window == nil || *window < uint64(known.MaxInFlight) || *window > widest {
+		return 0, web.FieldProblem("max_window", "is required: the largest maxInFlight that the payer can have had when the database was lost, from %d (which it has now) to %d", known.MaxInFlight, widest)
+	}
+	chain, err := a.chainOf(s)
+	if err != nil {
+		return 0, err
+	}
+	v, err := chain.Look(ctx, nonce.Look{Submitter: s, Account: true, FinalCount: true})
+	if err != nil {
+		return 0, web.UnavailableBecause(err, "the chain's count of the payer could not be read; nothing was recorded")
+	}
+	count := v.Account.LatestCount
+	if v.FinalCount != nil {
+		count = max(count, *v.FinalCount)
+	}
+	return count + *window, nil
+}
+
+// withdrawStatement takes back what an operator said of a payout, unless it has taken
+// effect.
+func (a *App) withdrawStatement(w http.ResponseWriter, r *http.Request) error {
+	order, err := a.transferOrder(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[reasonRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	if order.Reason, err = reasonOf(body.Reason); err != nil {
+		return err
+	}
+	if _, err := a.transfers.store.Load(r.Context(), order.ReqID); err != nil {
+		return err
+	}
+	if err := a.store.WithdrawStatement(r.Context(), order.ReqID, order.By, order.Reason); err != nil {
+		return err
+	}
+	a.log.WarnContext(r.Context(), "an operator withdraws a statement about a payout", "reqId", order.ReqID, "by", order.By, "reason", order.Reason)
+	return a.driven(w, r, order.ReqID)
+}
+
+// driven carries the payout as far as it gets, and shows it as GET …/why does.
+func (a *App) driven(w http.ResponseWriter, r *http.Request, reqID string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), driveWithin)
+	defer cancel()
+	t, err := a.transfers.coordinator.Drive(ctx, reqID)
+	if err != nil {
+		a.log.WarnContext(ctx, "a payout was not driven: the sweep will find it", "reqId", reqID, "error", err.Error())
+	} else if err := a.leaveStep(ctx, t); err != nil {
+		a.log.WarnContext(ctx, "no step task: the sweep will find the transfer", "reqId", reqID, "error", err.Error())
+	}
+	out, err := a.whyPayout(r.Context(), reqID)
+	if err != nil {
+		return err
+	}
+	web.Reply(w, r, http.StatusOK, out)
+	return nil
+}
+
+type statementView struct {
+	Paid        bool       `json:"paid"`
+	TxHash      string     `json:"tx_hash,omitempty"`
+	Then        string     `json:"then,omitempty"`
+	NoncesBelow uint64     `json:"nonces_below,omitempty"` // every nonce below must be consumed before it takes effect
+	NotBy       []string   `json:"not_by,omitempty"`
+	By          string     `json:"by"`
+	Reason      string     `json:"reason"`
+	At          time.Time  `json:"at"`
+	ActedAt     *time.Time `json:"acted_at,omitempty"` // it took effect
+	Withdrawn   *time.Time `json:"withdrawn_at,omitempty"`
+	WithdrawnBy string     `json:"withdrawn_by,omitempty"`
+	Why         string     `json:"withdraw_reason,omitempty"`
+}
+
+func statementViews(all []store.PastStatement) []statementView {
+	var views []statementView
+	for _, s := range all {
+		v := statementView{Paid: s.Paid, TxHash: s.TxHash, NoncesBelow: s.NoncesBelow, NotBy: s.NotBy, By: s.By, Reason: s.Reason, At: s.At.UTC(),
+			ActedAt: s.ActedAt, Withdrawn: s.WithdrawnAt, WithdrawnBy: s.WithdrawnBy, Why: s.WithdrawReason}
+		switch {
+		case s.Paid:
+		case s.Refund:
+			v.Then = refundPayout
+		default:
+			v.Then = repostPayout
+		}
+		views = append(views, v)
+	}
+	return views
+}

@@ -1,0 +1,59 @@
+package functions_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// An operator states whether a payout was paid, only where the record cannot tell, once
+// at a time, and takes a wrong statement back. What is said is shown with his name.
+func TestStatementsAboutPayouts(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.registerPayer()
+	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
+	path := "/admin/v1/transfers/" + reqID + "/payout-statement"
+	hash := "0x" + strings.Repeat("ab", 32)
+	paid := members{"paid": true, "tx_hash": hash, "reason": "seen in the explorer"}
+	if got, want := h.as("ann", "POST", path, paid).is("code"), "409 NOTHING_TO_RESOLVE"; got != want {
+		t.Errorf("a payout that is posted: got %s, want %s", got, want)
+	}
+	h.run(`insert into authority_change (system_identifier, timeline_id, by, reason) select system_identifier, timeline_id, 'ann', 'restored' from authority`)
+	for _, c := range []struct {
+		body  members
+		field string
+	}{
+		{members{"reason": "r"}, "paid"},
+		{members{"paid": true, "tx_hash": hash}, "reason"},
+		{members{"paid": true, "tx_hash": "0x12", "reason": "r"}, "tx_hash"},
+		{members{"paid": true, "tx_hash": hash, "then": "refund", "reason": "r"}, "paid"},
+		{members{"paid": false, "reason": "r"}, "then"},
+		{members{"paid": false, "then": "refund", "tx_hash": hash, "reason": "r"}, "tx_hash"},
+		{members{"paid": false, "then": "refund", "reason": "r"}, "max_window"},
+		{members{"paid": false, "then": "refund", "max_window": 10_001, "reason": "r"}, "max_window"},
+		{members{"paid": false, "then": "refund", "not_by": []string{"x"}, "max_window": 1, "reason": "r"}, "not_by"},
+	} {
+		if got, want := h.as("ann", "POST", path, c.body).is("code", "field"), "400 INVALID_FIELD "+c.field; got != want {
+			t.Errorf("%v: got %s, want %s", c.body, got, want)
+		}
+	}
+	if got, want := h.as("ann", "POST", path+"/withdraw", members{"reason": "r"}).is("code"), "409 NO_STATEMENT"; got != want {
+		t.Errorf("withdraw what nobody said: got %s, want %s", got, want)
+	}
+	if got, want := h.as("ann", "POST", path, paid).is("state"), "200 TARGET_PENDING"; got != want {
+		t.Fatalf("stated: got %s, want %s: the chain cannot be asked here", got, want)
+	}
+	if got, want := h.as("ann", "POST", path, paid).is("code"), "409 STATEMENT_STANDS"; got != want {
+		t.Errorf("stated twice: got %s, want %s", got, want)
+	}
+	if got, want := h.as("ann", "POST", path+"/withdraw", members{"reason": "another's"}).is("state"), "200 TARGET_PENDING"; got != want {
+		t.Errorf("withdrawn: got %s, want %s", got, want)
+	}
+	shown := fmt.Sprint(h.as("ann", "GET", "/admin/v1/transfers/"+reqID+"/why", nil).body["statements"])
+	for _, want := range []string{hash, "ann@", "seen in the explorer", "another's"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("why: got statements %s, want %q among them", shown, want)
+		}
+	}
+}
