@@ -20,11 +20,17 @@ import (
 func still(t *testing.T) *house {
 	t.Helper()
 	h := own(t, true, stack.Options{})
+	h.pauseSteps(t)
+	return h
+}
+
+// pauseSteps pauses the queue of steps.
+func (h *house) pauseSteps(t *testing.T) {
+	t.Helper()
 	h.queue(t, func(c *cloudtasksapi.Client, name string) error {
 		_, err := c.PauseQueue(t.Context(), &cloudtaskspb.PauseQueueRequest{Name: name})
 		return err
 	})
-	return h
 }
 
 // goOn lets the steps' queue run again.
