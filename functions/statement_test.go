@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/client"
 )
 
 // An operator states whether a payout was paid, only where the record cannot tell, once
@@ -49,6 +51,13 @@ func TestStatementsAboutPayouts(t *testing.T) {
 	}
 	if got, want := h.as("ann", "POST", path+"/withdraw", members{"reason": "another's"}).is("state"), "200 TARGET_PENDING"; got != want {
 		t.Errorf("withdrawn: got %s, want %s", got, want)
+	}
+	ann := h.clientOf(h.callerToken("ann"))
+	if got, err := ann.StatePayout(t.Context(), reqID, client.PayoutStatement{Paid: true, TxHash: hash, Reason: "by the client"}); err != nil || got.State != client.TransferTargetPending {
+		t.Errorf("by the client: got %+v, %v; want it pending", got, err)
+	}
+	if got, err := ann.WithdrawStatement(t.Context(), reqID, "by the client"); err != nil || got.LastEvidence == "" || got.ProvedBy != "" {
+		t.Errorf("withdrawn by the client: got %+v, %v; want the evidence, and no proof", got, err)
 	}
 	shown := fmt.Sprint(h.as("ann", "GET", "/admin/v1/transfers/"+reqID+"/why", nil).body["statements"])
 	for _, want := range []string{hash, "ann@", "seen in the explorer", "another's"} {

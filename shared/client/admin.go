@@ -102,3 +102,36 @@ func (c *Client) CheckConservation(ctx context.Context, full bool) (out CheckRep
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/conservation/check", body: body}, &out)
 	return out, err
 }
+
+// PayoutStatement is what an operator states of a payout of which the record cannot tell
+// whether it was paid.
+type PayoutStatement struct {
+	Paid      bool     `json:"paid"`
+	TxHash    string   `json:"tx_hash,omitempty"`    // where paid: of the transaction that paid
+	Then      string   `json:"then,omitempty"`       // where not paid: repost or refund
+	MaxWindow int      `json:"max_window,omitempty"` // where not paid, after a restore: the largest maxInFlight that the payer can have had
+	NotBy     []string `json:"not_by,omitempty"`     // where not paid: transactions that do the same, and are others' payments
+	Reason    string   `json:"reason"`
+}
+
+// PayoutEvidence is what is known of a payout after a statement.
+type PayoutEvidence struct {
+	State        TransferState `json:"state"`
+	LastEvidence string        `json:"last_evidence"` // what the statement came to, for a person
+	ProvedBy     string        `json:"proved_by"`     // the transaction that proves it paid; "": none does
+}
+
+// StatePayout states whether the payout was paid; STATEMENT_STANDS: another statement has
+// to be withdrawn first. It is for operators.
+func (c *Client) StatePayout(ctx context.Context, reqID string, s PayoutStatement) (out PayoutEvidence, err error) {
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/payout-statement", body: s}, &out)
+	return out, err
+}
+
+// WithdrawStatement takes the standing statement about the payout back; NO_STATEMENT:
+// there is none, or it has taken effect. It is for operators.
+func (c *Client) WithdrawStatement(ctx context.Context, reqID, reason string) (out PayoutEvidence, err error) {
+	body := map[string]string{"reason": reason}
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/payout-statement/withdraw", body: body}, &out)
+	return out, err
+}

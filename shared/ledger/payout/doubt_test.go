@@ -331,3 +331,22 @@ func TestNotPaidIsHeldAgainstWhatWasRead(t *testing.T) {
 	h.says(x.ReqID, store.PayoutStatement{Refund: true, NoncesBelow: 1, NotBy: []string{hash}})
 	h.ends(x.ReqID, transfer.RolledBack, onePayment, "10")
 }
+
+// The transaction of another request proves nothing, though it pays the same.
+func TestAnotherRequestsTransactionProvesNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	h.restored(0, nil)
+	y := h.due(coin)
+	h.drive(y.ReqID, transfer.TargetPending)
+	h.mineUntil(y.ReqID, "CONFIRMED")
+	h.drive(y.ReqID, transfer.Committed)
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: value[string](h, `select tx_hash from managed_tx where request_id = $1`, y.ReqID)})
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrProofUsed)
+	if got := h.managed(x.ReqID); got != "" {
+		t.Errorf("its transaction: got %s, want none", got)
+	}
+	h.has(coin, "7")
+}
