@@ -19,6 +19,7 @@ func (a *App) gauge(ctx context.Context) error {
 		return err
 	}
 	telemetry.QueueDepth.Record(ctx, int64(b.Queued))
+	telemetry.HeldIntents.Record(ctx, int64(b.Held))
 	telemetry.QueueFullness.Record(ctx, float64(b.Fullest)/float64(a.config.Queue.MaxPerSubmitter))
 	telemetry.InFlightAge.Record(ctx, int64(b.OldestHeld/time.Second))
 	telemetry.ProtectSubmitters.Record(ctx, int64(b.Protected))

@@ -74,6 +74,10 @@ func problem(err error) error {
 		return web.UnavailableBecause(err, "PROTECT: whether this was ever made, or what came of it, is not known until an operator has reconciled it")
 	case errors.Is(err, store.ErrIsAuthority):
 		return web.NewProblem(tooLate, "the database is the one written last; there is nothing to accept")
+	case errors.Is(err, store.ErrForeign):
+		return web.NewProblem(tooLate, "the database is not the one written last, and no operator has accepted it: POST /admin/v1/authority/accept first; nothing was changed")
+	case errors.Is(err, store.ErrNotHeld):
+		return web.NewProblem(tooLate, "the transaction is not held: it waits in the queue, has a nonce or is final; nothing was changed")
 	case errors.Is(err, store.ErrNumbersAhead):
 		return web.NewProblem(tooLate, "%v, as after a dump was loaded into another cluster: the check of conservation would count these rows again and again. Let the cluster number that many transactions first: docs/transfers.md says how (What was restored). Nothing was accepted", err)
 	case errors.Is(err, store.ErrNotFound):

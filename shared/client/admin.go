@@ -33,7 +33,8 @@ type Submitter struct {
 	Callers       []string `json:"callers"`
 	NextNonce     uint64   `json:"nextNonce"`     // the next to be given
 	InFlightState string   `json:"inFlightState"` // IDLE, IN_FLIGHT or PROTECT
-	Queued        int64    `json:"queued"`        // how many intents wait
+	Queued        int64    `json:"queued"`        // how many intents wait, with those that are held
+	Held          int64    `json:"held"`          // how many get no nonce until their caller or an operator decides
 	Policy        *Policy  `json:"policy"`        // nil: no limits
 }
 
@@ -84,6 +85,32 @@ func (c *Client) ChangeSigner(ctx context.Context, submitter, signer, reason str
 // Submitter is the account's state. It is for operators.
 func (c *Client) Submitter(ctx context.Context, submitter string) (out Submitter, err error) {
 	err = c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter)}, &out)
+	return out, err
+}
+
+// Proceed lets one held intent go on, and returns its state. The reason is kept. It is
+// for operators.
+func (c *Client) Proceed(ctx context.Context, txID, reason string) (TxState, error) {
+	var out struct {
+		State TxState `json:"state"`
+	}
+	body := map[string]string{"reason": reason}
+	err := c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/tx/" + url.PathEscape(txID) + "/proceed", body: body}, &out)
+	return out.State, err
+}
+
+// ProceedReport is what a call of [Client.ProceedAll] did, and what is left.
+type ProceedReport struct {
+	Proceeded int `json:"proceeded"`
+	Remaining int `json:"remaining"` // above 0: call again
+	Payouts   int `json:"payouts"`   // held; their transfers decide
+}
+
+// ProceedAll lets held intents of the submitter go on, some of them a call. The reason
+// is kept. It is for operators.
+func (c *Client) ProceedAll(ctx context.Context, submitter, reason string) (out ProceedReport, err error) {
+	body := map[string]string{"reason": reason}
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/proceed", body: body}, &out)
 	return out, err
 }
 

@@ -24,8 +24,10 @@ const (
 // SubState is detail within a state.
 type SubState string
 
-// Sub-states of Tracking, then of Failed. Rejected and Cancelled used no nonce.
+// Sub-states of Queued, of Tracking, then of Failed. Rejected and Cancelled used no nonce.
 const (
+	Held SubState = "HELD" // no nonce is given to it until its caller posts it again or an operator decides
+
 	Pending  SubState = "PENDING"  // no receipt yet
 	Included SubState = "INCLUDED" // receipt held, confirmations counting
 

@@ -113,10 +113,30 @@ insert into authority_change (system_identifier, timeline_id, by, reason)
 select system_identifier, timeline_id, $1, $2 from accepted`
 
 // AcceptAuthority records that an operator has reconciled a restored database
-// and accepts it. Every submitter stays in PROTECT until it is released. The
+// and accepts it. Every submitter stays in PROTECT until it is released, and every
+// intent in the queue is held: see [Store.Proceed]. The
 // error wraps [ErrIsAuthority] where there is nothing to accept, and [ErrNumbersAhead]
 // where the cluster's transactions must be numbered on first.
 func (s *Store) AcceptAuthority(ctx context.Context, by, reason string) error {
+	return s.Accept(ctx, Acceptance{By: by, Reason: reason})
+}
+
+// Acceptance is an operator's word that a database is the authority.
+type Acceptance struct {
+	By, Reason string
+
+	// Planned: the database was moved as planned and has all that was ever committed.
+	// Its queue is not held. False: it was restored, or may have been.
+	Planned bool
+}
+
+// Accept is [Store.AcceptAuthority] for a database that may have been moved as planned.
+func (s *Store) Accept(ctx context.Context, a Acceptance) error {
+	if !a.Planned {
+		if err := s.holdAllQueued(ctx); err != nil {
+			return err
+		}
+	}
 	var accepted bool
 	var last string
 	b := new(pgx.Batch)
@@ -127,7 +147,10 @@ func (s *Store) AcceptAuthority(ctx context.Context, by, reason string) error {
 		}
 		return nil
 	})
-	b.Queue(acceptAuthority, by, reason).Exec(func(tag pgconn.CommandTag) error {
+	if !a.Planned {
+		b.Queue(holdQueued, "", holdRest)
+	}
+	b.Queue(acceptAuthority, a.By, a.Reason).Exec(func(tag pgconn.CommandTag) error {
 		accepted = tag.RowsAffected() == 1
 		return nil
 	})

@@ -8,7 +8,8 @@ import (
 
 // Backlog is what waits, of all submitters together.
 type Backlog struct {
-	Queued     int           // intents that wait for a nonce
+	Queued     int           // intents that wait for a nonce, less those that are held
+	Held       int           // intents that no nonce is given to until their caller or an operator decides
 	Fullest    int           // of them, in the longest queue of one submitter
 	OldestHeld time.Duration // since the first signature for the nonce that has been held for longest; 0: none is held
 	Stuck      int           // transactions that wait for a decision
@@ -25,7 +26,7 @@ type Backlog struct {
 const backlog = `
 with queue as (
   select count(*) as length, bool_or(last_error like 'balance: %') as poor, bool_or(last_error like 'fee: %') as dear
-    from managed_tx where queued group by submitter
+    from managed_tx where queued and not held group by submitter
 ), unsettled as materialized (
   select submitter, nonce, tx_id, state, sub_state, updated_at, last_error from managed_tx where unsettled
 ), lowest as (
@@ -40,12 +41,13 @@ select (select coalesce(sum(length), 0) from queue), (select coalesce(max(length
        case when is_authority() then (select count(*) from protect_episode where closed_at is null)
             else (select count(*) from submitter) end,
        (select count(*) from queue where poor), (select count(*) from queue where dear),
-       (select count(*) from unsettled where last_error like 'gas bump: %')`
+       (select count(*) from unsettled where last_error like 'gas bump: %'),
+       (select count(*) from managed_tx where queued and held)`
 
 // Backlog reads what waits, in one round trip.
 func (s *Store) Backlog(ctx context.Context) (b Backlog, err error) {
 	err = s.db.QueryRow(ctx, backlog).Scan(&b.Queued, &b.Fullest, &b.OldestHeld, &b.Stuck, &b.NoReceipt, &b.Protected,
-		&b.WaitBalance, &b.WaitFee, &b.BumpHeld)
+		&b.WaitBalance, &b.WaitFee, &b.BumpHeld, &b.Held)
 	if err != nil {
 		return Backlog{}, fmt.Errorf("read the backlog: %w", err)
 	}

@@ -250,6 +250,8 @@ var furtherNonsense = map[string][]refusal{
 		isCarol + `; ` + newTx + `(gen_random_uuid(), ` + carol + `, 'r', 'shop', ` + emptyPrint + `)`,
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 7 where submitter = ` + carol,
 	}},
+	"held_has_no_nonce": {{then: `update managed_tx set held = true where state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK')`}},
+
 	// Reservations: made with their row, for one owner, until a time.
 	"reservation_is_known":   {{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'LENT', 'x', now())`}},
 	"bound_for_ever":         {{isReserved + `; ` + isGivenBack + `; ` + signsFor(`(select tx_id from managed_tx where request_id = '41')`, 2, 1, "ORIGINAL", storetest.Bytes(1337, 2, alice.Address(), 1, "")), isUnbound}},

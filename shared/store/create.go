@@ -66,7 +66,7 @@ const hasPolicy = `exists (select from submitter_policy y where y.submitter = s.
 const insertIntents = `
 with room as materialized (
   select u.submitter, $8 - (select count(*)
-    from (select from managed_tx q where q.submitter = u.submitter and q.queued limit $8) as queued) as places
+    from (select from managed_tx q where q.submitter = u.submitter and q.queued and not q.held limit $8) as queued) as places
     from unnest($9::text[]) as u (submitter)
 )
 insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token)
@@ -106,13 +106,13 @@ select i.place, s.status, s.callers && array['*', i.caller], (select is_authorit
        coalesce(m.caller = i.caller, false),
        coalesce(l.owner_node <> '' and l.expires_at > clock_timestamp(), false)
          or coalesce(c.next_nonce - c.in_flight_nonce >= s.max_in_flight, false) and not ` + recyclable + `,
-       (select epoch from authority), ` + mayHandle + `, ` + hasPolicy + `
+       (select epoch from authority), ` + mayHandle + `, ` + hasPolicy + `, coalesce(m.held, false)
   from unnest($1::text[], $2::text[], $3::text[], $4::text[]) with ordinality as i (caller, submitter, request_id, handler, place)
   join submitter s on s.submitter = i.submitter
   left join submitter_lease l on l.submitter = s.submitter
   left join submitter_nonce_cursor c on c.submitter = s.submitter
   left join lateral (
-       select submitter, tx_id, state, fingerprint, caller
+       select submitter, tx_id, state, fingerprint, caller, queued and held as held
          from managed_tx
         where request_id = i.request_id and submitter >= s.submitter
         order by submitter
@@ -121,7 +121,7 @@ select i.place, s.status, s.callers && array['*', i.caller], (select is_authorit
 // countQueued counts no further than the bound.
 const countQueued = `
 select count(*)
-  from (select from managed_tx where submitter = $1 and queued limit $2) as queued`
+  from (select from managed_tx where submitter = $1 and queued and not held limit $2) as queued`
 
 // Created is what became of one intent of many.
 type Created struct {
@@ -227,6 +227,9 @@ func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent, 
 			return nil, err
 		}
 	}
+	if err := s.proceedRepeats(ctx, all, found, results); err != nil {
+		return nil, err
+	}
 	if len(again) == 0 {
 		return results, nil
 	}
@@ -279,6 +282,7 @@ type foundIntent struct {
 	full          bool // the queue is at its bound
 	handlerMay    bool // its handler, if it names one, is the submitter's too
 	limited       bool // the submitter has a policy
+	held          bool // it is in the queue, and no nonce is given to it
 	judged        bool // it was held to a policy
 	refused       *ErrPolicy
 }
@@ -287,7 +291,7 @@ func scanFound(rows pgx.Rows, found []foundIntent) error {
 	for rows.Next() {
 		f := foundIntent{registered: true}
 		var place int
-		if err := rows.Scan(&place, &f.status, &f.allowed, &f.ours, &f.protected, &f.token, &f.txID, &f.state, &f.fingerprint, &f.own, &f.served, &f.epoch, &f.handlerMay, &f.limited); err != nil {
+		if err := rows.Scan(&place, &f.status, &f.allowed, &f.ours, &f.protected, &f.token, &f.txID, &f.state, &f.fingerprint, &f.own, &f.served, &f.epoch, &f.handlerMay, &f.limited, &f.held); err != nil {
 			return err
 		}
 		found[place-1] = f
@@ -317,5 +321,5 @@ func (f foundIntent) answer(in Intent) (Accepted, error) {
 		return Accepted{}, ErrRequestConflict
 	}
 	isNew := f.txID == in.TxID
-	return Accepted{TxID: f.txID, New: isNew, Queued: nonce.State(f.state) == nonce.Queued && !(isNew && f.served), Token: f.token}, nil
+	return Accepted{TxID: f.txID, New: isNew, Queued: nonce.State(f.state) == nonce.Queued && !f.held && !(isNew && f.served), Token: f.token}, nil
 }

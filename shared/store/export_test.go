@@ -36,7 +36,7 @@ var HotStatements = map[string]string{
 	"recordByRequest": recordColumns + byRequest,
 	"listOwn":         listOwn, "listAll": listAll, "inList": inList,
 	"overdue": overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,
-	"backlog":        backlog,
+	"backlog": backlog, "proceedOne": proceedOne, "proceedRepeated": proceedRepeated, "proceedOldest": proceedOldest, "findHeld": findHeld, "holdQueued": holdQueued,
 	"takeRecyclable": takeRecyclable, "reserveNext": reserveNext, "reserveRecyclable": reserveRecyclable, "markUsed": markUsed, "markRecyclable": markRecyclable,
 }
 

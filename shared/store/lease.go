@@ -168,7 +168,7 @@ returning fencing_token`
 // held, or the window full, made no task, because whoever ends that sees its
 // intent here. In the transaction of the release it would not be seen.
 const lookAgain = `
-select (select count(*) from (select from managed_tx m where m.submitter = $1 and m.queued and ` + notAside + ` limit $2) as queued),
+select (select count(*) from (select from managed_tx m where m.submitter = $1 and ` + waits + ` and ` + notAside + ` limit $2) as queued),
        (select status <> 'ACTIVE' from submitter where submitter = $1)`
 
 // queueLookAgain adds that look behind the commit.

@@ -49,11 +49,12 @@ const scanMost = 500
 // shifts nothing. What is not final yet is younger than the oldest that is not.
 const (
 	listColumns = `
-select m.tx_id, m.submitter, m.request_id, m.state, m.sub_state, m.tx_hash, m.replaced_by_hash, m.last_error,
+select m.tx_id, m.submitter, m.request_id, m.state, ` + shownSubState + `, m.tx_hash, m.replaced_by_hash, m.last_error,
        m.created_at, m.updated_at, m.confirmed_at, m.nonce`
 	listPlace = `m.seq < coalesce((select seq from managed_tx where tx_id = $2), 9223372036854775807)
    and m.seq >= case
-       when $3 = 'QUEUED' then (select q.seq from managed_tx q where q.submitter = $1 and q.queued order by q.seq limit 1)
+       when $3 = 'QUEUED' then (select least((select q.seq from managed_tx q where q.submitter = $1 and q.queued and not q.held order by q.seq limit 1),
+                                             (select h.seq from managed_tx h where h.submitter = $1 and h.queued and h.held order by h.seq limit 1)))
        when $3 in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')
        then (select min(u.seq) from managed_tx u where u.submitter = $1 and u.unsettled)
        else 0 end`

@@ -125,7 +125,7 @@ with ` + verdict + `, new as (
    cross join (values ($7::text, $8::text)) as i (caller, handler)
     join submitter s on s.submitter = $1
    where j.refused = '' and ` + mayPost + `
-     and ($11::int is null or (select count(*) from (select from managed_tx q where q.submitter = $1 and q.queued limit $11) as queued) < $11)
+     and ($11::int is null or (select count(*) from (select from managed_tx q where q.submitter = $1 and q.queued and not q.held limit $11) as queued) < $11)
       on conflict (submitter, request_id) do nothing
   returning tx_id
 ), counted as (

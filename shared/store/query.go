@@ -59,7 +59,7 @@ type Viewer struct {
 // recordColumns puts a receipt together again: its facts, and the node's document,
 // which is null once it is archived.
 const recordColumns = `
-select tx_id, submitter, request_id, state, sub_state, tx_hash, replaced_by_hash,
+select tx_id, submitter, request_id, state, ` + shownSubState + `, tx_hash, replaced_by_hash,
        receipt || jsonb_build_object('document', (select d.body from tx_document d
          where d.tx_id = m.tx_id and d.name = 'receipt:' || (m.receipt ->> 'blockHash'))),
        confirmations, last_error, created_at, updated_at, confirmed_at, nonce, last_mempool_diag

@@ -38,7 +38,7 @@ const takeRecyclable = `
 with locked as (
   select m.tx_id
     from managed_tx m
-   where m.tx_id = $5 and m.submitter is not distinct from $1 and m.state = 'QUEUED'
+   where m.tx_id = $5 and m.submitter is not distinct from $1 and m.state = 'QUEUED' and not m.held
      for update of m
 ), given as (` + given + ` and exists (select from locked)
   returning r.tx_id

@@ -108,7 +108,8 @@ type SubmitterView struct {
 	InFlightState string          `json:"inFlightState"`
 	InFlightNonce *int64          `json:"inFlightNonce"`
 	InFlightTxID  *string         `json:"inFlightTxId"`
-	Queued        int64           `json:"queued"`
+	Queued        int64           `json:"queued"` // with those that are held
+	Held          int64           `json:"held"`
 	FencingToken  int64           `json:"fencingToken"`
 	LeaseOwner    string          `json:"leaseOwner"`
 	LeaseExpires  *time.Time      `json:"leaseExpiresAt"`
@@ -120,6 +121,7 @@ const viewSubmitters = `
 select s.submitter, s.signer, s.status, s.start_nonce, s.start_reason, s.max_in_flight, s.callers,
        s.created_at, s.created_by, c.next_nonce, c.in_flight_state, c.in_flight_nonce, c.in_flight_tx_id,
        (select count(*) from managed_tx m where m.submitter = s.submitter and m.queued),
+       (select count(*) from managed_tx m where m.submitter = s.submitter and m.queued and m.held),
        coalesce(l.fencing_token, 0), coalesce(l.owner_node, ''), l.expires_at,
        (select jsonb_build_object('episode', p.episode, 'since', p.opened_at, 'evidence', p.evidence)
           from protect_episode p where p.submitter = s.submitter and p.closed_at is null),

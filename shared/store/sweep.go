@@ -12,7 +12,7 @@ import (
 
 // overdue finds submitters with work that should have been done grace ago: a
 // check or a broadcast past its time, a nonce held without bytes, a queue whose
-// head could have had a nonce, a wake mark that nobody served. It reads only
+// head, past what is held, could have had a nonce, a wake mark that nobody served. It reads only
 // unfinished rows. Those in PROTECT are left out: a human releases them.
 //
 // A row that was changed in the future shows that the database's clock was set back. Its
@@ -38,7 +38,7 @@ with recursive waiting as ( -- every submitter with a queue, by one step in the 
    where s.status = 'ACTIVE'
      and (select case when m.updated_at > clock_timestamp() then '-infinity' else coalesce(m.next_check_at, m.created_at) end
             from managed_tx m
-           where m.submitter = s.submitter and m.queued and ` + notAside + `
+           where m.submitter = s.submitter and ` + waits + ` and ` + notAside + `
            order by m.seq
            limit 1) < clock_timestamp() - $1::interval
      and ((select count(*) from managed_tx u where u.submitter = s.submitter and u.unsettled) < s.max_in_flight or ` + recyclable + `)

@@ -19,7 +19,7 @@ select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
        coalesce(c.final_block_number, 0), c.final_blocks, c.suspicion,
        coalesce(p.episode, 0), case when p.evidence ? 'why' then p.evidence end,
        (select min(m.set_aside_nonce) from managed_tx m
-         where m.submitter = s.submitter and m.queued and m.set_aside_nonce is not null and not ` + notAside + `),
+         where m.submitter = s.submitter and ` + waits + ` and m.set_aside_nonce is not null and not ` + notAside + `),
        is_authority(), (select epoch from authority), s.signer
   from submitter s
   join submitter_nonce_cursor c using (submitter)
@@ -73,7 +73,7 @@ const notAside = `(m.set_aside_nonce is null or not exists (
 const loadQueue = `
 select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false
   from managed_tx m
- where m.submitter = $1 and m.queued
+ where m.submitter = $1 and ` + waits + `
    and ` + notAside + `
  order by m.seq
  limit 1 + case when $2 then (select max_in_flight from submitter where submitter = $1) else 1 end`

@@ -78,7 +78,7 @@ update managed_tx m
               $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::text[])
        as w (tx_id, from_state, state, sub_state, set_aside_nonce, last_submit_at, next_resubmit_at,
              submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined, decided, replaced_by, next_bump_at, diagnosis)
- where m.tx_id = w.tx_id and m.state = w.from_state and m.submitter is not distinct from $15`
+ where m.tx_id = w.tx_id and m.state = w.from_state and not (m.queued and m.held) and m.submitter is not distinct from $15`
 
 // queueMoves adds the moves as one statement, each a compare-and-set on the
 // state it was decided in. A move that no transition allows is refused here.
@@ -223,7 +223,7 @@ with want as (
   select m.tx_id, w.nonce, w.tx_hash, w.bytes, w.gas_params, w.place
     from managed_tx m
     join want w using (tx_id)
-   where m.submitter is not distinct from $1 and m.state = 'QUEUED'
+   where m.submitter is not distinct from $1 and m.state = 'QUEUED' and not m.held
    order by w.place
      for update of m
 ), numbered as (

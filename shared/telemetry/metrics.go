@@ -71,6 +71,10 @@ var (
 	ConservationCheck = counter("conservation_check_total", "checks of conservation")
 	// QueueDepth is how many intents wait for a nonce; the sweep sets it.
 	QueueDepth = gauge("queue_depth", "intents waiting for a nonce", "{intent}")
+
+	// HeldIntents is how many intents get no nonce until their caller or an operator
+	// decides; the sweep sets it.
+	HeldIntents = gauge("held_intents", "intents held after a restore", "{intent}")
 	// QueueFullness is how near the fullest queue is to its bound, from 0 to 1; the
 	// sweep sets it.
 	QueueFullness = ratio("queue_fullness_ratio", "fullest queue, as a part of its bound")

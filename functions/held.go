@@ -1,0 +1,99 @@
+package functions
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+func (a *App) routeHeld(mux *web.Mux) {
+	a.handle(mux, "admin", "POST /admin/v1/tx/{txId}/proceed", a.proceed)
+	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/proceed", a.proceedAll)
+}
+
+type proceedResponse struct {
+	TxID     string         `json:"txId"`
+	State    nonce.State    `json:"state"`
+	SubState nonce.SubState `json:"subState,omitempty"`
+}
+
+// proceed lets one held intent go on, by an operator's decision, kept with its reason.
+func (a *App) proceed(w http.ResponseWriter, r *http.Request) error {
+	operator, reason, err := a.decision(w, r)
+	if err != nil {
+		return err
+	}
+	txID, err := pathTxID(r)
+	if err != nil {
+		return err
+	}
+	out, err := a.store.Proceed(r.Context(), txID, operator, reason)
+	if err != nil {
+		return err
+	}
+	if out.Recorded {
+		a.log.WarnContext(r.Context(), "held intent proceeds", telemetry.SubmitterKey, out.Submitter, telemetry.TxIDKey, txID,
+			"operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
+	}
+	if out.State == nonce.Queued {
+		a.advance(telemetry.Onward(r.Context(), out.Trace), out.Submitter, out.Token)
+	}
+	web.Reply(w, r, http.StatusOK, proceedResponse{TxID: txID, State: out.State, SubState: out.SubState})
+	return nil
+}
+
+type proceedAllResponse struct {
+	Submitter nonce.Submitter `json:"submitter"`
+	Proceeded int             `json:"proceeded"`
+	Remaining int             `json:"remaining"` // still held: call again
+	Payouts   int             `json:"payouts"`   // held, and decided about by their transfers
+}
+
+// proceedPage is how many held intents one call lets go on.
+const proceedPage = 500
+
+// proceedAll lets a submitter's held intents go on, a page a call, the oldest first.
+func (a *App) proceedAll(w http.ResponseWriter, r *http.Request) error {
+	operator, reason, err := a.decision(w, r)
+	if err != nil {
+		return err
+	}
+	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	if err != nil {
+		return err
+	}
+	out, err := a.store.ProceedAll(r.Context(), s, operator, reason, proceedPage)
+	if err != nil {
+		return err
+	}
+	if out.Proceeded > 0 {
+		a.log.WarnContext(r.Context(), "held intents proceed", telemetry.SubmitterKey, s, "number", out.Proceeded,
+			"operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
+		a.advance(r.Context(), s, out.Token)
+	}
+	web.Reply(w, r, http.StatusOK, proceedAllResponse{Submitter: s, Proceeded: out.Proceeded, Remaining: out.Remaining, Payouts: out.Payouts})
+	return nil
+}
+
+// decision reads who decides, and why.
+func (a *App) decision(w http.ResponseWriter, r *http.Request) (operator, reason string, err error) {
+	if operator, err = a.operator(r); err != nil {
+		return "", "", err
+	}
+	body, err := web.Decode[reasonRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return "", "", err
+	}
+	reason, err = reasonOf(body.Reason)
+	return operator, reason, err
+}
+
+// advance asks for an advance. Where that fails the sweep finds the queue.
+func (a *App) advance(ctx context.Context, s nonce.Submitter, token int64) {
+	if err := a.tasks.Advance(context.WithoutCancel(ctx), s, token); err != nil {
+		a.log.WarnContext(ctx, "no advance task: the sweep will find the intent", telemetry.SubmitterKey, s, "error", err.Error())
+	}
+}

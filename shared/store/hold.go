@@ -1,0 +1,214 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// waits says of a queued m that it may be given a nonce. A held intent may not: the
+// queue is read past it.
+const waits = `m.queued and not m.held`
+
+// shownSubState is the sub-state of m as callers see it.
+const shownSubState = `case when m.held and m.queued then 'HELD' else m.sub_state end`
+
+// heldByRestore is what a caller and an operator read of an intent that was in the
+// queue of a restored database. What was decided about it after the backup, such as a
+// cancel, is not in the copy.
+const heldByRestore = `held: the database was restored from a backup, and what was decided after the backup is not known; ` +
+	`post the same request again to have it carried out, or cancel it; an operator may let it proceed`
+
+// holdPage is how many intents one statement holds.
+const holdPage = 1000
+
+// holdRest is the limit of the statement that runs in the transaction of the
+// acceptance: all that the pages have left.
+const holdRest = 1 << 30
+
+// holdQueued holds what is in the queue of a database that is not the authority, for up
+// to $2 intents of submitters from $1 on. It returns the last of these submitters.
+const holdQueued = `
+with page as (
+  select m.tx_id, m.submitter
+    from managed_tx m
+   where ` + waits + ` and m.submitter >= $1 and not is_authority()
+   order by m.submitter, m.seq
+   limit $2
+     for update
+), kept as (
+  update managed_tx m
+     set held = true, set_aside_nonce = null, next_check_at = null, last_error = '` + heldByRestore + `', updated_at = clock_timestamp()
+    from page
+   where m.tx_id = page.tx_id
+  returning m.submitter
+)
+select count(*), coalesce(max(submitter), '') from kept`
+
+// holdAllQueued holds the queues of a database that is not the authority page by page,
+// each in a transaction of its own. Where it breaks off it may be called again.
+func (s *Store) holdAllQueued(ctx context.Context) error {
+	for after, n := "", holdPage; n == holdPage; {
+		if err := s.db.QueryRow(ctx, holdQueued, after, holdPage).Scan(&n, &after); err != nil {
+			return fmt.Errorf("hold the queue: %w", err)
+		}
+	}
+	return nil
+}
+
+// Proceeded is what is on record after an intent was let go on.
+type Proceeded struct {
+	Submitter nonce.Submitter
+	State     nonce.State
+	SubState  nonce.SubState
+	Token     int64  // in force after the commit
+	Recorded  bool   // this call let it go on
+	Trace     []byte // of the intent's request, a [telemetry.Origin]; nil: not traced
+}
+
+// ErrNotHeld reports an intent that is not held, and that no operator or caller has let
+// go on. Nothing was changed.
+var ErrNotHeld = errors.New("the transaction is not held")
+
+// The statements that put held intents back into the queue, at their old place, and
+// record who did it and why ($1, $2). A payout goes on by the rules of its transfer
+// alone. Nothing goes on before the database is accepted.
+const (
+	proceedBegin = `
+with gone as (
+  update managed_tx m
+     set held = false, last_error = null, updated_at = clock_timestamp()
+   where m.state = 'QUEUED' and m.held and m.caller <> '` + PayoutCaller + `' and is_authority() and `
+	proceedEnd = `
+  returning m.tx_id
+)
+insert into tx_decision (tx_id, action, by, reason)
+select tx_id, 'PROCEED', $1, $2 from gone
+returning tx_id::text`
+
+	proceedOne      = proceedBegin + `m.tx_id = $3` + proceedEnd
+	proceedRepeated = proceedBegin + `m.tx_id = any($3::uuid[]) and m.caller = $1` + proceedEnd
+	proceedOldest   = proceedBegin + `m.tx_id in (
+         select o.tx_id from managed_tx o
+          where o.submitter = $3 and o.queued and o.held and o.caller <> '` + PayoutCaller + `'
+          order by o.seq
+          limit $4)` + proceedEnd
+)
+
+const findProceeded = `
+select m.submitter, m.state, coalesce(` + shownSubState + `, ''), coalesce(l.fencing_token, 0), is_authority(), m.held and m.queued,
+       m.caller = '` + PayoutCaller + `', exists (select from tx_decision d where d.tx_id = m.tx_id and d.action = 'PROCEED'), m.trace
+  from managed_tx m
+  left join submitter_lease l on l.submitter = m.submitter
+ where m.tx_id = $1`
+
+// Proceed lets one held intent go on, by an operator's decision. Asking again changes
+// nothing. The error is [ErrNotFound], or wraps [ErrForeign], [ErrCoordinators] (it is a
+// payout) or [ErrNotHeld].
+func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceeded, err error) {
+	var ours, held, payout, before bool
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(proceedOne, by, plain(reason), txID).Exec(func(tag pgconn.CommandTag) error {
+		p.Recorded = tag.RowsAffected() > 0
+		return nil
+	})
+	b.Queue("commit")
+	b.Queue(findProceeded, txID).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &held, &payout, &before, &p.Trace)
+	})
+	err = s.send(ctx, b)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return p, ErrNotFound
+	case err != nil:
+		return p, fmt.Errorf("let %s proceed: %w", txID, err)
+	case !ours:
+		return p, fmt.Errorf("let %s proceed: %w", txID, ErrForeign)
+	case held && payout:
+		return p, fmt.Errorf("let %s proceed: %w", txID, ErrCoordinators)
+	case !before:
+		return p, fmt.Errorf("let %s proceed: %s: %w", txID, p.State, ErrNotHeld)
+	}
+	return p, nil
+}
+
+// ErrForeign reports that the database is not the one written last, and that no
+// operator has accepted it. Nothing was changed.
+var ErrForeign = errors.New("the database is not the one written last")
+
+// ProceededAll is what [Store.ProceedAll] did, and what is left.
+type ProceededAll struct {
+	Proceeded int   // let go on by this call
+	Remaining int   // still held; call again
+	Payouts   int   // held, and to be decided about by their transfers
+	Token     int64 // in force after the commit
+}
+
+const findHeld = `
+select coalesce((select l.fencing_token from submitter_lease l where l.submitter = s.submitter), 0), is_authority(), h.others, h.payouts
+  from submitter s,
+       lateral (select count(*) filter (where m.caller <> '` + PayoutCaller + `') as others, count(*) filter (where m.caller = '` + PayoutCaller + `') as payouts
+                  from managed_tx m where m.submitter = s.submitter and m.queued and m.held) as h
+ where s.submitter = $1`
+
+// ProceedAll lets up to limit held intents of the submitter go on, by an operator's
+// decision, the oldest first. Each is recorded. Called again it goes on with the rest.
+// The error wraps [ErrUnknownSubmitter] or [ErrForeign].
+func (s *Store) ProceedAll(ctx context.Context, sub nonce.Submitter, by, reason string, limit int) (all ProceededAll, err error) {
+	var ours bool
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(proceedOldest, by, plain(reason), sub, limit).Exec(func(tag pgconn.CommandTag) error {
+		all.Proceeded = int(tag.RowsAffected())
+		return nil
+	})
+	b.Queue("commit")
+	b.Queue(findHeld, sub).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&all.Token, &ours, &all.Remaining, &all.Payouts)
+	})
+	err = s.send(ctx, b)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return all, fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
+	case err != nil:
+		return all, fmt.Errorf("let the held intents of %s proceed: %w", sub, err)
+	case !ours:
+		return all, fmt.Errorf("let the held intents of %s proceed: %w", sub, ErrForeign)
+	}
+	return all, nil
+}
+
+// repeated is the reason on record where a caller's own post let an intent go on.
+const repeated = "its caller posted the request again"
+
+// proceedRepeats lets those held intents go on that their caller has posted again, and
+// says so in results.
+func (s *Store) proceedRepeats(ctx context.Context, all []Intent, found []foundIntent, results []Created) error {
+	ids := make(map[string][]string) // by caller
+	for i, in := range all {
+		if found[i].held && results[i].Err == nil && !results[i].New {
+			ids[in.Caller] = append(ids[in.Caller], found[i].txID)
+		}
+	}
+	for caller, of := range ids {
+		rows, err := s.db.Query(ctx, proceedRepeated, caller, repeated, of)
+		if err != nil {
+			return fmt.Errorf("let what %s posted again proceed: %w", caller, err)
+		}
+		gone, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("let what %s posted again proceed: %w", caller, err)
+		}
+		for i := range results {
+			results[i].Queued = results[i].Queued || slices.Contains(gone, results[i].TxID)
+		}
+	}
+	return nil
+}
