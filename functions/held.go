@@ -10,6 +10,7 @@ import (
 )
 
 func (a *App) routeHeld(mux *web.Mux) {
+	a.routeForeign(mux)
 	a.handle(mux, "admin", "POST /admin/v1/tx/{txId}/proceed", a.proceed)
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/proceed", a.proceedAll)
 }
@@ -50,6 +51,7 @@ type proceedAllResponse struct {
 	Proceeded int             `json:"proceeded"`
 	Remaining int             `json:"remaining"` // still held: call again
 	Payouts   int             `json:"payouts"`   // held, and decided about by their transfers
+	Beside    int             `json:"beside"`    // held for foreign transactions, and decided about by them
 }
 
 // proceedPage is how many held intents one call lets go on.
@@ -74,7 +76,7 @@ func (a *App) proceedAll(w http.ResponseWriter, r *http.Request) error {
 			"operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
 		a.advance(r.Context(), s, out.Token)
 	}
-	web.Reply(w, r, http.StatusOK, proceedAllResponse{Submitter: s, Proceeded: out.Proceeded, Remaining: out.Remaining, Payouts: out.Payouts})
+	web.Reply(w, r, http.StatusOK, proceedAllResponse{Submitter: s, Proceeded: out.Proceeded, Remaining: out.Remaining, Payouts: out.Payouts, Beside: out.Beside})
 	return nil
 }
 

@@ -3,6 +3,8 @@ package functions_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/nonce"
 )
 
 // What an accepted copy had in its queue is held: its caller and operators are told so;
@@ -57,6 +59,10 @@ func TestHeldAfterARestore(t *testing.T) {
 		t.Errorf("posted again: got %v, want 200 and its txId", again)
 	}
 	state("repeated", "200 QUEUED <nil>")
+	if got, want := h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "202 PENDING"; got != want {
+		t.Errorf("cancel before the release: got %s, want %s", got, want)
+	}
+	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'nothing ran' where closed_at is null`)
 	if got, want := h.as("shop", "POST", "/api/v1/tx/"+ids["cancelled"]+"/cancel", nil).is("outcome"), "200 CANCELLED"; got != want {
 		t.Errorf("cancel: got %s, want %s", got, want)
 	}
@@ -77,5 +83,74 @@ func TestHeldAfterARestore(t *testing.T) {
 	}
 	if got, want := h.as("ann", "POST", "/admin/v1/tx/"+ids["cancelled"]+"/proceed", reason).is("code"), "409 TOO_LATE"; got != want {
 		t.Errorf("proceed of what was cancelled: got %s, want %s", got, want)
+	}
+}
+
+// What a foreign transaction may have been is held, listed, and decided about by an
+// operator.
+func TestForeignTransactionsOverHTTP(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Register(t, shopAccount, 1)
+	call := nonce.Taker{ValueWei: "0"}
+	to, err := nonce.ParseAddress(paidTo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call.To = &to
+	digest := call.CallDigest()
+	for n := range 3 {
+		h.run(`insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
+			values ($1, $2, 1, $3, 7, $3, lower($4), 0, $5, true, '{}', 'node')`, shopAccount, n, nonce.Hash{byte(n + 1)}.String(), paidTo, digest[:])
+		h.run(`insert into foreign_hold (submitter, nonce, call_digest) values ($1, $2, $3)`, shopAccount, n, digest[:])
+	}
+	var ids []string
+	for i := range 2 {
+		got := h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": shopAccount, "requestId": fmt.Sprint("r", i), "payload": map[string]any{"to": paidTo}})
+		if got.status != 202 {
+			t.Fatalf("post: got %v, want 202", got)
+		}
+		ids = append(ids, fmt.Sprint(got.body["txId"]))
+	}
+	path := "/admin/v1/submitters/" + shopAccount + "/foreign"
+	list := h.as("ann", "GET", path, nil)
+	rows, _ := list.body["foreign"].([]any)
+	if len(rows) != 3 || rows[1].(map[string]any)["requestId"] != "r1" || rows[2].(map[string]any)["txId"] != nil {
+		t.Errorf("list: got %v", list.body)
+	}
+	if rows, _ := h.as("ann", "GET", path+"?after=1", nil).body["foreign"].([]any); len(rows) != 1 {
+		t.Errorf("list after nonce 1: got %v, want one", rows)
+	}
+	for _, c := range []struct {
+		path string
+		body map[string]any
+		want string
+	}{
+		{"/match", map[string]any{"txId": ids[0], "reason": "r"}, "400 INVALID_FIELD nonce"},
+		{"/match", map[string]any{"nonce": 0, "txId": "x", "reason": "r"}, "400 INVALID_FIELD txId"},
+		{"/match", map[string]any{"nonce": 0, "txId": ids[0]}, "400 INVALID_FIELD reason"},
+		{"/match", map[string]any{"nonce": 2, "txId": ids[0], "reason": "r"}, "400 INVALID_FIELD txId"},
+		{"/match", map[string]any{"nonce": 7, "txId": ids[0], "reason": "r"}, "409 TOO_LATE <nil>"},
+		{"/write-off", map[string]any{"nonce": 7, "reason": "r"}, "409 TOO_LATE <nil>"},
+		{"/write-off", map[string]any{"nonce": 0}, "400 INVALID_FIELD reason"},
+	} {
+		if got := h.as("ann", "POST", path+c.path, c.body).is("code", "field"); got != c.want {
+			t.Errorf("%s %v: got %s, want %s", c.path, c.body, got, c.want)
+		}
+	}
+	if got, want := h.as("ann", "POST", "/admin/v1/tx/"+ids[0]+"/proceed", map[string]any{"reason": "r"}).is("code"), "409 TOO_LATE"; got != want {
+		t.Errorf("proceed: got %s, want %s", got, want)
+	}
+	if got, want := h.as("shop", "POST", "/api/v1/tx/"+ids[0]+"/cancel", nil).is("outcome"), "202 PENDING"; got != want {
+		t.Errorf("cancel of what may have run: got %s, want %s", got, want)
+	}
+	if got, want := h.as("ann", "POST", path+"/match", map[string]any{"nonce": 0, "txId": ids[0], "reason": "r"}).is("state", "subState"), "200 CONFIRMED RECORDED"; got != want {
+		t.Errorf("match: got %s, want %s", got, want)
+	}
+	if got, want := h.as("ann", "POST", path+"/write-off", map[string]any{"nonce": 1, "reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 1 1"; got != want {
+		t.Errorf("write off: got %s, want %s", got, want)
+	}
+	if got, want := h.as("ann", "POST", path+"/write-off", map[string]any{"reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 0 0"; got != want {
+		t.Errorf("write off the rest: got %s, want %s", got, want)
 	}
 }

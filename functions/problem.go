@@ -76,6 +76,12 @@ func problem(err error) error {
 		return web.NewProblem(tooLate, "the database is the one written last; there is nothing to accept")
 	case errors.Is(err, store.ErrForeign):
 		return web.NewProblem(tooLate, "the database is not the one written last, and no operator has accepted it: POST /admin/v1/authority/accept first; nothing was changed")
+	case errors.Is(err, store.ErrBeside):
+		return web.NewProblem(tooLate, "the transaction is held for a foreign transaction: GET /admin/v1/submitters/{submitter}/foreign shows which; match it or write it off; nothing was changed")
+	case errors.Is(err, store.ErrNoHold):
+		return web.NewProblem(tooLate, "no foreign transaction with that nonce waits for a decision: GET /admin/v1/submitters/{submitter}/foreign lists those that do; nothing was changed")
+	case errors.Is(err, store.ErrNotMatching):
+		return web.FieldProblem("txId", "names an intent that is not held for that nonce, or that calls something else: GET /admin/v1/submitters/{submitter}/foreign shows the one that is held; nothing was changed")
 	case errors.Is(err, store.ErrNotHeld):
 		return web.NewProblem(tooLate, "the transaction is not held: it waits in the queue, has a nonce or is final; nothing was changed")
 	case errors.Is(err, store.ErrNumbersAhead):

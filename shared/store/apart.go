@@ -35,7 +35,7 @@ func (s *Store) createApart(ctx context.Context, all []Intent, queueBound int, c
 	}
 	results := make([]Created, len(all))
 	for i := range all {
-		one, err := s.createAll(ctx, all[i:i+1], queueBound, new(apartWait))
+		one, err := s.createAll(ctx, all[i:i+1], queueBound, new(apartWait), false)
 		switch {
 		case err != nil && !rolledBack(err):
 			return nil, err

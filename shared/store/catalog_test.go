@@ -170,6 +170,7 @@ const (
 		insert into tx_document (tx_id, name, body) select tx_id, 'payload', '{}' from managed_tx where request_id = '41';
 		set constraints payload_is_stored immediate; set constraints payload_is_stored deferred`
 	newForeign = `insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, value_wei, call_digest, succeeded, receipt, node) values `
+	newHold    = `insert into foreign_hold (submitter, nonce, call_digest) values `
 	newDec     = `insert into tx_decision (tx_id, action, by, reason) values `
 	newPolicy  = `insert into submitter_policy (submitter, max_per_minute) values `
 	newUse     = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
@@ -182,6 +183,8 @@ const (
 func foreignOf(key, hash string) string {
 	return `(` + key + `, ` + hash + `, 1, $hash, 0, ` + emptyPrint + `, true, '{}', 'node')`
 }
+
+var isForeign = newForeign + foreignOf("$bob, 7, 1", "$hash")
 
 // furtherNonsense is what [nonsense] leaves to show, by the constraint that must
 // refuse it. A key that another implies is shown with that other dropped.
@@ -239,6 +242,18 @@ var furtherNonsense = map[string][]refusal{
 	"foreign_transaction_submitter_fkey": {{then: newForeign + foreignOf(carol+", 7, 1", "$hash")}},
 	"foreign_is_of_the_chain":            {{then: newForeign + foreignOf("$bob, -1, 1", "$hash")}, {then: newForeign + foreignOf("$bob, 7, 1", "'0x5'")}, {then: newForeign + foreignOf("$bob, 7, 0", "$hash")}},
 
+	"foreign_hold_pkey":        {{isForeign + `; ` + newHold + `($bob, 7, 'x')`, newHold + `($bob, 7, 'x')`}},
+	"hold_has_its_transaction": {{then: newHold + `($bob, 7, 'x')`}},
+	"foreign_hold_tx_id_fkey":  {{isForeign + `; ` + newHold + `($bob, 7, 'x')`, `update foreign_hold set tx_id = gen_random_uuid()`}},
+	"one_hold_per_tx":          {{isForeign + `; ` + newHold + `($bob, 7, 'x'); update foreign_hold set tx_id = $sent; ` + newForeign + foreignOf("$bob, 8, 1", "$hash"), `insert into foreign_hold (submitter, nonce, call_digest, tx_id) values ($bob, 8, 'x', $sent)`}},
+	"hold_ends_by_somebody": {
+		{isForeign + `; ` + newHold + `($bob, 7, 'x')`, `update foreign_hold set ended_at = now()`},
+		{isForeign + `; ` + newHold + `($bob, 7, 'x')`, `update foreign_hold set ended_at = now(), outcome = 'WRITTEN_OFF', by = 'o', reason = ''`},
+		{isForeign + `; ` + newHold + `($bob, 7, 'x')`, `update foreign_hold set ended_at = now(), outcome = 'FORGOTTEN', by = 'o', reason = 'r'`},
+		{isForeign + `; ` + newHold + `($bob, 7, 'x')`, `update foreign_hold set ended_at = now(), outcome = 'MATCHED', by = 'o', reason = 'r'`},
+		{isForeign + `; ` + newHold + `($bob, 7, 'x')`, `update foreign_hold set outcome = 'WRITTEN_OFF', by = 'o', reason = 'r'`},
+	},
+
 	// Transactions and their versions.
 	"managed_tx_pkey": {{then: newTx + `($sent, $alice, 'another', 'shop', ` + emptyPrint + `)`}},
 	"versions_bind_here": {{
@@ -250,6 +265,7 @@ var furtherNonsense = map[string][]refusal{
 		isCarol + `; ` + newTx + `(gen_random_uuid(), ` + carol + `, 'r', 'shop', ` + emptyPrint + `)`,
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 7 where submitter = ` + carol,
 	}},
+	"held_for_is_known": {{then: `update managed_tx set held_for = 'CALL' where state = 'QUEUED'`}, {then: `update managed_tx set held = true, held_for = 'NOTHING' where state = 'QUEUED'`}},
 	"held_has_no_nonce": {{then: `update managed_tx set held = true where state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK')`}},
 
 	// Reservations: made with their row, for one owner, until a time.
@@ -392,6 +408,9 @@ var guarded = map[string][]duty{
 	"keep_all_txs":      {{"managed_tx", `alter table tx_version disable trigger keep_all_versions; alter table tx_decision disable trigger keep_all_decisions; alter table payout_confirmed disable trigger keep_all_proofs`, `truncate managed_tx cascade`, byGuard}},
 	"keep_all_history":  {{"tx_history", unguarded("tx_history"), `truncate tx_history`, byGuard}},
 	"keep_all_versions": {{"tx_version", "", `truncate tx_version`, byGuard}},
+	"keep_hold": {
+		{"foreign_hold", isForeign + `; ` + newHold + `($bob, 7, 'x'); update foreign_hold set ended_at = now(), outcome = 'WRITTEN_OFF', by = 'o', reason = 'r'`, `update foreign_hold set reason = 'another'`, byGuard},
+	},
 	"keep_decisions": {
 		{"tx_decision", newDec + `($sent, 'WAIT', 'o', 'r')`, `delete from tx_decision`, byGuard},
 		{"tx_decision", newDec + `($sent, 'WAIT', 'o', 'r')`, `update tx_decision set reason = 'another'`, byGuard},

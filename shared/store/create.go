@@ -62,22 +62,24 @@ const hasPolicy = `exists (select from submitter_policy y where y.submitter = s.
 // other, nor for a running advance. Of the submitters whose queue is counted only so
 // many intents are taken as there are places; one that is known already may take a
 // place here that it does not need. Those of submitters with a policy are not taken
-// here: see [insertLimited].
+// here: see [insertLimited]. What is to be held beside a foreign transaction is stored
+// only where $12 says that its rows are locked: see [lockHolds].
 const insertIntents = `
 with room as materialized (
   select u.submitter, $8 - (select count(*)
     from (select from managed_tx q where q.submitter = u.submitter and q.queued and not q.held limit $8) as queued) as places
     from unnest($9::text[]) as u (submitter)
 )
-insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token)
+insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error)
 select i.tx_id, s.submitter, i.request_id, i.caller, nullif(i.handler, ''), i.fingerprint, i.trace,
-       (select fencing_token from submitter_lease where submitter = s.submitter)
-  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int[], $10::bytea[]) with ordinality
-       as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, trace, place)
+       (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `
+  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int[], $10::bytea[], $11::bytea[]) with ordinality
+       as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, trace, digest, place)
   join submitter s on s.submitter = i.submitter
+ cross join ` + heldFor + `
   left join room r on r.submitter = i.submitter
  where ` + mayPost + ` and not ` + hasPolicy + `
-   and (r.places is null or i.number <= r.places)
+   and (r.places is null or i.number <= r.places) and (f.held_for is null or $12)
  order by i.place
     on conflict (submitter, request_id) do nothing`
 
@@ -156,7 +158,7 @@ func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted
 // refused keeps no other from being stored. The error is about all of them:
 // nothing is known of any.
 func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]Created, error) {
-	results, err := s.createAll(ctx, all, queueBound, nil)
+	results, err := s.createAll(ctx, all, queueBound, nil, false)
 	if err == nil || !rolledBack(err) {
 		return results, err
 	}
@@ -164,8 +166,8 @@ func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]
 }
 
 // createAll is one attempt. within, where it is not nil, is how long it waits for
-// locks.
-func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, within *time.Duration) ([]Created, error) {
+// locks. beside: it may store what is held beside a foreign transaction.
+func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, within *time.Duration, beside bool) ([]Created, error) {
 	c := s.intentColumns(all)
 	found, refused := make([]foundIntent, len(all)), make([]*ErrPolicy, len(all))
 	b := new(pgx.Batch)
@@ -173,10 +175,16 @@ func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, wit
 	if within != nil {
 		b.Queue(`select set_config('lock_timeout', $1, true)`, strconv.FormatInt(within.Milliseconds(), 10))
 	}
-	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.handler, c.fingerprint, c.number, queueBound, slices.Collect(maps.Keys(c.counted)), c.trace)
-	judged, err := s.queueLimited(b, all, c, queueBound, refused)
+	if beside {
+		b.Queue(lockHolds, c.submitter)
+	}
+	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.handler, c.fingerprint, c.number, queueBound, slices.Collect(maps.Keys(c.counted)), c.trace, c.digest, beside)
+	judged, err := s.queueLimited(b, all, c, queueBound, refused, beside)
 	if err != nil {
 		return nil, err
+	}
+	if beside {
+		b.Queue(claimHolds, c.id, c.digest)
 	}
 	b.Queue(insertPayloads, c.id, c.payload)
 	b.Queue("commit")
@@ -200,12 +208,13 @@ func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, wit
 		found[i].full = ok && queued >= queueBound
 		found[i].judged, found[i].refused = judged[i], refused[i]
 	}
-	return s.created(ctx, all, found, queueBound, within)
+	return s.created(ctx, all, found, queueBound, within, beside)
 }
 
 // created turns what was found into results. An intent of a submitter that was taken
-// for one without a policy, and has one, is posted again.
-func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent, queueBound int, within *time.Duration) ([]Created, error) {
+// for one without a policy, and has one, is posted again; so is one that nothing refuses
+// and that was not stored, as it may have to be held.
+func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent, queueBound int, within *time.Duration, beside bool) ([]Created, error) {
 	results := make([]Created, len(all))
 	foreign := false
 	var again []Intent
@@ -218,7 +227,7 @@ func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent, 
 		if f.registered {
 			s.limits.saw(in.Submitter, f.limited)
 		}
-		if f.limited && !f.judged && errors.Is(results[i].Err, ErrMoved) {
+		if (f.limited && !f.judged || !beside) && errors.Is(results[i].Err, ErrMoved) {
 			again, places = append(again, in), append(places, i)
 		}
 	}
@@ -233,7 +242,7 @@ func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent, 
 	if len(again) == 0 {
 		return results, nil
 	}
-	second, err := s.createAll(ctx, again, queueBound, within)
+	second, err := s.createAll(ctx, again, queueBound, within, true)
 	for i := range second {
 		results[places[i]] = second[i]
 	}
@@ -243,7 +252,7 @@ func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent, 
 // intents are intents turned on their side, as unnest wants them.
 type intents struct {
 	id, caller, submitter, requestID, payload, handler []string
-	fingerprint, trace                                 [][]byte
+	fingerprint, trace, digest                         [][]byte
 	number                                             []int // among the submitter's, from 1 on
 	counted                                            map[nonce.Submitter]int
 }
@@ -258,6 +267,7 @@ func (s *Store) intentColumns(all []Intent) intents {
 		c.submitter, c.requestID = append(c.submitter, string(in.Submitter)), append(c.requestID, in.RequestID)
 		c.payload, c.handler = append(c.payload, string(in.Payload)), append(c.handler, in.Handler)
 		c.fingerprint, c.trace = append(c.fingerprint, in.Fingerprint[:]), append(c.trace, in.Trace)
+		c.digest = append(c.digest, callDigest(*in))
 		numbers[in.Submitter]++
 		c.number = append(c.number, numbers[in.Submitter])
 		if _, ok := c.counted[in.Submitter]; !ok && s.bounds.unseen(in.Submitter) {

@@ -53,7 +53,7 @@ with hit as (
          event_sequence = event_sequence + (state = 'QUEUED')::int,
          updated_at = clock_timestamp()
    where tx_id = $1 and (caller = $2 or $3) and (is_authority() or $3)
-     and (state in ` + unsettledStates + ` or (state = 'QUEUED' and $4 = 'CANCEL'))
+     and (state in ` + unsettledStates + ` or (state = 'QUEUED' and $4 = 'CANCEL' and ` + cancellable + `))
      and (tx_hash is not null or $4 not in ('REBROADCAST', 'REPLACE'))
      and (handler is null and reservation is null or $4 <> 'REPLACE')
      and (ordered is null or ordered <> $4)
@@ -65,6 +65,11 @@ insert into tx_decision (tx_id, action, by, reason)
 select tx_id, $4, $2, $5 from hit`
 
 const (
+	// What is held may have run: beside a foreign transaction until an operator has decided
+	// about that; in the queue of a copy until the release from PROTECT. A caller who cancels
+	// it is asked to come back, as CANCELLED would say that it never ran. An operator knows
+	// what was cancelled after the backup.
+	cancellable = `(not held or held_for is null and ($3 or not ` + payerInDoubt + `))`
 	coordinates = `(ordered is distinct from 'CANCEL' or $4 not in ('REBROADCAST', 'REPLACE')) and ($2 = '` + PayoutCaller + `' or $4 not in ('CANCEL', 'PLACEHOLDER')
          or $4 = 'PLACEHOLDER' and exists (select from tx_decision d where d.tx_id = $1 and d.by = '` + PayoutCaller + `' and d.action = 'CANCEL'))`
 	payerInDoubt = `exists (select from protect_episode e where e.submitter = managed_tx.submitter and e.closed_at is null)`

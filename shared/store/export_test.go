@@ -37,6 +37,7 @@ var HotStatements = map[string]string{
 	"listOwn":         listOwn, "listAll": listAll, "inList": inList,
 	"overdue": overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,
 	"backlog": backlog, "proceedOne": proceedOne, "proceedRepeated": proceedRepeated, "proceedOldest": proceedOldest, "findHeld": findHeld, "holdQueued": holdQueued,
+	"lockHolds": lockHolds, "claimHolds": claimHolds, "writeOff": writeOff, "proceedUnknown": proceedUnknown, "openHolds": openHolds, "findHolds": findHolds,
 	"takeRecyclable": takeRecyclable, "reserveNext": reserveNext, "reserveRecyclable": reserveRecyclable, "markUsed": markUsed, "markRecyclable": markRecyclable,
 }
 

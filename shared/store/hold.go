@@ -78,12 +78,14 @@ var ErrNotHeld = errors.New("the transaction is not held")
 
 // The statements that put held intents back into the queue, at their old place, and
 // record who did it and why ($1, $2). A payout goes on by the rules of its transfer
-// alone. Nothing goes on before the database is accepted.
+// alone, and what is held beside a foreign transaction by what an operator decides about
+// that: see [Store.WriteOff]. One whose call is not known may also be let go on by itself.
+// Nothing goes on before the database is accepted.
 const (
 	proceedBegin = `
 with gone as (
   update managed_tx m
-     set held = false, last_error = null, updated_at = clock_timestamp()
+     set held = false, held_for = null, last_error = null, updated_at = clock_timestamp()
    where m.state = 'QUEUED' and m.held and m.caller <> '` + PayoutCaller + `' and is_authority() and `
 	proceedEnd = `
   returning m.tx_id
@@ -92,17 +94,17 @@ insert into tx_decision (tx_id, action, by, reason)
 select tx_id, 'PROCEED', $1, $2 from gone
 returning tx_id::text`
 
-	proceedOne      = proceedBegin + `m.tx_id = $3` + proceedEnd
-	proceedRepeated = proceedBegin + `m.tx_id = any($3::uuid[]) and m.caller = $1` + proceedEnd
+	proceedOne      = proceedBegin + `m.tx_id = $3 and m.held_for is distinct from 'CALL'` + proceedEnd
+	proceedRepeated = proceedBegin + `m.tx_id = any($3::uuid[]) and m.caller = $1 and m.held_for is null` + proceedEnd
 	proceedOldest   = proceedBegin + `m.tx_id in (
          select o.tx_id from managed_tx o
-          where o.submitter = $3 and o.queued and o.held and o.caller <> '` + PayoutCaller + `'
+          where o.submitter = $3 and o.queued and o.held and o.held_for is null and o.caller <> '` + PayoutCaller + `'
           order by o.seq
           limit $4)` + proceedEnd
 )
 
 const findProceeded = `
-select m.submitter, m.state, coalesce(` + shownSubState + `, ''), coalesce(l.fencing_token, 0), is_authority(), m.held and m.queued,
+select m.submitter, m.state, coalesce(` + shownSubState + `, ''), coalesce(l.fencing_token, 0), is_authority(), m.held and m.queued, coalesce(m.held_for = 'CALL', false),
        m.caller = '` + PayoutCaller + `', exists (select from tx_decision d where d.tx_id = m.tx_id and d.action = 'PROCEED'), m.trace
   from managed_tx m
   left join submitter_lease l on l.submitter = m.submitter
@@ -112,7 +114,7 @@ select m.submitter, m.state, coalesce(` + shownSubState + `, ''), coalesce(l.fen
 // nothing. The error is [ErrNotFound], or wraps [ErrForeign], [ErrCoordinators] (it is a
 // payout) or [ErrNotHeld].
 func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceeded, err error) {
-	var ours, held, payout, before bool
+	var ours, held, beside, payout, before bool
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(proceedOne, by, plain(reason), txID).Exec(func(tag pgconn.CommandTag) error {
@@ -121,7 +123,7 @@ func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceed
 	})
 	b.Queue("commit")
 	b.Queue(findProceeded, txID).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &held, &payout, &before, &p.Trace)
+		return row.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &held, &beside, &payout, &before, &p.Trace)
 	})
 	err = s.send(ctx, b)
 	switch {
@@ -131,6 +133,8 @@ func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceed
 		return p, fmt.Errorf("let %s proceed: %w", txID, err)
 	case !ours:
 		return p, fmt.Errorf("let %s proceed: %w", txID, ErrForeign)
+	case held && beside:
+		return p, fmt.Errorf("let %s proceed: %w", txID, ErrBeside)
 	case held && payout:
 		return p, fmt.Errorf("let %s proceed: %w", txID, ErrCoordinators)
 	case !before:
@@ -138,6 +142,10 @@ func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceed
 	}
 	return p, nil
 }
+
+// ErrBeside reports an intent that is held for a foreign transaction: an operator decides
+// about that one. Nothing was changed.
+var ErrBeside = errors.New("the transaction is held for a foreign transaction")
 
 // ErrForeign reports that the database is not the one written last, and that no
 // operator has accepted it. Nothing was changed.
@@ -148,13 +156,15 @@ type ProceededAll struct {
 	Proceeded int   // let go on by this call
 	Remaining int   // still held; call again
 	Payouts   int   // held, and to be decided about by their transfers
+	Beside    int   // held for foreign transactions, and to be decided about by them
 	Token     int64 // in force after the commit
 }
 
 const findHeld = `
-select coalesce((select l.fencing_token from submitter_lease l where l.submitter = s.submitter), 0), is_authority(), h.others, h.payouts
+select coalesce((select l.fencing_token from submitter_lease l where l.submitter = s.submitter), 0), is_authority(), h.others, h.payouts, h.beside
   from submitter s,
-       lateral (select count(*) filter (where m.caller <> '` + PayoutCaller + `') as others, count(*) filter (where m.caller = '` + PayoutCaller + `') as payouts
+       lateral (select count(*) filter (where m.held_for is null and m.caller <> '` + PayoutCaller + `') as others,
+                       count(*) filter (where m.held_for is null and m.caller = '` + PayoutCaller + `') as payouts, count(m.held_for) as beside
                   from managed_tx m where m.submitter = s.submitter and m.queued and m.held) as h
  where s.submitter = $1`
 
@@ -171,7 +181,7 @@ func (s *Store) ProceedAll(ctx context.Context, sub nonce.Submitter, by, reason 
 	})
 	b.Queue("commit")
 	b.Queue(findHeld, sub).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&all.Token, &ours, &all.Remaining, &all.Payouts)
+		return row.Scan(&all.Token, &ours, &all.Remaining, &all.Payouts, &all.Beside)
 	})
 	err = s.send(ctx, b)
 	switch {

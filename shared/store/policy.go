@@ -118,13 +118,14 @@ const countUse = `
 // policy.
 const insertLimited = `
 with ` + verdict + `, new as (
-  insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token)
+  insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error)
   select j.tx_id, s.submitter, $6, i.caller, nullif(i.handler, ''), $9, $10,
-         (select fencing_token from submitter_lease where submitter = s.submitter)
+         (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `
     from judged j
-   cross join (values ($7::text, $8::text)) as i (caller, handler)
+   cross join (values ($7::text, $8::text, $12::bytea)) as i (caller, handler, digest)
     join submitter s on s.submitter = $1
-   where j.refused = '' and ` + mayPost + `
+   cross join ` + heldFor + `
+   where j.refused = '' and ` + mayPost + ` and (f.held_for is null or $13)
      and ($11::int is null or (select count(*) from (select from managed_tx q where q.submitter = $1 and q.queued and not q.held limit $11) as queued) < $11)
       on conflict (submitter, request_id) do nothing
   returning tx_id
@@ -136,7 +137,7 @@ with ` + verdict + `, new as (
 // queueLimited adds, for each intent of a submitter that was not seen to have no
 // policy, a statement which judges it, and stores it if nothing refuses it. judged
 // says for which.
-func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound int, refused []*ErrPolicy) (judged []bool, err error) {
+func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound int, refused []*ErrPolicy, beside bool) (judged []bool, err error) {
 	judged = make([]bool, len(all))
 	var locks []string
 	for i, in := range all {
@@ -159,7 +160,7 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 		if _, counted := c.counted[in.Submitter]; counted {
 			bound = &queueBound
 		}
-		b.Queue(insertLimited, in.Submitter, in.TxID, value, target, 1, in.RequestID, in.Caller, in.Handler, in.Fingerprint[:], in.Trace, bound).
+		b.Queue(insertLimited, in.Submitter, in.TxID, value, target, 1, in.RequestID, in.Caller, in.Handler, in.Fingerprint[:], in.Trace, bound, c.digest[i], beside).
 			QueryRow(func(row pgx.Row) (err error) {
 				refused[i], err = scanVerdict(row)
 				return err

@@ -53,5 +53,6 @@ func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
 	b.Queue(`select close_episode($1, $2, $3, $4, $5, $6)`, l.Submitter, leave.Episode, leave.Mode, leave.By, leave.Reason, released)
 	if leave.Mode == nonce.Resync {
 		b.Queue(fillDisplaced, l.Submitter, l.Token, bigint(leave.Count), leave.By, requests)
+		queueHolds(b, l, leave)
 	}
 }

@@ -49,8 +49,8 @@ func TestH08CancelAndQueryInARestoredDatabase(t *testing.T) {
 	if err := db.AcceptAuthority(t.Context(), "operator", "reconciled"); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := decide(t, db, queued.TxID, shop, nonce.OrderCancel); err != nil || d.SubState != nonce.Cancelled {
-		t.Errorf("cancel in the queue, once accepted: got %+v, %v; want it cancelled", d, err)
+	if d, err := decide(t, db, queued.TxID, shop, nonce.OrderCancel); err != nil || d.State != nonce.Queued {
+		t.Errorf("cancel in the queue, accepted and in PROTECT: got %+v, %v; want it to wait until the release", d, err)
 	}
 	if d, err := decide(t, db, held.TxID, shop, nonce.OrderCancel); err != nil || d.Ordered != nonce.OrderCancel {
 		t.Errorf("cancel of what has a nonce, once accepted: got %+v, %v; want the order", d, err)
@@ -60,5 +60,9 @@ func TestH08CancelAndQueryInARestoredDatabase(t *testing.T) {
 	}
 	if _, err := db.TxByRequest(t.Context(), alice, "lost", shop); !errors.Is(err, store.ErrInDoubt) {
 		t.Errorf("a request that may be lost, accepted and in PROTECT: got %v, want in doubt until the release", err)
+	}
+	run(t, db, releaseAll)
+	if d, err := decide(t, db, queued.TxID, shop, nonce.OrderCancel); err != nil || d.SubState != nonce.Cancelled {
+		t.Errorf("cancel in the queue, once released: got %+v, %v; want it cancelled", d, err)
 	}
 }

@@ -1,0 +1,151 @@
+package functions
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+func (a *App) routeForeign(mux *web.Mux) {
+	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/foreign", a.listForeign)
+	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/foreign/match", a.matchForeign)
+	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/foreign/write-off", a.writeOffForeign)
+}
+
+type foreignResponse struct {
+	Foreign   []store.OpenHold `json:"foreign"`
+	NextAfter *int64           `json:"nextAfter,omitempty"` // pass as ?after= for the next page
+}
+
+// foreignPage is how many foreign transactions one page lists, and one call writes off.
+const foreignPage = 100
+
+// listForeign lists the nonces that foreign transactions consumed and of which no
+// request is known, with the intents that are held for them.
+func (a *App) listForeign(w http.ResponseWriter, r *http.Request) error {
+	if _, err := a.operator(r); err != nil {
+		return err
+	}
+	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	if err != nil {
+		return err
+	}
+	q, err := parameters(r, "after")
+	if err != nil {
+		return err
+	}
+	after := int64(-1)
+	if text := q["after"]; text != "" {
+		if after, err = strconv.ParseInt(text, 10, 64); err != nil || after < 0 {
+			return web.FieldProblem("after", "is %.40q: want the nextAfter of the page before", text)
+		}
+	}
+	if _, err := a.store.Submitter(r.Context(), s); err != nil {
+		return err
+	}
+	list, err := a.store.OpenHolds(r.Context(), s, after, foreignPage)
+	if err != nil {
+		return err
+	}
+	out := foreignResponse{Foreign: append([]store.OpenHold{}, list...)}
+	if len(list) == foreignPage {
+		out.NextAfter = &list[len(list)-1].Nonce
+	}
+	web.Reply(w, r, http.StatusOK, out)
+	return nil
+}
+
+type writeOffRequest struct {
+	Nonce  *uint64 `json:"nonce"`
+	Reason string  `json:"reason"`
+}
+
+type writeOffResponse struct {
+	Submitter  nonce.Submitter `json:"submitter"`
+	WrittenOff int             `json:"writtenOff"`
+	Proceeded  int             `json:"proceeded"` // held intents that go on
+	Remaining  int             `json:"remaining"` // foreign transactions that wait for a decision: call again
+}
+
+// writeOffForeign records that a foreign transaction, or each of the submitter's, was no
+// request of ours. What was held for it goes on.
+func (a *App) writeOffForeign(w http.ResponseWriter, r *http.Request) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[writeOffRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	reason, err := reasonOf(body.Reason)
+	if err != nil {
+		return err
+	}
+	d := store.HoldDecision{Submitter: s, Limit: foreignPage, By: operator, Reason: reason, Nonce: body.Nonce}
+	out, err := a.store.WriteOff(r.Context(), d)
+	if err != nil {
+		return err
+	}
+	if out.WrittenOff > 0 {
+		a.log.WarnContext(r.Context(), "foreign transactions written off", telemetry.SubmitterKey, s, "number", out.WrittenOff,
+			"proceeded", out.Proceeded, "operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
+		a.advance(r.Context(), s, out.Token)
+	}
+	web.Reply(w, r, http.StatusOK, writeOffResponse{Submitter: s, WrittenOff: out.WrittenOff, Proceeded: out.Proceeded, Remaining: out.Remaining})
+	return nil
+}
+
+type matchRequest struct {
+	Nonce  *uint64 `json:"nonce"`
+	TxID   string  `json:"txId"`
+	Reason string  `json:"reason"`
+}
+
+// matchForeign records that a foreign transaction was the request of a held intent. The
+// intent ends as that transaction did, and never runs.
+func (a *App) matchForeign(w http.ResponseWriter, r *http.Request) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	s, err := a.submitter("submitter", r.PathValue("submitter"))
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[matchRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	if body.Nonce == nil {
+		return web.FieldProblem("nonce", "is required: the nonce that the foreign transaction consumed, as GET …/foreign lists it")
+	}
+	id, err := uuid.Parse(body.TxID)
+	if err != nil {
+		return web.FieldProblem("txId", "is required: the UUID of the held intent that the foreign transaction was")
+	}
+	reason, err := reasonOf(body.Reason)
+	if err != nil {
+		return err
+	}
+	d := store.HoldDecision{Submitter: s, Nonce: body.Nonce, By: operator, Reason: reason}
+	out, err := a.store.MatchHold(r.Context(), d, id.String())
+	if err != nil {
+		return err
+	}
+	a.log.WarnContext(r.Context(), "foreign transaction matched", telemetry.SubmitterKey, s, telemetry.TxIDKey, id.String(), "nonce", *body.Nonce,
+		"state", out.State, "operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
+	a.advance(r.Context(), s, out.Token)
+	web.Reply(w, r, http.StatusOK, proceedResponse{TxID: id.String(), State: out.State, SubState: out.SubState})
+	return nil
+}

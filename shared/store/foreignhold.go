@@ -1,0 +1,244 @@
+package store
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/lease"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// heldFor says of an intent i of submitter s why it is to be held beside a foreign
+// transaction; null: it is not. One whose call is not known may be that of any of them.
+// It is evaluated once a row.
+const heldFor = `lateral (
+       select case when not exists (select from foreign_hold h where h.submitter = s.submitter and h.ended_at is null) then null
+                   when i.digest is null then 'HANDLER'
+                   when exists (select from foreign_hold h
+                                 where h.submitter = s.submitter and h.ended_at is null and h.tx_id is null and h.call_digest = i.digest) then 'CALL'
+              end as held_for
+       offset 0) as f`
+
+// heldColumns are the values of held, held_for and last_error. No nonce is told: callers
+// read the text.
+const heldColumns = `f.held_for is not null, f.held_for,
+       case f.held_for
+         when 'CALL' then 'held: the chain has a transaction of the submitter that does the same, and which request it was is not known; an operator decides whether it was this one'
+         when 'HANDLER' then 'held: the chain has a transaction of the submitter of which the request is not known; what this request calls is not known either, so it waits until an operator has decided'
+       end`
+
+// lockHolds makes creates and decisions about the foreign transactions of submitters
+// ($1) wait for each other, in one order. It stands before the statements that read
+// them: a snapshot is as old as its statement.
+const lockHolds = `
+select from foreign_hold where submitter = any($1::text[]) and ended_at is null order by submitter, nonce for update`
+
+// claimHolds gives each intent that this transaction holds for its call ($1, with their
+// digests) a foreign transaction of its own. An intent for which none is left goes on.
+const claimHolds = `
+with fresh as (
+  select m.tx_id, m.submitter, i.digest, row_number() over (partition by m.submitter, i.digest order by m.seq) as number
+    from unnest($1::uuid[], $2::bytea[]) as i (tx_id, digest)
+    join managed_tx m on m.tx_id = i.tx_id
+   where m.held_for = 'CALL'
+), free as (
+  select h.submitter, h.nonce, h.call_digest, row_number() over (partition by h.submitter, h.call_digest order by h.nonce) as number
+    from foreign_hold h
+   where h.submitter in (select submitter from fresh) and h.ended_at is null and h.tx_id is null
+), claimed as (
+  update foreign_hold h
+     set tx_id = i.tx_id
+    from free
+    join fresh i on i.submitter = free.submitter and i.digest = free.call_digest and i.number = free.number
+   where h.submitter = free.submitter and h.nonce = free.nonce
+  returning h.tx_id
+)
+update managed_tx m
+   set held = false, held_for = null, last_error = null, updated_at = clock_timestamp()
+  from fresh i
+ where m.tx_id = i.tx_id and not exists (select from claimed c where c.tx_id = m.tx_id)`
+
+// callDigest is the [nonce.Taker.CallDigest] of what the intent wants; nil where its
+// handler will say.
+func callDigest(in Intent) []byte {
+	var call struct{ To, Value, Data *string }
+	if in.Handler != "" || json.Unmarshal(in.Payload, &call) != nil {
+		return nil
+	}
+	t := nonce.Taker{ValueWei: "0"}
+	if call.To != nil {
+		to, err := nonce.ParseAddress(*call.To)
+		if err != nil {
+			return nil
+		}
+		t.To = &to
+	}
+	if call.Value != nil {
+		t.ValueWei = *call.Value
+	}
+	if call.Data != nil {
+		data, err := hex.DecodeString(strings.TrimPrefix(*call.Data, "0x"))
+		if err != nil {
+			return nil
+		}
+		t.Data = data
+	}
+	digest := t.CallDigest()
+	return digest[:]
+}
+
+// insertHolds leaves the foreign transactions open that a release accepts and names no
+// request for.
+const insertHolds = `
+insert into foreign_hold (submitter, nonce, call_digest)
+select f.submitter, f.nonce, f.call_digest
+  from foreign_transaction f
+ where f.submitter = $1 and f.nonce < $2 and coalesce($3::jsonb ->> f.nonce::text, 'none') = 'none'
+ order by f.nonce
+    on conflict do nothing`
+
+// queueHolds adds them to the batch of a release.
+func queueHolds(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
+	requests, _ := json.Marshal(leave.Requests) // plain: cannot fail
+	b.Queue(insertHolds, l.Submitter, bigint(leave.Count), string(requests))
+}
+
+// OpenHold is a nonce that a foreign transaction consumed whose request is not known.
+type OpenHold struct {
+	Nonce       int64           `json:"nonce"`
+	TxHash      string          `json:"txHash"`
+	BlockNumber int64           `json:"blockNumber"`
+	To          *string         `json:"to"` // null: it made a contract
+	ValueWei    string          `json:"valueWei"`
+	Succeeded   bool            `json:"succeeded"`
+	TxID        *string         `json:"txId"` // the intent that is held for it; null: none
+	RequestID   *string         `json:"requestId"`
+	Since       time.Time       `json:"since"`
+	Submitter   nonce.Submitter `json:"-"`
+}
+
+const openHolds = `
+select h.nonce, f.tx_hash, f.block_number, f.to_address, f.value_wei::text, f.succeeded, h.tx_id::text, m.request_id, h.created_at, h.submitter
+  from foreign_hold h
+  join foreign_transaction f using (submitter, nonce)
+  left join managed_tx m on m.tx_id = h.tx_id
+ where h.submitter = $1 and h.ended_at is null and h.nonce > $2
+ order by h.nonce
+ limit $3`
+
+// OpenHolds lists up to limit of the submitter's foreign transactions whose request is
+// not known, with nonces above the one given, by nonce.
+func (s *Store) OpenHolds(ctx context.Context, sub nonce.Submitter, above int64, limit int) ([]OpenHold, error) {
+	rows, err := s.db.Query(ctx, openHolds, sub, above, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list the foreign transactions of %s: %w", sub, err)
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[OpenHold])
+}
+
+// HoldDecision is an operator's word on foreign transactions whose request is not known.
+type HoldDecision struct {
+	Submitter nonce.Submitter
+	Nonce     *uint64 // nil: all of the submitter, Limit of them a call, the lowest first
+	Limit     int
+	By        string
+	Reason    string
+}
+
+// WrittenOff is what [Store.WriteOff] did, and what is left.
+type WrittenOff struct {
+	WrittenOff int   // by this call
+	Proceeded  int   // intents that were held for them, or for their sake, and go on
+	Remaining  int   // foreign transactions whose request is not known; call again
+	Token      int64 // in force after the commit
+}
+
+// ErrNoHold reports a nonce of which no foreign transaction waits for a decision.
+var ErrNoHold = errors.New("no foreign transaction with that nonce waits for a decision")
+
+// writeOff ends holds: their foreign transactions were no request of ours. The intents
+// that were held for them go on.
+const writeOff = `
+with chosen as (
+  select h.nonce
+    from foreign_hold h
+   where h.submitter = $3 and h.ended_at is null and ($4::bigint is null or h.nonce = $4) and is_authority()
+   order by h.nonce
+   limit $5
+), ended as (
+  update foreign_hold h
+     set ended_at = clock_timestamp(), outcome = 'WRITTEN_OFF', by = $1, reason = $2
+    from chosen
+   where h.submitter = $3 and h.nonce = chosen.nonce
+  returning h.tx_id
+), gone as (
+  update managed_tx m
+     set held = false, held_for = null, last_error = null, updated_at = clock_timestamp()
+    from ended
+   where m.tx_id = ended.tx_id and m.state = 'QUEUED' and m.held
+  returning m.tx_id
+), recorded as (
+  insert into tx_decision (tx_id, action, by, reason)
+  select tx_id, 'PROCEED', $1, $2 from gone
+)
+select (select count(*) from ended), (select count(*) from gone)`
+
+// proceedUnknown lets the intents go on whose call is not known, once no foreign
+// transaction of the submitter is left that they may be.
+const proceedUnknown = `
+with gone as (
+  update managed_tx m
+     set held = false, held_for = null, last_error = null, updated_at = clock_timestamp()
+   where m.submitter = $3 and m.queued and m.held and m.held_for = 'HANDLER'
+     and not exists (select from foreign_hold h where h.submitter = $3 and h.ended_at is null)
+  returning m.tx_id
+)
+insert into tx_decision (tx_id, action, by, reason)
+select tx_id, 'PROCEED', $1, $2 from gone`
+
+const findHolds = `
+select coalesce((select fencing_token from submitter_lease where submitter = s.submitter), 0), is_authority(),
+       (select count(*) from foreign_hold h where h.submitter = s.submitter and h.ended_at is null)
+  from submitter s
+ where s.submitter = $1`
+
+// WriteOff records that foreign transactions were no request of ours, and lets the
+// intents go on that were held for them. The error wraps [ErrUnknownSubmitter],
+// [ErrForeign] or, where one nonce was meant, [ErrNoHold].
+func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WrittenOff, err error) {
+	var ours bool
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(lockHolds, []string{string(d.Submitter)})
+	b.Queue(writeOff, d.By, plain(d.Reason), d.Submitter, optional(d.Nonce), d.Limit).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&out.WrittenOff, &out.Proceeded)
+	})
+	b.Queue(proceedUnknown, d.By, plain(d.Reason), d.Submitter).Exec(func(tag pgconn.CommandTag) error {
+		out.Proceeded += int(tag.RowsAffected())
+		return nil
+	})
+	b.Queue("commit")
+	b.Queue(findHolds, d.Submitter).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&out.Token, &ours, &out.Remaining)
+	})
+	err = s.send(ctx, b)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return out, fmt.Errorf("%s: %w", d.Submitter, ErrUnknownSubmitter)
+	case err != nil:
+		return out, fmt.Errorf("write off foreign transactions of %s: %w", d.Submitter, err)
+	case !ours:
+		return out, fmt.Errorf("write off foreign transactions of %s: %w", d.Submitter, ErrForeign)
+	case d.Nonce != nil && out.WrittenOff == 0:
+		return out, fmt.Errorf("nonce %d of %s: %w", *d.Nonce, d.Submitter, ErrNoHold)
+	}
+	return out, nil
+}

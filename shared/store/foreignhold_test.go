@@ -1,0 +1,318 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// calls is what the intents of these tests call, with a value of their own.
+func calls(value int) nonce.Taker {
+	to, _ := nonce.ParseAddress("0x00000000000000000000000000000000000000b0")
+	return nonce.Taker{To: &to, ValueWei: fmt.Sprint(value), Node: "node"}
+}
+
+// worth is an intent that calls the same with that value.
+func worth(sub nonce.Submitter, requestID string, value int) store.Intent {
+	in := intent(sub, requestID)
+	in.Payload = fmt.Appendf(nil, `{"to":"0x00000000000000000000000000000000000000b0","value":"%d"}`, value)
+	return in
+}
+
+// handled is an intent whose call only its handler knows.
+func handled(sub nonce.Submitter, requestID string) store.Intent {
+	in := intent(sub, requestID)
+	in.Handler, in.Payload = "pays", []byte(`{"order":1}`)
+	return in
+}
+
+// lost makes nonces from 0 on ones that foreign transactions consumed, with these values,
+// and releases the submitter; the nonces of named were named requests.
+func lost(t *testing.T, db storetest.Bundle, sub nonce.Submitter, named map[uint64]string, values ...int) {
+	t.Helper()
+	run(t, db, openEpisode, sub)
+	w := take(t, db, sub, "release/1")
+	var all []nonce.ForeignTransaction
+	for n, value := range values {
+		taker := calls(value)
+		taker.Hash = nonce.Hash{byte(n + 1), byte(value)}
+		all = append(all, nonce.ForeignTransaction{Nonce: uint64(n), Episode: 1, Taker: taker, CallDigest: taker.CallDigest(), Succeeded: true, Receipt: []byte(`{}`)})
+	}
+	if err := db.StoreForeign(t.Context(), w.Lease, all); err != nil {
+		t.Fatal(err)
+	}
+	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &nonce.Leave{
+		Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "restored", Count: uint64(len(values)), Requests: named,
+	}}})
+}
+
+// mustCreate stores an intent, and says whether it is held.
+func mustCreate(t *testing.T, db storetest.Bundle, in store.Intent) (a store.Accepted, held bool) {
+	t.Helper()
+	a, err := db.Create(t.Context(), in, 100)
+	if err != nil {
+		t.Fatalf("create %s: %v", in.RequestID, err)
+	}
+	held = value[bool](t, db, `select held from managed_tx where tx_id = $1`, a.TxID)
+	if held && a.Queued {
+		t.Errorf("%s: got it held and queued", in.RequestID)
+	}
+	return a, held
+}
+
+// A foreign transaction whose request is not known holds one new intent with its call,
+// and no other; a post that is repeated does not let it go on.
+func TestForeignTransactionHoldsOneMatchingIntent(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 8)
+	lost(t, db, alice, nil, 5, 5, 7)
+
+	want := []struct {
+		in   store.Intent
+		held bool
+	}{
+		{worth(alice, "first of 5", 5), true}, {worth(alice, "another value", 6), false}, {worth(alice, "second of 5", 5), true},
+		{worth(alice, "third of 5", 5), false}, {worth(alice, "of 7", 7), true},
+	}
+	ids := map[string]string{}
+	for _, w := range want {
+		a, held := mustCreate(t, db, w.in)
+		if ids[w.in.RequestID] = a.TxID; held != w.held || !a.New {
+			t.Errorf("%s: got held %v, new %v; want held %v, new", w.in.RequestID, held, a.New, w.held)
+		}
+		w.in.TxID = uuid.NewString() // as every post has
+		if again, still := mustCreate(t, db, w.in); again.TxID != a.TxID || again.New || still != w.held {
+			t.Errorf("%s, posted again: got %+v, held %v; want held %v", w.in.RequestID, again, still, w.held)
+		}
+	}
+	if got := subState(t, db, ids["of 7"]); got != "HELD" {
+		t.Errorf("sub-state: got %q, want HELD", got)
+	}
+	holds, err := db.OpenHolds(t.Context(), alice, -1, 10)
+	if err != nil || len(holds) != 3 || holds[0].RequestID == nil || *holds[0].RequestID != "first of 5" ||
+		*holds[1].RequestID != "second of 5" || *holds[2].TxID != ids["of 7"] {
+		t.Errorf("open: got %+v, %v", holds, err)
+	}
+	w := take(t, db, alice, "a/1")
+	if got := inQueue(w); len(got) != 2 || got[0] != "another value" || got[1] != "third of 5" {
+		t.Errorf("the queue: got %v, want what is not held", got)
+	}
+}
+
+// What a release named holds nothing.
+func TestNamedNonceHoldsNothing(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 8)
+	lost(t, db, alice, map[uint64]string{0: "known"}, 5, 6)
+	if _, held := mustCreate(t, db, worth(alice, "as the named one", 5)); held {
+		t.Error("with the call of a nonce that was named: got it held")
+	}
+	if _, held := mustCreate(t, db, worth(alice, "as the other", 6)); !held {
+		t.Error("with the call of a nonce that was not named: got it not held")
+	}
+}
+
+// Many intents in one round trip, and many at once, are held by as many nonces as there
+// are, and by no more.
+func TestForeignTransactionsHoldAmongMany(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 8)
+	db.Register(t, bob, 8)
+	lost(t, db, alice, nil, 5, 5, 5)
+	var all []store.Intent
+	for i := range 5 {
+		all = append(all, worth(alice, fmt.Sprint("batch-", i), 5), worth(bob, fmt.Sprint("batch-", i), 5))
+	}
+	results, err := db.CreateAll(t.Context(), all[:4], 100)
+	if err != nil || results[0].Err != nil || results[1].Err != nil {
+		t.Fatalf("create all: got %+v, %v", results, err)
+	}
+	var waiting []<-chan outcome[store.Accepted]
+	for _, in := range all[4:] {
+		waiting = append(waiting, start(func() (store.Accepted, error) { return db.Create(t.Context(), in, 100) }))
+	}
+	for _, c := range waiting {
+		if o := <-c; o.err != nil {
+			t.Errorf("create: %v", o.err)
+		}
+	}
+	if n := value[int](t, db, `select count(*) from managed_tx where held and submitter = $1`, alice); n != 3 {
+		t.Errorf("held: got %d, want 3", n)
+	}
+	if n := value[int](t, db, `select count(*) from managed_tx m join foreign_hold h using (tx_id) where m.held_for = 'CALL'`); n != 3 {
+		t.Errorf("held by a nonce each: got %d, want 3", n)
+	}
+	if n := value[int](t, db, `select count(*) from managed_tx where held and submitter = $1`, bob); n != 0 {
+		t.Errorf("held of another submitter: got %d, want none", n)
+	}
+}
+
+// A written-off nonce lets its intent go on, once, on record; the last one also those
+// whose call is not known.
+func TestWriteOffLetsIntentsProceed(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 8)
+	lost(t, db, alice, nil, 5, 6)
+	five, held := mustCreate(t, db, worth(alice, "five", 5))
+	unknown, alsoHeld := mustCreate(t, db, handled(alice, "unknown"))
+	if !held || !alsoHeld {
+		t.Fatalf("held: got %v and %v, want both", held, alsoHeld)
+	}
+	if _, err := db.Proceed(t.Context(), five.TxID, "ann", "wanted"); !errors.Is(err, store.ErrBeside) {
+		t.Errorf("proceed: got %v, want ErrBeside", err)
+	}
+	if out, err := db.ProceedAll(t.Context(), alice, "ann", "wanted", 10); err != nil || out != (store.ProceededAll{Beside: 2, Token: 1}) {
+		t.Errorf("proceed all: got %+v, %v; want nothing done", out, err)
+	}
+	zero := uint64(0)
+	d := store.HoldDecision{Submitter: alice, Nonce: &zero, Limit: 1, By: "ann", Reason: "a person's own payment"}
+	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WrittenOff{WrittenOff: 1, Proceeded: 1, Remaining: 1, Token: 1}) {
+		t.Errorf("write off: got %+v, %v", out, err)
+	}
+	if got := subState(t, db, five.TxID); got != "" {
+		t.Errorf("the intent of the call: got %q, want it let go on", got)
+	}
+	if got := subState(t, db, unknown.TxID); got != "HELD" {
+		t.Errorf("the intent whose call is not known: got %q, want HELD while a nonce is open", got)
+	}
+	if _, err := db.WriteOff(t.Context(), d); !errors.Is(err, store.ErrNoHold) {
+		t.Errorf("write off again: got %v, want ErrNoHold", err)
+	}
+	d.Nonce = nil
+	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WrittenOff{WrittenOff: 1, Proceeded: 1, Token: 1}) {
+		t.Errorf("write off the rest: got %+v, %v", out, err)
+	}
+	if got := subState(t, db, unknown.TxID); got != "" {
+		t.Errorf("the intent whose call is not known: got %q, want it let go on", got)
+	}
+	if n := value[int](t, db, `select count(*) from tx_decision where action = 'PROCEED' and by = 'ann' and reason = $1`, d.Reason); n != 2 {
+		t.Errorf("decisions on record: got %d, want 2", n)
+	}
+	if _, held := mustCreate(t, db, worth(alice, "later", 5)); held {
+		t.Error("a later intent with the call: got it held")
+	}
+}
+
+// An operator lets a single intent go on whose call is not known.
+func TestIntentOfAHandlerIsLetGoOnByItself(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 8)
+	lost(t, db, alice, nil, 5)
+	unknown, _ := mustCreate(t, db, handled(alice, "unknown"))
+	if out, err := db.Proceed(t.Context(), unknown.TxID, "ann", "a new order"); err != nil || out.SubState != "" || !out.Recorded {
+		t.Errorf("proceed: got %+v, %v", out, err)
+	}
+}
+
+// What is held beside a foreign transaction may have run: CANCELLED is not answered.
+func TestWhatMayHaveRunIsNotCancelled(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 8)
+	lost(t, db, alice, nil, 5)
+	held, _ := mustCreate(t, db, worth(alice, "five", 5))
+	for _, v := range []store.Viewer{{Caller: "shop"}, {Caller: "ann", Operator: true}} {
+		out, err := db.Decide(t.Context(), store.Decision{TxID: held.TxID, By: v, Action: nonce.OrderCancel, Reason: "r"})
+		if err != nil || out.State != nonce.Queued || out.Recorded {
+			t.Errorf("cancel by %+v: got %+v, %v; want it untouched", v, out, err)
+		}
+	}
+	run(t, db, `update authority set timeline_id = timeline_id + 1`)
+	post := intent(bob, "one")
+	run(t, db, `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values ($1, 'local', 0, 1, '{*}', 'test')`, bob)
+	run(t, db, `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values ($1, $2, 'one', 'shop', sha256('x'))`, post.TxID, bob)
+	if err := db.AcceptAuthority(t.Context(), "ann", "restored"); err != nil {
+		t.Fatal(err)
+	}
+	d := store.Decision{TxID: post.TxID, By: store.Viewer{Caller: "shop"}, Action: nonce.OrderCancel, Reason: "r"}
+	if out, err := db.Decide(t.Context(), d); err != nil || out.State != nonce.Queued {
+		t.Errorf("cancel by the caller before the release: got %+v, %v; want it untouched", out, err)
+	}
+	d.By = store.Viewer{Caller: "ann", Operator: true}
+	if out, err := db.Decide(t.Context(), d); err != nil || out.State != nonce.Failed || out.SubState != nonce.Cancelled {
+		t.Errorf("cancel by an operator before the release: got %+v, %v; want FAILED/CANCELLED", out, err)
+	}
+}
+
+// A submitter with a policy is held to both.
+func TestHeldIntentOfALimitedSubmitterCounts(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 8)
+	run(t, db, `insert into submitter_policy (submitter, max_per_minute) values ($1, 2)`, alice)
+	lost(t, db, alice, nil, 5)
+	if _, held := mustCreate(t, db, worth(alice, "five", 5)); !held {
+		t.Error("the first: got it not held")
+	}
+	if _, held := mustCreate(t, db, worth(alice, "six", 6)); held {
+		t.Error("the second: got it held")
+	}
+	if _, err := db.Create(t.Context(), worth(alice, "seven", 7), 100); err == nil {
+		t.Error("the third in a minute: got it accepted, want it refused by the policy")
+	}
+}
+
+// A match ends the held intent as the foreign transaction ended, for good; what does
+// something else, or is not held for it, is refused.
+func TestMatchEndsTheIntent(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 8)
+	lost(t, db, alice, nil, 5, 6, 7)
+	run(t, db, `update foreign_transaction set succeeded = false where nonce = 1`)
+	five, _ := mustCreate(t, db, worth(alice, "five", 5))
+	six, _ := mustCreate(t, db, worth(alice, "six", 6))
+	seven, _ := mustCreate(t, db, worth(alice, "seven", 7))
+	free, _ := mustCreate(t, db, worth(alice, "free", 5))
+	unknown, _ := mustCreate(t, db, handled(alice, "unknown"))
+	match := func(n uint64, txID string) (store.Proceeded, error) {
+		return db.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &n, By: "ann", Reason: "the caller's log"}, txID)
+	}
+	for _, c := range []struct {
+		nonce uint64
+		txID  string
+		want  error
+	}{
+		{1, five.TxID, store.ErrNotMatching}, {0, free.TxID, store.ErrNotMatching}, {9, five.TxID, store.ErrNoHold}, {0, uuid.NewString(), store.ErrNotFound},
+	} {
+		if p, err := match(c.nonce, c.txID); !errors.Is(err, c.want) {
+			t.Errorf("match %s with nonce %d: got %+v, %v; want %v", c.txID, c.nonce, p, err, c.want)
+		}
+	}
+	for _, c := range []struct {
+		nonce uint64
+		txID  string
+		state nonce.State
+		sub   nonce.SubState
+	}{
+		{0, five.TxID, nonce.Confirmed, "RECORDED"}, {1, six.TxID, nonce.Failed, nonce.Reverted}, {2, unknown.TxID, nonce.Confirmed, "RECORDED"},
+	} {
+		if p, err := match(c.nonce, c.txID); err != nil || p.State != c.state || p.SubState != c.sub {
+			t.Errorf("match with nonce %d: got %+v, %v; want %s/%s", c.nonce, p, err, c.state, c.sub)
+		}
+		r, err := db.Tx(t.Context(), c.txID, store.Viewer{Caller: "shop"})
+		if err != nil || r.TxHash == nil || *r.TxHash != (nonce.Hash{byte(c.nonce + 1), byte(c.nonce + 5)}).String() || r.Receipt == nil {
+			t.Errorf("the end: got %+v, %v; want the foreign transaction's hash and receipt", r, err)
+		}
+		if _, err := match(c.nonce, c.txID); !errors.Is(err, store.ErrNoHold) {
+			t.Errorf("match again: got %v, want ErrNoHold", err)
+		}
+	}
+	if got := subState(t, db, seven.TxID); got != "" {
+		t.Errorf("the intent in whose place another was matched: got %q, want it let go on", got)
+	}
+	if w := take(t, db, alice, "a/1"); len(w.Queue) != 2 {
+		t.Errorf("the queue: got %v, want those that were not matched", inQueue(w))
+	}
+}

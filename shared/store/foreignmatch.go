@@ -1,0 +1,124 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// ErrNotMatching reports an intent that is not held for the foreign transaction, or that
+// does something else. Nothing was changed.
+var ErrNotMatching = errors.New("the intent is not held for that foreign transaction, or its call is another")
+
+// matchHold ends the hold of nonce $4 and its intent $5, as the foreign transaction ended:
+// CONFIRMED/RECORDED, or FAILED/REVERTED. An intent whose call is not known may be
+// matched in place of the one that is held for the nonce, which then goes on.
+const matchHold = `
+with chosen as (
+  select h.tx_id as held, f.succeeded, f.tx_hash, f.receipt, f.block_hash,
+         jsonb_build_object('txHash', f.tx_hash, 'blockNumber', f.block_number, 'blockHash', f.block_hash, 'succeeded', f.succeeded) as facts,
+         jsonb_build_array(jsonb_build_object('number', f.block_number, 'hash', f.block_hash)) as confirmations
+    from foreign_hold h
+    join foreign_transaction f using (submitter, nonce)
+   where h.submitter = $3 and h.nonce = $4 and h.ended_at is null and is_authority()
+), ended as (
+  update managed_tx m
+     set state = case when c.succeeded then 'CONFIRMED' else 'FAILED' end, sub_state = case when c.succeeded then 'RECORDED' else 'REVERTED' end,
+         recorded_nonce = $4, tx_hash = c.tx_hash, receipt = c.facts, confirmations = c.confirmations, confirmed_at = clock_timestamp(),
+         last_error = 'an operator matched this request with a foreign transaction' || case when c.succeeded then '' else ', and it reverted' end,
+         event_sequence = m.event_sequence + case when c.succeeded then 2 else 3 end,
+         held = false, held_for = null, next_check_at = null, set_aside_nonce = null, updated_at = clock_timestamp()
+    from chosen c
+   where m.tx_id = $5 and m.submitter is not distinct from $3 and m.state = 'QUEUED' and m.held
+     and (m.tx_id = c.held or m.held_for = 'HANDLER')
+  returning m.tx_id
+), documented as (
+  insert into tx_document (tx_id, name, body)
+  select e.tx_id, 'receipt:' || c.block_hash, c.receipt from ended e, chosen c
+      on conflict do nothing
+), matched as (
+  update foreign_hold h
+     set tx_id = e.tx_id, ended_at = clock_timestamp(), outcome = 'MATCHED', by = $1, reason = $2
+    from ended e
+   where h.submitter = $3 and h.nonce = $4
+), spared as (
+  update managed_tx m
+     set held = false, held_for = null, last_error = null, updated_at = clock_timestamp()
+    from chosen c, ended e
+   where m.tx_id = c.held and m.tx_id <> e.tx_id and m.state = 'QUEUED' and m.held
+  returning m.tx_id
+), recorded as (
+  insert into tx_decision (tx_id, action, by, reason)
+  select tx_id, 'PROCEED', $1, $2 from spared
+)
+select exists (select from chosen), exists (select from ended)`
+
+// MatchHold records that the foreign transaction which consumed the nonce was the request
+// of the held intent. The error wraps [ErrNotFound], [ErrForeign], [ErrNoHold] or
+// [ErrNotMatching].
+func (s *Store) MatchHold(ctx context.Context, d HoldDecision, txID string) (p Proceeded, err error) {
+	if err := s.matches(ctx, d, txID); err != nil {
+		return p, err
+	}
+	var ours, open, ended bool
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(lockHolds, []string{string(d.Submitter)})
+	b.Queue(matchHold, d.By, plain(d.Reason), d.Submitter, optional(d.Nonce), txID).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&open, &ended)
+	})
+	b.Queue(proceedUnknown, d.By, plain(d.Reason), d.Submitter)
+	b.Queue("commit")
+	b.Queue(findProceeded, txID).QueryRow(func(row pgx.Row) error {
+		var ignored bool
+		return row.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &ignored, &ignored, &ignored, &ignored, &p.Trace)
+	})
+	err = s.send(ctx, b)
+	switch {
+	case err != nil:
+		return p, fmt.Errorf("match %s with nonce %d of %s: %w", txID, *d.Nonce, d.Submitter, err)
+	case !ours:
+		return p, fmt.Errorf("match %s: %w", txID, ErrForeign)
+	case !open:
+		return p, fmt.Errorf("nonce %d of %s: %w", *d.Nonce, d.Submitter, ErrNoHold)
+	case !ended:
+		return p, fmt.Errorf("match %s with nonce %d of %s: %w", txID, *d.Nonce, d.Submitter, ErrNotMatching)
+	}
+	p.Recorded = true
+	return p, nil
+}
+
+const findMatch = `
+select m.submitter, coalesce(m.handler, ''), coalesce(d.body::text, ''), h.call_digest
+  from managed_tx m
+  left join tx_document d on d.tx_id = m.tx_id and d.name = 'payload'
+  left join foreign_hold h on h.submitter = $2 and h.nonce = $3 and h.ended_at is null
+ where m.tx_id = $1`
+
+// matches compares the call of the intent, where it is known, with the foreign
+// transaction's. Neither ever changes.
+func (s *Store) matches(ctx context.Context, d HoldDecision, txID string) error {
+	var in Intent
+	var sub nonce.Submitter
+	var payload string
+	var digest []byte
+	err := s.db.QueryRow(ctx, findMatch, txID, d.Submitter, optional(d.Nonce)).Scan(&sub, &in.Handler, &payload, &digest)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows) || err == nil && sub != d.Submitter:
+		return ErrNotFound
+	case err != nil:
+		return fmt.Errorf("read %s: %w", txID, err)
+	case digest == nil:
+		return fmt.Errorf("nonce %d of %s: %w", *d.Nonce, d.Submitter, ErrNoHold)
+	}
+	in.Payload = []byte(payload)
+	if call := callDigest(in); call != nil && !bytes.Equal(call, digest) {
+		return fmt.Errorf("match %s with nonce %d of %s: %w", txID, *d.Nonce, d.Submitter, ErrNotMatching)
+	}
+	return nil
+}
