@@ -41,7 +41,9 @@ var ErrTooLate = errors.New("there is nothing to decide about the transaction in
 // A payout is given back where it was cancelled. So the coordinator alone cancels one,
 // in place of an order to send too, since nobody would ask again; and nobody else has a
 // placeholder compete with it before. One in the queue waits while its payer is in
-// PROTECT, where it may have run unknown to this database; and while it is held.
+// PROTECT, where it may have run unknown to this database; and while it is
+// held beside a foreign transaction. One that the copy had in its queue is cancelled, and
+// its transfer stays in doubt: see [Payout.InDoubt].
 const order = `
 with hit as (
   update managed_tx
@@ -58,7 +60,7 @@ with hit as (
      and (handler is null and reservation is null or $4 <> 'REPLACE')
      and (ordered is null or ordered <> $4)
      and ($4 <> 'CANCEL' or ordered is null or $2 = '` + PayoutCaller + `' and ordered in ('REBROADCAST', 'REPLACE'))
-     and (caller <> '` + PayoutCaller + `' or ` + coordinates + ` and (state <> 'QUEUED' or not held and not ` + payerInDoubt + `))
+     and (caller <> '` + PayoutCaller + `' or ` + coordinates + ` and (state <> 'QUEUED' or not ` + payerInDoubt + `))
   returning tx_id
 )
 insert into tx_decision (tx_id, action, by, reason)

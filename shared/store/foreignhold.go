@@ -17,13 +17,16 @@ import (
 )
 
 // heldFor says of an intent i of submitter s why it is to be held beside a foreign
-// transaction; null: it is not. One whose call is not known may be that of any of them.
+// transaction; null: it is not. One whose call is not known may be that of any of them. A
+// payout of which an operator's statement has taken effect that nothing paid it is none.
 // It is evaluated once a row.
 const heldFor = `lateral (
        select case when not exists (select from foreign_hold h where h.submitter = s.submitter and h.ended_at is null) then null
                    when i.digest is null then 'HANDLER'
                    when exists (select from foreign_hold h
-                                 where h.submitter = s.submitter and h.ended_at is null and h.tx_id is null and h.call_digest = i.digest) then 'CALL'
+                                 where h.submitter = s.submitter and h.ended_at is null and h.tx_id is null and h.call_digest = i.digest)
+                        and not (i.caller = '` + PayoutCaller + `' and exists (select from payout_statement n
+                                 where n.req_id = i.request_id and n.acted_at is not null and not n.of_confirmed)) then 'CALL'
               end as held_for
        offset 0) as f`
 

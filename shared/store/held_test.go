@@ -240,19 +240,12 @@ func TestOperatorLetsHeldIntentsProceed(t *testing.T) {
 	}
 }
 
-// A held intent is cancelled at once, by its caller or an operator, and for good. A held
-// payout is not: it may have been paid after the backup.
+// A held intent is cancelled at once, by its caller or an operator, and for good.
 func TestHeldIntentIsCancelled(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
 	p := post(t, db, alice, "one")
-	payout := intent(alice, "payout")
-	payout.Caller = store.PayoutCaller
-	paid, err := db.Create(t.Context(), payout, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
 	acceptRestored(t, db)
 	out, err := db.Decide(t.Context(), store.Decision{TxID: p.TxID, By: store.Viewer{Caller: "shop"}, Action: nonce.OrderCancel, Reason: "not wanted"})
 	if err != nil || out.State != nonce.Failed || out.SubState != nonce.Cancelled {
@@ -260,10 +253,6 @@ func TestHeldIntentIsCancelled(t *testing.T) {
 	}
 	if again, err := db.Create(t.Context(), intent(alice, "one"), 10); err != nil || again.Queued {
 		t.Errorf("posted again: got %+v, %v; want it ended", again, err)
-	}
-	out, err = db.Decide(t.Context(), store.Decision{TxID: paid.TxID, By: store.Viewer{Caller: store.PayoutCaller}, Action: nonce.OrderCancel, Reason: "given up"})
-	if err != nil || out.State != nonce.Queued || out.Recorded {
-		t.Errorf("cancel of a held payout: got %+v, %v; want it untouched", out, err)
 	}
 }
 

@@ -103,6 +103,17 @@ returning tx_id::text`
           limit $4)` + proceedEnd
 )
 
+// proceedPayout lets a payout go on that the copy had in its queue, once statement $1 has
+// taken effect that it was not paid and is to be paid. One that is to be given back stays
+// held, and is cancelled.
+const proceedPayout = `
+update managed_tx m
+   set held = false, last_error = null, updated_at = clock_timestamp()
+  from payout_statement n
+ where n.id = $1 and n.acted_at is not null and not n.refund and n.req_id = $3
+   and m.request_id = n.req_id and m.submitter is not distinct from $2 and m.caller = '` + PayoutCaller + `'
+   and m.state = 'QUEUED' and m.held and m.held_for is null`
+
 const findProceeded = `
 select m.submitter, m.state, coalesce(` + shownSubState + `, ''), coalesce(l.fencing_token, 0), is_authority(), m.held and m.queued, coalesce(m.held_for = 'CALL', false),
        m.caller = '` + PayoutCaller + `', exists (select from tx_decision d where d.tx_id = m.tx_id and d.action = 'PROCEED'), m.trace

@@ -60,6 +60,7 @@ func (s *Store) ActOnStatement(ctx context.Context, sub nonce.Submitter, reqID s
 		acted = tag.RowsAffected() == 1
 		return nil
 	})
+	b.Queue(proceedPayout, st.ID, sub, reqID)
 	b.Queue("commit")
 	b.Queue(findSamePayment, st.ID, sub, lostBytes, call[:]).Query(func(rows pgx.Rows) (err error) {
 		same, err = pgx.CollectRows(rows, pgx.RowTo[string])

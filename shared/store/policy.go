@@ -122,7 +122,7 @@ with ` + verdict + `, new as (
   select j.tx_id, s.submitter, $6, i.caller, nullif(i.handler, ''), $9, $10,
          (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `
     from judged j
-   cross join (values ($7::text, $8::text, $12::bytea)) as i (caller, handler, digest)
+   cross join (values ($7::text, $8::text, $12::bytea, $6::text)) as i (caller, handler, digest, request_id)
     join submitter s on s.submitter = $1
    cross join ` + heldFor + `
    where j.refused = '' and ` + mayPost + ` and (f.held_for is null or $13)

@@ -350,3 +350,67 @@ func TestAnotherRequestsTransactionProvesNothing(t *testing.T) {
 	}
 	h.has(coin, "7")
 }
+
+// A payout that the copy had in its queue is held there. It goes on once an operator has
+// said that it was not paid: paid again, or given back.
+func TestHeldPayoutGoesOnByAStatement(t *testing.T) {
+	t.Parallel()
+	for name, refund := range map[string]bool{"paid again": false, "given back": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.fund(coin)
+			x := h.due(coin)
+			h.drive(x.ReqID, transfer.TargetPending)
+			h.outside(0, "0x00000000000000000000000000000000000000d4", "1")
+			h.restored(1, nil)
+			if !value[bool](h, `select held and state = 'QUEUED' from managed_tx where request_id = $1`, x.ReqID) {
+				t.Fatal("after the acceptance: got it not held")
+			}
+			h.drive(x.ReqID, transfer.TargetPending)
+			h.serve()
+			if got := h.managed(x.ReqID); got != "QUEUED" {
+				t.Fatalf("before a statement: got %s, want it to wait in the queue", got)
+			}
+			h.says(x.ReqID, store.PayoutStatement{Refund: refund, NoncesBelow: 1})
+			if refund {
+				h.ends(x.ReqID, transfer.RolledBack, "0", "10")
+				return
+			}
+			h.drive(x.ReqID, transfer.TargetPending)
+			h.mineUntil(x.ReqID, "CONFIRMED")
+			h.drive(x.ReqID, transfer.Committed)
+			if got := h.paid(); got != onePayment {
+				t.Errorf("paid: got %s, want %s", got, onePayment)
+			}
+		})
+	}
+}
+
+// A new payout that does what a foreign transaction did, of which no request is known,
+// is held: its user may have repeated one that was lost. An operator writes the foreign
+// transaction off, and it is paid.
+func TestNewPayoutBesideAForeignPaymentIsHeld(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	h.outside(0, address, onePayment)
+	h.restored(1, nil)
+	x := h.due(coin)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.serve()
+	if !value[bool](h, `select held and state = 'QUEUED' and held_for = 'CALL' from managed_tx where request_id = $1`, x.ReqID) {
+		t.Fatal("got it not held beside the payment that does the same")
+	}
+	if got := h.paid(); got != onePayment {
+		t.Errorf("paid: got %s, want the foreign payment alone", got)
+	}
+	if h.giveUp(x.ReqID); h.managed(x.ReqID) != "QUEUED" {
+		t.Errorf("given up: got %s; want it to wait, since it may be the one that was paid", h.managed(x.ReqID))
+	}
+	if _, err := h.db.Store.WriteOff(t.Context(), store.HoldDecision{Submitter: h.payer, Limit: 9, By: "ann", Reason: "paid by hand, to somebody else"}); err != nil {
+		t.Fatal(err)
+	}
+	h.mineUntil(x.ReqID, "CONFIRMED")
+	h.drive(x.ReqID, transfer.Committed)
+}
