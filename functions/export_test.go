@@ -12,6 +12,9 @@ import (
 // Watched is the book of submitters where what is done by it counts.
 func Watched(s *store.Store) nonce.Book { return watchedStore{s} }
 
+// Outcome is what a cancel answers about a transaction.
+func Outcome(d store.Decided) string { return outcome(d) }
+
 // CountedSigner is the signer of a registration's name, where what it does counts.
 func CountedSigner(d signer.Directory, name string) nonce.SubmitterSignService {
 	return (&App{signers: d}).signerNamed(name)
