@@ -12,6 +12,14 @@ import (
 // Watched is the book of submitters where what is done by it counts.
 func Watched(s *store.Store) nonce.Book { return watchedStore{s} }
 
+// Resolutions are those of the workers of every chain.
+func (a *App) Resolutions() (all []nonce.StuckResolution) {
+	for _, c := range a.chains {
+		all = append(all, c.worker.Resolution)
+	}
+	return all
+}
+
 // Outcome is what a cancel answers about a transaction.
 func Outcome(d store.Decided) string { return outcome(d) }
 
