@@ -1,0 +1,232 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// asOwner runs statements beside the stack's database, whose name is LIVE in them.
+func (b bench) asOwner(t *testing.T, statements ...string) {
+	t.Helper()
+	u, err := url.Parse(b.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.Trim(u.Path, "/")
+	u.Path = "/postgres"
+	conn, err := pgx.Connect(b.ctx, u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(b.ctx)
+	for _, s := range statements {
+		s = strings.ReplaceAll(s, "LIVE", name)
+		if _, err := conn.Exec(b.ctx, s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+const endSessions = `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'LIVE' and pid <> pg_backend_pid()`
+
+// backUp copies the database as it is now.
+func (b bench) backUp(t *testing.T) {
+	t.Helper()
+	b.asOwner(t, `alter database "LIVE" allow_connections false`, endSessions, `create database "LIVE_backup" template "LIVE"`,
+		`alter database "LIVE" allow_connections true`)
+	t.Cleanup(func() { b.DB.Reset() })
+}
+
+// restore puts the backup in the database's place, and has the migration job say so, as
+// the runbook does where the restore was not noticed.
+func (b bench) restore(t *testing.T) {
+	t.Helper()
+	b.asOwner(t, `alter database "LIVE" allow_connections false`, endSessions, `alter database "LIVE" rename to "LIVE_lost"`,
+		`alter database "LIVE_backup" rename to "LIVE"`, `alter database "LIVE" allow_connections true`)
+	if err := migrations.Distrust(b.ctx, b.Database, "restored"); err != nil {
+		t.Fatal(err)
+	}
+	b.DB.Reset()
+}
+
+// asOperator calls the admin API, again while it answers that another has the lease or
+// that a connection was cut.
+func (b bench) asOperator(t *testing.T, method, path string, body any) (status int, answer map[string]any) {
+	t.Helper()
+	var text []byte
+	err := poll(b.ctx, func() bool {
+		var err error
+		status, text, err = b.Call(b.ctx, stack.OperatorAccount, method, path, body)
+		return err == nil && status < 500 && !strings.Contains(string(text), "NOT_LEADER")
+	})
+	if err != nil {
+		t.Fatalf("%s %s: got %d %s, %v", method, path, status, text, err)
+	}
+	_ = json.Unmarshal(text, &answer)
+	return status, answer
+}
+
+// operates is asOperator for what must be done.
+func (b bench) operates(t *testing.T, path string, body any) map[string]any {
+	t.Helper()
+	status, answer := b.asOperator(t, http.MethodPost, path, body)
+	if status >= 300 {
+		t.Fatalf("%s: got %d %v", path, status, answer)
+	}
+	return answer
+}
+
+// worth is a transfer of so many wei, by which the chain tells it from others.
+func worth(s nonce.Submitter, requestID string, wei int) map[string]any {
+	in := transfer(s, requestID)
+	in["payload"].(map[string]any)["value"] = fmt.Sprint(wei)
+	return in
+}
+
+// timesMined is how often the chain has a transaction of that value to the receiver of
+// these tests.
+func (b bench) timesMined(t *testing.T, wei int64) (n int) {
+	t.Helper()
+	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for number := uint64(0); number <= b.Chain.Head(); number++ {
+		block, err := client.BlockByNumber(b.ctx, new(big.Int).SetUint64(number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tx := range block.Transactions() {
+			if to := tx.To(); to != nil && *to == common.HexToAddress("0x00000000000000000000000000000000000cafe0") && tx.Value().Int64() == wei {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// After a restore nothing comes back that was cancelled after the backup; what a caller
+// posts again goes on; and of a request that was lost and had run, the same post is held
+// until an operator has matched it, and runs no second time.
+func TestRestoreHoldsWhatMayHaveRunOrWasCancelled(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	busy, still := b.Submitters()[0], b.Submitters()[1]
+	reason := map[string]any{"reason": "the restore of the test"}
+	b.Chain.StopMining()
+	for _, s := range []nonce.Submitter{busy, still} { // the first holds the queue up
+		b.post(t, worth(s, "first", 100))
+		b.await(t, s, nonce.Tracking, 1)
+	}
+	_, gone := b.post(t, worth(busy, "cancelled later", 101))
+	_, ran := b.post(t, worth(busy, "ran later", 102))
+	_, wanted := b.post(t, worth(still, "wanted", 103))
+	_, letGo := b.post(t, worth(still, "let go", 104))
+	_, unwanted := b.post(t, worth(still, "not wanted", 105))
+	b.backUp(t)
+
+	if _, c := b.cancel(t, gone); c.Outcome != "CANCELLED" {
+		t.Fatalf("cancel after the backup: got %+v", c)
+	}
+	b.operates(t, "/admin/v1/submitters/"+string(still)+"/suspend", reason)
+	b.Chain.StartMining()
+	b.post(t, worth(busy, "lost", 106))
+	b.await(t, busy, nonce.Confirmed, 3)
+	b.restore(t)
+
+	if err := b.RunSweep(b.ctx); err != nil {
+		t.Fatal(err)
+	}
+	b.mine(t, 70)
+	b.operates(t, "/admin/v1/authority/accept", reason)
+	for _, id := range []string{gone, ran, wanted, letGo, unwanted} {
+		if _, r := b.ask(t, stack.CallerAccount, id); r.State != "QUEUED" || r.SubState == nil || *r.SubState != "HELD" {
+			t.Errorf("%s after the acceptance: got %+v, want QUEUED/HELD", id, r)
+		}
+	}
+	// The operators' acts after the backup, from the log, before any release.
+	if _, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/api/v1/tx/"+gone+"/cancel", nil); err != nil || !strings.Contains(string(answer), `"CANCELLED"`) {
+		t.Fatalf("cancel again: got %s, %v", answer, err)
+	}
+	b.operates(t, "/admin/v1/submitters/"+string(still)+"/suspend", reason)
+	b.await(t, busy, nonce.Confirmed, 1)
+	b.await(t, still, nonce.Confirmed, 1)
+	err := poll(b.ctx, func() bool {
+		_ = b.RunSweep(b.ctx)
+		var n int
+		return b.DB.QueryRow(b.ctx, `select count(*) from foreign_transaction where submitter = $1`, busy).Scan(&n) == nil && n == 2
+	})
+	if err != nil {
+		t.Fatalf("the foreign transactions were never read: %v", err)
+	}
+	for s, more := range map[nonce.Submitter]map[string]any{
+		busy:  {"mode": "resync", "count": 3, "requests": map[string]string{"1": "ran later"}},
+		still: {"mode": "resume"},
+	} {
+		episode, _ := b.inProtect(t, s)
+		more["episode"], more["reason"] = episode, "reconciled"
+		b.operates(t, "/admin/v1/submitters/"+string(s)+"/release", more)
+	}
+	b.operates(t, "/admin/v1/submitters/"+string(still)+"/resume", reason)
+
+	status, lost := b.post(t, worth(busy, "lost", 106))
+	if status != http.StatusAccepted {
+		t.Fatalf("the lost request, posted again: got %d, want 202", status)
+	}
+	_, behind := b.post(t, worth(busy, "behind", 107))
+	b.confirmed(t, behind)
+	if _, r := b.ask(t, stack.CallerAccount, lost); r.State != "QUEUED" || r.SubState == nil || *r.SubState != "HELD" {
+		t.Errorf("the lost request: got %+v, want it HELD", r)
+	}
+	b.operates(t, "/admin/v1/submitters/"+string(busy)+"/foreign/match", map[string]any{"nonce": 2, "txId": lost, "reason": "the caller's log"})
+	if _, r := b.ask(t, stack.CallerAccount, lost); r.State != "CONFIRMED" || r.SubState == nil || *r.SubState != "RECORDED" {
+		t.Errorf("the lost request, matched: got %+v, want CONFIRMED/RECORDED", r)
+	}
+
+	if status, id := b.post(t, worth(still, "wanted", 103)); status != http.StatusOK || id != wanted {
+		t.Errorf("posted again: got %d %s, want 200 and its txId", status, id)
+	}
+	b.confirmed(t, wanted)
+	b.operates(t, "/admin/v1/tx/"+letGo+"/proceed", reason)
+	b.confirmed(t, letGo)
+	if _, c := b.cancel(t, unwanted); c.Outcome != "CANCELLED" {
+		t.Errorf("cancel of what is held: got %+v", c)
+	}
+	if err := b.RunSweep(b.ctx); err != nil {
+		t.Error(err)
+	}
+	_, last := b.post(t, worth(still, "last", 108)) // nothing before it in the queue is left
+	b.confirmed(t, last)
+	for wei, want := range map[int64]int{100: 2, 101: 0, 102: 1, 103: 1, 104: 1, 105: 0, 106: 1, 107: 1, 108: 1} {
+		if got := b.timesMined(t, wei); got != want {
+			t.Errorf("the intent of %d wei: got it on the chain %d times, want %d", wei, got, want)
+		}
+	}
+}
+
+// confirmed waits until the transaction is CONFIRMED.
+func (b bench) confirmed(t *testing.T, txID string) {
+	t.Helper()
+	var last record
+	err := poll(b.ctx, func() bool {
+		_, last = b.ask(t, stack.CallerAccount, txID)
+		return last.State == "CONFIRMED"
+	})
+	if err != nil {
+		t.Fatalf("%s: got %+v, want it CONFIRMED: %v", txID, last, err)
+	}
+}
