@@ -263,7 +263,7 @@ func (a *App) openTasks() {
 		Parent:   "projects/" + t.Project + "/locations/" + t.Location,
 		Endpoint: t.Endpoint, QueuePrefix: t.QueuePrefix, QueueShards: t.QueueShards,
 		TargetURL: t.TargetURL, ServiceAccount: t.ServiceAccount, Audience: a.config.Auth.InternalAudience,
-		DispatchDeadline: t.DispatchDeadline, Epoch: a.store.Epoch,
+		DispatchDeadline: t.DispatchDeadline, Epoch: a.store.Epoch, NameEpoch: a.store.NameEpoch,
 	})
 }
 

@@ -1,29 +1,45 @@
 package functions
 
 import (
-	"errors"
 	"net/http"
+	"strconv"
 
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// lostMost is how many nonces one answer shows.
+// lostMost is how many nonces one page shows.
 const lostMost = 20
 
 type lostResponse struct {
 	ChainCount uint64      `json:"chainCount"` // the chain's latest count of the account
+	FinalCount *uint64     `json:"finalCount"` // the count at the finalized block, which a resync accepts; null: the node has none
 	NextNonce  int64       `json:"nextNonce"`  // ours
 	Nonces     []lostNonce `json:"nonces"`
-	More       bool        `json:"more"` // there are more than are shown
+	More       bool        `json:"more"`               // there are more than are shown
+	NextFrom   *uint64     `json:"nextFrom,omitempty"` // where the next page begins
+
+	// How many queued intents may be any of the transactions: what they call is not
+	// known before their handlers run.
+	UnknownCalls int `json:"unknownCalls"`
 }
 
 type lostNonce struct {
-	Nonce   uint64        `json:"nonce"`
-	Taker   *nonce.Taker  `json:"taker,omitempty"`   // the transaction that has the nonce on chain
-	Unknown string        `json:"unknown,omitempty"` // why it cannot be shown
-	Intents []store.Alike `json:"intents"`           // what here wants the same: to, value and data
+	Nonce     uint64        `json:"nonce"`
+	Taker     *nonce.Taker  `json:"taker,omitempty"`     // the transaction that has the nonce on chain
+	Succeeded *bool         `json:"succeeded,omitempty"` // once it was read at finality
+	Unknown   string        `json:"unknown,omitempty"`   // why it cannot be shown
+	Intents   []store.Alike `json:"intents"`             // what here wants the same: to, value and data
+	Payouts   []string      `json:"payouts"`             // req_ids of open payouts that want the same
+}
+
+// losses is what one page is made of.
+type losses struct {
+	s      nonce.Submitter
+	chain  nonce.ChainConnector
+	stored map[uint64]nonce.ForeignTransaction
+	open   []nonce.OpenRequest
 }
 
 // lost shows an operator each nonce that the chain has beyond the cursor, with
@@ -37,6 +53,10 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	from, err := lostFrom(r)
+	if err != nil {
+		return err
+	}
 	known, err := a.store.Submitter(r.Context(), s)
 	if err != nil {
 		return err
@@ -45,43 +65,89 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := chain.Look(r.Context(), nonce.Look{Submitter: s, Account: true})
+	v, err := chain.Look(r.Context(), nonce.Look{Submitter: s, Account: true, FinalCount: true})
 	if err != nil {
 		return web.UnavailableBecause(err, "the chain's count of the account could not be read")
 	}
-	out := lostResponse{ChainCount: v.Account.LatestCount, NextNonce: known.NextNonce, Nonces: []lostNonce{}}
-	from := uint64(known.NextNonce)
+	first := uint64(known.NextNonce)
 	if known.InFlightNonce != nil {
-		from = uint64(*known.InFlightNonce)
+		first = uint64(*known.InFlightNonce)
 	}
-	for n := from; n < v.Account.LatestCount && !out.More; n++ {
-		if out.More = len(out.Nonces) == lostMost; out.More {
-			break
+	from = max(first, from)
+	out := lostResponse{ChainCount: v.Account.LatestCount, FinalCount: v.FinalCount, NextNonce: known.NextNonce, Nonces: []lostNonce{}}
+	page := losses{s: s, chain: chain, stored: make(map[uint64]nonce.ForeignTransaction)}
+	if page.open, err = a.store.OpenRequests(r.Context(), s); err != nil {
+		return err
+	}
+	for _, o := range page.open {
+		if o.Unknown {
+			out.UnknownCalls++
 		}
-		one, err := a.lostNonce(r, chain, s, n)
+	}
+	below := min(v.Account.LatestCount, from+lostMost)
+	read, err := a.store.ForeignTransactions(r.Context(), s, from, below)
+	if err != nil {
+		return err
+	}
+	for _, f := range read {
+		page.stored[f.Nonce] = f
+	}
+	for n := from; n < below; n++ {
+		one, err := a.lostNonce(r, page, n)
 		if err != nil {
 			return err
 		}
 		out.Nonces = append(out.Nonces, one)
 	}
+	if out.More = below < v.Account.LatestCount && from < below; out.More {
+		out.NextFrom = &below
+	}
 	web.Reply(w, r, http.StatusOK, out)
 	return nil
 }
 
-func (a *App) lostNonce(r *http.Request, chain nonce.ChainConnector, s nonce.Submitter, n uint64) (lostNonce, error) {
-	one := lostNonce{Nonce: n, Intents: []store.Alike{}}
-	taker, err := chain.Taken(r.Context(), s, n)
-	if err != nil {
-		one.Unknown = err.Error()
-		return one, errors.Join(r.Context().Err())
+// lostFrom is the nonce at which the page begins.
+func lostFrom(r *http.Request) (uint64, error) {
+	q, err := parameters(r, "from")
+	if err != nil || !r.URL.Query().Has("from") {
+		return 0, err
 	}
-	one.Taker = &taker
-	alike, err := a.store.IntentsAlike(r.Context(), s, taker)
+	from, err := strconv.ParseUint(q["from"], 10, 63)
+	if err != nil {
+		return 0, web.FieldProblem("from", "is %.40q: want a nonce, such as nextFrom of the page before", q["from"])
+	}
+	return from, nil
+}
+
+func (a *App) lostNonce(r *http.Request, page losses, n uint64) (lostNonce, error) {
+	one := lostNonce{Nonce: n, Intents: []store.Alike{}, Payouts: []string{}}
+	f, read := page.stored[n]
+	if read {
+		one.Succeeded = &f.Succeeded
+	}
+	if !read || f.Taker.CallDigest() != f.CallDigest { // or its data are longer than what is kept
+		taker, err := page.chain.Taken(r.Context(), page.s, n)
+		if err != nil && !read {
+			one.Unknown = err.Error()
+			return one, r.Context().Err()
+		}
+		if err == nil {
+			f.Taker, f.CallDigest = taker, taker.CallDigest()
+		}
+	}
+	one.Taker = &f.Taker
+	for _, o := range page.open {
+		call, err := page.chain.Call(o.Payload)
+		if same := err == nil && !o.Unknown && f.Does(call); same && o.TxID == "" {
+			one.Payouts = append(one.Payouts, o.RequestID)
+		}
+	}
+	alike, err := a.store.IntentsAlike(r.Context(), page.s, f.Taker)
 	if err != nil {
 		return one, err
 	}
 	for _, intent := range alike {
-		if call, err := chain.Call(intent.Payload); err == nil && call.Does(taker) {
+		if call, err := page.chain.Call(intent.Payload); err == nil && f.Does(call) {
 			one.Intents = append(one.Intents, intent)
 		}
 	}

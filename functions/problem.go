@@ -20,6 +20,7 @@ var (
 	submitterExists    = web.Code{Name: "SUBMITTER_EXISTS", Status: http.StatusConflict}
 	notLeader          = web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}
 	tooLate            = web.Code{Name: "TOO_LATE", Status: http.StatusConflict}
+	requestRecorded    = web.Code{Name: "REQUEST_RECORDED", Status: http.StatusConflict}
 	queueFull          = web.Code{Name: "QUEUE_FULL", Status: http.StatusTooManyRequests}
 
 	// Of policies. The two of limits over time are those of transfers too.
@@ -45,6 +46,7 @@ const queueRetryAfter = 10 * time.Second
 func problem(err error) error {
 	var field *evm.FieldError
 	var policy store.ErrPolicy
+	var recorded store.RequestRecorded
 	switch {
 	case errors.As(err, &policy):
 		return policyProblem(policy)
@@ -58,6 +60,8 @@ func problem(err error) error {
 		return payloadProblem(field)
 	case errors.Is(err, store.ErrUnknownSubmitter):
 		return web.NewProblem(unknownSubmitter, "the submitter is not registered, or not yours to use")
+	case errors.As(err, &recorded):
+		return web.NewProblem(requestRecorded, "%s; do not post it again under any requestId", recordedWords(recorded))
 	case errors.Is(err, store.ErrRequestConflict):
 		return web.NewProblem(requestIDConflict, "this requestId of the submitter belongs to another payload, or to another caller: post a new intent under a new requestId")
 	case errors.Is(err, store.ErrProtected):
@@ -96,6 +100,14 @@ func problem(err error) error {
 		return web.NewProblem(submitterExists, "the submitter is registered with other terms: GET /admin/v1/submitters/{submitter} shows them")
 	}
 	return err
+}
+
+// recordedWords say what is on record of a request that the database had lost.
+func recordedWords(r store.RequestRecorded) string {
+	if r.TxHash == "" {
+		return "the chain has this request: it is transaction " + r.TxID + " here, by the record of an operator"
+	}
+	return "the chain has this request as " + r.TxHash + ": it is transaction " + r.TxID + " here"
 }
 
 // payloadProblem names the field of the payload as the caller wrote it.

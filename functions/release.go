@@ -17,7 +17,11 @@ type releaseRequest struct {
 	Reason   string            `json:"reason"`
 	Count    *uint64           `json:"count"`
 	Requests map[uint64]string `json:"requests"`
+	Others   *string           `json:"others"`
 }
+
+// othersMatching has a release name by itself what matches one to one.
+const othersMatching = "matching"
 
 type releaseResponse struct {
 	Submitter  nonce.Submitter `json:"submitter"`
@@ -25,6 +29,8 @@ type releaseResponse struct {
 	Displaced  []uint64        `json:"displaced"`            // nonces lost to foreign transactions
 	NotOnChain []nonce.FinalTx `json:"notOnChain,omitempty"` // final transactions that a reorg took away, which resync accepts
 	NextNonce  uint64          `json:"nextNonce"`
+	Named      []nonce.Naming  `json:"named"`  // what each name did, by nonce
+	DryRun     bool            `json:"dryRun"` // nothing was changed: it is what would happen
 }
 
 // notLeaderRetryAfter is when a release may find the lease free.
@@ -49,6 +55,9 @@ func (a *App) release(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if leave.DryRun, err = dryRun(r, leave.Mode); err != nil {
+		return err
+	}
 	leave.By = operator
 	worker, err := a.workerOf(s)
 	if err != nil {
@@ -58,11 +67,32 @@ func (a *App) release(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return releaseProblem(err)
 	}
-	a.log.WarnContext(r.Context(), "released from PROTECT", telemetry.SubmitterKey, s, telemetry.NodeIDKey, a.node,
-		"episode", leave.Episode, "mode", leave.Mode, "operator", operator, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.Fallen)
+	said := "released from PROTECT"
+	if leave.DryRun {
+		said = "a release from PROTECT was tried, and nothing changed"
+	}
+	a.log.WarnContext(r.Context(), said, telemetry.SubmitterKey, s, telemetry.NodeIDKey, a.node,
+		"episode", leave.Episode, "mode", leave.Mode, "operator", operator, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.Fallen, "named", out.Named)
 	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: s, Episode: leave.Episode, Displaced: out.Displaced,
-		NotOnChain: out.Fallen, NextNonce: out.NextNonce})
+		NotOnChain: out.Fallen, NextNonce: out.NextNonce, Named: append([]nonce.Naming{}, out.Named...), DryRun: leave.DryRun})
 	return nil
+}
+
+// dryRun reads whether a release is only tried.
+func dryRun(r *http.Request, mode nonce.ReleaseMode) (bool, error) {
+	q, err := parameters(r, "dryRun")
+	if err != nil {
+		return false, err
+	}
+	switch text := q["dryRun"]; {
+	case text == "false", text == "" && !r.URL.Query().Has("dryRun"):
+		return false, nil
+	case text != "true":
+		return false, web.FieldProblem("dryRun", "is %q: want true or false", text)
+	case mode != nonce.Resync:
+		return false, web.FieldProblem("dryRun", "goes with resync")
+	}
+	return true, nil
 }
 
 // leaveOf checks what an operator decided.
@@ -77,13 +107,25 @@ func leaveOf(body releaseRequest) (nonce.Leave, error) {
 		return l, web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
 	case body.Mode == nonce.Resync && body.Count == nil:
 		return l, web.FieldProblem("count", "is required for resync: the chain's count of the account at its finalized block, which you accept")
-	case body.Mode == nonce.Resume && (body.Count != nil || body.Requests != nil):
+	case body.Mode == nonce.Resume && body.Count != nil:
 		return l, web.FieldProblem("count", "goes with resync")
+	case body.Mode == nonce.Resume && body.Requests != nil:
+		return l, web.FieldProblem("requests", "goes with resync: resume takes nothing for lost")
+	case body.Mode == nonce.Resume && body.Others != nil:
+		return l, web.FieldProblem("others", "goes with resync")
+	case body.Others != nil && *body.Others != othersMatching:
+		return l, web.FieldProblem("others", "is %q: want %q, or leave it out", *body.Others, othersMatching)
 	}
+	l.Matching = body.Others != nil
+	named := make(map[string]uint64, len(body.Requests))
 	for n, name := range body.Requests {
 		if err := requestID("requests", name); err != nil {
-			return l, web.FieldProblem("requests", "of nonce %d: leave out what is not known, else it is a requestId of 1 to 128 bytes", n)
+			return l, web.FieldProblem("requests", "of nonce %d: want a requestId of 1 to 128 bytes, or %q where no request here was it", n, nonce.NoRequest)
 		}
+		if other, twice := named[name]; twice && name != nonce.NoRequest {
+			return l, web.FieldProblem("requests", "names %q for nonce %d and for nonce %d: a request runs once", name, min(n, other), max(n, other))
+		}
+		named[name] = n
 	}
 	l.Episode = *body.Episode
 	if body.Count != nil {
@@ -97,7 +139,12 @@ func releaseProblem(err error) error {
 	var count nonce.ErrCount
 	var back nonce.ErrNotBack
 	var foreign nonce.ErrNotForeign
+	var naming nonce.ErrNaming
 	switch {
+	case errors.As(err, &naming):
+		return web.FieldProblem("requests", "has a name that cannot be honoured: %s; nothing was changed", naming.Error())
+	case errors.Is(err, nonce.ErrReading):
+		return web.UnavailableBecause(err, err.Error()+": ask again; nothing was changed")
 	case errors.Is(err, nonce.ErrNotLeader):
 		p := web.NewProblem(notLeader, "the submitter is being served; nothing was changed")
 		p.RetryAfter = notLeaderRetryAfter
@@ -109,7 +156,7 @@ func releaseProblem(err error) error {
 	case errors.As(err, &back):
 		return web.FieldProblem("mode", "cannot be resume yet: %s; they are being sent again: wait until they are back, or accept the loss by resync; nothing was changed", back.Error())
 	case errors.As(err, &foreign):
-		return web.FieldProblem("requests", "must say which request it was: %s; nothing was changed", foreign.Error())
+		return web.FieldProblem("requests", "must say for each which request it was, or %q: %s; nothing was changed", nonce.NoRequest, foreign.Error())
 	case errors.Is(err, nonce.ErrNodes):
 		return web.UnavailableBecause(err, "the chain's nodes do not agree on what this stands on; nothing was changed")
 	}

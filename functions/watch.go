@@ -61,7 +61,7 @@ func refuses(err error) bool {
 	if errors.As(err, &policy) {
 		return true
 	}
-	for _, refusal := range []error{store.ErrUnknownSubmitter, store.ErrRequestConflict, store.ErrProtected,
+	for _, refusal := range []error{store.ErrUnknownSubmitter, store.ErrRequestConflict, store.ErrRecorded, store.ErrProtected,
 		store.ErrSuspended, store.ErrQueueFull, store.ErrMoved, store.ErrHandlerBarred} {
 		if errors.Is(err, refusal) {
 			return true

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"time"
 )
 
 // panel is a chain of nodes that each say something, by name: the first that is not
@@ -396,8 +397,8 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 			"others are past it":            {2, ofNodes(counts(6), counts(7), counts(7)), false},
 			"one of one that answers":       {1, ofNodes(counts(6)), true},
 		} {
-			p := &panel{views: c.views, quorum: c.quorum}
-			tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}, chain: p, work: w}
+			p := &panel{ChainConnector: reader(nil), views: c.views, quorum: c.quorum}
+			tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Book: &evidenceBook{}}, chain: p, work: w, began: time.Now()}
 			_, out, err := tn.resync(t.Context(), &Leave{Mode: Resync, Count: 6, Requests: map[uint64]string{5: "r"}})
 			if got := err == nil; got != c.want || err != nil && !errors.Is(err, ErrNodes) {
 				t.Errorf("%s: got %v, %v; want a resync %v", name, out, err, c.want)

@@ -45,6 +45,14 @@ type Book interface {
 	// consumed the nonces of s, from one nonce on and below another, by nonce.
 	ForeignTransactions(ctx context.Context, s Submitter, from, below uint64) ([]ForeignTransaction, error)
 
+	// OpenRequests lists the queued intents of s, and the open payouts that s is to make
+	// and that are not on record as intents.
+	OpenRequests(ctx context.Context, s Submitter) ([]OpenRequest, error)
+
+	// NamedRequests finds what is on record of requests of s, by requestId. What is not
+	// on record is left out.
+	NamedRequests(ctx context.Context, s Submitter, requestIDs []string) (map[string]NamedRequest, error)
+
 	// StoreForeign stores foreign transactions under the fence. Of one nonce what was
 	// read last is kept. The error wraps [lease.ErrFenced] if the lease is no longer held.
 	StoreForeign(ctx context.Context, l lease.Lease, all []ForeignTransaction) error

@@ -37,7 +37,7 @@ func (t Tx) bumps() int {
 // payload does not tell.
 func (r Rules) bumpAt(t Tx) (at time.Time, ok bool) {
 	waiting := t.State == Submitted || (t.State == Tracking && t.Sub == Pending)
-	if r.Bump == nil || !waiting || t.Ordered != "" || t.FirstSubmitAt == nil || t.Gas == nil || t.bumps() >= r.Bump.MaxAttempts {
+	if r.Bump == nil || !waiting || t.Ordered != "" || t.spent() || t.FirstSubmitAt == nil || t.Gas == nil || t.bumps() >= r.Bump.MaxAttempts {
 		return at, false
 	}
 	if t.opaque() && !t.isPlaceholder(t.Hash()) {

@@ -83,6 +83,10 @@ func (t *tenure) takersOf(ctx context.Context, nonces []uint64) (found []Foreign
 			return nil, 0, failed
 		case failed != nil:
 			err = failed
+			if t.untold == nil {
+				t.untold = make(map[uint64]bool)
+			}
+			t.untold[n] = !errors.Is(failed, context.DeadlineExceeded) && !errors.Is(failed, ErrNotTaken)
 			continue
 		case !t.work.knows(taker.Hash):
 			found = append(found, ForeignTransaction{Nonce: n, Episode: t.work.Episode, Taker: taker, CallDigest: taker.CallDigest()})

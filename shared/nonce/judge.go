@@ -168,6 +168,8 @@ func (r Rules) included(j *judgement, t Tx, rec Receipt, v View, now time.Time, 
 func ended(t Tx, rec Receipt) Tx {
 	t.State, t.Sub, t.Ordered = Confirmed, "", ""
 	switch {
+	case t.isPlaceholder(rec.TxHash) && t.Recorded != nil:
+		return recordedAs(t, *t.Recorded)
 	case t.isPlaceholder(rec.TxHash):
 		t.State, t.Sub = Failed, Placeholder
 		t.LastError = "a placeholder consumed the nonce"
@@ -258,6 +260,9 @@ func (r Rules) resendDue(t Tx, now time.Time) bool {
 
 // unheardOf is resendDue, whatever is bid.
 func (r Rules) unheardOf(t Tx, now time.Time) bool {
+	if t.spent() {
+		return false
+	}
 	due := t.NextResubmitAt == nil || !now.Before(*t.NextResubmitAt)
 	switch {
 	case t.State == Submitted:

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// levelCritical is the level of what a person must look at now: see shared/telemetry.
+const levelCritical = slog.Level(12)
+
 // attrs are what every line about a critical write carries.
 func (t *tenure) attrs() []any {
 	return []any{"submitter", t.work.Lease.Submitter, "nodeId", t.Node, "fencingToken", t.work.Lease.Token}
@@ -57,7 +60,12 @@ func logReservations(ctx context.Context, log *slog.Logger, w Write, done Writte
 func logMoves(ctx context.Context, log *slog.Logger, moves []Move, before map[string]Tx) {
 	var planned []string
 	for _, m := range moves {
-		if msg := moveMessage(before[m.To.ID], m.To); msg != "" {
+		x := before[m.To.ID]
+		if m.To.secondExecution() && !x.State.Final() {
+			log.Log(ctx, levelCritical, "a request was carried out twice: by a foreign transaction, and by its own bytes",
+				"txId", m.To.ID, "requestId", m.To.RequestID, "nonce", *m.To.Nonce, "txHash", m.To.Receipt.TxHash.String(), "recordedNonce", m.To.Recorded.Nonce)
+		}
+		if msg := moveMessage(x, m.To); msg != "" {
 			logTx(ctx, log, msg, m.From, m.To)
 			continue
 		}

@@ -76,6 +76,8 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 			continue
 		}
 		switch {
+		case t.spent():
+			job, reason = r.placeholder(t, v)
 		case t.awaited():
 			if t.overtime(w.now()) {
 				moves = append(moves, r.timedOut(t, w))

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
-
-	"github.com/fencepost/fencepost/shared/lease"
 )
 
 // ReleaseMode is how a submitter leaves PROTECT.
@@ -26,7 +23,10 @@ type Leave struct {
 	By       string
 	Reason   string
 	Count    uint64            // for resync: the chain's count that is accepted
-	Requests map[uint64]string // for resync: which request each lost nonce was, as far as is known
+	Requests map[uint64]string // for resync: which request each lost nonce was, or [NoRequest]
+	Matching bool              // for resync: nonces that Requests does not list get the requests that match one to one
+	DryRun   bool              // for resync: nothing is written
+	End      []Naming          // for resync, filled in by the release: requests without a nonce that end with it
 	Fallen   []FinalTx         // for resync, filled in by the release: final ones that the chain no longer has
 	Takers   map[uint64]Taker  // for resync, filled in by the release: what took the nonces of intents
 }
@@ -59,6 +59,7 @@ type Released struct {
 	Displaced []uint64  // nonces that were lost to foreign transactions, those of intents first
 	Fallen    []FinalTx // final transactions that the chain no longer has, which resync accepts
 	NextNonce uint64
+	Named     []Naming // what each name did, by nonce
 }
 
 // releaseWait is how long a release waits for the lease.
@@ -95,8 +96,13 @@ func (w *Worker) Release(ctx context.Context, s Submitter, l Leave) (out Release
 	}
 	switch {
 	case l.Mode == Resync:
-		if wr.Moves, out, err = t.resync(ctx, &l); err != nil {
+		wr.Moves, out, err = t.resync(ctx, &l)
+		if out.Fallen = l.Fallen; err != nil {
 			return out, err
+		}
+		if l.DryRun {
+			t.giveUp(ctx)
+			return out, w.Wake.Advance(ctx, s, t.work.Lease.Token+1)
 		}
 	case len(l.Fallen) > 0:
 		return out, ErrNotBack{l.Fallen}
@@ -188,16 +194,14 @@ func (t *tenure) resync(ctx context.Context, l *Leave) ([]Move, Released, error)
 		return nil, Released{}, err
 	}
 	moves, lost := displaced(t.work, v, l.Count)
-	if l.Takers, err = t.takers(ctx, lost, l.Requests); err != nil {
-		return nil, Released{}, err
-	}
-	if err := t.takersBorneOut(ctx, v, *l); err != nil {
-		return nil, Released{}, err
-	}
 	for n := t.work.NextNonce; n < l.Count; n++ {
 		lost = append(lost, n)
 	}
-	return moves, Released{Displaced: lost, NextNonce: max(t.work.NextNonce, l.Count)}, nil
+	moves, named, err := t.nameLost(ctx, l, v, moves, lost)
+	if err != nil {
+		return nil, Released{}, err
+	}
+	return moves, Released{Displaced: lost, NextNonce: max(t.work.NextNonce, l.Count), Named: named}, nil
 }
 
 // lostToo asks a view whether its final count is the same, and nothing that is to end
@@ -242,83 +246,4 @@ func displaced(w Work, v View, count uint64) (moves []Move, lost []uint64) {
 		lost = append(lost, *t.Nonce)
 	}
 	return moves, lost
-}
-
-// ErrNotForeign reports a nonce that nobody can call lost without saying which
-// request it was: what took it does what its intent wanted, or is not known.
-type ErrNotForeign struct {
-	Nonce uint64
-	Why   string
-}
-
-// Error names the nonce and the reason.
-func (e ErrNotForeign) Error() string { return fmt.Sprintf("nonce %d: %s", e.Nonce, e.Why) }
-
-// takersMost is how many lost nonces a release asks the chain about although they
-// are named.
-const takersMost = 10
-
-// takers finds what took the nonces of intents. An intent whose nonce was taken by
-// a transaction that does the same may have been carried out: then, and where
-// the chain no longer tells, a person must have named the request.
-func (t *tenure) takers(ctx context.Context, lost []uint64, named map[uint64]string) (map[uint64]Taker, error) {
-	found := make(map[uint64]Taker)
-	for _, x := range t.work.Unsettled {
-		if !slices.Contains(lost, *x.Nonce) {
-			continue
-		}
-		_, isNamed := named[*x.Nonce]
-		if x.opaque() && !isNamed {
-			return nil, ErrNotForeign{*x.Nonce, "its handler, or the owner of its reservation, may have sent what took it"}
-		}
-		if isNamed && len(lost) > takersMost {
-			continue
-		}
-		taker, same, err := t.takerOf(ctx, x)
-		switch {
-		case errors.Is(err, lease.ErrFenced):
-			return nil, err
-		case err != nil && !isNamed:
-			return nil, ErrNotForeign{*x.Nonce, "what took it is not known: " + err.Error()}
-		case err == nil && !isNamed && same:
-			return nil, ErrNotForeign{*x.Nonce, fmt.Sprintf("transaction %s, which took it, does what the intent wanted", taker.Hash)}
-		case err == nil:
-			found[*x.Nonce] = taker
-		}
-	}
-	return found, nil
-}
-
-// takersBorneOut puts to the chain's other nodes the blocks of those takers by which
-// nobody had to name a request: on a fork something else may have taken the nonce.
-func (t *tenure) takersBorneOut(ctx context.Context, v View, l Leave) error {
-	for n, taker := range l.Takers {
-		if _, isNamed := l.Requests[n]; isNamed {
-			continue
-		}
-		by := View{Node: taker.Node, Witnesses: v.Witnesses} // may be another node than v's
-		q := Look{Submitter: t.work.submitter(), Watch: []uint64{taker.BlockNumber}}
-		what := fmt.Sprintf("block %d, in which nonce %d was taken, is the chain's", taker.BlockNumber, n)
-		if err := t.borneOut(ctx, q, by, what, has(Header{Number: taker.BlockNumber, Hash: taker.BlockHash})); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// takerOf is what took x's nonce, as the chain says now, or else by the evidence of
-// the episode; and whether it does what x wanted.
-func (t *tenure) takerOf(ctx context.Context, x Tx) (taker Taker, same bool, err error) {
-	err = t.call(ctx, func(ctx context.Context) error {
-		taker, err = t.chain.Taken(ctx, t.work.submitter(), *x.Nonce)
-		return err
-	})
-	seen := t.work.Evidence
-	switch {
-	case err == nil:
-		return taker, t.does(x, taker), nil
-	case !errors.Is(err, lease.ErrFenced) && seen != nil && seen.Taker != nil && seen.ExpectedNonce == *x.Nonce:
-		return *seen.Taker, seen.SameAsIntent, nil
-	}
-	return taker, false, err
 }

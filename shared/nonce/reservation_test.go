@@ -311,7 +311,9 @@ func TestNobodyKnowsWhatAnOwnerWanted(t *testing.T) {
 		held := workOf(1, 6, lent(5, Reserved, time.Minute))
 		tn := tenure{Worker: &Worker{Rules: rulesOf(3)}, work: held}
 		tn.work.Lease = lease.New(string(alice), "a/1", 1, time.Now(), time.Hour)
-		_, err := tn.takers(t.Context(), []uint64{5}, nil)
+		e := evidence{lost: []uint64{5}, foreign: map[uint64]ForeignTransaction{5: {Nonce: 5}}}
+		tn.chain = reader(nil)
+		_, err := tn.pairs(&Leave{Count: 6}, e, nil)
 		var foreign ErrNotForeign
 		if !errors.As(err, &foreign) || foreign.Nonce != 5 {
 			t.Errorf("a lost nonce that nobody named: got %v, want it refused", err)

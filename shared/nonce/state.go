@@ -36,6 +36,10 @@ const (
 	Reverted    SubState = "REVERTED"    // mined, and reverted
 	Placeholder SubState = "PLACEHOLDER" // a placeholder consumed the nonce
 	Displaced   SubState = "DISPLACED"   // a foreign transaction took the nonce, and a human accepted that
+
+	// RecordedOnChain is a sub-state of Confirmed: a release recorded that a foreign
+	// transaction was the request.
+	RecordedOnChain SubState = "RECORDED"
 )
 
 // transitions is the whole of what may happen to a managed transaction. A local
@@ -43,11 +47,11 @@ const (
 // IN_FLIGHT within one statement: hence QUEUED to SUBMITTED.
 var transitions = map[State][]State{
 	Queued:    {Queued, InFlight, Submitted, Failed},
-	InFlight:  {InFlight, Submitted, Stuck, Protect, Failed},
+	InFlight:  {InFlight, Submitted, Stuck, Protect, Confirmed, Failed},
 	Submitted: {Submitted, Tracking, Stuck, Protect, Confirmed, Failed},
 	Tracking:  {Tracking, Submitted, Stuck, Protect, Confirmed, Failed},
 	Stuck:     {Stuck, Submitted, Tracking, Protect, Confirmed, Failed},
-	Protect:   {Protect, Tracking, Failed},
+	Protect:   {Protect, Tracking, Confirmed, Failed},
 	Confirmed: {},
 	Failed:    {},
 }

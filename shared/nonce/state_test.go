@@ -18,7 +18,7 @@ func TestTransitionsAreTheSpecifications(t *testing.T) {
 		InFlight: {
 			InFlight: "is looked at", Submitted: "bytes and hash are stored",
 			Stuck: "no policy may act", Protect: "a foreign transaction took the nonce",
-			Failed: "displaced: a human accepted it",
+			Confirmed: "a release recorded that a foreign transaction was it", Failed: "displaced: a human accepted it",
 		},
 		Submitted: {
 			Submitted: "is sent again", Tracking: "a node has acknowledged it", Stuck: "attempts exhausted",
@@ -34,6 +34,7 @@ func TestTransitionsAreTheSpecifications(t *testing.T) {
 		},
 		Protect: {
 			Protect: "goes on being watched", Tracking: "a reorg freed the nonce", Failed: "displaced: a human accepted it",
+			Confirmed: "a release recorded that a foreign transaction was it",
 		},
 		Confirmed: {}, Failed: {},
 	}

@@ -17,12 +17,13 @@ type tenure struct {
 	chain  ChainConnector
 	kind   Kind
 	began  time.Time
-	work   Work     // as the database has it: every write is carried over
-	open   bool     // the queue could be worked on when the chain was asked: only then its estimates were
-	looked bool     // the chain was asked at least once
-	fresh  []string // transactions about which code decided in this round: the next carries it out
-	joined int      // how many have joined the queue since it was loaded, as seen behind the release
-	stale  bool     // a row was moved by somebody else, or a mark was passed over: look again
+	work   Work            // as the database has it: every write is carried over
+	open   bool            // the queue could be worked on when the chain was asked: only then its estimates were
+	untold map[uint64]bool // nonces that a foreign transaction consumed and of which the node does not tell
+	looked bool            // the chain was asked at least once
+	fresh  []string        // transactions about which code decided in this round: the next carries it out
+	joined int             // how many have joined the queue since it was loaded, as seen behind the release
+	stale  bool            // a row was moved by somebody else, or a mark was passed over: look again
 
 	operator bool // an operator waits for the answer: see borneOut
 }

@@ -45,6 +45,8 @@ type Tx struct {
 	Receipt       *Receipt
 	Confirmations []Header // the receipt's block and those on top of it, by parent hash
 
+	Recorded *Recorded // what a release recorded of its request; nil: nothing
+
 	Reservation *Reservation // somebody asked for the nonce itself; nil: nobody did
 }
 

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/lease"
 )
 
 // While a sign of foreign use or of a reorg is remembered, a view from below it, or
@@ -174,8 +177,38 @@ type tellsTaker struct {
 
 func (p tellsTaker) Taken(context.Context, Submitter, uint64) (Taker, error) { return p.taker, nil }
 
-// What took an intent's nonce is one node's word, and by it nobody has to be asked
-// whether the intent was carried out: the block it is in has to be the other nodes' too.
+// evidenceBook keeps what is read of foreign transactions.
+type evidenceBook struct {
+	Book
+	stored []ForeignTransaction
+	open   []OpenRequest
+	known  map[string]NamedRequest
+}
+
+func (b *evidenceBook) StoreForeign(_ context.Context, _ lease.Lease, all []ForeignTransaction) error {
+	b.stored = append(b.stored, all...)
+	return nil
+}
+
+func (b *evidenceBook) ForeignTransactions(_ context.Context, _ Submitter, from, below uint64) (found []ForeignTransaction, err error) {
+	for _, f := range b.stored {
+		if f.Nonce >= from && f.Nonce < below {
+			found = append(found, f)
+		}
+	}
+	return found, nil
+}
+
+func (b *evidenceBook) OpenRequests(context.Context, Submitter) ([]OpenRequest, error) {
+	return b.open, nil
+}
+
+func (b *evidenceBook) NamedRequests(context.Context, Submitter, []string) (map[string]NamedRequest, error) {
+	return b.known, nil
+}
+
+// What consumed an intent's nonce is one node's word: its receipt has to be the other
+// nodes' too, before an intent ends by it, under a name or without one.
 func TestTakersNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -196,11 +229,17 @@ func TestTakersNeedAQuorum(t *testing.T) {
 		}{
 			"all have the block":     {ofNodes(a, a, a), false, true},
 			"alone with it":          {ofNodes(a, b, b), false, false},
-			"alone, and it is named": {ofNodes(a, b, b), true, true},
+			"alone, and it is named": {ofNodes(a, b, b), true, false}, // by its receipt the request ends
 		} {
 			p := tellsTaker{&panel{ChainConnector: reader(nil), views: c.views, quorum: 2},
 				Taker{Hash: Hash{7}, BlockNumber: 95, BlockHash: block('a', 95).Hash, Node: "n0", ValueWei: "12345"}}
-			tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler)}, chain: p, work: w}
+			for i := range p.views {
+				v := &p.views[i]
+				v.Receipts = map[Hash]ReceiptAnswer{x.Versions[0]: {Answer: AnswerNotFound},
+					{7}: {Answer: AnswerFound, Receipt: Receipt{TxHash: Hash{7}, BlockNumber: 95, BlockHash: v.Watched[95], Succeeded: true}}}
+			}
+			tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Book: &evidenceBook{}}, chain: p, work: w, began: time.Now()}
+			tn.work.Episode = 1
 			l := Leave{Count: 6}
 			if c.named {
 				l.Requests = map[uint64]string{5: "r"}

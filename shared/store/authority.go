@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/nonce"
 )
 
 // epochFor is how long an epoch is believed: it changes when an operator accepts a
@@ -53,6 +55,35 @@ func (s *Store) Epoch(ctx context.Context) (string, error) {
 	}
 	s.epochs.saw(epoch)
 	return epoch, nil
+}
+
+// names are the name epochs of submitters, as the last load or create brought them:
+// only of those that were released by resync.
+type names struct {
+	mu   sync.Mutex
+	seen map[nonce.Submitter]string
+}
+
+func (n *names) saw(s nonce.Submitter, epoch string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if epoch == "" {
+		delete(n.seen, s)
+		return
+	}
+	if n.seen == nil {
+		n.seen = make(map[nonce.Submitter]string)
+	}
+	n.seen[s] = epoch
+}
+
+// NameEpoch is a submitter's own mark in the names of its tasks, drawn anew by each
+// release by resync; "" if it has none, or nothing was read of it by this process: then
+// the name may be used up already, and the sweep helps.
+func (s *Store) NameEpoch(sub nonce.Submitter) string {
+	s.names.mu.Lock()
+	defer s.names.mu.Unlock()
+	return s.names.seen[sub]
 }
 
 // protectAll opens PROTECT on every submitter: this database is not the one that

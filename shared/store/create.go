@@ -42,6 +42,7 @@ var (
 	ErrSuspended       = errors.New("the submitter is suspended")
 	ErrQueueFull       = errors.New("the submitter's queue is full")
 	ErrHandlerBarred   = errors.New("the submitter does not take transactions of this handler")
+	ErrRecorded        = errors.New("a release recorded that the request was carried out on the chain")
 	ErrMoved           = errors.New("the submitter was in PROTECT, suspended or full a moment ago, and is not any more")
 )
 
@@ -108,13 +109,14 @@ select i.place, s.status, s.callers && array['*', i.caller], (select is_authorit
        coalesce(m.caller = i.caller, false),
        coalesce(l.owner_node <> '' and l.expires_at > clock_timestamp(), false)
          or coalesce(c.next_nonce - c.in_flight_nonce >= s.max_in_flight, false) and not ` + recyclable + `,
-       (select epoch from authority), ` + mayHandle + `, ` + hasPolicy + `, coalesce(m.held, false)
+       (select epoch from authority), ` + mayHandle + `, ` + hasPolicy + `,
+       coalesce(l.name_epoch, ''), m.recorded_nonce is not null and m.caller = '', coalesce(m.tx_hash, ''), coalesce(m.held, false)
   from unnest($1::text[], $2::text[], $3::text[], $4::text[]) with ordinality as i (caller, submitter, request_id, handler, place)
   join submitter s on s.submitter = i.submitter
   left join submitter_lease l on l.submitter = s.submitter
   left join submitter_nonce_cursor c on c.submitter = s.submitter
   left join lateral (
-       select submitter, tx_id, state, fingerprint, caller, queued and held as held
+       select submitter, tx_id, state, fingerprint, caller, recorded_nonce, tx_hash, queued and held as held
          from managed_tx
         where request_id = i.request_id and submitter >= s.submitter
         order by submitter
@@ -223,6 +225,9 @@ func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent, 
 		f := found[i]
 		results[i].Accepted, results[i].Err = f.answer(in)
 		s.epochs.saw(f.epoch)
+		if f.registered {
+			s.names.saw(in.Submitter, f.nameEpoch)
+		}
 		foreign = foreign || (f.registered && !f.ours)
 		if f.registered {
 			s.limits.saw(in.Submitter, f.limited)
@@ -295,13 +300,31 @@ type foundIntent struct {
 	held          bool // it is in the queue, and no nonce is given to it
 	judged        bool // it was held to a policy
 	refused       *ErrPolicy
+	nameEpoch     string
+	recorded      bool   // a release put it on record, for whoever may post for the submitter
+	txHash        string // last signed, or of the foreign transaction that it was
 }
+
+// RequestRecorded is an [ErrRecorded] with what is on record.
+type RequestRecorded struct {
+	TxID   string
+	TxHash string // "": the node did not tell of the transaction
+}
+
+// Error names the transaction.
+func (e RequestRecorded) Error() string {
+	return fmt.Sprintf("%v: transaction %s, hash %s", ErrRecorded, e.TxID, e.TxHash)
+}
+
+// Unwrap is [ErrRecorded].
+func (e RequestRecorded) Unwrap() error { return ErrRecorded }
 
 func scanFound(rows pgx.Rows, found []foundIntent) error {
 	for rows.Next() {
 		f := foundIntent{registered: true}
 		var place int
-		if err := rows.Scan(&place, &f.status, &f.allowed, &f.ours, &f.protected, &f.token, &f.txID, &f.state, &f.fingerprint, &f.own, &f.served, &f.epoch, &f.handlerMay, &f.limited, &f.held); err != nil {
+		if err := rows.Scan(&place, &f.status, &f.allowed, &f.ours, &f.protected, &f.token, &f.txID, &f.state, &f.fingerprint, &f.own, &f.served, &f.epoch, &f.handlerMay, &f.limited,
+			&f.nameEpoch, &f.recorded, &f.txHash, &f.held); err != nil {
 			return err
 		}
 		found[place-1] = f
@@ -327,6 +350,8 @@ func (f foundIntent) answer(in Intent) (Accepted, error) {
 		return Accepted{}, ErrQueueFull
 	case f.txID == "": // what refused the insert was over when it was asked why
 		return Accepted{}, ErrMoved
+	case f.recorded:
+		return Accepted{}, RequestRecorded{TxID: f.txID, TxHash: f.txHash}
 	case !f.own, string(f.fingerprint) != string(in.Fingerprint[:]): // another caller's id is never told
 		return Accepted{}, ErrRequestConflict
 	}

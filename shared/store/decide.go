@@ -58,6 +58,7 @@ with hit as (
      and (state in ` + unsettledStates + ` or (state = 'QUEUED' and $4 = 'CANCEL' and ` + cancellable + `))
      and (tx_hash is not null or $4 not in ('REBROADCAST', 'REPLACE'))
      and (handler is null and reservation is null or $4 <> 'REPLACE')
+     and (recorded_nonce is null or $4 not in ('REPLACE', 'REBROADCAST'))
      and (ordered is null or ordered <> $4)
      and ($4 <> 'CANCEL' or ordered is null or $2 = '` + PayoutCaller + `' and ordered in ('REBROADCAST', 'REPLACE'))
      and (caller <> '` + PayoutCaller + `' or ` + coordinates + ` and (state <> 'QUEUED' or not ` + payerInDoubt + `))
@@ -89,7 +90,7 @@ select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''),
        is_authority() or $3, m.caller = '` + PayoutCaller + `' and $2 <> '` + PayoutCaller + `', m.trace
   from managed_tx m
   left join submitter_lease l on l.submitter = m.submitter
- where m.tx_id = $1 and (m.caller = $2 or $3)`
+ where m.tx_id = $1 and (m.caller = $2 or $3 or ` + recordedForAll + `)`
 
 // ErrCoordinators reports an order about a payout that is the transfer coordinator's to
 // give: a cancel, a placeholder before its cancel, or to send while its cancel waits.

@@ -19,7 +19,7 @@ select last.tx_id, last.nonce, last.tx_hash, (last.receipt ->> 'succeeded')::boo
          where v.tx_hash = last.tx_hash)
   from (select tx_id, nonce, tx_hash, receipt, state
           from managed_tx
-         where submitter = $1 and nonce is not null and receipt is not null
+         where submitter = $1 and nonce is not null and receipt is not null and recorded_nonce is null
          order by nonce desc
          limit (select 101 * greatest(max_in_flight, 1000) from submitter where submitter = $1)) as last
  where last.state in ('CONFIRMED', 'FAILED') and last.receipt ->> 'blockHash' = any($2)

@@ -23,18 +23,27 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 	elsewhere := post(t, db, bob, "lost")
 	run(t, db, openEpisode, alice)
 	w := take(t, db, alice, "a/1")
+	foreign := nonce.ForeignTransaction{Nonce: 0, Episode: 1, Succeeded: true, Receipt: []byte(`{"status": "0x1"}`),
+		Taker: nonce.Taker{Hash: nonce.Hash{1}, BlockNumber: 7, BlockHash: nonce.Hash{9}, Node: "node-1", ValueWei: "7"}}
+	reverted := foreign
+	reverted.Nonce, reverted.Succeeded, reverted.Taker.Hash = 1, false, nonce.Hash{2}
+	if err := db.StoreForeign(t.Context(), w.Lease, []nonce.ForeignTransaction{foreign, reverted}); err != nil {
+		t.Fatal(err)
+	}
 	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &nonce.Leave{
 		Episode: 1, Mode: nonce.Resync, By: "op", Reason: "restored", Count: 5,
-		Requests: map[uint64]string{0: "lost", 1: "waiting", 2: "waiting", 4: "lost"},
+		Requests: map[uint64]string{0: "lost", 1: "waiting"},
+		End:      []nonce.Naming{{Nonce: 0, RequestID: "lost"}, {Nonce: 1, RequestID: "waiting", TxID: waiting.TxID}},
 	}}})
 
 	for query, want := range map[string]string{
 		`select string_agg(case when request_id like 'displaced:%' then 'none' else request_id end, ' ' order by nonce)
 		   from managed_tx where nonce is not null`: "lost waiting none none none",
-		`select string_agg(distinct state || '/' || sub_state, ' ') from managed_tx where nonce is not null`:                                    "FAILED/DISPLACED",
+		`select string_agg(state || '/' || sub_state, ' ' order by nonce) from managed_tx where nonce is not null`:                              "CONFIRMED/RECORDED FAILED/REVERTED FAILED/DISPLACED FAILED/DISPLACED FAILED/DISPLACED",
+		`select string_agg(event_sequence::text, ' ' order by nonce) from managed_tx where nonce is not null`:                                   "3 4 1 1 1",
 		`select string_agg(nonce || ':' || coalesce(prev_nonce::text, 'first'), ' ' order by nonce) from managed_tx where nonce is not null`:    "0:first 1:0 2:1 3:2 4:3",
 		`select next_nonce::text from submitter_nonce_cursor where submitter like '%a11ce'`:                                                     "5",
-		`select last_error from managed_tx where nonce = 2`:                                                                                     "the chain has this nonce, and nothing here does; it was request waiting",
+		`select last_error from managed_tx where nonce = 2`:                                                                                     "the chain has this nonce, and nothing here does; its request is not known",
 		`select last_error from managed_tx where nonce = 3`:                                                                                     "the chain has this nonce, and nothing here does; its request is not known",
 		`select string_agg(coalesce(from_state, 'new') || ' ' || state, ', ' order by id) from tx_history where tx_id = '` + waiting.TxID + `'`: "new QUEUED, QUEUED FAILED",
 	} {
@@ -42,14 +51,17 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", query, diff)
 		}
 	}
-	if a, err := db.Create(t.Context(), intent(alice, "lost"), 100); !errors.Is(err, store.ErrRequestConflict) {
-		t.Errorf("posted again: got %+v, %v; want a conflict", a, err)
+	if a, err := db.Create(t.Context(), intent(alice, "lost"), 100); !errors.Is(err, store.ErrRecorded) {
+		t.Errorf("posted again: got %+v, %v; want it recorded", a, err)
 	}
-	if _, err := db.TxByRequest(t.Context(), alice, "lost", shop); !errors.Is(err, store.ErrInDoubt) {
-		t.Errorf("by request: got %v, want in doubt", err)
-	}
-	if r, err := db.TxByRequest(t.Context(), alice, "lost", operator); err != nil || r.SubState == nil || *r.SubState != "DISPLACED" {
-		t.Errorf("by request, for an operator: got %+v, %v; want it DISPLACED", r, err)
+	for _, v := range []store.Viewer{shop, operator} {
+		r, err := db.TxByRequest(t.Context(), alice, "lost", v)
+		if err != nil || r.State != nonce.Confirmed || r.SubState == nil || *r.SubState != "RECORDED" || r.TxHash == nil || *r.TxHash != foreign.Taker.Hash.String() || r.Receipt == nil {
+			t.Errorf("by request, for %+v: got %+v, %v; want it RECORDED with its hash and its receipt", v, r, err)
+		}
+		if d, err := db.Decide(t.Context(), store.Decision{TxID: r.TxID, By: v, Action: nonce.OrderCancel, Reason: "r"}); err != nil || d.State != nonce.Confirmed {
+			t.Errorf("cancel, for %+v: got %+v, %v; want it CONFIRMED", v, d, err)
+		}
 	}
 	if r, err := db.TxByRequest(t.Context(), alice, "waiting", shop); err != nil || r.TxID != waiting.TxID || r.State != nonce.Failed {
 		t.Errorf("what waited: got %+v, %v; want it FAILED", r, err)

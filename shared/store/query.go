@@ -68,7 +68,7 @@ select tx_id, submitter, request_id, state, ` + shownSubState + `, tx_hash, repl
 // Tx is the transaction with this id (a UUID). The error is [ErrNotFound] where
 // v may not see one, or wraps [ErrInDoubt] in a restored database.
 func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
-	r, err := s.record(ctx, recordColumns+` where tx_id = $1 and (caller = $2 or $3)`, txID, v.Caller, v.Operator)
+	r, err := s.record(ctx, recordColumns+` where tx_id = $1 and (caller = $2 or $3 or `+recordedForAll+`)`, txID, v.Caller, v.Operator)
 	return s.doubt(ctx, r, err, "", "")
 }
 
@@ -90,7 +90,14 @@ const byRequest = `
  where tx_id = (select r.tx_id
                   from (select tx_id, submitter from managed_tx where request_id = $2 and submitter >= $1 order by submitter limit 1) as r
                  where r.submitter = $1)
-   and (caller = $3 or $4)`
+   and (caller = $3 or $4 or ` + recordedFor3 + `)`
+
+// recordedForAll says of a managed_tx that a release put it on record, and that caller $2
+// may post for its submitter; recordedFor3 says it of caller $3.
+const (
+	recordedForAll = `caller = '' and exists (select from submitter s where s.submitter = m.submitter and s.callers && array['*', $2::text])`
+	recordedFor3   = `caller = '' and exists (select from submitter s where s.submitter = m.submitter and s.callers && array['*', $3::text])`
+)
 
 // doubt turns "not found" into [ErrInDoubt] where it proves nothing.
 func (s *Store) doubt(ctx context.Context, r Record, err error, sub nonce.Submitter, requestID string) (Record, error) {

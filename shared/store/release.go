@@ -1,7 +1,9 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -9,39 +11,76 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// fillDisplaced gives each nonce that the chain has from the cursor on, up to
-// the count accepted, a row of its own, and moves the cursor there. The row of a
-// nonce whose request is named takes that request's place, so that it cannot run a
-// second time: it is the request's own row where it waits in the queue.
+// insertNamed puts the requests on record that a release names and that were lost with
+// the database. They have no caller: whoever may post for the submitter sees them.
+const insertNamed = `
+insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, fencing_token)
+select gen_random_uuid(), $1, r.name, '', sha256('recorded'), $2
+  from unnest($3::text[]) as r (name)
+    on conflict (submitter, request_id) do nothing`
+
+// fillDisplaced ends the queued requests that are named, as the foreign transactions
+// ended that they were; one whose nonce the cursor has not passed holds that nonce. Each
+// other nonce that the chain has from the cursor on, up to the count accepted, gets a row
+// of its own, and the cursor moves there.
 const fillDisplaced = `
-with lost as (
-  select n as nonce, nullif(n, s.start_nonce) - 1 as prev_nonce, r.name,
-         'the chain has this nonce, and nothing here does; ' || coalesce('it was request ' || r.name, 'its request is not known') as why,
-         row_number() over (partition by r.name order by n) = 1 as first
+with named as (
+  select * from jsonb_to_recordset($5::jsonb) as r (nonce bigint, request text)
+), gap as (
+  select n as nonce, nullif(n, s.start_nonce) - 1 as prev_nonce
     from submitter s
-    join submitter_nonce_cursor c using (submitter), generate_series(c.next_nonce, $3::bigint - 1) as n,
-         lateral (select $5::jsonb ->> n::text) as r (name)
+    join submitter_nonce_cursor c using (submitter), generate_series(c.next_nonce, $3::bigint - 1) as n
    where s.submitter = $1
-), queued as (
+), ended as (
   update managed_tx m
-     set state = 'FAILED', sub_state = 'DISPLACED', nonce = l.nonce, prev_nonce = l.prev_nonce, last_error = l.why,
-         event_sequence = m.event_sequence + 1, fencing_token = $2, next_check_at = null, updated_at = clock_timestamp()
-    from lost l
-   where m.request_id = l.name and m.submitter = $1 and m.state = 'QUEUED' and l.first
-  returning m.nonce
+     set state = case when f.succeeded is false then 'FAILED' else 'CONFIRMED' end,
+         sub_state = case when f.succeeded is false then 'REVERTED' else 'RECORDED' end,
+         nonce = g.nonce, prev_nonce = g.prev_nonce, recorded_nonce = r.nonce, tx_hash = f.tx_hash,
+         receipt = f.receipt, confirmations = f.confirmations, confirmed_at = case when f.receipt is not null then clock_timestamp() end,
+         last_error = 'a release recorded that a foreign transaction was this request' || case when f.succeeded is false then ', and it reverted' else '' end,
+         event_sequence = m.event_sequence + case when f.receipt is null then 1 when f.succeeded then 2 else 3 end,
+         fencing_token = $2, next_check_at = null, set_aside_nonce = null, updated_at = clock_timestamp()
+    from named r
+    left join gap g on g.nonce = r.nonce
+    left join (
+      select nonce, succeeded, tx_hash,
+             jsonb_build_object('txHash', tx_hash, 'blockNumber', block_number, 'blockHash', block_hash, 'succeeded', succeeded) as receipt,
+             jsonb_build_array(jsonb_build_object('number', block_number, 'hash', block_hash)) as confirmations
+        from foreign_transaction
+       where submitter = $1) as f on f.nonce = r.nonce
+   where m.request_id = r.request and m.submitter = $1 and m.state = 'QUEUED'
+  returning m.tx_id, m.nonce, m.recorded_nonce
+), documented as (
+  insert into tx_document (tx_id, name, body)
+  select e.tx_id, 'receipt:' || f.block_hash, f.receipt
+    from ended e
+    join foreign_transaction f on f.submitter = $1 and f.nonce = e.recorded_nonce
+      on conflict do nothing
 ), filled as (
   insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce,
                           state, sub_state, last_error, fencing_token)
-  select gen_random_uuid(), $1,
-         case when l.first and l.name is not null and not exists (select from managed_tx m where m.request_id = l.name and m.submitter = $1)
-              then l.name else 'displaced:' || l.nonce || ':' || gen_random_uuid() end,
-         $4, sha256('displaced'), l.nonce, l.prev_nonce, 'FAILED', 'DISPLACED', l.why, $2
-    from lost l
-   where not exists (select from queued q where q.nonce = l.nonce)
-   order by l.nonce
+  select gen_random_uuid(), $1, 'displaced:' || g.nonce || ':' || gen_random_uuid(),
+         $4, sha256('displaced'), g.nonce, g.prev_nonce, 'FAILED', 'DISPLACED',
+         'the chain has this nonce, and nothing here does; its request is not known', $2
+    from gap g
+   where not exists (select from ended e where e.nonce = g.nonce)
+   order by g.nonce
 )
 update submitter_nonce_cursor
-   set next_nonce = next_nonce + (select count(*) from lost)
+   set next_nonce = next_nonce + (select count(*) from gap)
+ where submitter = $1`
+
+// sureOfNamed refuses the whole release, by a division by zero, where a request that it
+// names left the queue meanwhile.
+const sureOfNamed = `
+select 1 / (case when count(*) = $3 then 1 else 0 end)
+  from managed_tx
+ where submitter = $1 and request_id = any($2) and recorded_nonce is not null and not queued`
+
+// drawNameEpoch keeps names of tasks from being met again that are used up.
+const drawNameEpoch = `
+update submitter_lease
+   set name_epoch = left(gen_random_uuid()::text, 8)
  where submitter = $1`
 
 // queueLeave adds the end of an episode to a fenced batch.
@@ -49,10 +88,76 @@ func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
 	released, _ := json.Marshal(map[string]any{ // plain: cannot fail
 		"count": leave.Count, "requests": leave.Requests, "takers": leave.Takers, "notOnChain": leave.Fallen,
 	})
-	requests, _ := json.Marshal(leave.Requests)
 	b.Queue(`select close_episode($1, $2, $3, $4, $5, $6)`, l.Submitter, leave.Episode, leave.Mode, leave.By, leave.Reason, released)
-	if leave.Mode == nonce.Resync {
-		b.Queue(fillDisplaced, l.Submitter, l.Token, bigint(leave.Count), leave.By, requests)
-		queueHolds(b, l, leave)
+	if leave.Mode != nonce.Resync {
+		return
 	}
+	type pair struct {
+		Nonce   uint64 `json:"nonce"`
+		Request string `json:"request"`
+	}
+	var lost []string
+	names, pairs := []string{}, []pair{}
+	for _, n := range leave.End {
+		if names = append(names, n.RequestID); n.TxID == "" {
+			lost = append(lost, n.RequestID)
+		}
+		pairs = append(pairs, pair{n.Nonce, n.RequestID})
+	}
+	if len(lost) > 0 {
+		b.Queue(insertNamed, l.Submitter, l.Token, lost)
+	}
+	named, _ := json.Marshal(pairs) // plain: cannot fail
+	b.Queue(fillDisplaced, l.Submitter, l.Token, bigint(leave.Count), leave.By, named)
+	if len(names) > 0 {
+		b.Queue(sureOfNamed, l.Submitter, names, len(names))
+	}
+	queueHolds(b, l, leave)
+	b.Queue(drawNameEpoch, l.Submitter)
+}
+
+// openRequests are intents in the queue, and payouts that are open and not on record.
+const openRequests = `
+select m.request_id, m.tx_id::text, d.body::text, m.handler is not null or d.body is null
+  from managed_tx m
+  left join tx_document d on d.tx_id = m.tx_id and d.name = 'payload'
+ where m.submitter = $1 and m.queued
+ union all
+select t.req_id, '', t.payout_payload::text, false
+  from transfers_tb t
+ where t.open and t.payout_submitter = $1
+   and not exists (select from managed_tx m where m.submitter = t.payout_submitter and m.request_id = t.req_id)`
+
+// OpenRequests implements [nonce.Book].
+func (s *Store) OpenRequests(ctx context.Context, sub nonce.Submitter) ([]nonce.OpenRequest, error) {
+	rows, err := s.db.Query(ctx, openRequests, sub)
+	if err != nil {
+		return nil, fmt.Errorf("read the open requests of %s: %w", sub, err)
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r nonce.OpenRequest, err error) {
+		var payload *string
+		if err = row.Scan(&r.RequestID, &r.TxID, &payload, &r.Unknown); err == nil && payload != nil {
+			r.Payload = []byte(*payload)
+		}
+		return r, err
+	})
+}
+
+// NamedRequests implements [nonce.Book].
+func (s *Store) NamedRequests(ctx context.Context, sub nonce.Submitter, requestIDs []string) (map[string]nonce.NamedRequest, error) {
+	rows, err := s.db.Query(ctx, `
+		select request_id, tx_id::text, state, coalesce(sub_state, '')
+		  from managed_tx
+		 where submitter = $1 and request_id = any($2)`, sub, requestIDs)
+	if err != nil {
+		return nil, fmt.Errorf("read named requests of %s: %w", sub, err)
+	}
+	found := make(map[string]nonce.NamedRequest)
+	var id string
+	var r nonce.NamedRequest
+	_, err = pgx.ForEachRow(rows, []any{&id, &r.TxID, &r.State, &r.Sub}, func() error {
+		found[id] = r
+		return nil
+	})
+	return found, err
 }

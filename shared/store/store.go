@@ -33,6 +33,7 @@ type Store struct {
 	limits limits
 	gather gathering
 	epochs epochs
+	names  names
 }
 
 // Options are how to reach the database, and how long it may keep anything

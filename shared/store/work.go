@@ -20,17 +20,24 @@ select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
        coalesce(p.episode, 0), case when p.evidence ? 'why' then p.evidence end,
        (select min(m.set_aside_nonce) from managed_tx m
          where m.submitter = s.submitter and ` + waits + ` and m.set_aside_nonce is not null and not ` + notAside + `),
-       is_authority(), (select epoch from authority), s.signer
+       is_authority(), (select epoch from authority), s.signer,
+       coalesce((select l.name_epoch from submitter_lease l where l.submitter = s.submitter), '')
   from submitter s
   join submitter_nonce_cursor c using (submitter)
   left join protect_episode p on p.submitter = s.submitter and p.closed_at is null
  where s.submitter = $1`
 
+// recordedOf is the [nonce.Recorded] of m.
+const recordedOf = `case when m.recorded_nonce is not null then jsonb_build_object('nonce', m.recorded_nonce, 'receipt', (
+         select jsonb_build_object('txHash', f.tx_hash, 'blockNumber', f.block_number, 'blockHash', f.block_hash, 'succeeded', f.succeeded, 'document', f.receipt)
+           from foreign_transaction f
+          where f.submitter = m.submitter and f.nonce = m.recorded_nonce)) end`
+
 const txColumns = `
        m.tx_id, m.request_id, m.seq, m.state, coalesce(m.sub_state, ''), m.nonce, m.set_aside_nonce,
        m.last_gas_params, m.first_submit_at, m.last_submit_at, m.next_resubmit_at, m.submit_attempts,
        m.last_receipt_check_at, m.next_check_at, coalesce(m.last_error, ''), m.receipt, m.confirmations,
-       coalesce(m.ordered, ''), coalesce(m.handler, ''), m.trace, m.reservation, m.lock_owner, m.lock_until, m.next_bump_at, m.last_mempool_diag,
+       coalesce(m.ordered, ''), coalesce(m.handler, ''), m.trace, m.reservation, m.lock_owner, m.lock_until, m.next_bump_at, m.last_mempool_diag, ` + recordedOf + `,
        m.updated_at > clock_timestamp()`
 
 const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')`
@@ -85,10 +92,11 @@ func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce
 	scanTx := func(row pgx.CollectableRow) (nonce.Tx, error) { return scanTx(sub, w.Now, row) }
 	b.Queue(loadSubmitter, sub).QueryRow(func(row pgx.Row) error {
 		var ours bool
-		var epoch string
+		var epoch, names string
 		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.FinalBlocks, &w.Suspicion,
-			&w.Episode, &w.Evidence, &w.AsideUntil, &ours, &epoch, &w.Signer)
+			&w.Episode, &w.Evidence, &w.AsideUntil, &ours, &epoch, &w.Signer, &names)
 		s.epochs.saw(epoch)
+		s.names.saw(sub, names)
 		w.Protected, w.Foreign = w.Episode != 0 || !ours, !ours
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
@@ -136,7 +144,7 @@ func queueBumpSpent(b *pgx.Batch, sub nonce.Submitter, w *nonce.Work) {
 
 func scanTx(sub nonce.Submitter, now time.Time, row pgx.CollectableRow) (nonce.Tx, error) {
 	t := nonce.Tx{Submitter: sub}
-	var gas, receipt, confirmations, diagnosis []byte
+	var gas, receipt, confirmations, diagnosis, recorded []byte
 	var versions []string
 	var quiet, ahead bool
 	var reservation, owner *string
@@ -144,7 +152,7 @@ func scanTx(sub nonce.Submitter, now time.Time, row pgx.CollectableRow) (nonce.T
 	err := row.Scan(&t.ID, &t.RequestID, &t.Seq, &t.State, &t.Sub, &t.Nonce, &t.SetAsideNonce,
 		&gas, &t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.SubmitAttempts,
 		&t.LastCheckAt, &t.NextCheckAt, &t.LastError, &receipt, &confirmations, &t.Ordered, &t.Handler, &t.Trace,
-		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &ahead, &t.Payload, &t.Raw, &versions, &quiet)
+		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &recorded, &ahead, &t.Payload, &t.Raw, &versions, &quiet)
 	if err != nil {
 		return t, err
 	}
@@ -168,7 +176,7 @@ func scanTx(sub nonce.Submitter, now time.Time, row pgx.CollectableRow) (nonce.T
 		}
 	}
 	return t, errors.Join(fromJSON(gas, &t.Gas), fromJSON(receipt, &t.Receipt), fromJSON(confirmations, &t.Confirmations),
-		fromJSON(diagnosis, &t.Diagnosis))
+		fromJSON(diagnosis, &t.Diagnosis), fromJSON(recorded, &t.Recorded))
 }
 
 // reachable brings the times of a row that was changed in the future, before the

@@ -68,16 +68,18 @@ update managed_tx m
        last_gas_params = case when w.state not in ('CONFIRMED', 'FAILED') then m.last_gas_params end,
        first_submit_at = w.first_submit_at, next_bump_at = w.next_bump_at,
        last_mempool_diag = coalesce(w.diagnosis::jsonb, m.last_mempool_diag),
+       recorded_nonce = coalesce(w.recorded, m.recorded_nonce),
        ordered = case when w.state in ('CONFIRMED', 'FAILED') or m.ordered = w.served then null
+                      when m.recorded_nonce is null and w.recorded is not null then w.decided
                       else coalesce(m.ordered, w.decided) end,
        tx_hash = coalesce(w.mined, m.tx_hash), replaced_by_hash = w.replaced_by,
        confirmed_at = case when w.state in ('CONFIRMED', 'FAILED') and w.receipt is not null then clock_timestamp() end,
        event_sequence = m.event_sequence + ` + movedEvents + `,
        fencing_token = $1, updated_at = clock_timestamp()
   from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::timestamptz[], $8::timestamptz[],
-              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::text[])
+              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::text[], $23::bigint[])
        as w (tx_id, from_state, state, sub_state, set_aside_nonce, last_submit_at, next_resubmit_at,
-             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined, decided, replaced_by, next_bump_at, diagnosis)
+             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined, decided, replaced_by, next_bump_at, diagnosis, recorded)
  where m.tx_id = w.tx_id and m.state = w.from_state and not (m.queued and m.held) and m.submitter is not distinct from $15`
 
 // queueMoves adds the moves as one statement, each a compare-and-set on the
@@ -96,7 +98,7 @@ func queueMoves(b *pgx.Batch, l lease.Lease, moves []nonce.Move, done *nonce.Wri
 		}
 	}
 	b.Queue(moveTxs, l.Token, c.id, c.from, c.state, c.sub, c.setAside, c.lastSubmit, c.nextResubmit,
-		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined, c.decided, c.replacedBy, c.nextBump, c.diagnosis).
+		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined, c.decided, c.replacedBy, c.nextBump, c.diagnosis, c.recorded).
 		Exec(func(tag pgconn.CommandTag) error {
 			done.Moved = int(tag.RowsAffected())
 			return nil
@@ -117,7 +119,7 @@ type moveColumns struct {
 	id, from, state, sub, lastError                []string
 	firstSubmit, nextBump                          []*time.Time
 	served, mined, decided, replacedBy             []*string
-	setAside                                       []*int64
+	setAside, recorded                             []*int64
 	lastSubmit, nextResubmit, lastCheck, nextCheck []*time.Time
 	attempts                                       []int
 	receipt, confirmations, diagnosis              []*string
@@ -183,6 +185,11 @@ func (c *moveColumns) add(m nonce.Move) error {
 	c.decided = append(c.decided, decided)
 	c.firstSubmit, c.nextBump = append(c.firstSubmit, micros(t.FirstSubmitAt)), append(c.nextBump, micros(t.NextBumpAt))
 	c.setAside = append(c.setAside, optional(t.SetAsideNonce))
+	var recorded *int64
+	if t.Recorded != nil {
+		recorded = optional(&t.Recorded.Nonce)
+	}
+	c.recorded = append(c.recorded, recorded)
 	c.lastSubmit, c.nextResubmit = append(c.lastSubmit, micros(t.LastSubmitAt)), append(c.nextResubmit, micros(t.NextResubmitAt))
 	c.lastCheck, c.nextCheck = append(c.lastCheck, micros(t.LastCheckAt)), append(c.nextCheck, micros(t.NextCheckAt))
 	c.attempts, c.lastError = append(c.attempts, t.SubmitAttempts), append(c.lastError, plain(t.LastError))
@@ -197,7 +204,7 @@ func mined(t nonce.Tx) (hash, replacedBy *string) {
 		return nil, nil
 	}
 	hash = textOrNull(t.Receipt.TxHash.String())
-	if len(t.Versions) > 0 && t.Versions[0] != t.Receipt.TxHash {
+	if len(t.Versions) > 0 && t.Versions[0] != t.Receipt.TxHash && t.Recorded == nil {
 		replacedBy = hash
 	}
 	return hash, replacedBy

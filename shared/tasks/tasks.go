@@ -42,6 +42,10 @@ type Options struct {
 	// Epoch is the database's mark in every name, so that a database made anew
 	// never meets names that its predecessor used up.
 	Epoch func(context.Context) (string, error)
+
+	// NameEpoch is a submitter's own mark beside it, drawn anew where names may be used
+	// up; "": it has none. nil: no submitter has one.
+	NameEpoch func(nonce.Submitter) string
 }
 
 // createWithin bounds one CreateTask. The service refuses deadlines over 30 s.
@@ -130,6 +134,11 @@ func (t *Tasks) create(ctx context.Context, kind nonce.Kind, s nonce.Submitter, 
 
 // make says whether the name was new.
 func (t *Tasks) make(ctx context.Context, kind nonce.Kind, s nonce.Submitter, suffix string, at time.Time) (made bool, err error) {
+	if t.options.NameEpoch != nil {
+		if own := t.options.NameEpoch(s); own != "" {
+			suffix = own + "-" + suffix
+		}
+	}
 	return t.add(ctx, errand{
 		function: string(kind), digest: s.Digest(), suffix: suffix, body: map[string]any{"submitter": string(s)}, at: at,
 	})

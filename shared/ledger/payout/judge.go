@@ -43,9 +43,9 @@ func (l *Ledger) judge(ctx context.Context, op transfer.Op, t transfer.Transfer,
 		return transfer.Outcome{Verdict: transfer.Refused, Reason: NotPaid}
 	case found.Caller != store.PayoutCaller && found.State == nonce.Failed && !found.Taken && notPaid(found):
 		return transfer.Outcome{Verdict: transfer.Refused, Reason: NotPaid}
-	case found.Caller != store.PayoutCaller:
+	case found.Caller != store.PayoutCaller: // "" is what a release put on record
 		return l.blocked(ctx, op, c, fmt.Errorf("made by %q: %w", found.Caller, ErrTaken))
-	case found.Taken && found.State == nonce.Failed: // an operator recorded that the chain has it
+	case found.SubState == nonce.RecordedOnChain, found.Taken && found.State.Final(): // an operator recorded that the chain has it
 		return l.blocked(ctx, op, c, fmt.Errorf("transaction %s: %w", found.TxID, ErrTaken))
 	case found.Protected && found.State == nonce.Failed: // what failed here may have been paid on the chain
 		return unknown(op, c, fmt.Errorf("transaction %s is %s/%s: %w", found.TxID, found.State, found.SubState, ErrInDoubt))

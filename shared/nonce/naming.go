@@ -1,0 +1,274 @@
+package nonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
+// NoRequest says in [Leave.Requests] that no request here was what consumed the nonce.
+const NoRequest = "none"
+
+// Naming is one pair of a nonce and a request in a release, and what it did.
+type Naming struct {
+	Nonce     uint64       `json:"nonce"`
+	RequestID string       `json:"requestId"`
+	TxID      string       `json:"txId,omitempty"`   // "": the request was not on record
+	TxHash    *Hash        `json:"txHash,omitempty"` // of the foreign transaction; nil: the node does not tell of it
+	Effect    NamingEffect `json:"effect"`
+}
+
+// NamingEffect is what naming a request did.
+type NamingEffect string
+
+// The effects. After each the request's call is never signed again.
+const (
+	NamedRecorded    NamingEffect = "RECORDED"    // the request ended CONFIRMED/RECORDED
+	NamedReverted    NamingEffect = "REVERTED"    // the request ended FAILED/REVERTED: its transaction did
+	NamedPlaceholder NamingEffect = "PLACEHOLDER" // the request holds another nonce, which a placeholder is to consume; it ends then
+)
+
+// OpenRequest is something that a foreign transaction may have been: an intent without
+// a nonce, or a payout that is open and not on record.
+type OpenRequest struct {
+	RequestID string
+	TxID      string // "": an open payout
+	Payload   []byte
+	Unknown   bool // its call is not known before its handler runs
+}
+
+// NamedRequest is what is on record of a request that a release names.
+type NamedRequest struct {
+	TxID  string
+	State State
+	Sub   SubState
+}
+
+// ErrNotForeign reports nonces that nobody can call lost without saying which
+// request each was: what consumed it does what a request here wants, or is not known.
+type ErrNotForeign struct {
+	Nonce uint64
+	Why   string
+	More  []string // the other nonces, each with its reason
+}
+
+// Error names each nonce with its reason.
+func (e ErrNotForeign) Error() string {
+	return strings.Join(append([]string{fmt.Sprintf("nonce %d: %s", e.Nonce, e.Why)}, e.More...), "; ")
+}
+
+// ErrNaming reports a name in a release that would do nothing, or something wrong.
+type ErrNaming struct {
+	Nonce     uint64
+	RequestID string
+	Why       string
+}
+
+// Error names the nonce, the request and the reason.
+func (e ErrNaming) Error() string {
+	return fmt.Sprintf("nonce %d, request %q: %s", e.Nonce, e.RequestID, e.Why)
+}
+
+// ErrReading reports lost nonces whose transactions are still being read.
+var ErrReading = errors.New("the transactions that consumed the nonces are still being read")
+
+// evidence is what is known of the transactions that consumed the lost nonces.
+type evidence struct {
+	lost    []uint64
+	foreign map[uint64]ForeignTransaction
+}
+
+// nameLost judges what the operator said of the lost nonces by the stored evidence, and
+// plans what each name does. moves are those of the resync without names; v shows what
+// is on the chain of the unsettled.
+func (t *tenure) nameLost(ctx context.Context, l *Leave, v View, moves []Move, lost []uint64) ([]Move, []Naming, error) {
+	for n, name := range l.Requests {
+		if !slices.Contains(lost, n) {
+			return nil, nil, ErrNaming{n, name, t.notLost(n, l.Count)}
+		}
+	}
+	e, err := t.evidenceOf(ctx, lost, l.Count)
+	if err != nil {
+		return nil, nil, err
+	}
+	open, err := t.Book.OpenRequests(ctx, t.work.submitter())
+	if err != nil {
+		return nil, nil, err
+	}
+	pairs, err := t.pairs(l, e, open)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.Requests = pairs
+	known, err := t.Book.NamedRequests(ctx, t.work.submitter(), slices.Sorted(maps.Values(pairs)))
+	if err != nil {
+		return nil, nil, err
+	}
+	var done []Naming
+	for _, n := range slices.Sorted(maps.Keys(pairs)) {
+		one, err := t.name(l, v, e, moves, n, known)
+		if err != nil {
+			return nil, nil, err
+		}
+		if i := slices.IndexFunc(moves, func(m Move) bool { return m.To.ID == one.TxID }); one.TxID != "" && i >= 0 {
+			moves[i] = t.endNamed(moves[i], l, e, n)
+		} else if i := slices.IndexFunc(t.work.Unsettled, func(x Tx) bool { return x.ID == one.TxID }); one.TxID != "" && i >= 0 {
+			x := t.work.Unsettled[i]
+			moves = append(moves, t.endNamed(Move{From: x.State, To: x}, l, e, n))
+		} else {
+			l.End = append(l.End, one)
+		}
+		done = append(done, one)
+	}
+	l.Takers = e.takers(t.work.NextNonce)
+	return moves, done, nil
+}
+
+// notLost is why a nonce that was named is none of those that are lost.
+func (t *tenure) notLost(n, count uint64) string {
+	switch {
+	case n >= count:
+		return fmt.Sprintf("the chain has not consumed it: its count at the finalized block is %d", count)
+	case n < t.work.NextNonce:
+		return "a transaction on record here has it"
+	}
+	return "it is not lost"
+}
+
+// name says what naming a request for nonce n does, or why it would do nothing.
+func (t *tenure) name(l *Leave, v View, e evidence, moves []Move, n uint64, known map[string]NamedRequest) (Naming, error) {
+	id := l.Requests[n]
+	one := Naming{Nonce: n, RequestID: id, Effect: NamedRecorded}
+	if f, read := e.foreign[n]; read {
+		one.TxHash = &f.Taker.Hash
+		if !f.Succeeded {
+			one.Effect = NamedReverted
+		}
+	}
+	on, ok := known[id]
+	one.TxID = on.TxID
+	if !ok || on.State == Queued {
+		return one, nil
+	}
+	if on.State.Final() {
+		return one, ErrNaming{n, id, fmt.Sprintf("it has ended here: %s %s; say %q where no other request was it", on.State, on.Sub, NoRequest)}
+	}
+	i := slices.IndexFunc(t.work.Unsettled, func(x Tx) bool { return x.ID == on.TxID })
+	switch {
+	case i < 0:
+		return one, ErrNaming{n, id, "its state changed meanwhile: ask again"}
+	case slices.Contains(e.lost, *t.work.Unsettled[i].Nonce):
+		return one, nil
+	case t.work.Unsettled[i].Recorded != nil:
+		return one, ErrNaming{n, id, fmt.Sprintf("an earlier release named it for nonce %d", t.work.Unsettled[i].Recorded.Nonce)}
+	case !noReceipt(t.work.Unsettled[i], v) || t.work.Unsettled[i].Receipt != nil:
+		return one, ErrNaming{n, id, fmt.Sprintf("its own bytes are on the chain at nonce %d; say %q where no other request was it", *t.work.Unsettled[i].Nonce, NoRequest)}
+	}
+	one.Effect = NamedPlaceholder
+	return one, nil
+}
+
+// endNamed is m for a request that was named for nonce n: it ends, where its own nonce
+// is lost; else a placeholder is to consume that.
+func (t *tenure) endNamed(m Move, l *Leave, e evidence, n uint64) Move {
+	r := e.recorded(n)
+	if slices.Contains(e.lost, *m.To.Nonce) {
+		m.To = recordedAs(m.To, r)
+		return m
+	}
+	m.To.Recorded, m.To.Ordered, m.To.NextCheckAt = &r, OrderPlaceholder, &t.work.Now
+	m.To.LastError = fmt.Sprintf("a release recorded that the transaction of nonce %d was this request: a placeholder is to consume its own nonce", n)
+	m.Decided = &Decision{Action: OrderPlaceholder, By: l.By, Reason: l.Reason}
+	return m
+}
+
+// recorded is what is recorded of a request that was named for nonce n.
+func (e evidence) recorded(n uint64) Recorded {
+	r := Recorded{Nonce: n}
+	if f, read := e.foreign[n]; read {
+		r.Receipt = &Receipt{TxHash: f.Taker.Hash, BlockNumber: f.Taker.BlockNumber, BlockHash: f.Taker.BlockHash,
+			Succeeded: f.Succeeded, Document: f.Receipt}
+	}
+	return r
+}
+
+// takers are what consumed the lost nonces below next, which intents here held.
+func (e evidence) takers(next uint64) map[uint64]Taker {
+	all := make(map[uint64]Taker)
+	for n, f := range e.foreign {
+		if n < next && slices.Contains(e.lost, n) {
+			all[n] = f.Taker
+		}
+	}
+	return all
+}
+
+// evidenceOf reads what is stored of the transactions that consumed the lost nonces,
+// after it has read what is not stored yet, as far as one invocation may. The error
+// wraps [ErrReading] where there is more to read. What the node does not tell of stays
+// unknown.
+func (t *tenure) evidenceOf(ctx context.Context, lost []uint64, count uint64) (evidence, error) {
+	e := evidence{lost: lost, foreign: make(map[uint64]ForeignTransaction)}
+	for {
+		read, err := t.readSomeForeign(ctx)
+		if errors.Is(err, lease.ErrFenced) || errors.Is(err, ErrNodes) {
+			return e, err
+		}
+		if len(read) == 0 {
+			break
+		}
+		if err := t.Book.StoreForeign(ctx, t.work.Lease, read); err != nil {
+			return e, err
+		}
+		if time.Since(t.began) > t.Rules.RoundsEndAfter/2 {
+			break
+		}
+	}
+	stored, err := t.Book.ForeignTransactions(ctx, t.work.submitter(), t.work.lowest(), count)
+	if err != nil {
+		return e, err
+	}
+	for _, f := range stored {
+		e.foreign[f.Nonce] = f
+	}
+	missing := 0
+	for _, n := range lost {
+		if _, read := e.foreign[n]; !read && !t.untold[n] {
+			missing++
+		}
+	}
+	if missing > 0 {
+		return e, fmt.Errorf("%w: %d of %d", ErrReading, missing, len(lost))
+	}
+	return e, t.stillOnChain(ctx, e)
+}
+
+// stillOnChain puts to the chain's nodes the block of the highest of the transactions
+// that were read: a reorg below finality would have taken it with the others.
+func (t *tenure) stillOnChain(ctx context.Context, e evidence) error {
+	var last *ForeignTransaction
+	for _, n := range e.lost {
+		if f, read := e.foreign[n]; read && (last == nil || f.Nonce > last.Nonce) {
+			last = &f
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	q := Look{Submitter: t.work.submitter(), Watch: []uint64{last.Taker.BlockNumber}}
+	v, err := t.look(ctx, q)
+	if err != nil {
+		return fmt.Errorf("look at block %d: %w", last.Taker.BlockNumber, err)
+	}
+	block := Header{Number: last.Taker.BlockNumber, Hash: last.Taker.BlockHash}
+	if v.Watched[block.Number] != block.Hash {
+		return fmt.Errorf("%w that block %d, in which nonce %d was consumed, is the chain's", ErrNodes, block.Number, last.Nonce)
+	}
+	return t.borneOut(ctx, q, v, fmt.Sprintf("block %d, in which nonce %d was consumed, is the chain's", block.Number, last.Nonce), has(block))
+}
