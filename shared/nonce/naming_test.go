@@ -1,0 +1,76 @@
+package nonce
+
+import (
+	"fmt"
+	"log/slog"
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// Whatever is in flight and in the queue, and whatever an operator names: after a resync
+// no named request gets a version of its own signed or sent.
+func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		first, next := uint64(3), uint64(3)
+		w := workOf(8, 0)
+		known := map[string]NamedRequest{}
+		for range rapid.IntRange(0, 5).Draw(rt, "unsettled") {
+			x := rapid.SampledFrom([]func(uint64) Tx{pending, submitted, stuck, bare, func(n uint64) Tx { return held(n, Protect, "") }}).Draw(rt, "kind")(next)
+			x.RequestID = fmt.Sprintf("r-%d", next)
+			known[x.RequestID] = NamedRequest{TxID: x.ID, State: x.State}
+			w.Unsettled, next = append(w.Unsettled, x), next+1
+		}
+		w.NextNonce = next
+		known["queued"] = NamedRequest{TxID: "q-1", State: Queued}
+		count := rapid.Uint64Range(first, next+3).Draw(rt, "count")
+		w.Episode, w.Protected = 1, true
+		l := Leave{Mode: Resync, Count: count, Requests: map[uint64]string{}}
+		names := []string{NoRequest, "queued", "lost", "r-3", "r-4", "r-5", "r-6", "r-7"}
+		for n := first; n < count; n++ {
+			l.Requests[n] = rapid.SampledFrom(names).Draw(rt, "name")
+		}
+		v := viewOf(w, block('a', 100))
+		v.FinalCount = &count
+		book := &evidenceBook{known: known}
+		to := Address{1}
+		for n := first; n < count; n++ {
+			taker := Taker{Hash: Hash{0xf0, byte(n)}, BlockNumber: 95, BlockHash: block('a', 95).Hash, To: &to, ValueWei: "1"}
+			book.stored = append(book.stored, ForeignTransaction{Nonce: n, Episode: 1, Taker: taker, CallDigest: taker.CallDigest(), Succeeded: n%2 == 0})
+		}
+		v = watching(v, block('a', 95))
+		p := &panel{ChainConnector: reader(nil), views: []View{v}, quorum: 1}
+		tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Book: book}, chain: p, work: w, began: time.Now()}
+		moves, out, err := tn.resync(t.Context(), &l)
+		if err != nil {
+			return
+		}
+		after := w.with(Write{Moves: moves})
+		after.Protected = false
+		for i := range after.Unsettled {
+			after.Unsettled[i].NextCheckAt = nil
+		}
+		v.SelfTransfer = Estimate{Outcome: Done, Gas: 21_000}
+		v.Account.BaseFeeWei, v.Account.TipWei = big.NewInt(1), big.NewInt(1)
+		jobs, _ := tn.Rules.toSign(after, p, v, nil)
+		for _, one := range out.Named {
+			ends := slices.ContainsFunc(l.End, func(e Naming) bool { return e.RequestID == one.RequestID })
+			i := slices.IndexFunc(after.Unsettled, func(x Tx) bool { return x.RequestID == one.RequestID })
+			if one.Effect == NamedPlaceholder != (i >= 0) || i >= 0 && !after.Unsettled[i].spent() {
+				rt.Errorf("%+v: got it unsettled %v, ended in the queue %v", one, i >= 0, ends)
+			}
+			if i >= 0 && tn.Rules.resendDue(after.Unsettled[i], w.now().Add(time.Hour)) {
+				rt.Errorf("%+v: got its own bytes sent again", one)
+			}
+			for _, job := range jobs {
+				if job.tx.RequestID == one.RequestID && job.kind != VersionPlaceholder {
+					rt.Errorf("%+v: got a version of kind %s signed", one, job.kind)
+				}
+			}
+		}
+	})
+}
