@@ -173,7 +173,9 @@ select c.number, c.request_id, c.proof, c.payload, c.receipt, c.at, c.written_by
        coalesce(t.payout_address, ''), coalesce(t.payout_base_units, 0)::text, coalesce(t.payout_payload::text, '')
   from (select *, tx::text as written_by
           from (select number, request_id, payload, receipt, at, tx, submitter::text, false as proof
-                  from (select * from payout_confirmed where ` + snapshot.Unseen + ` order by tx fetch first $2 rows with ties) as confirmed
+                  from (select * from payout_confirmed c where ` + snapshot.Unseen + `
+                           and not exists (select from managed_tx m where m.tx_id = c.tx_id and m.sub_state = 'RECORDED') -- its proof is read in its place
+                         order by tx fetch first $2 rows with ties) as confirmed
                  union all
                 select number, req_id, null, receipt, at, tx, null, true
                   from (select * from payout_proof where ` + snapshot.Unseen + ` order by tx fetch first $2 rows with ties) as proved) as both_kinds

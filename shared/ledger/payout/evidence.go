@@ -27,12 +27,12 @@ func needsEvidence(t transfer.Transfer, found store.Payout) bool {
 		return false
 	case found.InDoubt():
 		return true
-	case found.TxID != "" && found.Caller != store.PayoutCaller: // a release made it for the name that it was given
-		return found.Taken && found.State.Final() && !confirmedNotPaid(found)
-	case found.State == nonce.Confirmed:
+	case found.Taken && (found.TxID == "" || found.State.Final()): // a release has named it
+		return !notPaid(found)
+	case found.State == nonce.Confirmed && found.Caller == store.PayoutCaller:
 		return !confirmedNotPaid(found) && paid(*t.Payout, found.Payload, found.Receipt) != nil
 	}
-	return found.Taken && (found.TxID == "" || found.State == nonce.Failed)
+	return false
 }
 
 // Doubtful says whether an operator's statement about the payout would count: the record
@@ -54,7 +54,7 @@ func (l *Ledger) Doubtful(ctx context.Context, t transfer.Transfer) (store.Payou
 // own says that the coordinator's own transaction is CONFIRMED: where it proves nothing
 // an operator decides, and nothing that was lost can be meant.
 func own(found store.Payout) bool {
-	return found.State == nonce.Confirmed && found.Caller == store.PayoutCaller
+	return found.State == nonce.Confirmed && found.Caller == store.PayoutCaller && !found.Taken
 }
 
 // statement is what an operator says of the payout as it stands now: what was said of
@@ -71,6 +71,12 @@ func statement(found store.Payout) *store.PayoutStatement {
 func confirmedNotPaid(found store.Payout) bool {
 	said := statement(found)
 	return found.State == nonce.Confirmed && said != nil && said.Acted
+}
+
+// recordedNotPaid is confirmedNotPaid of a request that a release has put on record as
+// failed, for a name that was wrong.
+func recordedNotPaid(found store.Payout) bool {
+	return found.TxID != "" && found.Caller != store.PayoutCaller && found.State == nonce.Failed && !found.Taken && notPaid(found)
 }
 
 // notPaid says that an operator's statement has taken effect that nothing which was lost,

@@ -37,12 +37,10 @@ func (l *Ledger) judge(ctx context.Context, op transfer.Op, t transfer.Transfer,
 		return transfer.Outcome{Verdict: transfer.Success}
 	case found.InDoubt():
 		return l.blocked(ctx, op, c, ErrUnstated)
+	case confirmedNotPaid(found), recordedNotPaid(found):
+		return transfer.Outcome{Verdict: transfer.Refused, Reason: NotPaid}
 	case found.TxID == "": // it was posted, and is not there: a reader that lags
 		return unknown(op, c, ErrPending)
-	case found.Caller != store.PayoutCaller && confirmedNotPaid(found):
-		return transfer.Outcome{Verdict: transfer.Refused, Reason: NotPaid}
-	case found.Caller != store.PayoutCaller && found.State == nonce.Failed && !found.Taken && notPaid(found):
-		return transfer.Outcome{Verdict: transfer.Refused, Reason: NotPaid}
 	case found.Caller != store.PayoutCaller: // "" is what a release put on record
 		return l.blocked(ctx, op, c, fmt.Errorf("made by %q: %w", found.Caller, ErrTaken))
 	case found.SubState == nonce.RecordedOnChain, found.Taken && found.State.Final(): // an operator recorded that the chain has it
@@ -55,9 +53,6 @@ func (l *Ledger) judge(ctx context.Context, op transfer.Op, t transfer.Transfer,
 		}
 		return transfer.Outcome{Verdict: transfer.Refused, Reason: Failed}
 	case found.State == nonce.Confirmed:
-		if confirmedNotPaid(found) {
-			return transfer.Outcome{Verdict: transfer.Refused, Reason: NotPaid}
-		}
 		if err := paid(*t.Payout, found.Payload, found.Receipt); err != nil {
 			return l.blocked(ctx, op, c, fmt.Errorf("transaction %s: %w", found.TxID, err))
 		}
