@@ -169,29 +169,30 @@ func TestH03ResolveIsSticky(t *testing.T) {
 	r.wantUnits(t, 90)
 }
 
-// What is older than the horizon is neither applied nor refused, nor resolved;
-// what is remembered is answered however old it is.
-func TestH17WhatIsTooOldIsUnknown(t *testing.T) {
+// What is older than the horizon is answered as long as nothing was forgotten: the
+// operation, its resolve, and a refund. Of the future nothing is.
+func TestH17WhatIsOldIsAnswered(t *testing.T) {
 	t.Parallel()
 	r := setup(t, ubscore.Options{})
 	r.stock(t, 100)
-	old := call("old", 10)
-	old.CreatedAt = time.Now().Add(-30*24*time.Hour - time.Minute)
-	young := call("young", 10)
-	young.CreatedAt = time.Now().Add(-30*24*time.Hour + time.Hour)
+	old := func(words string) transfer.Call {
+		c := call(words, 10)
+		c.CreatedAt = time.Now().Add(-31 * 24 * time.Hour).Truncate(time.Hour)
+		return c
+	}
 	for range 2 {
-		wantUnknown(t, "withdraw", r.Withdraw(r.ctx, old), wire.BeyondHorizon.Name)
-		wantUnknown(t, "refund", r.Refund(r.ctx, old), wire.BeyondHorizon.Name)
-		wantUnknown(t, "resolve", r.Resolve(r.ctx, transfer.Withdraw, old), wire.BeyondHorizon.Name)
-		want(t, "withdraw, just young enough", r.Withdraw(r.ctx, young), success)
+		want(t, "withdraw", r.Withdraw(r.ctx, old("R")), success)
+		want(t, "refund", r.Refund(r.ctx, old("R")), success)
+		want(t, "resolve", r.Resolve(r.ctx, transfer.Deposit, old("R")), refused(transfer.ResolvedByOperator))
+		wantUnknown(t, "a word about what is answered", r.Record(r.ctx, transfer.Deposit, old("S"), transfer.Word{Applied: true}), wire.NotForgotten.Name)
 		r.again(t)
 	}
 	ahead := call("ahead", 10)
 	ahead.CreatedAt = time.Now().Add(2 * time.Hour)
 	wantUnknown(t, "withdraw, created in the future", r.Withdraw(r.ctx, ahead), wire.CreatedAhead.Name)
-	r.wantUnits(t, 90)
-	if got := len(r.journal(t)); got != 2 {
-		t.Errorf("lines of the journal: got %d, want two", got)
+	r.wantUnits(t, 100)
+	if got := len(r.journal(t)); got != 4 {
+		t.Errorf("lines of the journal: got %d, want four", got)
 	}
 }
 
@@ -207,9 +208,6 @@ func TestH17RememberedForgottenNeverTwice(t *testing.T) {
 	want(t, "asset", r.AddAsset(r.ctx, "asset", asset, 6, created), success)
 	want(t, "opening", r.OutsideDeposit(r.ctx, at("opening", 1000, created)), success)
 	want(t, "withdraw", r.Withdraw(r.ctx, at("R", 10, created)), success)
-	r.until(t, "an unknown key as old as R's is too old", func(n int) bool {
-		return codeOf(r.Withdraw(r.ctx, at(fmt.Sprint("probe-", n), 1, created)).Err) == wire.BeyondHorizon.Name
-	})
 	want(t, "the remembered withdrawal", r.Withdraw(r.ctx, at("R", 10, created)), success)
 	r.until(t, "R is forgotten", func(n int) bool {
 		r.Withdraw(r.ctx, at(fmt.Sprint("filler-", n), 1, time.Now())) // a snapshot is nearer
@@ -217,12 +215,33 @@ func TestH17RememberedForgottenNeverTwice(t *testing.T) {
 	})
 	r.again(t)
 	wantUnknown(t, "the forgotten withdrawal", r.Withdraw(r.ctx, at("R", 10, created)), wire.BeyondHorizon.Name)
-	taken := 0
+	wantUnknown(t, "its resolve", r.Resolve(r.ctx, transfer.Withdraw, at("R", 10, created)), wire.BeyondHorizon.Name)
+	wantUnknown(t, "its refund", r.Refund(r.ctx, at("R", 10, created)), wire.BeyondHorizon.Name)
+	taken, line := 0, uint64(0)
 	for _, e := range r.journal(t) {
 		if e.ReqID == "R" {
-			taken++
+			taken, line = taken+1, e.Seq
 		}
 	}
+	units, _, err := r.Balance(r.ctx, user, asset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for words, word := range map[string]transfer.Word{"says the opposite": {Line: line}, "is another's": {Applied: true, Line: line - 1}, "is none": {Applied: true, Line: 1 << 40}} {
+		wantUnknown(t, "by a line that "+words, r.Record(r.ctx, transfer.Withdraw, at("R", 10, created), word), wire.EvidenceDiffers.Name)
+	}
+	want(t, "R by its line", r.Record(r.ctx, transfer.Withdraw, at("R", 10, created), transfer.Word{Applied: true, Line: line}), success)
+	want(t, "R's deposit, by other evidence", r.Record(r.ctx, transfer.Deposit, at("R", 10, created), transfer.Word{}), refused(transfer.ResolvedByOperator))
+	for range 2 {
+		want(t, "a duplicate of R", r.Withdraw(r.ctx, at("R", 10, created)), success)
+		want(t, "a duplicate of its deposit", r.Deposit(r.ctx, at("R", 10, created)), refused(transfer.ResolvedByOperator))
+		wantUnknown(t, "R's refund", r.Refund(r.ctx, at("R", 10, created)), wire.BeyondHorizon.Name)
+		r.wantUnits(t, units.Units)
+		r.again(t)
+	}
+	want(t, "R's refund was not applied", r.Record(r.ctx, transfer.Refund, at("R", 10, created), transfer.Word{Line: line}), success)
+	want(t, "a duplicate of it", r.Refund(r.ctx, at("R", 10, created)), success)
+	r.wantUnits(t, units.Units+10)
 	if taken != 1 {
 		t.Errorf("lines of R: got %d, want one", taken)
 	}
@@ -243,7 +262,7 @@ func TestWithoutTheSecret(t *testing.T) {
 	r := setup(t, ubscore.Options{})
 	url := "http://" + r.process.Addr()
 	for _, token := range []string{"", "Bearer ", "Bearer wrong", "Basic " + secret, secret, "Bearer  " + secret} {
-		for _, path := range []string{wire.OperationsPath, wire.ResolvePath, wire.StatusPath, wire.AssetsPath, wire.JournalPath, wire.BalancesPath, wire.BalancesPath + "/1/1", "/else"} {
+		for _, path := range []string{wire.OperationsPath, wire.ResolvePath, wire.RecordPath, wire.AdjustPath, wire.StatusPath, wire.AssetsPath, wire.JournalPath, wire.BalancesPath, wire.BalancesPath + "/1/1", "/else"} {
 			for _, method := range []string{http.MethodGet, http.MethodPost} {
 				got, err := status(r.ctx, method, url+path, token)
 				if err != nil || got != http.StatusUnauthorized {

@@ -53,7 +53,7 @@ func (r Round) Moved() map[Side]map[Account]Sum {
 		for _, entry := range reading.Entries {
 			at := Account{entry.UserID, entry.AssetID}
 			switch change := Units(entry.Units); {
-			case entry.Refused != "" || !moves(entry.Op):
+			case entry.Refused != "" || !entry.Op.Counts():
 			case entry.Op.Credits():
 				of[at] = of[at].Plus(change)
 			default:
@@ -62,16 +62,6 @@ func (r Round) Moved() map[Side]map[Account]Sum {
 		}
 	}
 	return all
-}
-
-// moves says whether an operation is about money: a ledger's journal may have lines
-// about other things.
-func moves(op transfer.Op) bool {
-	switch op {
-	case transfer.Withdraw, transfer.Deposit, transfer.Refund, transfer.OutsideDeposit, transfer.OutsideWithdrawal:
-		return true
-	}
-	return false
 }
 
 // Known is what is known of the requests of a round, and of those that are open,

@@ -123,7 +123,7 @@ func (n Numbered) follow(ctx context.Context, at place, limit int) (lines []Line
 // take adds what lines say to entries and scales.
 func take(entries []transfer.Entry, scales []Scale, lines []Line) ([]transfer.Entry, []Scale) {
 	for _, line := range lines {
-		if moves(line.Op) {
+		if line.Op.Counts() {
 			entries = append(entries, line.Entry)
 		}
 		if line.Precision != nil && line.Refused == "" {

@@ -10,6 +10,16 @@ const (
 	OutsideWithdrawal Op = "outside_withdrawal"
 )
 
+// The adjustments that an operator orders for a finding BALANCE_DIFFERS. The
+// first two move the journal's sum and leave the balance; the other two move the
+// balance and leave the sum.
+const (
+	JournalCredit Op = "journal_credit"
+	JournalDebit  Op = "journal_debit"
+	BalanceCredit Op = "balance_credit"
+	BalanceDebit  Op = "balance_debit"
+)
+
 // Entry is one line of a ledger's own journal: what it was asked and what it
 // answered, for ever. Only an entry that was applied moved money.
 type Entry struct {
@@ -23,8 +33,27 @@ type Entry struct {
 	At      time.Time
 }
 
+// Counts says whether an applied entry of the operation is part of the sum that the
+// account's balance must be.
+func (o Op) Counts() bool {
+	switch o {
+	case Withdraw, Deposit, Refund, OutsideDeposit, OutsideWithdrawal, JournalCredit, JournalDebit:
+		return true
+	}
+	return false
+}
+
+// Adjusts says whether the operation is an adjustment.
+func (o Op) Adjusts() bool {
+	switch o {
+	case JournalCredit, JournalDebit, BalanceCredit, BalanceDebit:
+		return true
+	}
+	return false
+}
+
 // Credits says whether the operation, where applied, adds to the account; the
 // others take from it.
 func (o Op) Credits() bool {
-	return o == Deposit || o == Refund || o == OutsideDeposit
+	return o == Deposit || o == Refund || o == OutsideDeposit || o == JournalCredit || o == BalanceCredit
 }

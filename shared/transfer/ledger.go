@@ -44,6 +44,24 @@ type Outcome struct {
 	Err     error  // why it is Unknown; nil otherwise
 }
 
+// Word is what an operator says became of a call that a ledger may have forgotten.
+type Word struct {
+	Applied bool   // else it was not applied, and never will be; a refund is applied now
+	Line    uint64 // of the ledger's journal, that proves it; 0: the check of conservation does
+}
+
+// Forgetful is a ledger that forgets keys. After that it answers a call neither way,
+// until an operator has said what became of it.
+type Forgetful interface {
+	// Forgot says that the outcome is unknown because the key may be forgotten.
+	Forgot(o Outcome) bool
+
+	// Record stores the word as the answer to (req_id, op), in one atomic write, and
+	// answers as the call itself does from then on. It checks the line. A key that
+	// is not forgotten is Unknown.
+	Record(ctx context.Context, op Op, c Call, w Word) Outcome
+}
+
 // Ledger keeps the balances of one kind of account.
 //
 // Each call is idempotent by (req_id, op): asked twice it has the effect of once

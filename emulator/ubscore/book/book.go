@@ -12,6 +12,9 @@ import (
 var (
 	ErrContradiction  = errors.New("other fields are stored under this key")
 	ErrBeyondHorizon  = errors.New("created so long ago that the key may have been forgotten")
+	ErrNotForgotten   = errors.New("the key was not forgotten: the operation itself, or its resolve, is answered")
+	ErrAccountMoved   = errors.New("the account does not hold what was found")
+	ErrBelowZero      = errors.New("the balance would be below zero or above 2^64-1, or there is no account")
 	ErrAhead          = errors.New("created in the future")
 	ErrNoWithdrawal   = errors.New("no withdrawal was applied that this would refund")
 	ErrRefundOverflow = errors.New("the account cannot hold the refund")
@@ -103,11 +106,19 @@ func (b *Book) effect(e Entry) error {
 		return nil
 	case e.Kind == SetStatus && exists && e.Status != 0:
 		a.Status = e.Status
+	case e.Kind.recorded() && e.Kind != LateRefund:
+		return nil
+	case e.Kind.adjusts():
+		adjusted, ok := a.adjusted(e.Request)
+		if !exists || !ok {
+			return fmt.Errorf("an adjustment that an account with %d units does not allow", a.Units)
+		}
+		a.Units = adjusted
 	case e.Kind.takes() && exists && a.Units >= e.Units && e.Units > 0:
 		a.Units -= e.Units
 	case e.Kind == Refund && b.refundable(e.Request) != nil:
 		return b.refundable(e.Request)
-	case e.Kind.credits() && a.Units+e.Units > a.Units:
+	case (e.Kind.credits() || e.Kind == LateRefund) && a.Units+e.Units > a.Units:
 		a.Units += e.Units
 		if !exists {
 			a.Status = Active
@@ -127,7 +138,7 @@ func (b *Book) refundable(r Request) error {
 	switch {
 	case !known || before.Refused != "":
 		return ErrNoWithdrawal
-	case before.Request != taken:
+	case !before.answers(taken):
 		return ErrContradiction
 	}
 	return nil

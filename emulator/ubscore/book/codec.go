@@ -79,7 +79,11 @@ func (e Entry) Transfer() wire.Entry {
 
 // Answer is what the one who asked is told.
 func (e Entry) Answer() wire.Answer {
-	return wire.Answer{Op: e.Kind.Op(), ReqID: e.ReqID, Outcome: outcome(e.Refused), Reason: e.Refused, Seq: e.Seq}
+	op := e.Kind.Op()
+	if e.Kind.recorded() {
+		op = e.Kind.asked().Op()
+	}
+	return wire.Answer{Op: op, ReqID: e.ReqID, Outcome: outcome(e.Refused), Reason: e.Refused, Seq: e.Seq}
 }
 
 func outcome(refused transfer.Reason) string {

@@ -14,8 +14,15 @@ const aheadTolerance = Micros(time.Hour / time.Microsecond)
 // Rules are what a decision depends on beside the book.
 type Rules struct {
 	Now     Micros
-	Horizon time.Duration // unknown keys that were created before Now by more are not answered
-	Resolve bool          // refuse for ever what is not stored, instead of doing it
+	Resolve bool   // refuse for ever what is not stored, instead of doing it
+	Record  *Word  // record this of a forgotten key, instead of doing it
+	Found   uint64 // of an adjustment: the balance that it was decided by
+}
+
+// Word is what an operator says became of an operation whose key was forgotten.
+type Word struct {
+	Applied bool
+	Refused transfer.Reason // of what was not applied: as the journal's line has it
 }
 
 // Decide says what is to be answered to the request: the entry that is stored
@@ -24,16 +31,22 @@ type Rules struct {
 // be stored. The book does not change.
 func (b *Book) Decide(r Request, rules Rules) (e Entry, fresh bool, err error) {
 	if stored, known := b.answered[r.key()]; known {
-		if stored.Request != r {
+		if !stored.answers(r) {
 			return Entry{}, false, ErrContradiction
 		}
 		return *stored, false, nil
 	}
-	switch oldest := rules.Now - Micros(rules.Horizon/time.Microsecond); {
-	case r.CreatedAt < max(oldest, b.floor):
+	switch forgotten := b.mayBeForgotten(r); {
+	case forgotten && rules.Record != nil:
+		return b.record(r, rules)
+	case forgotten:
 		return Entry{}, false, ErrBeyondHorizon
+	case rules.Record != nil:
+		return Entry{}, false, ErrNotForgotten
 	case r.CreatedAt > rules.Now+aheadTolerance:
 		return Entry{}, false, ErrAhead
+	case r.Kind.adjusts():
+		return b.adjust(r, rules)
 	}
 	reason := transfer.ResolvedByOperator
 	switch {

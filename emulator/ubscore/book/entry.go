@@ -31,12 +31,29 @@ const (
 	SetStatus
 	AddAsset
 	Floor
+
+	// What an operator said of a forgotten key. The first three move no money.
+	RecordedWithdraw
+	RecordedDeposit
+	RecordedRefund
+	LateRefund // credits a refund whose withdrawal was forgotten
+
+	// Adjustments: the first two move the journal's sum and not the balance, the
+	// other two the balance and not the sum.
+	JournalCredit
+	JournalDebit
+	BalanceCredit
+	BalanceDebit
 )
 
 var ops = [...]transfer.Op{
 	Withdraw: transfer.Withdraw, Deposit: transfer.Deposit, Refund: transfer.Refund,
 	OutsideDeposit: transfer.OutsideDeposit, OutsideWithdrawal: transfer.OutsideWithdrawal,
 	SetStatus: wire.SetStatus, AddAsset: wire.AddAsset, Floor: wire.Floor,
+	RecordedWithdraw: wire.RecordedWithdraw, RecordedDeposit: wire.RecordedDeposit, RecordedRefund: wire.RecordedRefund,
+	LateRefund:    transfer.Refund,
+	JournalCredit: transfer.JournalCredit, JournalDebit: transfer.JournalDebit,
+	BalanceCredit: transfer.BalanceCredit, BalanceDebit: transfer.BalanceDebit,
 }
 
 // KindOf is the kind of an operation; 0 for one that is unknown.
@@ -50,11 +67,31 @@ func KindOf(op transfer.Op) Kind {
 // Op is the kind's name outside.
 func (k Kind) Op() transfer.Op { return ops[k] }
 
-func (k Kind) valid() bool { return k >= Withdraw && k <= Floor }
+func (k Kind) valid() bool { return k >= Withdraw && k <= BalanceDebit }
 
 // takes says whether the kind takes from an account, and credits whether it adds.
 func (k Kind) takes() bool   { return k == Withdraw || k == OutsideWithdrawal }
 func (k Kind) credits() bool { return k == Deposit || k == Refund || k == OutsideDeposit }
+
+// recorded says whether the kind is an operator's word about a forgotten key.
+func (k Kind) recorded() bool { return k >= RecordedWithdraw && k <= LateRefund }
+
+// adjusts says whether the kind is an adjustment.
+func (k Kind) adjusts() bool { return k >= JournalCredit && k <= BalanceDebit }
+
+// asked is the kind that callers ask for, and under which the entry is stored. All
+// adjustments share one, so that a finding has one of them.
+func (k Kind) asked() Kind {
+	switch {
+	case k == LateRefund:
+		return Refund
+	case k.recorded():
+		return k - RecordedWithdraw + Withdraw
+	case k.adjusts():
+		return JournalCredit
+	}
+	return k
+}
 
 // Status is an account's. The numbers are in logs.
 type Status uint8
@@ -125,4 +162,14 @@ type key struct {
 	reqID string
 }
 
-func (r Request) key() key { return key{r.Kind, r.ReqID} }
+func (r Request) key() key { return key{r.Kind.asked(), r.ReqID} }
+
+// answers says whether the entry is the answer to the request: its own, or what an
+// operator recorded for it.
+func (e Entry) answers(r Request) bool {
+	stored := e.Request
+	if stored.Kind.recorded() {
+		stored.Kind = stored.Kind.asked()
+	}
+	return stored == r
+}

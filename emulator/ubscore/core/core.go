@@ -26,7 +26,7 @@ import (
 // Options say where a core keeps what it knows, and for how long.
 type Options struct {
 	Folder        string        // its own; another process that wants it does not start
-	Horizon       time.Duration // how old a request with an unknown key may be; 0: 30 days
+	Horizon       time.Duration // how long keys are kept at least; 0: 30 days
 	SnapshotEvery int           // lines between two snapshots; 0: 200,000
 	SegmentBytes  int64         // of the log's files; 0: as [wal.Options] has it
 	Disk          wal.Disk      // nil: [wal.System]
@@ -81,6 +81,8 @@ type Core struct {
 type job struct {
 	request book.Request
 	resolve bool
+	record  *book.Word       // nil: it is not about a forgotten key
+	found   uint64           // of an adjustment: the balance that it was decided by
 	look    func(*book.Book) // called when everything that the book holds is durable
 	done    chan result
 }
@@ -222,13 +224,13 @@ func (c *Core) serve(batch []job) {
 func (c *Core) decide(batch []job) []result {
 	c.lines.reset()
 	results := c.recordings[:0]
-	rules := book.Rules{Now: c.clock.read(), Horizon: c.options.Horizon}
+	rules := book.Rules{Now: c.clock.read()}
 	for _, j := range batch {
 		var r result
 		if j.look == nil && c.Halted() == nil {
 			c.options.Points.At("ubscore.received")
 			c.clock.witness(j.request.CreatedAt, rules.Now)
-			rules.Resolve = j.resolve
+			rules.Resolve, rules.Record, rules.Found = j.resolve, j.record, j.found
 			var fresh bool
 			if r.entry, fresh, r.err = c.book.Decide(j.request, rules); fresh {
 				c.apply(r.entry)

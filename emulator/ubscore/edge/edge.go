@@ -22,6 +22,8 @@ func New(c *core.Core, secret string) http.Handler {
 	mux := web.NewMux()
 	mux.HandleFunc("POST "+wire.OperationsPath, s.operation(c.Do))
 	mux.HandleFunc("POST "+wire.ResolvePath, s.operation(c.Resolve))
+	mux.HandleFunc("POST "+wire.RecordPath, s.record)
+	mux.HandleFunc("POST "+wire.AdjustPath, s.adjust)
 	mux.HandleFunc("POST "+wire.StatusPath, s.setStatus)
 	mux.HandleFunc("POST "+wire.AssetsPath, s.addAsset)
 	mux.HandleFunc("GET "+wire.JournalPath, s.journal)
@@ -92,6 +94,10 @@ func problem(err error) error {
 var undecided = map[error]web.Code{
 	book.ErrContradiction:  wire.Contradiction,
 	book.ErrBeyondHorizon:  wire.BeyondHorizon,
+	book.ErrNotForgotten:   wire.NotForgotten,
+	core.ErrEvidence:       wire.EvidenceDiffers,
+	book.ErrAccountMoved:   wire.AccountMoved,
+	book.ErrBelowZero:      wire.BelowZero,
 	book.ErrAhead:          wire.CreatedAhead,
 	book.ErrNoWithdrawal:   wire.NoWithdrawal,
 	book.ErrRefundOverflow: wire.RefundOverflow,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/ubscore/book"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
+	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -28,10 +29,47 @@ func (s server) operation(do do) http.HandlerFunc {
 			web.Fail(w, r, problem(err))
 			return
 		}
-		answer(w, r, do, book.Request{
-			Kind: book.KindOf(body.Op), AssetID: c.AssetID, UserID: c.UserID, Units: c.Units,
-			CreatedAt: book.MicrosOf(c.CreatedAt), ReqID: c.ReqID,
-		})
+		answer(w, r, do, requestOf(body.Op, c))
+	}
+}
+
+// record serves what an operator says of a forgotten key.
+func (s server) record(w http.ResponseWriter, r *http.Request) {
+	body, err := web.Decode[wire.Record](w, r, wire.MaxBody)
+	if err != nil {
+		web.Fail(w, r, err)
+		return
+	}
+	c, err := body.Call()
+	if err != nil {
+		web.Fail(w, r, problem(err))
+		return
+	}
+	answer(w, r, func(ctx context.Context, request book.Request) (book.Entry, error) {
+		return s.core.Record(ctx, request, body.Outcome == wire.Applied, body.Line)
+	}, requestOf(body.Op, c))
+}
+
+func (s server) adjust(w http.ResponseWriter, r *http.Request) {
+	body, err := web.Decode[wire.Adjustment](w, r, wire.MaxBody)
+	if err != nil {
+		web.Fail(w, r, err)
+		return
+	}
+	c, balance, err := body.Call()
+	if err != nil {
+		web.Fail(w, r, problem(err))
+		return
+	}
+	answer(w, r, func(ctx context.Context, request book.Request) (book.Entry, error) {
+		return s.core.Adjust(ctx, request, balance)
+	}, requestOf(body.Op, c))
+}
+
+func requestOf(op transfer.Op, c transfer.Call) book.Request {
+	return book.Request{
+		Kind: book.KindOf(op), AssetID: c.AssetID, UserID: c.UserID, Units: c.Units,
+		CreatedAt: book.MicrosOf(c.CreatedAt), ReqID: c.ReqID,
 	}
 }
 

@@ -9,6 +9,7 @@
 package trading
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,10 @@ type Ledger struct {
 	client  *http.Client
 }
 
-var _ transfer.Ledger = (*Ledger)(nil)
+var (
+	_ transfer.Ledger    = (*Ledger)(nil)
+	_ transfer.Forgetful = (*Ledger)(nil)
+)
 
 // idleConnections bounds those that are kept open to the core.
 const idleConnections = 256
@@ -91,6 +95,47 @@ func (l *Ledger) Refund(ctx context.Context, c transfer.Call) transfer.Outcome {
 // Resolve answers what is stored for (req_id, op), or has it refused for ever.
 func (l *Ledger) Resolve(ctx context.Context, op transfer.Op, c transfer.Call) transfer.Outcome {
 	return l.move(ctx, wire.ResolvePath, op, c)
+}
+
+// Forgot says that the core did not answer because it may have forgotten the key.
+func (l *Ledger) Forgot(o transfer.Outcome) bool {
+	var problem *ProblemError
+	return o.Verdict == transfer.Unknown && errors.As(o.Err, &problem) && problem.Code == wire.BeyondHorizon.Name
+}
+
+// Record has the core store what an operator says became of a forgotten call.
+func (l *Ledger) Record(ctx context.Context, op transfer.Op, c transfer.Call, w transfer.Word) transfer.Outcome {
+	o, err := wire.NewOperation(op, c)
+	if err != nil {
+		return unknown(err)
+	}
+	body := wire.Record{
+		Op: op, ReqID: o.ReqID, UserID: o.UserID, AssetID: o.AssetID, Units: o.Units, CreatedAt: o.CreatedAt,
+		Outcome: wire.NotApplied, Line: w.Line,
+	}
+	if w.Applied {
+		body.Outcome = wire.Applied
+	}
+	if _, err := body.Call(); err != nil {
+		return unknown(err)
+	}
+	return l.post(ctx, wire.RecordPath, body, op, c.ReqID)
+}
+
+// Adjust makes an adjustment of the account, which must hold the balance. Its
+// req_id names the finding.
+func (l *Ledger) Adjust(ctx context.Context, op transfer.Op, c transfer.Call, balance uint64) error {
+	body := wire.Adjustment{
+		Op: op, ReqID: c.ReqID, UserID: &c.UserID, AssetID: &c.AssetID, Units: wire.FormatUnits(c.Units),
+		Balance: wire.FormatUnits(balance), CreatedAt: wire.FormatTime(c.CreatedAt),
+	}
+	if _, _, err := body.Call(); err != nil {
+		return fmt.Errorf("trading: %w", err)
+	}
+	if o := l.post(ctx, wire.AdjustPath, body, op, c.ReqID); o.Verdict != transfer.Success {
+		return cmp.Or(o.Err, fmt.Errorf("trading: the core refused an adjustment: %s", o.Reason))
+	}
+	return nil
 }
 
 // OutsideDeposit puts units into the account that come from outside. It is keyed

@@ -42,6 +42,32 @@ func (o Operation) Call() (transfer.Call, error) {
 	return transfer.Call{ReqID: o.ReqID, UserID: *o.UserID, AssetID: *o.AssetID, Units: units, CreatedAt: createdAt}, nil
 }
 
+// Call is the operation that the body is about. The error is a [*FieldError].
+func (r Record) Call() (transfer.Call, error) {
+	switch {
+	case r.Op != transfer.Withdraw && r.Op != transfer.Deposit && r.Op != transfer.Refund:
+		return transfer.Call{}, wrong("op", "want withdraw, deposit or refund")
+	case r.Outcome != Applied && r.Outcome != NotApplied:
+		return transfer.Call{}, wrong("outcome", "want %q or %q", Applied, NotApplied)
+	}
+	return Operation{r.Op, r.ReqID, r.UserID, r.AssetID, r.Units, r.CreatedAt}.Call()
+}
+
+// Call is the account, the amount and the key of the adjustment, and the balance
+// that it goes by. The error is a [*FieldError].
+func (a Adjustment) Call() (c transfer.Call, balance uint64, err error) {
+	if !a.Op.Adjusts() {
+		return c, 0, wrong("op", "want journal_credit, journal_debit, balance_credit or balance_debit")
+	}
+	if balance, err = ParseUnits(a.Balance); err != nil {
+		return c, 0, wrong("balance", "want a whole number from 0 to 2^64-1, in decimal digits without a leading zero")
+	}
+	if c, err = (Operation{transfer.Deposit, a.ReqID, a.UserID, a.AssetID, a.Units, a.CreatedAt}).Call(); err == nil && c.Units == 0 {
+		err = wrong("units", "want more than 0")
+	}
+	return c, balance, err
+}
+
 // Check says what is wrong with the body, as a [*FieldError], or when it was
 // created.
 func (s AccountStatus) Check() (createdAt time.Time, err error) {

@@ -12,6 +12,10 @@ var (
 	Halted          = web.Code{Name: "HALTED", Status: http.StatusServiceUnavailable}  // nothing is answered until an operator has looked
 	Contradiction   = web.Code{Name: "CONTRADICTION", Status: http.StatusConflict}     // other fields are stored under the key
 	BeyondHorizon   = web.Code{Name: "BEYOND_HORIZON", Status: http.StatusConflict}    // too old: the key may have been forgotten
+	NotForgotten    = web.Code{Name: "NOT_FORGOTTEN", Status: http.StatusConflict}     // of a record: the operation itself is answered
+	EvidenceDiffers = web.Code{Name: "EVIDENCE_DIFFERS", Status: http.StatusConflict}  // the line of a record says something else
+	AccountMoved    = web.Code{Name: "ACCOUNT_MOVED", Status: http.StatusConflict}     // of an adjustment: the balance is another one
+	BelowZero       = web.Code{Name: "BELOW_ZERO", Status: http.StatusConflict}        // an adjustment that no account can hold
 	CreatedAhead    = web.Code{Name: "CREATED_AHEAD", Status: http.StatusConflict}     // created after now, by the core's clock
 	NoWithdrawal    = web.Code{Name: "NO_WITHDRAWAL", Status: http.StatusConflict}     // there is nothing to refund
 	RefundOverflow  = web.Code{Name: "REFUND_OVERFLOW", Status: http.StatusConflict}   // the account cannot hold the refund yet

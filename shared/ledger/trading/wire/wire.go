@@ -17,6 +17,8 @@ import (
 const (
 	OperationsPath = "/v1/operations"         // POST Operation: do it, once
 	ResolvePath    = "/v1/operations:resolve" // POST Operation: what is stored, or refused for ever
+	RecordPath     = "/v1/operations:record"  // POST Record: what became of a forgotten key
+	AdjustPath     = "/v1/adjustments"        // POST Adjustment
 	StatusPath     = "/v1/accounts:status"    // POST AccountStatus
 	AssetsPath     = "/v1/assets"             // POST Asset
 	JournalPath    = "/v1/journal"            // GET ?after=&limit=: JournalPage
@@ -29,6 +31,11 @@ const (
 	SetStatus transfer.Op = "account_status" // an account's status was set
 	AddAsset  transfer.Op = "asset"          // an asset was made known
 	Floor     transfer.Op = "floor"          // keys created before createdAt were forgotten
+
+	// What an operator said became of an operation whose key was forgotten.
+	RecordedWithdraw transfer.Op = "recorded_withdraw"
+	RecordedDeposit  transfer.Op = "recorded_deposit"
+	RecordedRefund   transfer.Op = "recorded_refund"
 )
 
 // What an answer says became of an operation.
@@ -64,6 +71,35 @@ type Operation struct {
 	AssetID   *int32      `json:"assetId"`
 	Units     string      `json:"units"`     // decimal, of a u64
 	CreatedAt string      `json:"createdAt"` // of the transfer; RFC 3339, microseconds at most
+}
+
+// What a Record says became of an operation. What was not applied never will be,
+// but for a refund: the core applies that one with the record.
+const NotApplied = "not_applied"
+
+// Record is the body of a request to record what became of an operation whose key
+// the core may have forgotten.
+type Record struct {
+	Op        transfer.Op `json:"op"` // withdraw, deposit or refund
+	ReqID     string      `json:"reqId"`
+	UserID    *int64      `json:"userId"`
+	AssetID   *int32      `json:"assetId"`
+	Units     string      `json:"units"`
+	CreatedAt string      `json:"createdAt"`
+	Outcome   string      `json:"outcome"`        // applied or not_applied
+	Line      uint64      `json:"line,omitempty"` // of the journal, that proves it; none: the caller has other evidence
+}
+
+// Adjustment is the body of a request to adjust an account whose balance is not the
+// sum of its journal, once for a reqId, which names the finding.
+type Adjustment struct {
+	Op        transfer.Op `json:"op"` // journal_credit, journal_debit, balance_credit or balance_debit
+	ReqID     string      `json:"reqId"`
+	UserID    *int64      `json:"userId"`
+	AssetID   *int32      `json:"assetId"`
+	Units     string      `json:"units"`
+	Balance   string      `json:"balance"` // that was found; another one is ACCOUNT_MOVED
+	CreatedAt string      `json:"createdAt"`
 }
 
 // AccountStatus is the body of a request to set an account's status.
