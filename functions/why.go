@@ -162,7 +162,7 @@ func unblock(t transfer.Transfer) string {
 	case t.Foreign:
 		return "the database is not the one written last: reconcile it, then POST /admin/v1/authority/accept"
 	case t.State == transfer.Init && t.Payout != nil:
-		return fmt.Sprintf("any worker, once no episode of PROTECT of %s is open: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted", t.Payout.Submitter)
+		return fmt.Sprintf("any worker, once no episode of PROTECT of %s is open, no halt is open for it, and its asset is ACTIVE: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted", t.Payout.Submitter)
 	case t.State == transfer.Init:
 		return "any worker: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted"
 	case op == "":

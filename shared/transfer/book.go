@@ -20,9 +20,9 @@ type Book interface {
 
 	// Start is the compare-and-set out of INIT: to SOURCE_PENDING, or, where the
 	// transfer is older than initTimeout by the database's clock, to FAILED/EXPIRED.
-	// A payout whose payer is in PROTECT does not begin: it stays in INIT, until the
-	// payer is released or it expires. Clock, state and payer are looked at by the
-	// statement that writes.
+	// A payout does not begin while its payer is in PROTECT, its asset is suspended,
+	// or a halt is open for it: it stays in INIT until that is over or it expires.
+	// The statement that writes reads all of them.
 	Start(ctx context.Context, reqID string, initTimeout time.Duration) (Moved, error)
 
 	// Move is a compare-and-set along a path of the table of transitions, all of

@@ -46,7 +46,7 @@ func (c *Coordinator) step(ctx context.Context, t *Transfer) (goOn bool, err err
 			return c.book.Start(ctx, t.ReqID, c.rules.InitTimeout)
 		})
 		if err == nil && !goOn && t.State == Init && !t.Foreign {
-			c.log.WarnContext(ctx, "a payout does not begin while its payer does not pay: it is in PROTECT, suspended, or not the coordinator's alone; the sweep tries again", attrs(*t)...)
+			c.log.WarnContext(ctx, "a payout does not begin while a halt is open for it, its asset is suspended, or its payer is in PROTECT, suspended, or not the coordinator's alone; the sweep tries again", attrs(*t)...)
 		}
 		return goOn, err
 	case SourceDone:

@@ -121,7 +121,8 @@ const untouched = `not exists (select from authority_change c where c.at >= f.cr
 
 // start looks at the age, with the database's clock, and at the payer in the statement
 // that writes, so a worker that was frozen in between starts nothing that is too old,
-// and a payout that was left in INIT does not begin while its payer does not pay.
+// and a payout that was left in INIT does not begin while its payer does not pay, its
+// asset is suspended, or it is halted: what has left cannot be taken back.
 //
 // What it judges by is read once, before the update: the planner would else judge each
 // of many rows.
@@ -129,7 +130,7 @@ const start = `
 with judged as materialized (
   select clock.now, f.transfer_id,
          f.created_at < clock.now - $2::interval and ` + untouched + ` as late,
-         f.payout_submitter is null or ` + mayPay + ` as may_begin
+         f.payout_submitter is null or ` + mayPay + ` and ` + mayLeave + ` as may_begin
     from (select clock_timestamp() as now) as clock, transfers_tb f, lateral (select f.payout_submitter as submitter) as p
    where f.req_id = $1 and f.state = 0
 )
@@ -138,6 +139,11 @@ update transfers_tb t
        state_at = now, updated_at = now
   from judged
  where t.transfer_id = judged.transfer_id and t.state = 0 and (select is_authority()) and (late or may_begin)`
+
+// mayLeave says that payout f is not halted, and that its asset is ACTIVE.
+const mayLeave = `exists (select from assets_tb a where a.asset_id = f.asset_id and a.status = 'ACTIVE')
+        and not exists (select from transfer_halt h
+              where h.resumed_at is null and (h.scope = 'all' or h.asset_id = f.asset_id and coalesce(h.user_id = f.user_id, true)))`
 
 // Start implements [transfer.Book].
 func (s *Store) Start(ctx context.Context, reqID string, initTimeout time.Duration) (transfer.Moved, error) {
