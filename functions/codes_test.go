@@ -43,6 +43,10 @@ var elsewhere = map[string]string{
 	"STATEMENT_STANDS": "functions/statement_test.go: TestStatementsAboutPayouts",
 	"NO_STATEMENT":     "functions/statement_test.go: TestStatementsAboutPayouts",
 	"PAYOUT_FAILED":    "no row has a sub-state that this build does not know",
+	"BEYOND_HORIZON":   "emulator/acceptance/transfers/ends_test.go: TestForgottenEndsByAProvedWord",
+	"EVIDENCE_DIFFERS": "emulator/acceptance/transfers/ends_test.go: TestForgottenEndsByAProvedWord",
+	"ACCOUNT_MOVED":    "shared/store/conservation/adjust_test.go: TestAnAccountThatMovedIsNotAdjusted",
+	"OUT_OF_RANGE":     "shared/store/conservation/adjust_test.go: TestNoAdjustmentGoesBelowZero",
 	"INVALID_USER":     "no token has a user that is none: that is UNAUTHORIZED",
 }
 
@@ -173,6 +177,10 @@ var operatorRequests = []request{
 	}},
 	{"RESOLVED", "200 <nil> FAILED RESOLVED", resolvedWithdrawal},
 	{"TOO_LATE", "409 TOO_LATE <nil> <nil>", func(h house) answer { return h.ordered("cancel", members{"reason": "r"}) }},
+	{"NOT_FORGOTTEN", "409 NOT_FORGOTTEN <nil> <nil>", func(h house) answer {
+		reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
+		return h.as("ann", "POST", "/admin/v1/transfers/"+reqID+"/resolve", members{"op": "deposit", "reason": "r", "outcome": "applied"})
+	}},
 	{"NOTHING_TO_RESOLVE", "409 NOTHING_TO_RESOLVE <nil> <nil>", func(h house) answer { return h.ordered("resolve", members{"op": "deposit", "reason": "r"}) }},
 	{"PAYOUT_CANCELLED", "200 <nil> ROLLED_BACK PAYOUT_CANCELLED", func(h house) answer {
 		reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])

@@ -31,6 +31,7 @@ type reportResponse struct {
 }
 
 type findingView struct {
+	ID       int64             `json:"id,omitempty"` // that an adjustment names; none: the check has just found it
 	Kind     conservation.Kind `json:"kind"`
 	Side     conservation.Side `json:"side,omitempty"`
 	ReqID    string            `json:"req_id,omitempty"`
@@ -59,7 +60,7 @@ func reportOf(r conservation.Report) reportResponse {
 		Found: []findingView{}, Halted: []haltScope{},
 	}
 	for _, f := range r.Found[:min(len(r.Found), foundMost)] {
-		out.Found = append(out.Found, findingView{f.Kind, f.Side, f.ReqID, f.Account.UserID, f.Account.AssetID, f.Expected, f.Got, nil})
+		out.Found = append(out.Found, findingView{0, f.Kind, f.Side, f.ReqID, f.Account.UserID, f.Account.AssetID, f.Expected, f.Got, nil})
 	}
 	for _, h := range r.Halts[:min(len(r.Halts), haltsMost)] {
 		out.Halted = append(out.Halted, haltScope{string(h.Scope), h.Account.UserID, h.Account.AssetID})

@@ -24,7 +24,7 @@ func (a *App) lastCheck(ctx context.Context) (*lastCheck, error) {
 		out.Result = "standing"
 	}
 	for _, f := range last.Found {
-		out.Found = append(out.Found, findingView{f.Kind, f.Side, f.ReqID, f.Account.UserID, f.Account.AssetID, f.Expected, f.Got, &f.At})
+		out.Found = append(out.Found, findingView{f.ID, f.Kind, f.Side, f.ReqID, f.Account.UserID, f.Account.AssetID, f.Expected, f.Got, &f.At})
 	}
 	return out, nil
 }

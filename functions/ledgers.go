@@ -76,6 +76,7 @@ func (a *App) openLedgers(p *transferParts) (err error) {
 	p.coordinator.At, p.coordinator.Stopping = a.points, a.gate.Stopping
 	p.checks = checks.New(a.store.Pool())
 	p.monitor = a.monitor(p.checks, money, p.trading)
+	p.coordinator.Proof = p.proof
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
@@ -17,8 +18,10 @@ func (a *App) routeTransferAdmin(mux *web.Mux) {
 	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/resolve", a.telling(a.resolveTransfer))
 	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/payout-statement", a.telling(a.statePayout))
 	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.telling(a.withdrawStatement))
+	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/acknowledge", a.acknowledge)
 	a.handleTransfer(mux, "admin", "GET /admin/v1/conservation", a.showConservation)
 	a.handleTransfer(mux, "admin", "POST /admin/v1/conservation/check", a.checkConservation)
+	a.handleTransfer(mux, "admin", "POST /admin/v1/conservation/findings/{id}/adjust", a.adjust)
 	a.handleTransfer(mux, "admin", "POST /admin/v1/halts/{id}/resume", a.resume)
 }
 
@@ -49,8 +52,26 @@ func (a *App) cancelTransfer(w http.ResponseWriter, r *http.Request) error {
 }
 
 type resolveRequest struct {
-	Op     transfer.Op `json:"op"`
-	Reason string      `json:"reason"`
+	Op      transfer.Op `json:"op"`
+	Reason  string      `json:"reason"`
+	Outcome string      `json:"outcome"` // applied or not_applied, of what the core has forgotten
+	Line    uint64      `json:"line"`    // of the core's journal, that proves it; 0: a check of conservation does
+}
+
+// word is what the body says became of a forgotten call, or nil.
+func (b resolveRequest) word() (*transfer.Word, error) {
+	switch {
+	case b.Outcome == "" && b.Line != 0:
+		return nil, web.FieldProblem("line", "was given without outcome; send outcome applied or not_applied with it")
+	case b.Outcome == "":
+		return nil, nil
+	}
+	for _, w := range []transfer.Word{{Applied: true, Line: b.Line}, {Line: b.Line}} {
+		if w.Outcome() == b.Outcome {
+			return &w, nil
+		}
+	}
+	return nil, web.FieldProblem("outcome", "is %.40q: want applied or not_applied", b.Outcome)
 }
 
 // resolveTransfer has the ledger that a transfer waits for say what it has stored, or
@@ -72,6 +93,9 @@ func (a *App) resolveTransfer(w http.ResponseWriter, r *http.Request) error {
 	if order.Reason, err = reasonOf(body.Reason); err != nil {
 		return err
 	}
+	if order.Word, err = body.word(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), driveWithin)
 	defer cancel()
 	t, err := a.transfers.coordinator.Resolve(ctx, order, body.Op)
@@ -82,6 +106,37 @@ func (a *App) resolveTransfer(w http.ResponseWriter, r *http.Request) error {
 		a.log.WarnContext(r.Context(), "no step task: the sweep will find the transfer", "reqId", t.ReqID, "error", err.Error())
 	}
 	web.Reply(w, r, http.StatusOK, viewOf(t))
+	return nil
+}
+
+type acknowledgeRequest struct {
+	Reason string `json:"reason"`
+	Until  string `json:"until"` // RFC 3339
+}
+
+// acknowledge silences MON-001 and MON-002 for a transfer that a person has taken in
+// hand, until a time.
+func (a *App) acknowledge(w http.ResponseWriter, r *http.Request) error {
+	order, err := a.transferOrder(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[acknowledgeRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	if order.Reason, err = reasonOf(body.Reason); err != nil {
+		return err
+	}
+	until, err := time.Parse(time.RFC3339, body.Until)
+	if err != nil {
+		return web.FieldProblem("until", "is %.40q: want a time as in RFC 3339, such as 2026-01-02T15:04:05Z", body.Until)
+	}
+	if err := a.transfers.store.Acknowledge(r.Context(), order, until); err != nil {
+		return err
+	}
+	a.log.WarnContext(r.Context(), "alert of a transfer acknowledged", "reqId", order.ReqID, "by", order.By, "why", order.Reason, "until", until.UTC())
+	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 

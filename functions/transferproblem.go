@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost/fencepost/shared/ledger/payout"
 	"github.com/fencepost/fencepost/shared/store"
+	checks "github.com/fencepost/fencepost/shared/store/conservation"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
@@ -21,6 +22,11 @@ var (
 	statementStands  = web.Code{Name: "STATEMENT_STANDS", Status: http.StatusConflict}
 	noStatement      = web.Code{Name: "NO_STATEMENT", Status: http.StatusConflict}
 	nothingToResolve = web.Code{Name: "NOTHING_TO_RESOLVE", Status: http.StatusConflict}
+	beyondHorizon    = web.Code{Name: "BEYOND_HORIZON", Status: http.StatusConflict}
+	notForgotten     = web.Code{Name: "NOT_FORGOTTEN", Status: http.StatusConflict}
+	accountMoved     = web.Code{Name: "ACCOUNT_MOVED", Status: http.StatusConflict}
+	outOfRange       = web.Code{Name: "OUT_OF_RANGE", Status: http.StatusConflict}
+	evidenceDiffers  = web.Code{Name: "EVIDENCE_DIFFERS", Status: http.StatusConflict}
 )
 
 // refusal is what a caller is told of a reason.
@@ -110,6 +116,26 @@ func transferProblem(err error) *web.Problem {
 		return web.NewProblem(noStatement, "no statement about this payout can be withdrawn: there is none, or it has taken effect; nothing was changed")
 	case errors.Is(err, payout.ErrInDoubt):
 		return systemBecause(err, time.Minute, "the database is not the one written last: accept it before you state what became of its payouts")
+	case errors.Is(err, transfer.ErrForgotten):
+		return web.NewProblem(beyondHorizon, "the trading core may have forgotten this operation, so it refuses nothing: find out whether it was applied, and resolve again with outcome applied or not_applied, and with the line of the core's journal if there is one")
+	case errors.Is(err, transfer.ErrNotForgotten):
+		return web.NewProblem(notForgotten, "the ledger has not said that it may have forgotten this operation; nothing was changed: resolve without outcome and line, and give them once the answer is BEYOND_HORIZON")
+	case errors.Is(err, transfer.ErrEvidence):
+		return web.NewProblem(evidenceDiffers, "the journals do not say so, or no line of that number does; nothing was changed: read the core's journal, and look at GET /admin/v1/conservation")
+	case errors.Is(err, checks.ErrNoFinding):
+		return web.NewProblem(web.NotFound, "no finding BALANCE_DIFFERS of that number stands: GET /admin/v1/conservation shows those that do")
+	case errors.Is(err, checks.ErrAdjusted):
+		return web.NewProblem(tooLate, "the finding has its adjustment; nothing was moved: POST /admin/v1/conservation/check tells whether it still differs")
+	case errors.Is(err, checks.ErrMoved):
+		return web.NewProblem(accountMoved, "the account does not hold what the last check saw; nothing was moved: POST /admin/v1/conservation/check, then adjust again")
+	case errors.Is(err, checks.ErrOutOfRange):
+		return web.NewProblem(outOfRange, "the balance would be below zero or above 2^64-1 units, or there is no account; nothing was moved: the other move may be possible")
+	case errors.Is(err, checks.ErrNoCheck):
+		return web.NewProblem(evidenceDiffers, "no check of conservation has come to its end, so nothing is proved; nothing was changed: POST /admin/v1/conservation/check with full true, then resolve again")
+	case errors.Is(err, transfers.ErrNothingToAcknowledge):
+		return web.NewProblem(tooLate, "only a transfer in TARGET_PENDING or COMPENSATING has an alert to acknowledge; nothing was recorded")
+	case errors.Is(err, transfers.ErrUntil):
+		return web.FieldProblem("until", "is over, or more than 30 days ahead; want a time in between")
 	case errors.Is(err, transfers.ErrNotHalted):
 		return web.NewProblem(tooLate, "no halt of that number is open; nothing was changed")
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/store/transfers"
 	"github.com/fencepost/fencepost/shared/transfer"
 	"github.com/fencepost/fencepost/shared/web"
@@ -28,6 +30,8 @@ type whyResponse struct {
 	Resolutions []resolutionView `json:"resolutions"`
 	Statements  []statementView  `json:"statements,omitempty"` // what operators said of a payout
 	ProvedBy    string           `json:"proved_by,omitempty"`  // the transaction that proves a payout paid
+
+	Acknowledged *acknowledgedView `json:"acknowledged,omitempty"` // the newest; none: nobody has
 }
 
 type payoutView struct {
@@ -54,6 +58,17 @@ type resolutionView struct {
 	Verdict    string     `json:"verdict,omitempty"`
 	Refusal    string     `json:"refusal,omitempty"`
 	AnsweredAt *time.Time `json:"answered_at,omitempty"`
+	Outcome    string     `json:"outcome,omitempty"` // that the operator gave
+	Line       string     `json:"line,omitempty"`    // of the core's journal, that proves it
+}
+
+// acknowledgedView is an alert that a person has taken in hand.
+type acknowledgedView struct {
+	State  string    `json:"state"` // in which it counts
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
+	Until  time.Time `json:"until"`
 }
 
 // why tells an operator where a transfer's money is, what is known of it, and what
@@ -110,7 +125,11 @@ func whyOf(s transfers.Story, rescueAfter time.Duration) whyResponse {
 		}
 	}
 	for i, x := range s.Resolutions {
-		out.Resolutions[i] = resolutionView{x.Op, x.By, x.Reason, x.At.UTC(), x.Verdict, x.VerdictReason, x.AnsweredAt}
+		out.Resolutions[i] = resolutionView{x.Op, x.By, x.Reason, x.At.UTC(), x.Verdict, x.VerdictReason, x.AnsweredAt, x.Outcome, x.Line}
+	}
+	if n := len(s.Acknowledged); n > 0 {
+		k := s.Acknowledged[n-1]
+		out.Acknowledged = &acknowledgedView{k.State.String(), k.By, k.Reason, k.At.UTC(), k.Until.UTC()}
 	}
 	return out
 }
@@ -167,6 +186,9 @@ func unblock(t transfer.Transfer) string {
 		return "any worker: it begins by itself, or fails as EXPIRED when it is too old; POST …/cancel ends it; neither where the database was restored since it was accepted"
 	case op == "":
 		return "any worker: it goes on by itself"
+	case strings.Contains(t.LastUnknown, wire.BeyondHorizon.Name):
+		return fmt.Sprintf("an operator: the trading core has forgotten all that is as old as this %s, so it neither does it nor refuses it (BEYOND_HORIZON). "+
+			"Look for the line of %s %s in the core's journal, then POST …/resolve {\"op\": %q, \"outcome\": \"applied\" or \"not_applied\", \"line\": …}; without line a check of conservation has to prove it", op, op, t.ReqID, op)
 	case op == transfer.Refund:
 		return fmt.Sprintf("an answer of %s to the refund: it is asked for until it succeeds, and has no refusal. "+
 			"Mend what keeps %s from answering; POST …/resolve {\"op\": \"refund\"} reads what is stored", who, who)

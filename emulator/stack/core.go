@@ -36,7 +36,9 @@ type CoreOptions struct {
 	Binary        string // see [ubscore.Build]; "": it is built
 	CrashPoints   string // the folder of armed points; "": none
 	SnapshotEvery int    // journal lines between two snapshots; 0: the core's own
-	ForgetCalls   bool   // the proxy takes no calls down: nothing can be replayed
+
+	Horizon     time.Duration // how long keys are kept at least; 0: the core's own
+	ForgetCalls bool          // the proxy takes no calls down: nothing can be replayed
 
 	Environment map[string]string // of the process, beside the core's own variables
 }
@@ -50,7 +52,7 @@ func (s *Stack) startCore(ctx context.Context) (err error) {
 	}
 	c := &Core{Secret: rand.Text()}
 	c.options = ubscore.Options{
-		Binary: o.Binary, Folder: s.path("ubscore"), Secret: c.Secret, SnapshotEvery: o.SnapshotEvery, CrashPoints: o.CrashPoints, Environment: o.Environment,
+		Binary: o.Binary, Folder: s.path("ubscore"), Secret: c.Secret, SnapshotEvery: o.SnapshotEvery, Horizon: o.Horizon, CrashPoints: o.CrashPoints, Environment: o.Environment,
 		Output: func(line processes.Line) { s.write(line.Text) },
 	}
 	if c.Proxy, err = ubsproxy.Start(ubsproxy.Options{Keep: !o.ForgetCalls}); err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
+	"time"
 )
 
 // Registration puts a signing account under management.
@@ -160,5 +162,35 @@ func (c *Client) StatePayout(ctx context.Context, reqID string, s PayoutStatemen
 func (c *Client) WithdrawStatement(ctx context.Context, reqID, reason string) (out PayoutEvidence, err error) {
 	body := map[string]string{"reason": reason}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/payout-statement/withdraw", body: body}, &out)
+	return out, err
+}
+
+// AcknowledgeTransfer silences MON-001 and MON-002 for the transfer until a time, at
+// most 30 days ahead, while it stays in its state; TOO_LATE: its money is not in flight.
+// The reason is kept. It is for operators.
+func (c *Client) AcknowledgeTransfer(ctx context.Context, reqID, reason string, until time.Time) error {
+	body := map[string]string{"reason": reason, "until": until.UTC().Format(time.RFC3339)}
+	return c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/acknowledge", body: body}, nil)
+}
+
+// Adjustment is what made a balance and the sum of its journal equal again.
+type Adjustment struct {
+	FindingID int64     `json:"finding_id"`
+	Side      string    `json:"side"` // FUNDING or SPOT
+	Op        string    `json:"op"`   // of the journal's line: journal_credit, journal_debit, balance_credit or balance_debit
+	UserID    int64     `json:"user_id"`
+	AssetID   int32     `json:"asset_id"`
+	Units     string    `json:"units"`
+	By        string    `json:"by"`
+	At        time.Time `json:"at"`
+}
+
+// AdjustFinding ends a finding BALANCE_DIFFERS, once and by exactly its difference. move
+// is "journal", which leaves the balance, or "balance", which leaves the journal's sum;
+// ACCOUNT_MOVED: check conservation, and adjust again. The reason is kept. It is for
+// operators.
+func (c *Client) AdjustFinding(ctx context.Context, finding int64, move, reason string) (out Adjustment, err error) {
+	body := map[string]string{"move": move, "reason": reason}
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/conservation/findings/" + strconv.FormatInt(finding, 10) + "/adjust", body: body}, &out)
 	return out, err
 }

@@ -79,9 +79,12 @@ type Postponement struct {
 	Unknown    string        // why; shown to operators
 }
 
-// Order is who does something about a transfer, and why. Neither is empty.
+// Order is who does something about a transfer, and why. Neither is empty. Where a
+// second operator must approve an order, who approved belongs here, and is recorded
+// with it.
 type Order struct {
 	ReqID  string
 	By     string
 	Reason string
+	Word   *Word // what the operator says became of a forgotten call; nil: he says nothing
 }

@@ -18,6 +18,10 @@ type Coordinator struct {
 	// somebody else has to go on. nil: it never is.
 	Stopping func() bool
 
+	// Proof says whether the ledgers' journals have the operation of the transfer as
+	// applied, by a check of conservation that begins now. nil: there is none.
+	Proof func(ctx context.Context, t Transfer, op Op) (applied bool, err error)
+
 	book    Book
 	orders  Orders
 	ledgers map[AccountType]Ledger

@@ -50,11 +50,25 @@ type Word struct {
 	Line    uint64 // of the ledger's journal, that proves it; 0: the check of conservation does
 }
 
+// Outcome is the word as it is recorded: applied or not_applied.
+func (w Word) Outcome() string {
+	if w.Applied {
+		return "applied"
+	}
+	return "not_applied"
+}
+
 // Forgetful is a ledger that forgets keys. After that it answers a call neither way,
 // until an operator has said what became of it.
 type Forgetful interface {
-	// Forgot says that the outcome is unknown because the key may be forgotten.
-	Forgot(o Outcome) bool
+	// Forgot says whether an unknown answer, as it is on record, was that the key may
+	// be forgotten. From then on nothing can apply under it: what is read of the
+	// journal later has all that ever did.
+	Forgot(lastUnknown string) bool
+
+	// Objection says why an operator's order came to an unknown outcome:
+	// [ErrForgotten], [ErrNotForgotten] or [ErrEvidence]; nil: for another cause.
+	Objection(o Outcome) error
 
 	// Record stores the word as the answer to (req_id, op), in one atomic write, and
 	// answers as the call itself does from then on. It checks the line. A key that

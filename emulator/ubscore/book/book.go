@@ -14,7 +14,7 @@ var (
 	ErrBeyondHorizon  = errors.New("created so long ago that the key may have been forgotten")
 	ErrNotForgotten   = errors.New("the key was not forgotten: the operation itself, or its resolve, is answered")
 	ErrAccountMoved   = errors.New("the account does not hold what was found")
-	ErrBelowZero      = errors.New("the balance would be below zero or above 2^64-1, or there is no account")
+	ErrOutOfRange     = errors.New("the balance would be below zero or above 2^64-1, or there is no account")
 	ErrAhead          = errors.New("created in the future")
 	ErrNoWithdrawal   = errors.New("no withdrawal was applied that this would refund")
 	ErrRefundOverflow = errors.New("the account cannot hold the refund")

@@ -57,7 +57,7 @@ func (b *Book) adjust(r Request, rules Rules) (Entry, bool, error) {
 	case exists && a.Units != rules.Found:
 		return Entry{}, false, ErrAccountMoved
 	case !exists || !ok:
-		return Entry{}, false, ErrBelowZero
+		return Entry{}, false, ErrOutOfRange
 	}
 	return b.next(r, "", rules.Now), true, nil
 }

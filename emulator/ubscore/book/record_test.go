@@ -236,8 +236,8 @@ func TestAdjustments(t *testing.T) {
 		"below zero": as(book.BalanceDebit, withdrawal("finding-1", 101)), "overflow": as(book.BalanceCredit, withdrawal("finding-1", ^uint64(0))),
 		"no account": as(book.JournalCredit, nobody), "nothing": as(book.JournalDebit, withdrawal("finding-1", 0)),
 	} {
-		if _, _, err := b.Decide(r, with); !errors.Is(err, book.ErrBelowZero) {
-			t.Errorf("%s: got %v, want %v", what, err, book.ErrBelowZero)
+		if _, _, err := b.Decide(r, with); !errors.Is(err, book.ErrOutOfRange) {
+			t.Errorf("%s: got %v, want %v", what, err, book.ErrOutOfRange)
 		}
 		before := image(t, b)
 		if err := b.Apply(book.Entry{Request: r, Seq: b.Seq() + 1, At: now}); err == nil || !bytes.Equal(before, image(t, b)) {

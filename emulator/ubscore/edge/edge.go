@@ -97,7 +97,7 @@ var undecided = map[error]web.Code{
 	book.ErrNotForgotten:   wire.NotForgotten,
 	core.ErrEvidence:       wire.EvidenceDiffers,
 	book.ErrAccountMoved:   wire.AccountMoved,
-	book.ErrBelowZero:      wire.BelowZero,
+	book.ErrOutOfRange:     wire.OutOfRange,
 	book.ErrAhead:          wire.CreatedAhead,
 	book.ErrNoWithdrawal:   wire.NoWithdrawal,
 	book.ErrRefundOverflow: wire.RefundOverflow,

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -97,10 +98,26 @@ func (l *Ledger) Resolve(ctx context.Context, op transfer.Op, c transfer.Call) t
 	return l.move(ctx, wire.ResolvePath, op, c)
 }
 
-// Forgot says that the core did not answer because it may have forgotten the key.
-func (l *Ledger) Forgot(o transfer.Outcome) bool {
+// Forgot implements [transfer.Forgetful].
+func (l *Ledger) Forgot(lastUnknown string) bool {
+	return strings.Contains(lastUnknown, strconv.Quote(wire.BeyondHorizon.Name))
+}
+
+// Objection implements [transfer.Forgetful].
+func (l *Ledger) Objection(o transfer.Outcome) error {
 	var problem *ProblemError
-	return o.Verdict == transfer.Unknown && errors.As(o.Err, &problem) && problem.Code == wire.BeyondHorizon.Name
+	if !errors.As(o.Err, &problem) {
+		return nil
+	}
+	switch problem.Code {
+	case wire.BeyondHorizon.Name:
+		return transfer.ErrForgotten
+	case wire.NotForgotten.Name:
+		return transfer.ErrNotForgotten
+	case wire.EvidenceDiffers.Name:
+		return transfer.ErrEvidence
+	}
+	return nil
 }
 
 // Record has the core store what an operator says became of a forgotten call.

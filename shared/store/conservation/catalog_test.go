@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	newSum     = `insert into conservation_sum (generation, side, user_id, asset_id, units) select generation`
-	newRequest = `insert into conservation_request (generation, req_id, user_id, asset_id, units, debit, type, final, open) select generation`
-	newScale   = `insert into conservation_scale (generation, side, asset_id, precision) select generation`
-	newFinding = `insert into conservation_finding (generation, kind, user_id, asset_id, expected, got, evidence) values `
-	fromHere   = ` from conservation_checkpoint where is_current`
+	newSum        = `insert into conservation_sum (generation, side, user_id, asset_id, units) select generation`
+	newRequest    = `insert into conservation_request (generation, req_id, user_id, asset_id, units, debit, type, final, open) select generation`
+	newScale      = `insert into conservation_scale (generation, side, asset_id, precision) select generation`
+	newFinding    = `insert into conservation_finding (generation, kind, user_id, asset_id, expected, got, evidence) values `
+	newAdjustment = `insert into conservation_adjustment (finding_id, side, op, user_id, asset_id, units, by, reason`
+	fromHere      = ` from conservation_checkpoint where is_current`
 )
 
 // nonsense is by the constraint, index or trigger that must refuse it.
@@ -36,11 +37,22 @@ var nonsense = map[string][]string{
 	"scale_of_a_side":               {newScale + `, 'MARGIN', 1, 2` + fromHere},
 	"one_number_per_finding": {`insert into conservation_finding (finding_id, generation, kind, user_id, asset_id, expected, got, evidence) overriding system value
 		select finding_id, generation, kind, user_id, asset_id, expected, got, evidence from conservation_finding`},
-	"finding_is_named":      {newFinding + `(1, '', 7, 1, '', '', '{}')`},
+	"finding_is_named": {newFinding + `(1, '', 7, 1, '', '', '{}')`},
+	"one_number_per_adjustment": {`insert into conservation_adjustment (id, finding_id, side, op, user_id, asset_id, units, by, reason) overriding system value
+		select id, finding_id, side, op, user_id, asset_id, units, by, reason from conservation_adjustment`},
+	"one_adjustment_per_finding": {newAdjustment + `, applied_at) select finding_id, 'FUNDING', 'journal_credit', 7, 1, 1, 'o', 'r', now() from conservation_adjustment`},
+	"adjusted_finding_exists":    {newAdjustment + `) values (99, 'FUNDING', 'journal_credit', 7, 1, 1, 'o', 'r')`},
+	"adjustment_of_a_side":       {newAdjustment + `) select finding_id, 'CHAIN', 'journal_credit', 7, 1, 1, 'o', 'r' from conservation_adjustment`},
+	"adjustment_is_known":        {newAdjustment + `) select finding_id, 'SPOT', 'deposit', 7, 1, 1, 'o', 'r' from conservation_adjustment`},
+	"adjusted_by_a_person": {newAdjustment + `) select finding_id, 'SPOT', 'journal_credit', 7, 1, 1, '', 'r' from conservation_adjustment`,
+		newAdjustment + `) select finding_id, 'SPOT', 'journal_credit', 7, 1, 1, 'o', '' from conservation_adjustment`},
+	"adjustment_moves_something": {newAdjustment + `) select finding_id, 'SPOT', 'journal_credit', 7, 1, 0, 'o', 'r' from conservation_adjustment`},
+
 	"stands_once":           {`insert into conservation_standing (key, finding_id) select key, finding_id from conservation_standing`},
 	"what_stands_was_found": {`insert into conservation_standing (key, finding_id) values ('another', 99)`},
 	"history_never_changes": {`delete from conservation_finding`, `update conservation_finding set got = 'as it should be'`,
-		`truncate conservation_finding cascade`},
+		`truncate conservation_finding cascade`, `delete from conservation_adjustment`, `truncate conservation_adjustment`,
+		`update conservation_adjustment set reason = 'another'`, `update conservation_adjustment set applied_at = null`},
 }
 
 // Every constraint of the check's tables refuses its nonsense.
@@ -52,6 +64,9 @@ func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
 	w.steal(alice, gold, 1)
 	w.check(false)
 	exec(t, w.main, newScale+`, 'SPOT', 1, 2`+fromHere)
+	if _, err := w.adjust(true); err != nil {
+		t.Fatal(err)
+	}
 	shown := map[string]bool{}
 	for constraint, statements := range nonsense {
 		shown[constraint] = true

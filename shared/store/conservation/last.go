@@ -11,6 +11,30 @@ import (
 	"github.com/fencepost/fencepost/shared/conservation"
 )
 
+// ErrNoCheck reports that no check of conservation has come to its end.
+var ErrNoCheck = errors.New("no check of conservation has come to its end")
+
+const evidenceNow = `
+select coalesce(r.debit, ''), coalesce(r.deposit, ''), coalesce(r.refund, '')
+  from conservation_checkpoint c
+  left join conservation_request r on r.generation = c.generation and r.req_id = $1
+ where c.is_current and not c.over`
+
+// EvidenceOf is what the journals say of the request, as far as checks have read them.
+// It is empty where they say nothing. The error is [ErrNoCheck] where nobody has read
+// them.
+func (b *Book) EvidenceOf(ctx context.Context, reqID string) (conservation.Evidence, error) {
+	e := conservation.Evidence{ReqID: reqID}
+	err := b.db.QueryRow(ctx, evidenceNow, reqID).Scan(&e.Debit, &e.Deposit, &e.Refund)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return e, ErrNoCheck
+	}
+	if err != nil {
+		return e, fmt.Errorf("read what the journals say of %s: %w", reqID, err)
+	}
+	return e, nil
+}
+
 // Last is what checks have come to.
 type Last struct {
 	At       time.Time  // when the last one came to its end, by the database's clock
@@ -20,8 +44,9 @@ type Last struct {
 
 // Standing is a finding that stands, without its evidence.
 type Standing struct {
-	conservation.Finding
-	At time.Time // when it was found first
+	conservation.Finding // as the last check saw it
+	ID                   int64
+	At                   time.Time // when it was found first
 }
 
 const (
@@ -31,7 +56,7 @@ select c.stored_at, (select count(*) from conservation_standing)
  where c.is_current`
 
 	standing = `
-select f.kind, coalesce(f.side, ''), coalesce(f.req_id, ''), f.user_id, f.asset_id, f.expected, f.got, f.at
+select f.finding_id, f.kind, coalesce(f.side, ''), coalesce(f.req_id, ''), f.user_id, f.asset_id, coalesce(s.expected, f.expected), coalesce(s.got, f.got), f.at
   from conservation_standing s
   join conservation_finding f using (finding_id)
  order by f.finding_id
@@ -45,7 +70,7 @@ func (b *Book) Last(ctx context.Context, most int) (*Last, error) {
 	batch := new(pgx.Batch)
 	batch.Queue(standing, most).Query(func(rows pgx.Rows) (err error) {
 		last.Found, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Standing, err error) {
-			err = row.Scan(&s.Kind, &s.Side, &s.ReqID, &s.Account.UserID, &s.Account.AssetID, &s.Expected, &s.Got, &s.At)
+			err = row.Scan(&s.ID, &s.Kind, &s.Side, &s.ReqID, &s.Account.UserID, &s.Account.AssetID, &s.Expected, &s.Got, &s.At)
 			return s, err
 		})
 		return err

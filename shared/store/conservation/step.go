@@ -35,20 +35,21 @@ select $1, side, asset_id, precision
   from unnest($2::text[], $3::integer[], $4::smallint[]) as said (side, asset_id, precision)
     on conflict on constraint one_scale_each do nothing`
 
-// putFinding keeps a finding, unless it stands already; and that it still does.
+// putFinding keeps a finding, unless it stands already; and that it still does, with
+// what was seen now.
 const putFinding = `
 with again as (
   update conservation_standing
-     set seen = (select max(generation) from conservation_checkpoint)
-   where key = $2 and seen < (select max(generation) from conservation_checkpoint)
+     set seen = (select max(generation) from conservation_checkpoint), expected = $8, got = $9
+   where key = $2 and (seen < (select max(generation) from conservation_checkpoint) or (expected, got) is distinct from ($8::text, $9::text))
 ), found as (
   insert into conservation_finding (generation, kind, side, req_id, user_id, asset_id, expected, got, evidence)
   select $1, $3, nullif($4, ''), nullif($5, ''), $6, $7, $8, $9, $10::jsonb
    where not exists (select from conservation_standing where key = $2)
   returning finding_id
 )
-insert into conservation_standing (key, finding_id, seen)
-select $2, finding_id, (select max(generation) from conservation_checkpoint) from found
+insert into conservation_standing (key, finding_id, seen, expected, got)
+select $2, finding_id, (select max(generation) from conservation_checkpoint), $8, $9 from found
     on conflict on constraint stands_once do nothing
 returning finding_id`
 

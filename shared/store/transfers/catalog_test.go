@@ -13,7 +13,7 @@ import (
 )
 
 // ours are the tables that this package's schema is made of.
-const ours = `('assets_tb'::regclass, 'transfers_tb'::regclass, 'transfer_history'::regclass, 'transfer_resolution'::regclass, 'transfer_halt'::regclass)`
+const ours = `('assets_tb'::regclass, 'transfers_tb'::regclass, 'transfer_history'::regclass, 'transfer_resolution'::regclass, 'transfer_acknowledgement'::regclass, 'transfer_halt'::regclass)`
 
 // refused are statements that a constraint or a trigger must refuse, by its name.
 // first prepares. $init, $source, $target, $comp and $done are transfers.
@@ -25,6 +25,7 @@ const (
 	newPayout   = `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, payout_submitter, payout_chain_id, payout_token, payout_address, payout_base_units, payout_payload) values `
 	newHalt     = `insert into transfer_halt (scope, user_id, asset_id, evidence) values `
 	newOrder    = `insert into transfer_resolution (transfer_id, op, by, reason, verdict, answered_at) select transfer_id, `
+	newAck      = `insert into transfer_acknowledgement (transfer_id, state, by, reason, until) select transfer_id, `
 	ofInit      = ` from transfers_tb where req_id = $init`
 	req         = `'01ARZ3NDEKTSV4RRFFQ69G5FAV'`
 	addr        = `'0x00000000000000000000000000000000000000c3'`
@@ -106,6 +107,16 @@ var nonsense = map[string][]refused{
 	"answered_as_one":                      {{then: newOrder + `'refund', 'o', 'r', 'SUCCESS', null` + ofInit}, {then: newOrder + `'refund', 'o', 'r', null, now()` + ofInit}},
 	"cancel_asks_nobody":                   {{then: newOrder + `'cancel', 'o', 'r', 'SUCCESS', now()` + ofInit}},
 
+	"outcome_is_known":       {{then: `insert into transfer_resolution (transfer_id, op, by, reason, outcome) select transfer_id, 'refund', 'o', 'r', 'maybe'` + ofInit}},
+	"outcome_of_a_call":      {{then: `insert into transfer_resolution (transfer_id, op, by, reason, outcome) select transfer_id, 'cancel', 'o', 'r', 'applied'` + ofInit}},
+	"line_proves_an_outcome": {{then: `insert into transfer_resolution (transfer_id, op, by, reason, line) select transfer_id, 'refund', 'o', 'r', 5` + ofInit}, {then: `insert into transfer_resolution (transfer_id, op, by, reason, outcome, line) select transfer_id, 'refund', 'o', 'r', 'applied', 0` + ofInit}},
+
+	"one_number_per_acknowledgement": {{newAck + `30, 'o', 'r', now() + interval '1 h'` + ofInit, `insert into transfer_acknowledgement (id, transfer_id, state, by, reason, at, until) overriding system value select id, transfer_id, state, by, reason, at, until from transfer_acknowledgement`}},
+	"acknowledged_transfer_exists":   {{then: `insert into transfer_acknowledgement (transfer_id, state, by, reason, until) values (-1, 30, 'o', 'r', now() + interval '1 h')`}},
+	"acknowledged_in_flight":         {{then: newAck + `0, 'o', 'r', now() + interval '1 h'` + ofInit}},
+	"acknowledged_by_a_person":       {{then: newAck + `30, '', 'r', now() + interval '1 h'` + ofInit}, {then: newAck + `30, 'o', '', now() + interval '1 h'` + ofInit}},
+	"acknowledged_for_a_time":        {{then: newAck + `30, 'o', 'r', now() - interval '1 h'` + ofInit}, {then: newAck + `30, 'o', 'r', now() + interval '32 days'` + ofInit}},
+
 	"transfer_halt_pkey":          {{newHalt + `('all', null, null, '{}')`, `insert into transfer_halt (halt_id, scope, evidence) overriding system value select halt_id, scope, evidence from transfer_halt`}},
 	"transfer_halt_asset_id_fkey": {{then: newHalt + `('asset', null, 99, '{}')`}},
 	"transfer_halt_scope_check":   {{then: newHalt + `('user', null, 1, '{}')`}},
@@ -159,6 +170,11 @@ var guarded = map[string][]struct{ table, first, then, by string }{
 	"keep_all_assets":           {{"assets_tb", unguarded("assets_tb"), `truncate assets_tb cascade`, byGuard}},
 	"keep_all_transfer_history": {{"transfer_history", "", `truncate transfer_history`, byGuard}},
 	"keep_all_resolutions":      {{"transfer_resolution", "", `truncate transfer_resolution`, byGuard}},
+	"keep_acknowledgement": {
+		{"transfer_acknowledgement", newAck + `30, 'o', 'r', now() + interval '1 h'` + ofInit, `delete from transfer_acknowledgement`, byGuard},
+		{"transfer_acknowledgement", newAck + `30, 'o', 'r', now() + interval '1 h'` + ofInit, `update transfer_acknowledgement set until = now() + interval '2 h'`, byGuard},
+	},
+	"keep_all_acknowledgements": {{"transfer_acknowledgement", "", `truncate transfer_acknowledgement`, byGuard}},
 	"keep_all_halts":            {{"transfer_halt", "", `truncate transfer_halt`, byGuard}},
 }
 

@@ -70,9 +70,15 @@ const (
  where t.open and t.state = 30
    and (clock_timestamp() - t.state_at not between
         -case t.transfer_type when 3 then $2::interval else $1::interval end
-        and case t.transfer_type when 3 then $2::interval else $1::interval end)`
+        and case t.transfer_type when 3 then $2::interval else $1::interval end)` + unacknowledged
 	lateRefunds = `
- where t.open and t.state = -20 and t.failures >= $1`
+ where t.open and t.state = -20 and t.failures >= $1` + unacknowledged
+
+	// unacknowledged leaves out what a person has taken in hand. Only what is late is
+	// looked up.
+	unacknowledged = `
+   and coalesce((select k.until <= clock_timestamp() or k.state <> t.state or k.at < t.state_at
+         from transfer_acknowledgement k where k.transfer_id = t.transfer_id order by k.id desc limit 1), true)`
 
 	howLate   = `select count(*), greatest(max(clock_timestamp() - t.state_at), '0') from transfers_tb t`
 	latestFew = ` order by t.state_at desc, t.transfer_id desc limit `
@@ -87,7 +93,8 @@ type Late struct {
 
 // Alarming tells of the transfers that a person has to look at, up to limit of each
 // kind by name: those for longer in TARGET_PENDING than the rules allow their type,
-// and those with as many refunds unknown in a row as the rules bear.
+// and those with as many refunds unknown in a row as the rules bear. It leaves out those
+// whose alert is acknowledged.
 func (s *Store) Alarming(ctx context.Context, rules transfer.Rules, limit int) (pending, refunds Late, err error) {
 	b := new(pgx.Batch)
 	queueLate(b, &pending, latePending, `$3`, rules.PendingLimit, rules.PayoutLimit, limit)

@@ -6,7 +6,7 @@ var HotStatements = map[string]string{
 	"byReqID": byReqID, "start": start, "postpone": postpone, "cancel": cancel, "due": due, "busy": busy,
 	"latePending": transferColumns + latePending + latestFew + "$3", "lateRefunds": transferColumns + lateRefunds + latestFew + "$2",
 	"howLatePending": howLate + latePending, "howLateRefunds": howLate + lateRefunds,
-	"record": record, "answer": answer, "history": history, "resolutions": resolutions,
+	"record": record, "answer": answer, "history": history, "resolutions": resolutions, "acknowledge": acknowledge, "acknowledgements": acknowledgements,
 	"moveTransfer": moveTransfer, "listOf": listOf, "inList": inList,
 }
 

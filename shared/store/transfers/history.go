@@ -25,6 +25,8 @@ type Story struct {
 	Transfer    transfer.Transfer
 	History     []Transition // in order
 	Resolutions []Resolution // in order
+
+	Acknowledged []Acknowledgement // in order: the newest counts
 }
 
 const history = `
@@ -34,10 +36,17 @@ select h.at, h.from_state, h.state, coalesce(h.reason, ''), h.retry_count
  order by h.id`
 
 const resolutions = `
-select r.op, r.by, r.reason, r.at, coalesce(r.verdict, ''), coalesce(r.verdict_reason, ''), r.answered_at
+select r.op, r.by, r.reason, r.at, coalesce(r.verdict, ''), coalesce(r.verdict_reason, ''), r.answered_at,
+       coalesce(r.outcome, ''), coalesce(r.line::text, '')
   from transfer_resolution r
  where r.transfer_id = (select transfer_id from transfers_tb where req_id = $1)
  order by r.id`
+
+const acknowledgements = `
+select k.state, k.by, k.reason, k.at, k.until
+  from transfer_acknowledgement k
+ where k.transfer_id = (select transfer_id from transfers_tb where req_id = $1)
+ order by k.id`
 
 // Why is what is on record of the transfer, in one round trip. The error wraps
 // [transfer.ErrNotFound] where there is none.
@@ -50,6 +59,10 @@ func (s *Store) Why(ctx context.Context, reqID string) (Story, error) {
 	})
 	b.Queue(resolutions, reqID).Query(func(rows pgx.Rows) (err error) {
 		story.Resolutions, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Resolution])
+		return err
+	})
+	b.Queue(acknowledgements, reqID).Query(func(rows pgx.Rows) (err error) {
+		story.Acknowledged, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Acknowledgement])
 		return err
 	})
 	b.Queue(byReqID, reqID).QueryRow(func(row pgx.Row) (err error) {

@@ -2,8 +2,12 @@ package transfers
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -25,13 +29,17 @@ func (s *Store) Cancel(ctx context.Context, o transfer.Order) (transfer.Moved, e
 }
 
 const record = `
-insert into transfer_resolution (transfer_id, op, by, reason)
-select transfer_id, $2, $3, $4 from transfers_tb where req_id = $1
+insert into transfer_resolution (transfer_id, op, by, reason, outcome, line)
+select transfer_id, $2, $3, $4, nullif($5, ''), nullif($6::numeric, 0) from transfers_tb where req_id = $1
 returning id`
 
 // Record implements [transfer.Orders].
 func (s *Store) Record(ctx context.Context, o transfer.Order, op transfer.Op) (number int64, err error) {
-	if err := s.db.QueryRow(ctx, record, o.ReqID, op, o.By, o.Reason).Scan(&number); err != nil {
+	outcome, line := "", "0"
+	if o.Word != nil {
+		outcome, line = o.Word.Outcome(), strconv.FormatUint(o.Word.Line, 10)
+	}
+	if err := s.db.QueryRow(ctx, record, o.ReqID, op, o.By, o.Reason, outcome, line).Scan(&number); err != nil {
 		return 0, fmt.Errorf("record %s of transfer %s: %w", op, o.ReqID, err)
 	}
 	return number, nil
@@ -59,4 +67,54 @@ type Resolution struct {
 	Verdict       string // SUCCESS, REFUSED or UNKNOWN; "": no answer on record, or a cancel
 	VerdictReason string
 	AnsweredAt    *time.Time
+	Outcome       string // applied or not_applied, as the operator said; "": he said nothing
+	Line          string // of the ledger's journal, that proves it; "": none was named
+}
+
+// ErrNothingToAcknowledge reports a transfer whose money is not in flight. Nothing was
+// recorded.
+var ErrNothingToAcknowledge = errors.New("only a transfer in TARGET_PENDING or COMPENSATING can be acknowledged")
+
+// ErrUntil reports a time that is over, or more than 30 days ahead. Nothing was
+// recorded.
+var ErrUntil = errors.New("until is over, or more than 30 days ahead")
+
+const acknowledge = `
+insert into transfer_acknowledgement (transfer_id, state, by, reason, until)
+select transfer_id, state, $2, $3, $4
+  from transfers_tb
+ where req_id = $1 and state in (30, -20) and $4 > clock_timestamp() and $4 <= clock_timestamp() + interval '30 days'`
+
+// Acknowledge silences MON-001 and MON-002 for the transfer until a time of the
+// database's clock, while it stays in the state that it is in. The error wraps
+// [transfer.ErrNotFound], or is [ErrNothingToAcknowledge] or [ErrUntil].
+func (s *Store) Acknowledge(ctx context.Context, o transfer.Order, until time.Time) error {
+	var t transfer.Transfer
+	b := new(pgx.Batch)
+	made := countRows(b.Queue(acknowledge, o.ReqID, o.By, o.Reason, until))
+	b.Queue(byReqID, o.ReqID).QueryRow(func(row pgx.Row) (err error) {
+		t, err = scanTransfer(row)
+		return err
+	})
+	err := s.send(ctx, b)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return fmt.Errorf("acknowledge transfer %s: %w", o.ReqID, transfer.ErrNotFound)
+	case err != nil:
+		return fmt.Errorf("acknowledge transfer %s: %w", o.ReqID, err)
+	case *made == 0 && t.State != transfer.TargetPending && t.State != transfer.Compensating:
+		return ErrNothingToAcknowledge
+	case *made == 0:
+		return ErrUntil
+	}
+	return nil
+}
+
+// Acknowledgement is an alert that an operator has taken in hand.
+type Acknowledgement struct {
+	State  transfer.State // in which it counts
+	By     string
+	Reason string
+	At     time.Time
+	Until  time.Time
 }

@@ -15,7 +15,7 @@ var (
 	NotForgotten    = web.Code{Name: "NOT_FORGOTTEN", Status: http.StatusConflict}     // of a record: the operation itself is answered
 	EvidenceDiffers = web.Code{Name: "EVIDENCE_DIFFERS", Status: http.StatusConflict}  // the line of a record says something else
 	AccountMoved    = web.Code{Name: "ACCOUNT_MOVED", Status: http.StatusConflict}     // of an adjustment: the balance is another one
-	BelowZero       = web.Code{Name: "BELOW_ZERO", Status: http.StatusConflict}        // an adjustment that no account can hold
+	OutOfRange      = web.Code{Name: "OUT_OF_RANGE", Status: http.StatusConflict}      // an adjustment that no account can hold
 	CreatedAhead    = web.Code{Name: "CREATED_AHEAD", Status: http.StatusConflict}     // created after now, by the core's clock
 	NoWithdrawal    = web.Code{Name: "NO_WITHDRAWAL", Status: http.StatusConflict}     // there is nothing to refund
 	RefundOverflow  = web.Code{Name: "REFUND_OVERFLOW", Status: http.StatusConflict}   // the account cannot hold the refund yet

@@ -1,0 +1,322 @@
+package transfers
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// A transfer that is older than the core's horizon ends by itself as long as the core
+// has forgotten nothing: its deposit, the refund of its withdrawal, its withdrawal.
+func TestOlderThanTheHorizonEnds(t *testing.T) {
+	t.Parallel()
+	const horizon = 3 * time.Second
+	h := own(t, stack.Options{Processes: 1, SweepEvery: time.Second, Core: stack.CoreOptions{Horizon: horizon}})
+	u, v, w := h.newUser(t, 100, 100), h.newUser(t, 100, 100), h.newUser(t, 100, 100)
+	var mend []func()
+	for op, x := range map[transfer.Op]*user{transfer.Deposit: u, transfer.Refund: v, transfer.Withdraw: w} {
+		mend = append(mend, h.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Op: op, UserID: x.id}))
+	}
+	v.status(funding, "DISABLED")
+	a, b, c := u.post(funding, spot, "0.00004"), v.post(spot, funding, "0.00004"), w.post(spot, funding, "0.00004")
+	poll(t, "all are older than the horizon", func() bool {
+		var young bool
+		err := h.DB.QueryRow(u.ctx, `select exists (select from transfers_tb where created_at > clock_timestamp() - $1::interval)`, horizon+time.Second).Scan(&young)
+		return err == nil && !young
+	})
+	for _, m := range mend {
+		m()
+	}
+	for _, x := range []struct {
+		*user
+		reqID   string
+		end     transfer.State
+		in, out int64
+	}{{u, a.ReqID, transfer.Committed, 60, 140}, {v, b.ReqID, transfer.RolledBack, 100, 100}, {w, c.ReqID, transfer.Committed, 140, 60}} {
+		x.awaitState(x.reqID, x.end)
+		x.wantUnits("older than the horizon", x.in, x.out)
+	}
+}
+
+// forgotten is a deployment whose core forgets quickly.
+func forgotten(t *testing.T) *house {
+	return own(t, stack.Options{Processes: 1, SweepEvery: time.Second, Core: stack.CoreOptions{Horizon: time.Second, SnapshotEvery: 4, ForgetCalls: true}})
+}
+
+// forget fills the core's journal until it has forgotten what is as old as the
+// transfer, and all that it did for it. The transfer's own operation is asked for
+// directly only where it was done before.
+func (u *user) forget(reqID string, op transfer.Op, done bool) {
+	u.t.Helper()
+	call := u.load(reqID).Call()
+	n := 0
+	probe := func() transfer.Outcome {
+		n++
+		other := call
+		other.ReqID, other.UserID = fmt.Sprint("probe-", reqID, n), 1<<40
+		return u.Core.Ledger().Withdraw(u.ctx, other)
+	}
+	switch {
+	case done:
+		probe = func() transfer.Outcome { return ask(u, u.Core.Ledger(), op, call) }
+	case op == transfer.Refund:
+		probe = func() transfer.Outcome { return u.Core.Ledger().Withdraw(u.ctx, call) }
+	}
+	filler := user{u.house, u.t, 1 << 41, u.ctx}
+	poll(u.t, "the core has forgotten", func() bool {
+		filler.deposit(spot, 1)
+		return errors.Is(u.Core.Ledger().Objection(probe()), transfer.ErrForgotten)
+	})
+}
+
+// wantForgotten wants the transfer to hear that, a resolve without outcome to change
+// nothing, and an operator to be told what to do.
+func (u *user) wantForgotten(reqID string, op transfer.Op) {
+	u.t.Helper()
+	poll(u.t, "the core says BEYOND_HORIZON", func() bool { return strings.Contains(u.load(reqID).LastUnknown, `"BEYOND_HORIZON"`) })
+	before := u.load(reqID).State
+	u.resolve(reqID, http.StatusConflict, "BEYOND_HORIZON", map[string]any{"op": op, "reason": "stuck"})
+	_, text := u.operator(u.t, http.MethodGet, "/admin/v1/transfers/"+reqID+"/why", nil)
+	for _, want := range []string{"has forgotten", "BEYOND_HORIZON", `\"outcome\"`} {
+		if !strings.Contains(string(text), want) {
+			u.t.Errorf("why: got %s, want it to say %s", text, want)
+		}
+	}
+	if got := u.load(reqID).State; got != before {
+		u.t.Errorf("resolved without outcome: got %s, want %s", got, before)
+	}
+}
+
+func (u *user) resolve(reqID string, status int, code string, body map[string]any) {
+	u.t.Helper()
+	got, text := u.operator(u.t, http.MethodPost, "/admin/v1/transfers/"+reqID+"/resolve", body)
+	var problem struct {
+		Code string `json:"code"`
+	}
+	_ = json.Unmarshal(text, &problem)
+	if got != status || problem.Code != code {
+		u.t.Errorf("resolve %v: got %d %s, want %d %s", body, got, text, status, code)
+	}
+}
+
+// lineOf is the line of the core's journal that has the operation, or 0.
+func (u *user) lineOf(reqID string, op transfer.Op) uint64 {
+	u.t.Helper()
+	for after := uint64(0); ; {
+		lines, last, err := u.Core.Ledger().Journal(u.ctx, after, 1000)
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		for _, line := range lines {
+			if after = line.Seq; line.ReqID == reqID && line.Op == op {
+				return line.Seq
+			}
+		}
+		if after >= last {
+			return 0
+		}
+	}
+}
+
+// What the core may have forgotten ends by an operator's word, which must be proved by
+// the core's journal or by a check of conservation; duplicates hear the same for ever,
+// and money is where the word says.
+func TestForgottenEndsByAProvedWord(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		kind    ubsproxy.Kind
+		op      transfer.Op
+		from    transfer.AccountType
+		applied bool
+		byLine  bool
+		end     transfer.State
+		in, out int64
+	}{
+		"a deposit that never came":       {ubsproxy.Unavailable, transfer.Deposit, funding, false, false, transfer.RolledBack, 100, -1}, // no account
+		"a deposit whose answer was lost": {ubsproxy.LoseAnswer, transfer.Deposit, funding, true, true, transfer.Committed, 60, 40},
+		"the same, by a check":            {ubsproxy.LoseAnswer, transfer.Deposit, funding, true, false, transfer.Committed, 60, 40},
+		"a withdrawal that never came":    {ubsproxy.Unavailable, transfer.Withdraw, spot, false, false, transfer.Failed, 100, 100},
+		"a withdrawal, its answer lost":   {ubsproxy.LoseAnswer, transfer.Withdraw, spot, true, true, transfer.Committed, 140, 60},
+		"a refund that never came":        {ubsproxy.Unavailable, transfer.Refund, spot, false, false, transfer.RolledBack, 100, 100},
+		"a refund whose answer was lost":  {ubsproxy.LoseAnswer, transfer.Refund, spot, true, false, transfer.RolledBack, 100, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := forgotten(t)
+			inSpot := uint64(0)
+			if x.from == spot {
+				inSpot = 100
+			}
+			u := h.newUser(t, 100, inSpot)
+			mend := h.Core.Proxy.Arm(ubsproxy.Fault{Kind: x.kind, Op: x.op, UserID: u.id})
+			if x.op == transfer.Refund {
+				u.status(funding, "DISABLED")
+			}
+			a := u.post(x.from, other(x.from), "0.00004")
+			if x.kind == ubsproxy.LoseAnswer {
+				poll(t, "done", func() bool { return u.lineOf(a.ReqID, x.op) > 0 })
+			}
+			u.resolve(a.ReqID, http.StatusConflict, "NOT_FORGOTTEN", map[string]any{"op": x.op, "reason": "too soon", "outcome": "not_applied"})
+			u.forget(a.ReqID, x.op, x.kind == ubsproxy.LoseAnswer)
+			mend()
+			u.wantForgotten(a.ReqID, x.op)
+			word := transfer.Word{Applied: x.applied}
+			u.resolve(a.ReqID, http.StatusConflict, "EVIDENCE_DIFFERS", map[string]any{"op": x.op, "reason": "a mistake", "outcome": transfer.Word{Applied: !x.applied}.Outcome()})
+			body := map[string]any{"op": x.op, "reason": "reconciled", "outcome": word.Outcome()}
+			if x.byLine {
+				body["line"] = u.lineOf(a.ReqID, x.op) + 1
+				u.resolve(a.ReqID, http.StatusConflict, "EVIDENCE_DIFFERS", body)
+				body["line"] = u.lineOf(a.ReqID, x.op)
+			}
+			u.resolve(a.ReqID, http.StatusOK, "", body)
+			u.awaitState(a.ReqID, x.end)
+			u.wantUnits(name, x.in, x.out)
+			row := u.load(a.ReqID)
+			for range 3 {
+				got := ask(u, h.Core.Ledger(), x.op, row.Call())
+				if want := x.applied || x.op == transfer.Refund; (got.Verdict == transfer.Success) != want || got.Verdict == transfer.Unknown {
+					t.Errorf("a duplicate: got %+v, want applied %t", got, want)
+				}
+			}
+			u.wantUnits("after duplicates", x.in, x.out)
+			h.healthy(t)
+		})
+	}
+}
+
+// A balance of the core that is not the sum of its journal is adjusted either way, by
+// the core itself, and the full check is ok; also after the core was started again.
+func TestAnAccountOfTheCoreIsAdjusted(t *testing.T) {
+	t.Parallel()
+	h := own(t, stack.Options{Processes: 1, Core: stack.CoreOptions{SnapshotEvery: 3}})
+	u := h.newUser(t, 100, 100)
+	for n, x := range []struct {
+		move, op string
+		by       int64
+		units    int64
+	}{{"journal", "journal_debit", -7, 93}, {"balance", "balance_credit", -5, 93}, {"journal", "journal_credit", 2, 95}, {"balance", "balance_debit", 3, 95}} {
+		u.spoil(x.by)
+		var report conservationReport
+		_, text := h.operator(t, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": false})
+		if err := json.Unmarshal(text, &report); err != nil || report.Result != "violated" {
+			t.Fatalf("%d: got %s, %v; want violated", n, text, err)
+		}
+		var shown struct {
+			LastCheck struct {
+				Found []struct {
+					ID   int64
+					Kind string
+					Side string
+				}
+			} `json:"last_check"`
+		}
+		_, text = h.operator(t, http.MethodGet, "/admin/v1/conservation", nil)
+		if err := json.Unmarshal(text, &shown); err != nil || len(shown.LastCheck.Found) != 1 || shown.LastCheck.Found[0].Side != "SPOT" {
+			t.Fatalf("%d: got %s, %v; want one finding of SPOT", n, text, err)
+		}
+		path := fmt.Sprintf("/admin/v1/conservation/findings/%d/adjust", shown.LastCheck.Found[0].ID)
+		u.deposit(spot, 1)
+		if status, text := h.operator(t, http.MethodPost, path, map[string]any{"move": x.move, "reason": "r"}); status != http.StatusConflict || !strings.Contains(string(text), "ACCOUNT_MOVED") {
+			t.Errorf("%d, moved since: got %d %s, want ACCOUNT_MOVED", n, status, text)
+		}
+		if err := h.Core.Ledger().OutsideWithdrawal(u.ctx, transfer.Call{ReqID: fmt.Sprint("back-", n), UserID: u.id, AssetID: usdt.ID, Units: 1, CreatedAt: time.Now()}); err.Verdict != transfer.Success {
+			t.Fatal(err)
+		}
+		status, text := h.operator(t, http.MethodPost, path, map[string]any{"move": x.move, "reason": "r"})
+		if status != http.StatusOK || !strings.Contains(string(text), `"`+x.op+`"`) {
+			t.Fatalf("%d: got %d %s, want 200 with %s", n, status, text, x.op)
+		}
+		if status, text := h.operator(t, http.MethodPost, path, map[string]any{"move": x.move, "reason": "r"}); status != http.StatusConflict || !strings.Contains(string(text), "TOO_LATE") {
+			t.Errorf("%d, again: got %d %s, want TOO_LATE", n, status, text)
+		}
+		for range 2 {
+			h.healthy(t)
+			u.wantUnits("adjusted", 100, x.units)
+			h.coreAgain(t)
+		}
+	}
+	h.resumeAll(t)
+}
+
+func (h *house) resumeAll(t *testing.T) {
+	t.Helper()
+	if _, err := h.DB.Exec(t.Context(), `update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'o', resume_reason = 'r' where resumed_at is null`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spoil changes what the core holds for the user, in its newest snapshot, and tells
+// nobody.
+func (u *user) spoil(by int64) {
+	u.t.Helper()
+	var names []string
+	poll(u.t, "a snapshot has the account", func() bool {
+		u.deposit(spot, 1)
+		call := transfer.Call{ReqID: fmt.Sprint("even-", time.Now().UnixNano()), UserID: u.id, AssetID: usdt.ID, Units: 1, CreatedAt: time.Now()}
+		u.Core.Ledger().OutsideWithdrawal(u.ctx, call)
+		names, _ = filepath.Glob(filepath.Join(u.Core.Folder(), "snapshot-*.img"))
+		return len(names) > 0
+	})
+	if err := u.Core.Kill(); err != nil {
+		u.t.Fatal(err)
+	}
+	names, _ = filepath.Glob(filepath.Join(u.Core.Folder(), "snapshot-*.img")) // one may have been written since
+	slices.Sort(names)
+	newest := names[len(names)-1]
+	image, err := os.ReadFile(newest)
+	if err == nil {
+		err = os.WriteFile(newest, spoiledImage(u.t, image, u.id, by), 0o600)
+	}
+	if err == nil {
+		err = u.Core.Start(u.ctx)
+	}
+	if err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// spoiledImage is a snapshot in which the user's only account holds more, with a
+// checksum that fits: see [book.Image.Write].
+func spoiledImage(t *testing.T, image []byte, user, by int64) []byte {
+	t.Helper()
+	const magic, sum = 8, 4
+	at := magic
+	number := func() uint64 {
+		n, length := binary.Uvarint(image[at:])
+		at += length
+		return n
+	}
+	for range 3 {
+		number() // line, time, floor
+	}
+	for n := number(); n > 0; n-- {
+		number()
+		number()
+	}
+	for n := number(); n > 0; n-- {
+		id, _ := number(), number()
+		from := at
+		units := number()
+		to := at
+		number()
+		if int64(id) == user {
+			spoiled := binary.AppendUvarint(slices.Clone(image[:from]), uint64(int64(units)+by))
+			spoiled = append(spoiled, image[to:len(image)-sum]...)
+			return binary.LittleEndian.AppendUint32(spoiled, crc32.Checksum(spoiled, crc32.MakeTable(crc32.Castagnoli)))
+		}
+	}
+	t.Fatalf("no account of user %d in the snapshot", user)
+	return nil
+}

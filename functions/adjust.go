@@ -1,0 +1,85 @@
+package functions
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/ledger/trading"
+	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
+	checks "github.com/fencepost/fencepost/shared/store/conservation"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+type adjustRequest struct {
+	Move   string `json:"move"` // journal or balance
+	Reason string `json:"reason"`
+}
+
+type adjustmentResponse struct {
+	FindingID int64                `json:"finding_id"`
+	Side      transfer.AccountType `json:"side"`
+	Op        transfer.Op          `json:"op"` // of the journal's line
+	UserID    int64                `json:"user_id"`
+	AssetID   int32                `json:"asset_id"`
+	Units     string               `json:"units"`
+	By        string               `json:"by"`
+	At        time.Time            `json:"at"`
+}
+
+// adjust makes a balance and the sum of its journal equal again, by an operator's
+// order, once for a finding and by exactly its difference.
+func (a *App) adjust(w http.ResponseWriter, r *http.Request) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil {
+		return web.FieldProblem("id", "is no number of a finding: want one that GET /admin/v1/conservation shows")
+	}
+	body, err := web.Decode[adjustRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	if body.Move != "journal" && body.Move != "balance" {
+		return web.FieldProblem("move", "is %.40q: want journal, which leaves the balance, or balance, which leaves the journal's sum", body.Move)
+	}
+	reason, err := reasonOf(body.Reason)
+	if err != nil {
+		return err
+	}
+	order := checks.AdjustmentOrder{FindingID: id, Journal: body.Move == "journal", By: operator, Reason: reason}
+	made, err := a.transfers.checks.Adjust(context.WithoutCancel(r.Context()), order, a.transfers.adjustTrading)
+	if err != nil {
+		return err
+	}
+	a.log.WarnContext(r.Context(), "an account was adjusted", "finding", id, "side", made.Side, "op", made.Op, "userId", made.Account.UserID,
+		"assetId", made.Account.AssetID, "units", made.Units, "by", operator, "why", reason)
+	web.Reply(w, r, http.StatusOK, adjustmentResponse{
+		id, made.Side, made.Op, made.Account.UserID, made.Account.AssetID, strconv.FormatUint(made.Units, 10), operator, made.At.UTC(),
+	})
+	return nil
+}
+
+// adjustTrading has the trading core make an adjustment, and says in the words of
+// package conservation why it did not.
+func (p *transferParts) adjustTrading(ctx context.Context, op transfer.Op, c transfer.Call, found uint64) error {
+	err := p.trading.Adjust(ctx, op, c, found)
+	problem, ok := errors.AsType[*trading.ProblemError](err)
+	if !ok {
+		return err
+	}
+	switch problem.Code {
+	case wire.AccountMoved.Name:
+		return errors.Join(checks.ErrMoved, err)
+	case wire.OutOfRange.Name:
+		return errors.Join(checks.ErrOutOfRange, err)
+	case wire.Contradiction.Name: // another adjustment of the finding was made
+		return errors.Join(checks.ErrAdjusted, err)
+	}
+	return err
+}

@@ -1,0 +1,184 @@
+package conservation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// The errors of an adjustment. Nothing was moved.
+var (
+	ErrNoFinding  = errors.New("no such finding BALANCE_DIFFERS stands")
+	ErrAdjusted   = errors.New("the finding has its adjustment")
+	ErrMoved      = errors.New("the account has moved since the last check")
+	ErrOutOfRange = errors.New("the account cannot be adjusted by that: its balance would be below zero or above 2^64-1, or there is no account")
+)
+
+// AdjustmentOrder is who orders an adjustment of a finding, and why. Where a second
+// operator must approve, who approved belongs here, and is recorded with it.
+type AdjustmentOrder struct {
+	FindingID int64
+	Journal   bool // move the journal to the balance; else the balance to the journal's sum
+	By        string
+	Reason    string
+}
+
+// Adjustment is one that was made.
+type Adjustment struct {
+	FindingID int64
+	Side      conservation.Side
+	Op        transfer.Op
+	Account   conservation.Account
+	Units     uint64
+	At        time.Time // when it was ordered
+}
+
+// CoreAdjust has the trading core make an adjustment of an account whose balance is
+// found. It does so once for the call's ReqID. The error wraps [ErrMoved] or
+// [ErrOutOfRange] where it did nothing; any other is unknown.
+type CoreAdjust func(ctx context.Context, op transfer.Op, c transfer.Call, found uint64) error
+
+// standingFinding is what there is to adjust. The lock keeps a second operator waiting.
+const standingFinding = `
+select f.side, f.user_id, f.asset_id, coalesce(s.expected, f.expected), coalesce(s.got, f.got),
+       exists (select from conservation_adjustment a where a.finding_id = f.finding_id and a.applied_at is not null), is_authority()
+  from conservation_finding f
+  join conservation_standing s using (finding_id)
+ where f.finding_id = $1 and f.kind = 'BALANCE_DIFFERS'
+   for update of s`
+
+// Adjust makes the adjustment that the order asks for, by exactly the difference that
+// the last check saw. In Funding the order, the line of the journal and the balance are
+// one commit. In Trading the order is on record before the core is asked; where the
+// core's answer is lost the same order can be given again, and is done once.
+func (b *Book) Adjust(ctx context.Context, o AdjustmentOrder, core CoreAdjust) (Adjustment, error) {
+	var d due
+	err := pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) (err error) {
+		if d, err = orderAdjustment(ctx, tx, o); err != nil || d.Side != transfer.Funding {
+			return err
+		}
+		if err := adjustFunding(ctx, tx, d); err != nil {
+			return err
+		}
+		return applied(ctx, tx, d.number)
+	})
+	if err == nil && d.Side != transfer.Funding {
+		call := transfer.Call{ReqID: fmt.Sprint("finding-", o.FindingID), UserID: d.Account.UserID, AssetID: d.Account.AssetID, Units: d.Units, CreatedAt: d.first}
+		if err = core(ctx, d.Op, call, d.found); err == nil {
+			err = applied(ctx, b.db, d.number)
+		}
+	}
+	if err != nil {
+		return d.Adjustment, fmt.Errorf("adjust finding %d: %w", o.FindingID, err)
+	}
+	return d.Adjustment, nil
+}
+
+// due is an adjustment that is on record.
+type due struct {
+	Adjustment
+	number int64
+	found  uint64    // the balance that the last check saw
+	first  time.Time // when an adjustment of the finding was ordered first: the same at each attempt
+}
+
+const putAdjustment = `
+insert into conservation_adjustment (finding_id, side, op, user_id, asset_id, units, by, reason)
+values ($1, $2, $3, $4, $5, $6, $7, $8)
+returning id, at, least(at, (select min(at) from conservation_adjustment where finding_id = $1))`
+
+// orderAdjustment puts the order on record, and says what is to be done.
+func orderAdjustment(ctx context.Context, tx pgx.Tx, o AdjustmentOrder) (d due, err error) {
+	var expected, got string
+	var adjusted, ours bool
+	err = tx.QueryRow(ctx, standingFinding, o.FindingID).Scan(&d.Side, &d.Account.UserID, &d.Account.AssetID, &expected, &got, &adjusted, &ours)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return d, ErrNoFinding
+	case err != nil:
+		return d, err
+	case !ours:
+		return d, transfer.ErrForeign
+	case adjusted:
+		return d, ErrAdjusted
+	}
+	d.FindingID = o.FindingID
+	if d.Op, d.Units, d.found, err = difference(expected, got, o.Journal); err != nil {
+		return d, err
+	}
+	err = tx.QueryRow(ctx, putAdjustment, o.FindingID, d.Side, d.Op, d.Account.UserID, d.Account.AssetID,
+		strconv.FormatUint(d.Units, 10), o.By, o.Reason).Scan(&d.number, &d.At, &d.first)
+	return d, err
+}
+
+// difference says which operation makes the two equal, and by how much.
+func difference(expected, got string, journal bool) (op transfer.Op, units, found uint64, err error) {
+	sum, err := conservation.ParseSum(expected)
+	if err != nil {
+		return "", 0, 0, err
+	}
+	balance, err := conservation.ParseSum(got)
+	if err != nil {
+		return "", 0, 0, err
+	}
+	if found, err = strconv.ParseUint(got, 10, 64); err != nil {
+		return "", 0, 0, ErrOutOfRange
+	}
+	text := balance.Minus(sum).String()
+	more := text[0] != '-'
+	if !more {
+		text = text[1:]
+	}
+	if units, err = strconv.ParseUint(text, 10, 64); err != nil || units == 0 {
+		return "", 0, 0, ErrOutOfRange
+	}
+	switch {
+	case journal && more:
+		return transfer.JournalCredit, units, found, nil
+	case journal:
+		return transfer.JournalDebit, units, found, nil
+	case more && units > found: // the journal's sum is below zero
+		return "", 0, 0, ErrOutOfRange
+	case more:
+		return transfer.BalanceDebit, units, found, nil
+	}
+	return transfer.BalanceCredit, units, found, nil
+}
+
+func adjustFunding(ctx context.Context, tx pgx.Tx, a due) error {
+	var problem *string
+	err := tx.QueryRow(ctx, `select funding_adjust($1, $2, $3, $4, $5, $6)`, a.FindingID, a.Op, a.Account.UserID, a.Account.AssetID,
+		strconv.FormatUint(a.Units, 10), strconv.FormatUint(a.found, 10)).Scan(&problem)
+	switch {
+	case err != nil:
+		return err
+	case problem == nil:
+		return nil
+	case *problem == "ACCOUNT_MOVED":
+		return ErrMoved
+	}
+	return ErrOutOfRange
+}
+
+// execer is a transaction, or a pool.
+type execer interface {
+	Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error)
+}
+
+// applied keeps that the ledger made the adjustment. [ErrAdjusted]: it made it for
+// another order, which was the same.
+func applied(ctx context.Context, db execer, number int64) error {
+	_, err := db.Exec(ctx, `update conservation_adjustment set applied_at = clock_timestamp() where id = $1`, number)
+	if broken, ok := errors.AsType[*pgconn.PgError](err); ok && broken.ConstraintName == "one_adjustment_per_finding" {
+		return ErrAdjusted
+	}
+	return err
+}

@@ -1,0 +1,182 @@
+package conservation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	checks "github.com/fencepost/fencepost/shared/store/conservation"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// adjust orders an adjustment of the one finding that stands.
+func (w *world) adjust(journal bool) (checks.Adjustment, error) {
+	w.t.Helper()
+	return w.adjustFinding(w.standing().ID, journal)
+}
+
+func (w *world) adjustFinding(id int64, journal bool) (checks.Adjustment, error) {
+	order := checks.AdjustmentOrder{FindingID: id, Journal: journal, By: "ann", Reason: "the auditor has the case"}
+	return w.book().Adjust(w.t.Context(), order, w.adjustSpot)
+}
+
+func (w *world) book() *checks.Book { return checks.New(w.main.DB) }
+
+func (w *world) standing() checks.Standing {
+	w.t.Helper()
+	last, err := w.book().Last(w.t.Context(), 9)
+	if err != nil || last.Standing != 1 || len(last.Found) != 1 || last.Found[0].Kind != conservation.BalanceDiffers {
+		w.t.Fatalf("standing: got %+v, %v; want one BALANCE_DIFFERS", last, err)
+	}
+	return last.Found[0]
+}
+
+// adjustSpot stands for the trading core, whose ledger here is another database.
+func (w *world) adjustSpot(ctx context.Context, op transfer.Op, c transfer.Call, found uint64) error {
+	problem := value[string](w.t, w.other, `select coalesce(funding_adjust($1, $2, $3, $4, $5, $6), '')`, 1, op, c.UserID, c.AssetID, fmt.Sprint(c.Units), fmt.Sprint(found))
+	switch problem {
+	case "":
+		return nil
+	case "ACCOUNT_MOVED":
+		return checks.ErrMoved
+	}
+	return checks.ErrOutOfRange
+}
+
+// An adjustment ends a finding for good, to either kind of check, and moves what it was
+// told to move by exactly the difference; once.
+func TestAnAdjustmentEndsItsFinding(t *testing.T) {
+	t.Parallel()
+	for _, journal := range []bool{true, false} {
+		for _, stolen := range []int{1, -7} {
+			for _, side := range []conservation.Side{transfer.Funding, transfer.Spot} {
+				t.Run(fmt.Sprintf("journal %t, %d stolen from %s", journal, stolen, side), func(t *testing.T) {
+					t.Parallel()
+					w := newWorld(t)
+					w.history()
+					w.clean()
+					db, of := w.main, w.funding
+					if side == transfer.Spot {
+						db, of = w.other, w.spot
+					}
+					exec(t, db, `update balances_tb set available = available - $1::integer * 10::numeric ^ -precision where user_id = $2 and asset_id = $3`, stolen, alice, gold)
+					before, err := of.Account(t.Context(), alice, gold)
+					if err != nil {
+						t.Fatal(err)
+					}
+					w.check(false)
+					id := w.standing().ID
+					got, err := w.adjust(journal)
+					if err != nil || got.Side != side || got.Units != uint64(max(stolen, -stolen)) || got.Account != (conservation.Account{UserID: alice, AssetID: gold}) {
+						t.Fatalf("adjust: got %+v, %v", got, err)
+					}
+					if _, err := w.adjustFinding(id, journal); !errors.Is(err, checks.ErrAdjusted) {
+						t.Errorf("again: got %v, want %v", err, checks.ErrAdjusted)
+					}
+					after, err := of.Account(t.Context(), alice, gold)
+					if moved := before.Available != after.Available; err != nil || moved == journal {
+						t.Errorf("balance: got %s, then %s, %v; want it moved: %t", before.Available, after.Available, err, !journal)
+					}
+					w.clean()
+					if _, err := w.adjustFinding(id, journal); !errors.Is(err, checks.ErrNoFinding) {
+						t.Errorf("once it is right: got %v, want %v", err, checks.ErrNoFinding)
+					}
+					if n := value[int](t, w.main, `select count(*) from conservation_adjustment where finding_id = $1 and by = 'ann' and reason <> '' and applied_at is not null`, id); n != 1 {
+						t.Errorf("on record: got %d, want one", n)
+					}
+				})
+			}
+		}
+	}
+}
+
+// An account that has moved since the last check is not adjusted. After another check,
+// whose finding is the same one, it is.
+func TestAnAccountThatMovedIsNotAdjusted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.history()
+	w.clean()
+	w.steal(alice, gold, 3)
+	w.check(false)
+	was := w.standing()
+	w.resume()
+	w.committed(transfer.FundingToSpot, alice, gold, 5)
+	for _, journal := range []bool{true, false} {
+		if _, err := w.adjust(journal); !errors.Is(err, checks.ErrMoved) {
+			t.Errorf("journal %t: got %v, want %v", journal, err, checks.ErrMoved)
+		}
+	}
+	w.check(false)
+	if now := w.standing(); now.ID != was.ID || now.Got == was.Got {
+		t.Errorf("after another check: got %+v, want the finding of before with other numbers than %+v", now, was)
+	}
+	if got, err := w.adjust(true); err != nil || got.Units != 3 {
+		t.Errorf("after another check: got %+v, %v; want 3 units", got, err)
+	}
+	w.clean()
+}
+
+// No balance goes below zero: where the journal's sum is, only the journal can move.
+func TestNoAdjustmentGoesBelowZero(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.history()
+	w.withdrawn(transfer.FundingToSpot, alice, gold, 5)
+	asOwner(t, w.main, "transfer_operations", `delete from transfer_operations where user_id = $1 and asset_id = $2 and op_type = 'outside_deposit'`, alice, gold)
+	w.check(true)
+	if _, err := w.adjust(false); !errors.Is(err, checks.ErrOutOfRange) {
+		t.Errorf("the balance: got %v, want %v", err, checks.ErrOutOfRange)
+	}
+	if got, err := w.adjust(true); err != nil || got.Op != transfer.JournalCredit {
+		t.Errorf("the journal: got %+v, %v; want a credit", got, err)
+	}
+	w.clean()
+}
+
+// Where the answer of the trading core is lost, the order is on record and can be given
+// again: the core is asked for the same.
+func TestALostAdjustmentIsOrderedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.history()
+	w.clean()
+	exec(t, w.other, `update balances_tb set available = available - 2 * 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, alice, gold)
+	w.check(false)
+	lost := errors.New("the answer was lost")
+	var asked []transfer.Call
+	order := checks.AdjustmentOrder{FindingID: w.standing().ID, By: "ann", Reason: "r"}
+	for n, answer := range []error{lost, nil, checks.ErrMoved} {
+		_, err := w.book().Adjust(t.Context(), order, func(_ context.Context, _ transfer.Op, c transfer.Call, _ uint64) error {
+			asked = append(asked, c)
+			return answer
+		})
+		if want := []error{lost, nil, checks.ErrAdjusted}[n]; !errors.Is(err, want) {
+			t.Errorf("attempt %d: got %v, want %v", n, err, want)
+		}
+	}
+	if len(asked) != 2 || asked[0] != asked[1] {
+		t.Errorf("asked of the core: got %+v, want the same twice", asked)
+	}
+}
+
+// What the journals say of a request is nothing before anybody has read them.
+func TestEvidenceOf(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.fund(alice)
+	done := w.committed(transfer.FundingToSpot, alice, gold, 10)
+	if _, err := w.book().EvidenceOf(t.Context(), done.call.ReqID); !errors.Is(err, checks.ErrNoCheck) {
+		t.Errorf("before a check: got %v, want %v", err, checks.ErrNoCheck)
+	}
+	w.clean()
+	got, err := w.book().EvidenceOf(t.Context(), done.call.ReqID)
+	if err != nil || got.Debit != transfer.Funding || got.Deposit != transfer.Spot || got.Refund != "" {
+		t.Errorf("a committed transfer: got %+v, %v", got, err)
+	}
+	if got, err := w.book().EvidenceOf(t.Context(), "nothing"); err != nil || got.Debit+got.Deposit+got.Refund != "" {
+		t.Errorf("an unknown request: got %+v, %v; want nothing", got, err)
+	}
+}
