@@ -261,13 +261,18 @@ func (h *house) resumeAll(t *testing.T) {
 // nobody.
 func (u *user) spoil(by int64) {
 	u.t.Helper()
+	_, last, err := u.Core.Ledger().Journal(u.ctx, 1<<40, 1)
+	if err != nil {
+		u.t.Fatal(err)
+	}
 	var names []string
 	poll(u.t, "a snapshot has the account", func() bool {
 		u.deposit(spot, 1)
 		call := transfer.Call{ReqID: fmt.Sprint("even-", time.Now().UnixNano()), UserID: u.id, AssetID: usdt.ID, Units: 1, CreatedAt: time.Now()}
 		u.Core.Ledger().OutsideWithdrawal(u.ctx, call)
 		names, _ = filepath.Glob(filepath.Join(u.Core.Folder(), "snapshot-*.img"))
-		return len(names) > 0
+		slices.Sort(names)
+		return len(names) > 0 && filepath.Base(names[len(names)-1]) >= fmt.Sprintf("snapshot-%020d.img", last)
 	})
 	if err := u.Core.Kill(); err != nil {
 		u.t.Fatal(err)

@@ -7,11 +7,11 @@ import (
 	"math/big"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/shared/ledger/trading"
-	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -103,13 +103,21 @@ func (v *Evidence) readCore(ctx context.Context, core *trading.Ledger, after, up
 			if line.Seq > upTo {
 				return nil
 			}
-			if wire.Moves(line.Op) {
-				v.journal = append(v.journal, journaled{line.Entry, transfer.Spot, line.Seq > v.point})
+			if entry := asAsked(line.Entry); entry.Op.Counts() {
+				v.journal = append(v.journal, journaled{entry, transfer.Spot, line.Seq > v.point})
 			}
 			after = line.Seq
 		}
 	}
 	return nil
+}
+
+// asAsked is a refusal that an operator had recorded, as the refusal of the operation.
+func asAsked(e transfer.Entry) transfer.Entry {
+	if op, recorded := strings.CutPrefix(string(e.Op), "recorded_"); recorded && e.Refused != "" {
+		e.Op = transfer.Op(op)
+	}
+	return e
 }
 
 func (v *Evidence) readDatabase(ctx context.Context, url string) error {
