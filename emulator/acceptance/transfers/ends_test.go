@@ -201,7 +201,9 @@ func TestForgottenEndsByAProvedWord(t *testing.T) {
 func TestAnAccountOfTheCoreIsAdjusted(t *testing.T) {
 	t.Parallel()
 	h := own(t, stack.Options{Processes: 1, Core: stack.CoreOptions{SnapshotEvery: 3}})
-	u := h.newUser(t, 100, 100)
+	u := &user{h, t, 1000 + lastUser.Add(1), t.Context()} // whose money is not conserved
+	u.deposit(funding, 100)
+	u.deposit(spot, 100)
 	for n, x := range []struct {
 		move, op string
 		by       int64
