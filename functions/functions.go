@@ -170,6 +170,7 @@ func rules(c config.Config, of config.ServedChain) nonce.Rules {
 		StuckAfter:           c.Stuck.After,
 		CallTimeout:          c.RPC.Timeout,
 		SignTimeout:          c.Signer.Timeout,
+		SignParallel:         c.Signer.Parallel,
 		HandlerTimeout:       max(c.Handlers.Timeout, c.RPC.Timeout), // of code compiled in: what a lease gives. A service has its own
 		HandlerPatience:      c.Handlers.Patience,
 		RoundsEndAfter:       c.Tasks.DispatchDeadline / 2,

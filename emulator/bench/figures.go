@@ -13,6 +13,7 @@ import (
 // on: what functions other than create cost. Creates have keys of their own.
 const (
 	acceptedPerS   = "accepted_per_s"  // over the time of posting
+	sentPerS       = "sent_per_s"      // signed, stored and broadcast: from the first post to the record of the last broadcast
 	confirmedPerS  = "confirmed_per_s" // from the first post to the last confirmed_at
 	sqlPerTx       = "sql_per_tx"      // round trips
 	statementPerTx = "sql_statements_per_tx"
@@ -52,7 +53,7 @@ type result struct {
 // line is the figures in short.
 func (r result) line() string {
 	var parts []string
-	for _, key := range []string{insertsPerS, acceptedPerS, confirmedPerS, cpuPer1000, sqlPerTx, p50, p99, perBlock} {
+	for _, key := range []string{insertsPerS, acceptedPerS, sentPerS, confirmedPerS, cpuPer1000, sqlPerTx, p50, p99, perBlock} {
 		if v, ok := r.figures[key]; ok {
 			parts = append(parts, fmt.Sprintf("%s %.3g", key, v))
 		}

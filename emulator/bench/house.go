@@ -23,6 +23,8 @@ type shape struct {
 	window        int
 	confirmations int
 	finished      int // rows of the past
+
+	signing time.Duration // of one signature, by Cloud KMS; 0: the key is in the process
 }
 
 // house is a running stack with what measures it.
@@ -43,6 +45,9 @@ func (b *bench) open(ctx context.Context, s shape) (_ *house, err error) {
 		Binary: b.server, Cluster: b.cluster, Processes: processes, Submitters: s.submitters, Window: s.window,
 		SweepEvery: -1, Settings: settings, Log: b.log,
 	}
+	if s.signing > 0 {
+		options.Signer = stack.SignerKMS
+	}
 	if b.logs != nil {
 		options.Output = b.logs
 	}
@@ -55,6 +60,9 @@ func (b *bench) open(ctx context.Context, s shape) (_ *house, err error) {
 			err = errors.Join(err, h.close())
 		}
 	}()
+	if s.signing > 0 {
+		h.KMS.SetDelay(s.signing)
+	}
 	if h.db, err = pgx.Connect(ctx, h.Database); err != nil {
 		return nil, err
 	}

@@ -47,24 +47,25 @@ func scenarios() []scenario {
 		{name: baselinePG, what: "single-row durable inserts of the same Postgres, by pgbench", run: insertRate},
 		{name: baselineChain, what: "a burst, signed beforehand and sent straight to the node", run: chainRate},
 		{name: baselineTasks, what: "from the call that makes a task to its request, in the emulator of Cloud Tasks", run: dispatchTime},
-		inHouse(sequential, "window 1, 1 confirmation; each posted when the last is CONFIRMED", shape{1, 1, 1, 0}, oneByOne),
-		inHouse(strict, "window 1, 1 confirmation; one submitter with 20 in its queue", shape{1, 1, 1, 0}, oneQueue),
-		inHouse(steady, "window 100; 10 submitters, 30 transactions a second for 30 s", shape{10, 100, 0, 0}, steadily),
-		inHouse(burst1, "window 2000; a burst of one submitter", shape{1, loadedWindow, 0, 0}, burst),
-		inHouse(burst10, "window 2000; the same burst over ten submitters", shape{10, loadedWindow, 0, 0}, burst),
+		inHouse(sequential, "window 1, 1 confirmation; each posted when the last is CONFIRMED", shape{1, 1, 1, 0, 0}, oneByOne),
+		inHouse(strict, "window 1, 1 confirmation; one submitter with 20 in its queue", shape{1, 1, 1, 0, 0}, oneQueue),
+		inHouse(steady, "window 100; 10 submitters, 30 transactions a second for 30 s", shape{10, 100, 0, 0, 0}, steadily),
+		inHouse(burst1, "window 2000; a burst of one submitter", shape{1, loadedWindow, 0, 0, 0}, burst),
+		inHouse(burst10, "window 2000; the same burst over ten submitters", shape{10, loadedWindow, 0, 0, 0}, burst),
 	}
 	for i := range all {
 		all[i].usual = true
 		all[i].once = all[i].name == sequential || all[i].name == strict
 	}
 	for _, w := range []int{1, 10, 100, 500, 1000} {
-		s := inHouse(fmt.Sprintf("window-%d", w), fmt.Sprintf("window %d; a burst of one submitter, of at most 5 windows", w), shape{1, w, 0, 0}, burst)
+		s := inHouse(fmt.Sprintf("window-%d", w), fmt.Sprintf("window %d; a burst of one submitter, of at most 5 windows", w), shape{1, w, 0, 0, 0}, burst)
 		s.once = true
 		all = append(all, s)
 	}
+	all = append(all, inHouse("slow-signer", "window 200; a burst of one submitter, whose Cloud KMS takes 100 ms for a signature", shape{1, 200, 0, 0, 100 * time.Millisecond}, burst))
 	for _, n := range []int{100_000, 1_000_000} {
 		all = append(all, inHouse(fmt.Sprintf("finished-%d", n), fmt.Sprintf("burst-1 beside %d finished rows of 100,000 submitters", n),
-			shape{1, loadedWindow, 0, n}, burst))
+			shape{1, loadedWindow, 0, n, 0}, burst))
 	}
 	return all
 }
@@ -196,6 +197,7 @@ func sumUp(n int, from, busy, to mark, done posted, s stored) result {
 	maps.Copy(all, s.figures())
 	all[transactions] = float64(n)
 	all[acceptedPerS] = float64(n) / done.Last.Sub(done.First).Seconds()
+	all[sentPerS] = float64(n) / s.sent.Sub(done.First).Seconds()
 	all[confirmedPerS] = float64(n) / s.last.Sub(done.First).Seconds()
 	all[cpuLoad] = done.cpu / float64(n) * 1000
 	all[createP50], all[createP99] = quantile(done.Latencies, 0.5), quantile(done.Latencies, 0.99)
@@ -204,7 +206,7 @@ func sumUp(n int, from, busy, to mark, done posted, s stored) result {
 
 // stored is what the database tells of the transactions that count.
 type stored struct {
-	last       time.Time // confirmed_at
+	last, sent time.Time // confirmed_at, and the record of a broadcast
 	latencies  []float64 // created_at to confirmed_at, in seconds
 	broadcasts []float64 // created_at to the record of the broadcast
 	blocks     float64   // from the first receipt's to the last one's
@@ -238,6 +240,9 @@ func (h *house) stored(ctx context.Context) (s stored, err error) {
 		}
 		if at.After(s.last) {
 			s.last = at
+		}
+		if sent := at.Add(time.Duration((*broadcast - latency) * float64(time.Second))); sent.After(s.sent) {
+			s.sent = sent
 		}
 		s.latencies, s.broadcasts = append(s.latencies, latency), append(s.broadcasts, *broadcast)
 		if first == 0 || *block < first {

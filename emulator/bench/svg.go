@@ -51,7 +51,7 @@ func drawPlots(folder string, all []measurement) error {
 func plots(all []measurement) map[string]plot {
 	return map[string]plot{
 		"throughput": {title: "Throughput of one submitter, 1 s blocks, confirmations 0", x: "window", y: "confirmed per second",
-			log: true, points: byShape(all, confirmedPerS, func(s shape) (float64, bool) { return float64(s.window), s.finished == 0 })},
+			log: true, points: byShape(all, confirmedPerS, func(s shape) (float64, bool) { return float64(s.window), s.finished == 0 && s.signing == 0 })},
 		"flat": {title: "CPU of functions and Postgres, creates included", x: "finished rows", y: "seconds per 1,000 transactions",
 			points: byShape(all, cpuPer1000, func(s shape) (float64, bool) { return float64(s.finished), s.window == loadedWindow })},
 		"latency": {title: "Accept to CONFIRMED at 30 transactions a second, 10 submitters", x: "seconds", y: "transactions",

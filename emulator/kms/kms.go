@@ -15,6 +15,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"time"
 
 	"cloud.google.com/go/kms/apiv1/kmspb"
 	"github.com/ethereum/go-ethereum/crypto"
@@ -35,6 +36,7 @@ type Server struct {
 	mu      sync.Mutex
 	keys    map[string]*ecdsa.PrivateKey
 	fault   Fault
+	delay   time.Duration
 	asked   []string
 	release chan struct{} // closed when nothing hangs any more
 }
@@ -106,6 +108,13 @@ func (s *Server) now(name string) (key *ecdsa.PrivateKey, f Fault, release chan 
 	return s.keys[name], s.fault, s.release
 }
 
+// SetDelay has each signature from now on take so long.
+func (s *Server) SetDelay(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delay = d
+}
+
 // AsymmetricSign implements the call of that name. Half of its signatures have the
 // higher s, as KMS's own do.
 func (s *Server) AsymmetricSign(ctx context.Context, q *kmspb.AsymmetricSignRequest) (*kmspb.AsymmetricSignResponse, error) {
@@ -113,7 +122,13 @@ func (s *Server) AsymmetricSign(ctx context.Context, q *kmspb.AsymmetricSignRequ
 	digest := q.GetDigest().GetSha256()
 	s.mu.Lock()
 	s.asked = append(s.asked, hex.EncodeToString(digest))
+	delay := s.delay
 	s.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
 	if err := fault.before(ctx, release); err != nil {
 		return nil, err
 	}

@@ -114,6 +114,9 @@ type Signer struct {
 	RemotesFile string
 	// Timeout is how long one signature may take.
 	Timeout time.Duration
+	// Parallel is how many signatures of one submitter are asked for at once, where they
+	// may be before the nonce is bound.
+	Parallel int
 }
 
 func (s *Signer) settings() []setting {
@@ -136,6 +139,9 @@ func (s *Signer) settings() []setting {
 		{name: "signer.timeout", def: "5s",
 			meaning: "how long one signature may take; an answer that does not come is unknown, and asked for again. The lease bounds it too",
 			field:   duration(&s.Timeout, 100*time.Millisecond, 5*time.Minute)},
+		{name: "signer.parallel", def: "8",
+			meaning: "how many signatures of one submitter's window are asked for at once; a remote signer, which sees what it signs, is asked for one after the other",
+			field:   number(&s.Parallel, "a number of signatures", 1, 100)},
 	}
 }
 

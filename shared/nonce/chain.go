@@ -267,7 +267,7 @@ func (r SendResult) Acknowledged() bool {
 
 // SubmitterSignService signs for submitters. It never sends.
 type SubmitterSignService interface {
-	// Sign signs tx for s. An error is unknown, never a refusal: asking again
+	// Sign signs tx for s. It may be called from many goroutines. An error is unknown, never a refusal: asking again
 	// may give other bytes with another hash, so what comes back is stored
 	// before it is used. What it returns is checked by the implementation:
 	// sender, chain, nonce, and that it is the transaction that was asked for.

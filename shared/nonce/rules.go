@@ -37,6 +37,7 @@ type Rules struct {
 	StuckAfter           time.Duration // since the first broadcast, before it is STUCK
 	CallTimeout          time.Duration // of one call to a node
 	SignTimeout          time.Duration // of one call to a signer; 0: CallTimeout
+	SignParallel         int           // signatures of one submitter that are asked for at once, where they may be before the nonce is bound; 0: 1
 	HandlerTimeout       time.Duration // of one asking of a handler
 	HandlerPatience      time.Duration // how long a handler that says not now is asked again, since it was asked first
 	RoundsEndAfter       time.Duration // no further round is begun past this age of the invocation

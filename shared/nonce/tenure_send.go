@@ -20,7 +20,7 @@ func (t *tenure) prepare(ctx context.Context, v View) preparation {
 }
 
 // prepareQueue readies the head of the queue, and signs for the expected nonces
-// where the signer lives in this process. Another signer is asked only once the
+// where nobody outside sees the bytes. Another signer is asked only once the
 // nonce is bound: what it signed might be seen outside.
 func (t *tenure) prepareQueue(ctx context.Context, v View) preparation {
 	w := t.work
@@ -37,27 +37,37 @@ func (t *tenure) prepareQueue(ctx context.Context, v View) preparation {
 		return p
 	}
 	p = t.prepareServed(v)
-	inProcess, began := t.signer().InProcess(w.submitter()), time.Now()
-	for i := range p.allocate {
-		if i > 0 && t.signedLong(began) {
-			p.allocate = p.allocate[:i]
-			break
-		}
-		a := &p.allocate[i]
-		if !inProcess || a.Tx.Handler != "" {
-			a.Tx.State, a.Tx.NextCheckAt = InFlight, nil
-			continue
-		}
-		s, err := t.sign(ctx, p.unsigned[i])
-		if err != nil {
-			p.wait(w.queued(a.Tx), t.notSigned(ctx, a.Tx, err), w.now().Add(t.Rules.BlockTime))
-			p.allocate = p.allocate[:i]
-			break
-		}
-		t.pass("signed")
-		a.Tx, a.Signed = signedAs(a.Tx, VersionOriginal, s, w.now()), &s
-	}
+	t.signQueue(ctx, &p)
 	return p
+}
+
+// signQueue signs what p allocates, where that is to be done before its nonce is bound.
+// What could not be signed, and all behind it, stays in the queue.
+func (t *tenure) signQueue(ctx context.Context, p *preparation) {
+	signer, s := t.signer(), t.work.submitter()
+	n := slices.IndexFunc(p.allocate, func(a Allocation) bool { return a.Tx.Handler != "" })
+	switch {
+	case !signer.InProcess(s):
+		n = 0
+	case n < 0:
+		n = len(p.allocate)
+	}
+	signed, err := t.signAll(ctx, n, t.atOnce(signer), func(ctx context.Context, i int) (Signed, error) { return signer.Sign(ctx, s, p.unsigned[i]) })
+	for i := range signed {
+		t.pass("signed")
+		a := &p.allocate[i]
+		a.Tx, a.Signed = signedAs(a.Tx, VersionOriginal, signed[i], t.work.now()), &signed[i]
+	}
+	if missing := len(signed); missing < n {
+		if err != nil {
+			p.wait(t.work.queued(p.allocate[missing].Tx), t.notSigned(ctx, p.allocate[missing].Tx, err), t.work.now().Add(t.Rules.BlockTime))
+		}
+		p.allocate = p.allocate[:missing]
+		return
+	}
+	for i := n; i < len(p.allocate); i++ {
+		p.allocate[i].Tx.State, p.allocate[i].Tx.NextCheckAt = InFlight, nil
+	}
 }
 
 // prepareServed prepares the queue up to the first intent whose handler this
@@ -85,10 +95,13 @@ func (t *tenure) signer() SubmitterSignService {
 	return t.SignerNamed(t.work.Signer)
 }
 
-// signedLong says that what was signed since then is to be stored and sent before more
-// is: a slow signer would use up the invocation on a wide window, store nothing, and
-// begin at the beginning the next time. The rest is left to the next round.
-func (t *tenure) signedLong(began time.Time) bool { return time.Since(began) >= t.signWithin() }
+// signedLong says that what was signed since then is to be stored and sent before more is:
+// after signer.timeout, since a slow signer would use up the invocation on a wide window and
+// store nothing; and after a block's time, since what is sent by then goes into the next
+// block. The rest is left to the next round.
+func (t *tenure) signedLong(began time.Time) bool {
+	return time.Since(began) >= min(t.signWithin(), t.Rules.BlockTime)
+}
 
 // signWithin is how long one signature may take.
 func (t *tenure) signWithin() time.Duration {
@@ -101,14 +114,6 @@ func (t *tenure) sign(ctx context.Context, tx Unsigned) (s Signed, err error) {
 		return err
 	})
 	return s, err
-}
-
-// signed is what job comes with, or else what the signer makes of it.
-func (t *tenure) signed(ctx context.Context, job signing) (Signed, error) {
-	if job.signed != nil {
-		return *job.signed, nil
-	}
-	return t.sign(ctx, job.unsigned)
 }
 
 // notSigned tells the log why a signer gave no answer, and returns what a caller
@@ -137,31 +142,26 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 			ids = append(ids, id)
 		}
 	}
-	began := time.Now()
-	for i, job := range jobs {
-		if i > 0 && t.signedLong(began) {
-			break
+	signer := t.signer()
+	signed, err := t.signAll(ctx, len(jobs), t.atOnce(signer), func(ctx context.Context, i int) (Signed, error) {
+		if jobs[i].signed != nil {
+			return *jobs[i].signed, nil
 		}
-		s, err := t.signed(ctx, job)
-		if errors.Is(err, lease.ErrFenced) {
-			return nil, err
-		}
-		from, served := job.tx.State, job.tx.Ordered
-		if err != nil {
-			if job.tx.LastError = t.notSigned(ctx, job.tx, err); job.tx.handlerDue() {
-				job.tx.SubmitAttempts = 0 // it answered
-			}
-			if job.extraWei != nil { // meanwhile it is sent as it is
-				job.tx = t.Rules.bumpLater(job.tx, t.work.now())
-			}
-			w.Moves = append(w.Moves, Move{From: from, To: t.Rules.checkNext(job.tx, t.work.now().Add(t.Rules.BlockTime))})
-			break
-		}
+		return signer.Sign(ctx, t.work.submitter(), jobs[i].unsigned)
+	})
+	if errors.Is(err, lease.ErrFenced) {
+		return nil, err
+	}
+	for i, s := range signed {
+		job := jobs[i]
 		w.Store = append(w.Store, Version{
-			Tx: t.Rules.bumped(signedAs(job.tx, job.kind, s, t.work.now()), job), From: from, Kind: job.kind, Served: served, Signed: s,
+			Tx: t.Rules.bumped(signedAs(job.tx, job.kind, s, t.work.now()), job), From: job.tx.State, Kind: job.kind, Served: job.tx.Ordered, Signed: s,
 			ExtraWei: job.extraWei,
 		})
 		ids = append(ids, job.tx.ID)
+	}
+	if err != nil {
+		w.Moves = append(w.Moves, t.unsigned(ctx, jobs[len(signed)], err))
 	}
 	if w.Empty() {
 		return ids, nil
@@ -170,6 +170,18 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 	_, err = t.write(ctx, w, false)
 	t.pass("version_stored")
 	return ids, err
+}
+
+// unsigned has the transaction of job wait, since the signer gave no answer.
+func (t *tenure) unsigned(ctx context.Context, job signing, err error) Move {
+	from := job.tx.State
+	if job.tx.LastError = t.notSigned(ctx, job.tx, err); job.tx.handlerDue() {
+		job.tx.SubmitAttempts = 0 // it answered
+	}
+	if job.extraWei != nil { // meanwhile it is sent as it is
+		job.tx = t.Rules.bumpLater(job.tx, t.work.now())
+	}
+	return Move{From: from, To: t.Rules.checkNext(job.tx, t.work.now().Add(t.Rules.BlockTime))}
 }
 
 // send broadcasts the stored bytes of the transactions named, in the order of
