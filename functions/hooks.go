@@ -48,8 +48,9 @@ type Reservation struct {
 // The error wraps [ErrHooksOff], [nonce.ErrNotLeader] (another invocation serves s: try
 // again), [nonce.ErrNotNow] (PROTECT, no room, no money: try again later),
 // [store.ErrRequestConflict], [store.ErrUnknownSubmitter] (not registered, or its
-// callers do not name "hooks"), or [store.ErrPolicy] (each request counts as an intent
-// in the submitter's maxPerMinute). Any other is unknown: ask again with the same
+// callers do not name "hooks"), or [store.ErrPolicy]: each request counts as an intent
+// in the submitter's maxPerMinute. Its Rule is [store.RuleRate] where the same may pass
+// later, and [store.RuleCount] where more were asked for at once than it ever allows. Any other is unknown: ask again with the same
 // requests.
 func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, requests ...string) ([]Reservation, error) {
 	ctx, tell := a.collecting(ctx)

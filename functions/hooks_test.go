@@ -315,7 +315,7 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 	}
 	before := h.bound()
 	_, err := h.Allocate(t.Context(), h.lender, "x", "a", "b")
-	refusedBy("two at once", err, store.RuleRate)
+	refusedBy("two at once, where a minute allows one", err, store.RuleCount)
 	if after := h.bound(); after != before {
 		t.Errorf("refused: got %s bound, want as before: %s", after, before)
 	}

@@ -160,7 +160,7 @@ func (a *App) replySubmitter(w http.ResponseWriter, r *http.Request, s nonce.Sub
 // policyProblem names the limit that was met, and the member that met it.
 func policyProblem(e store.ErrPolicy) error {
 	codes := map[store.PolicyRule]web.Code{
-		store.RuleValue: policyRefused, store.RuleTarget: policyRefused, store.RuleRate: rateLimitExceeded, store.RuleDay: dailyAmountExceeded,
+		store.RuleValue: policyRefused, store.RuleTarget: policyRefused, store.RuleCount: policyRefused, store.RuleRate: rateLimitExceeded, store.RuleDay: dailyAmountExceeded,
 	}
 	fields := map[store.PolicyRule]string{store.RuleValue: "payload.value", store.RuleTarget: "payload.to", store.RuleDay: "payload.value"}
 	p := web.NewProblem(codes[e.Rule], "%s.%s", e.Error(), storedNothing)

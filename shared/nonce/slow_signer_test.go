@@ -2,7 +2,10 @@ package nonce
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 )
@@ -82,4 +85,101 @@ func TestSlowSignerSignsWhatARoundCanHold(t *testing.T) {
 			t.Error("the rest: got it left for later, want it due at once")
 		}
 	})
+}
+
+// crowd is a signer that takes a second, counts how many signatures are under way at once,
+// and gives no answer for one nonce.
+type crowd struct {
+	inside  bool
+	refuses uint64
+
+	mu        sync.Mutex
+	now, most int
+	asked     []uint64
+}
+
+func (c *crowd) Sign(_ context.Context, _ Submitter, tx Unsigned) (Signed, error) {
+	c.mu.Lock()
+	c.now++
+	c.most, c.asked = max(c.most, c.now), append(c.asked, tx.Nonce)
+	c.mu.Unlock()
+	time.Sleep(time.Second + time.Duration(100-tx.Nonce)*time.Millisecond) // the higher nonce answers first; in the time of the bubble
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now--; tx.Nonce == c.refuses {
+		return Signed{}, errors.New("no answer")
+	}
+	return Signed{Hash: versionHash(tx.Nonce, 1), Raw: []byte{byte(tx.Nonce)}}, nil
+}
+func (c *crowd) InProcess(Submitter) bool { return c.inside }
+
+// signs has the signer sign for eight queued intents, from nonce 5 on, or for eight nonces
+// that are bound, and returns those that are signed.
+func (c *crowd) signs(t *testing.T, r Rules, bound bool) (nonces []uint64) {
+	t.Helper()
+	const window = 8
+	var writes []Write
+	worker := &Worker{Signer: c, Book: stores{writes: &writes}, Rules: r, Log: slog.New(slog.DiscardHandler)}
+	if bound {
+		var held []Tx
+		for n := range uint64(window) {
+			held = append(held, bare(5+n))
+		}
+		w := workOf(window, 5+window, held...)
+		tn := &tenure{Worker: worker, chain: reader(nil), kind: KindAdvance, work: w}
+		if _, err := tn.signDue(t.Context(), viewOf(w, block('a', 100))); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range writes[0].Store {
+			nonces = append(nonces, uint64(v.Signed.Raw[0]))
+		}
+		return nonces
+	}
+	var all []Tx
+	for seq := range int64(window) {
+		all = append(all, queued(seq+1, "pay"))
+	}
+	w := queue(workOf(window, 5), all...)
+	tn := &tenure{Worker: worker, chain: reader(nil), kind: KindAdvance, work: w, open: true}
+	for _, a := range tn.prepare(t.Context(), viewOf(w, block('a', 100))).allocate {
+		if a.Signed == nil || uint64(a.Signed.Raw[0]) != a.Nonce {
+			t.Errorf("nonce %d: got other bytes than those that were signed for it", a.Nonce)
+		}
+		nonces = append(nonces, a.Nonce)
+	}
+	return nonces
+}
+
+// Signatures are made side by side, as many as the rules allow, and kept in the order of
+// their nonces. One that is missing leaves out all above it. A signer that sees what it
+// signs is asked for one after the other.
+func TestSignaturesAreMadeSideBySide(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		inside  bool
+		most    int
+		refuses uint64
+		atOnce  int
+		signed  []uint64
+	}{
+		"three at once":           {true, 3, 0, 3, []uint64{5, 6, 7, 8, 9, 10, 11, 12}},
+		"more than there are":     {true, 100, 0, 8, []uint64{5, 6, 7, 8, 9, 10, 11, 12}},
+		"the fourth is missing":   {true, 3, 8, 3, []uint64{5, 6, 7}},
+		"the first is missing":    {true, 8, 5, 8, nil},
+		"a service that sees all": {false, 3, 0, 1, []uint64{5, 6, 7, 8, 9, 10, 11, 12}},
+	} {
+		frozen(t, func(t *testing.T) {
+			r := rulesOf(3)
+			r.SignParallel, r.SignTimeout = c.most, time.Hour
+			for _, bound := range []bool{true, false} {
+				if !c.inside && !bound { // its nonces are bound first
+					continue
+				}
+				signer := &crowd{inside: c.inside, refuses: c.refuses}
+				if got := signer.signs(t, r, bound); !slices.Equal(got, c.signed) || signer.most != c.atOnce {
+					t.Errorf("%s, bound %v: got %v signed, %d at once; want %v, %d", name, bound, got, signer.most, c.signed, c.atOnce)
+				}
+			}
+		})
+	}
 }

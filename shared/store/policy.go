@@ -42,6 +42,7 @@ type PolicyRule string
 const (
 	RuleValue  PolicyRule = "VALUE"
 	RuleTarget PolicyRule = "TARGET"
+	RuleCount  PolicyRule = "COUNT" // more at once than a minute allows: trying again never helps
 	RuleRate   PolicyRule = "RATE"
 	RuleDay    PolicyRule = "DAY"
 )
@@ -59,6 +60,8 @@ func (e ErrPolicy) Error() string {
 		return "the submitter's policy allows at most " + e.Limit + " wei in one transaction"
 	case RuleTarget:
 		return "the submitter's policy does not allow this receiver"
+	case RuleCount:
+		return "the submitter's policy allows at most " + e.Limit + " intents in a minute, and more nonces than that were asked for at once: ask for fewer"
 	case RuleRate:
 		return "the submitter's policy allows at most " + e.Limit + " intents in a minute"
 	}
@@ -66,7 +69,9 @@ func (e ErrPolicy) Error() string {
 }
 
 // ForGood says that the same is refused again for as long as the policy is what it is.
-func (e ErrPolicy) ForGood() bool { return e.Rule == RuleValue || e.Rule == RuleTarget }
+func (e ErrPolicy) ForGood() bool {
+	return e.Rule == RuleValue || e.Rule == RuleTarget || e.Rule == RuleCount
+}
 
 // lockPolicies makes creates of submitters with limits over time wait for each
 // other, in one order. It stands before the statements that read what was used: a
@@ -95,6 +100,7 @@ used as (
   select a.*, p.submitter is not null and p.over_time as over_time, p.max_value_wei, p.max_per_minute, p.max_day_wei,
          case when a.value_wei > p.max_value_wei then 'VALUE'
               when not a.target = any(p.targets) then 'TARGET'
+              when a.counts > p.max_per_minute then 'COUNT'
               when a.counts > 0 and u.in_minute + a.counts > p.max_per_minute then 'RATE'
               when u.in_day + a.added_wei > case when p.max_day_wei < u.in_day then u.in_day else p.max_day_wei end then 'DAY'
               else '' end as refused
@@ -105,7 +111,7 @@ used as (
 
 // verdictColumns are the rule that refuses, or "", and its limit.
 const verdictColumns = `
-select refused, coalesce(case refused when 'VALUE' then max_value_wei::text when 'RATE' then max_per_minute::text when 'DAY' then max_day_wei::text end, '')
+select refused, coalesce(case refused when 'VALUE' then max_value_wei::text when 'RATE' then max_per_minute::text when 'COUNT' then max_per_minute::text when 'DAY' then max_day_wei::text end, '')
   from judged`
 
 // countUse counts what was not refused, where something counts.

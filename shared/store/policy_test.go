@@ -305,6 +305,11 @@ func TestPolicyOfAReservation(t *testing.T) {
 		t.Errorf("two more: got %v, want %v", err, want)
 	}
 	wantSameBut(t, before, contents(t, db, kept...))
+	_, err = db.Write(t.Context(), nonce.Write{Lease: w.Lease, Reserve: bookings("x", time.Hour, 2, 3, 4, 5, 6)})
+	if want := (store.ErrPolicy{Rule: store.RuleCount, Limit: "4"}); !errors.Is(err, want) || !want.ForGood() {
+		t.Errorf("five at once, where a minute allows four: got %v, want %v, for good", err, want)
+	}
+	wantSameBut(t, before, contents(t, db, kept...))
 	write(t, db, nonce.Write{Lease: w.Lease, Reserve: bookings("x", time.Hour, 2), Release: nonce.Abandon})
 	posts(t, db, "an intent behind them", paying(alice, "r-2", "0", 1), store.RuleRate)
 	before = contents(t, db, kept...)
