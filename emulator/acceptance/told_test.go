@@ -1,0 +1,69 @@
+package acceptance
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
+)
+
+// answers are all that an account can read of a transaction, by the path that was asked.
+func (b bench) answers(t *testing.T, account, txID, requestID string) map[string]string {
+	t.Helper()
+	s := url.QueryEscape(string(b.Submitters()[0]))
+	all := map[string]string{}
+	for _, path := range []string{"/api/v1/tx/" + txID, "/api/v1/tx/by-request?submitter=" + s + "&requestId=" + requestID,
+		"/api/v1/tx?submitter=" + s, "/api/v1/events?submitter=" + s} {
+		status, answer, err := b.Call(b.ctx, account, http.MethodGet, path, nil)
+		if err != nil || status != http.StatusOK {
+			t.Fatalf("GET %s: got %d %s, %v; want 200", path, status, answer, err)
+		}
+		all[path] = string(answer)
+	}
+	return all
+}
+
+// A node names nonces in what it says. No answer to a caller, and no event, has its words;
+// operators have them.
+func TestNoNonceReachesACaller(t *testing.T) {
+	t.Parallel()
+	const words = "nonce too high: tx nonce 31337, gapped, next nonce 31336"
+	b := setup(t, stack.Options{RPCProxy: true, Submitters: 1, Processes: 1, Settings: withSettings(quick, map[string]string{
+		"FENCEPOST_EVENTS_MODE": "mq_outbox", "FENCEPOST_RESUBMIT_MAX_ATTEMPTS": "1000",
+	})})
+	s := b.Submitters()[0]
+	_, refused := b.post(t, map[string]any{"submitter": s, "requestId": "reverts", "payload": map[string]any{"data": "0xfe"}})
+	b.await(t, s, "FAILED", 1)
+	b.RPC.SetFaults(rpcproxy.Faults{Refuse: func(*types.Transaction) string { return words }})
+	_, held := b.post(t, transfer(s, "held"))
+	if err := poll(b.ctx, func() bool {
+		return b.count(`select count(*) from managed_tx where tx_id = $1 and last_error like '%31337%'`, held) == 1
+	}); err != nil {
+		t.Fatal("the node's words were never stored: this test sees nothing")
+	}
+	for requestID, txID := range map[string]string{"reverts": refused, "held": held} {
+		for path, answer := range b.answers(t, stack.CallerAccount, txID, requestID) {
+			for _, word := range []string{"31337", "31336", `"nonce":`, "lastErrorDetail", "for operators", "opcode"} {
+				if strings.Contains(answer, word) {
+					t.Errorf("a caller's GET %s has %q: %s", path, word, answer)
+				}
+			}
+		}
+	}
+	mine := b.answers(t, stack.CallerAccount, held, "held")["/api/v1/tx/"+held]
+	if !strings.Contains(mine, `"nonce_too_high: the node does not take it before those that come first; it is sent again"`) {
+		t.Errorf("the caller's answer: got %s, want the class and its sentence", mine)
+	}
+	if his := b.answers(t, stack.OperatorAccount, held, "held")["/api/v1/tx/"+held]; !strings.Contains(his, `"lastErrorDetail":"`+words+`"`) {
+		t.Errorf("the operator's answer: got %s, want the node's words", his)
+	}
+	if n := b.count(`select count(*) from event where type = 'TxFailed' and body -> 'data' ->> 'detail' = 'the call would revert'`); n != 1 {
+		t.Errorf("events with the sentence for callers: got %d, want 1", n)
+	}
+	b.RPC.SetFaults(rpcproxy.Faults{})
+}
