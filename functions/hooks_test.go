@@ -42,7 +42,7 @@ func withHooks(t *testing.T, callers []string, settings ...string) hooks {
 		chain:  chain,
 		lender: nonce.NewSubmitter(chain.ChainID(), devchain.DevAccounts(1)[0].Address),
 	}
-	on := []string{"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=1h", "FENCEPOST_RPC_URLS=" + chain.URL()}
+	on := []string{"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=1h", "FENCEPOST_RPC_URLS=" + chain.URL()}
 	if h.App, err = h.app(append(on, settings...)...); err != nil {
 		t.Fatal(err)
 	}
