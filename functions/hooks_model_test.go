@@ -62,7 +62,7 @@ func TestReservationsBesideIntentsInAnyOrder(t *testing.T) {
 	if err := os.WriteFile(file, []byte(keys.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := withHooks(t, []string{"*"}, "FENCEPOST_SIGNER_LOCAL_KEYS_FILE="+file, "FENCEPOST_NONCE_STRICT_ENABLED=false",
+	h := withHooks(t, []string{"*"}, "FENCEPOST_SIGNER_LOCAL_KEYS_FILE="+file,
 		"FENCEPOST_RESUBMIT_INTERVAL=1s", "FENCEPOST_CHAIN_BLOCK_TIME=100ms", "FENCEPOST_DATABASE_MAX_CONNS=24")
 	for i := range plays {
 		seed := rand.Uint64() //nolint:gosec // what it decides is told
