@@ -7,4 +7,6 @@ import (
 	"github.com/fencepost/fencepost/functions"
 )
 
-func main() { functions.Main(functions.Extensions{Handlers: payroll.Handlers(), Stuck: payroll.Impatient{}}) }
+func main() {
+	functions.Main(functions.Extensions{Handlers: payroll.Handlers(), Stuck: payroll.Impatient{}})
+}
