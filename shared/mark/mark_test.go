@@ -1,0 +1,263 @@
+package mark_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/fencepost/fencepost/shared/mark"
+)
+
+// world is an object store, and how its answers are lost.
+type world struct {
+	seen    mark.Seen
+	ids     int
+	writers []string // by generation: which database wrote it
+	over    []bool   // by generation: whether the writer held what it wrote over
+}
+
+// database is the rows of one database.
+type database struct {
+	name     string
+	held     map[string]int64 // id: the generation over which it was prepared
+	latest   int64
+	seen     string // the id at latest
+	believed bool
+}
+
+func (d *database) copy(name string) *database {
+	return &database{name, maps.Clone(d.held), d.latest, d.seen, d.believed}
+}
+
+// process is one keeper; each of its steps waits for its turn.
+type process struct {
+	w    *world
+	db   *database
+	turn chan bool // true: the answer is lost
+	done chan error
+	next chan struct{} // it waits for its turn
+}
+
+func (p *process) step() (lost bool) {
+	p.next <- struct{}{}
+	return <-p.turn
+}
+
+var errLost = errors.New("the answer was lost")
+
+func (p *process) Read(context.Context) (mark.Seen, error) {
+	if p.step() {
+		return mark.Seen{}, errLost
+	}
+	if p.w.seen.Generation == 0 {
+		return mark.Seen{}, mark.ErrNone
+	}
+	return p.w.seen, nil
+}
+
+func (p *process) Write(_ context.Context, m mark.Mark, over int64) error {
+	lost := p.step()
+	if over != p.w.seen.Generation {
+		return mark.ErrMoved
+	}
+	_, held := p.db.held[p.w.seen.ID]
+	p.w.over = append(p.w.over, over == 0 || held)
+	p.w.writers = append(p.w.writers, p.db.name)
+	p.w.seen = mark.Seen{Mark: m, Generation: over + 1}
+	if lost {
+		return errLost
+	}
+	return nil
+}
+
+func (p *process) Latest(context.Context) (int64, error) {
+	if p.step() {
+		return 0, errLost
+	}
+	return p.db.latest, nil
+}
+
+func (p *process) Prepare(_ context.Context, over int64, _ string) (mark.Mark, error) {
+	lost := p.step()
+	p.w.ids++
+	m := mark.Mark{ID: fmt.Sprint(p.w.ids)}
+	p.db.held[m.ID] = over
+	if lost {
+		return mark.Mark{}, errLost
+	}
+	return m, nil
+}
+
+// Judge is the rule that the database's own statement follows.
+func (p *process) Judge(_ context.Context, s mark.Seen) (mark.Verdict, error) {
+	lost := p.step()
+	verdict := p.db.judge(s)
+	if lost {
+		return 0, errLost
+	}
+	return verdict, nil
+}
+
+func (d *database) judge(s mark.Seen) mark.Verdict {
+	if _, ok := d.held[s.ID]; !ok {
+		if s.Generation <= d.latest {
+			return mark.Older
+		}
+		d.believed = false
+		return mark.Foreign
+	}
+	if s.Generation > d.latest {
+		d.latest, d.seen = s.Generation, s.ID
+		maps.DeleteFunc(d.held, func(id string, over int64) bool { return id != s.ID && over < s.Generation })
+	}
+	return mark.Held
+}
+
+// Any interleaving of processes of one database, of lost answers, and of a copy that
+// was made at any moment: one database alone is never called foreign; no mark is
+// written over one that the writer does not hold; and of two databases that have both
+// been looked at, one at most is believed once either has written after the copy.
+func TestTwoDatabasesAndLostAnswers(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{}
+		dbs := []*database{{name: "one", held: map[string]int64{}, believed: true}}
+		var running []*process
+		defer func() { // whoever still waits is let go
+			for _, p := range running {
+				finish(p)
+			}
+		}()
+		copied := -1 // the generations that there were when the copy was made
+		t.Repeat(map[string]func(*rapid.T){
+			"start": func(t *rapid.T) {
+				if len(running) > 4 {
+					t.Skip()
+				}
+				running = append(running, start(w, rapid.SampledFrom(dbs).Draw(t, "database")))
+			},
+			"step": func(t *rapid.T) {
+				if len(running) == 0 {
+					t.Skip()
+				}
+				i := rapid.IntRange(0, len(running)-1).Draw(t, "process")
+				p := running[i]
+				p.turn <- rapid.IntRange(0, 5).Draw(t, "lost") == 0
+				select {
+				case <-p.next:
+				case <-p.done:
+					running = append(running[:i:i], running[i+1:]...)
+				}
+			},
+			"copy": func(t *rapid.T) {
+				if len(dbs) > 1 {
+					t.Skip()
+				}
+				copied = len(w.writers)
+				dbs = append(dbs, dbs[0].copy("two"))
+			},
+			"": func(t *rapid.T) {
+				for generation, held := range w.over {
+					if !held {
+						t.Fatalf("generation %d: written over a mark whose id its database does not hold", generation+1)
+					}
+				}
+				if len(dbs) == 1 && !dbs[0].believed {
+					t.Fatal("the only database is called foreign")
+				}
+				if len(dbs) == 2 && len(w.writers) > copied {
+					last := w.seen
+					believed := 0
+					for _, d := range dbs {
+						c := d.copy(d.name)
+						if c.judge(last); c.believed {
+							believed++
+						}
+					}
+					if believed > 1 && !preparedBeforeCopy(dbs, last.ID) {
+						t.Fatalf("generation %d by %s: both databases are believed", last.Generation, w.writers[last.Generation-1])
+					}
+				}
+			},
+		})
+	})
+}
+
+// preparedBeforeCopy says that the id was in the copy: a mark that was under way when the
+// copy was made is in both, and tells them apart no more than no mark does.
+func preparedBeforeCopy(dbs []*database, id string) bool {
+	for _, d := range dbs {
+		if _, ok := d.held[id]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func start(w *world, db *database) *process {
+	p := &process{w: w, db: db, turn: make(chan bool), done: make(chan error, 1), next: make(chan struct{})}
+	go func() { p.done <- mark.Keeper{Object: p, Book: p}.Advance(context.Background(), "test") }()
+	<-p.next
+	return p
+}
+
+// finish lets p come to its end.
+func finish(p *process) {
+	for {
+		p.turn <- true
+		select {
+		case <-p.next:
+		case <-p.done:
+			return
+		}
+	}
+}
+
+// A database that was put back is foreign, and stays so; the object is not touched. A
+// later mark of a database never makes an overtaken read of its own a foreign one.
+func TestWhatALookSays(t *testing.T) {
+	t.Parallel()
+	w := &world{}
+	db := &database{name: "one", held: map[string]int64{}, believed: true}
+	if err := advance(w, db); err != nil {
+		t.Fatalf("the first mark: %v", err)
+	}
+	backup := db.copy("backup")
+	first := w.seen
+	if err := advance(w, db); err != nil {
+		t.Fatalf("the second mark: %v", err)
+	}
+	second := w.seen
+	for range 2 {
+		if err := advance(w, backup); !errors.Is(err, mark.ErrForeign) {
+			t.Errorf("the backup: got %v, want %v", err, mark.ErrForeign)
+		}
+	}
+	if w.seen != second || backup.believed {
+		t.Errorf("the backup: got object %+v, believed %v; want %+v untouched, not believed", w.seen, backup.believed, second)
+	}
+	if got := db.judge(first); got != mark.Older || !db.believed {
+		t.Errorf("a read that was overtaken: got %v, believed %v; want %v", got, db.believed, mark.Older)
+	}
+	w.seen = mark.Seen{}
+	if err := advance(w, db); !errors.Is(err, mark.ErrGone) || w.seen.Generation != 0 {
+		t.Errorf("the object was deleted: got %v, object %+v; want %v and no new object", err, w.seen, mark.ErrGone)
+	}
+}
+
+// advance runs one keeper alone.
+func advance(w *world, db *database) error {
+	p := start(w, db)
+	for {
+		p.turn <- false
+		select {
+		case <-p.next:
+		case err := <-p.done:
+			return err
+		}
+	}
+}
