@@ -62,6 +62,7 @@ type App struct {
 	transfers *transferParts
 
 	receivers []string // of events; none where they are not kept
+	marks     *marks   // nil: no mark is kept outside the database
 	topic     *pubsub.Topic
 	teller    *events.Worker
 	turns     turns
@@ -90,7 +91,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 		return nil, err
 	}
 	a := &App{config: c, log: log, node: node, points: crash.FromEnvironment(), gate: new(web.Gate), services: handlers.NewClient()}
-	for _, open := range []func(context.Context) error{a.openExport, a.openStore, a.openChains, a.openSigners, a.openVerifiers} {
+	for _, open := range []func(context.Context) error{a.openExport, a.openStore, a.openMark, a.openChains, a.openSigners, a.openVerifiers} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
@@ -124,7 +125,7 @@ func (a *App) Close(ctx context.Context) error {
 	if a.transfers.offered() {
 		a.transfers.trading.Close()
 	}
-	failures := []error{a.tasks.Close(), a.kms.Close(), a.topic.Close()}
+	failures := []error{a.tasks.Close(), a.kms.Close(), a.topic.Close(), a.marks.close()}
 	if a.cloudSQL != nil {
 		failures = append(failures, a.cloudSQL.Close())
 	}
@@ -318,7 +319,11 @@ func (a *App) routeHouse(mux *web.Mux) {
 // invocation cost.
 func (a *App) handle(mux *web.Mux, name, pattern string, h func(http.ResponseWriter, *http.Request) error) {
 	mux.Handle(pattern, telemetry.Invocation(a.log, name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := h(w, r); err != nil {
+		err := a.marks.look(r.Context(), a.log)
+		if err == nil {
+			err = h(w, r)
+		}
+		if err != nil {
 			web.Fail(w, r, problem(err))
 		}
 	})))

@@ -182,9 +182,11 @@ func (a *App) acceptAuthority(w http.ResponseWriter, r *http.Request) error {
 	if reason == "" || len(reason) > maxReason {
 		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
 	}
+	a.marks.adopt(r.Context(), a.log, operator)
 	if err := a.store.AcceptAuthority(r.Context(), operator, reason); err != nil {
 		return err
 	}
+	a.marks.accepted(r.Context(), a.log)
 	a.log.WarnContext(r.Context(), "restored database accepted", "operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
 	w.WriteHeader(http.StatusNoContent)
 	return nil

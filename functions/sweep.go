@@ -33,7 +33,9 @@ type sweepResponse struct {
 // does not stop the rest; all are reported.
 func (a *App) sweep(w http.ResponseWriter, r *http.Request) error {
 	var out sweepResponse
+	marked := a.within(r.Context(), 6, a.sweepMark)
 	began, failures := a.sweepOverdue(r.Context(), &out)
+	failures = append(failures, marked)
 	if !began.IsZero() {
 		failures = append(failures, a.within(r.Context(), 5, func(ctx context.Context) error {
 			return errors.Join(a.sweepProtected(ctx, &out, began), a.sweepReorged(ctx, &out, began))

@@ -22,7 +22,7 @@ var (
 	// onlyAdded are the tables whose rows never change.
 	onlyAdded = []string{"tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_change"}
 	// thrownAway are the tables whose rows are deleted. Of all others none ever goes.
-	thrownAway = []string{"event_outbox", "event", "conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_scale", "conservation_standing"}
+	thrownAway = []string{"authority_mark", "event_outbox", "event", "conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_scale", "conservation_standing"}
 )
 
 // ofFunctions is what functions may do with a table.

@@ -45,7 +45,7 @@ func packages(t *testing.T) []goPackage {
 // domain; functions wire; nothing knows functions or the emulator.
 func TestImportsRunOneWay(t *testing.T) {
 	t.Parallel()
-	domain := []string{"shared/lease", "shared/nonce", "shared/transfer", "shared/conservation", "shared/conservation/snapshot", "shared/events"}
+	domain := []string{"shared/lease", "shared/mark", "shared/nonce", "shared/transfer", "shared/conservation", "shared/conservation/snapshot", "shared/events"}
 	businesses := []string{"emulator/acceptance", "emulator/acceptance/payroll/server", "emulator/acceptance/owner"} // the tests are one
 	all := packages(t)
 	if len(all) < 10 {
@@ -79,6 +79,7 @@ func TestOneUserOfEachClient(t *testing.T) {
 	t.Parallel()
 	only := map[string][]string{
 		"cloud.google.com/go/cloudsqlconn":     {"shared/store/cloudsql"},
+		"cloud.google.com/go/storage":          {"shared/mark/gcs"},
 		"cloud.google.com/go/pubsub/v2":        {"shared/events/pubsub"},
 		"cloud.google.com/go/cloudtasks/apiv2": {"shared/tasks", "emulator/stack", "emulator/bench"},
 		"github.com/jackc/pgx/v5/pgxpool":      {"shared/store", "shared/store/storetest", "shared/store/transfers", "shared/store/conservation", "shared/ledger/funding", "emulator/torture", "emulator/torture/load", "emulator/torture/movers", "emulator/bench"},

@@ -34,6 +34,8 @@ type Seen struct {
 var (
 	// ErrNone reports that there is no object.
 	ErrNone = errors.New("there is no mark")
+	// ErrUnread reports a mark that could not be read: nothing is known of the database by it.
+	ErrUnread = errors.New("the mark could not be read")
 	// ErrMoved reports that the object was not written, or that its write was repeated
 	// unknowingly: its generation is another one.
 	ErrMoved = errors.New("the mark is of another generation")
@@ -89,7 +91,7 @@ func (k Keeper) Look(ctx context.Context) (Seen, error) {
 	if errors.Is(err, ErrNone) {
 		return Seen{}, k.without(ctx, err)
 	} else if err != nil {
-		return Seen{}, fmt.Errorf("read the mark: %w", err)
+		return Seen{}, fmt.Errorf("%w: %w", ErrUnread, err)
 	}
 	verdict, err := k.Book.Judge(ctx, seen)
 	switch {

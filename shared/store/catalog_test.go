@@ -176,6 +176,7 @@ const (
 	newUse     = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
 	newChange  = `insert into submitter_change (submitter, action, by, reason, policy) values `
 	newMove    = `insert into submitter_change (submitter, action, by, reason, from_signer, to_signer) values `
+	newMark    = `insert into authority_mark (id, written_over, reason) values `
 	newAuth    = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
 )
 
@@ -332,11 +333,13 @@ var furtherNonsense = map[string][]refusal{
 		`insert into submitter_change (id, submitter, action, by, reason) overriding system value select id, submitter, action, by, reason from submitter_change`}},
 
 	// The database itself.
-	"authority_pkey":                {{then: `insert into authority (epoch, system_identifier, timeline_id, accepted_by) select epoch, 1, 1, 'o' from authority`}},
-	"authority_singleton_check":     {{then: `insert into authority (singleton, epoch, system_identifier, timeline_id, accepted_by) select false, epoch, 1, 1, 'o' from authority`}},
-	"authority_epoch_check":         {{then: `update authority set epoch = 'again'`}},
-	"authority_change_by_check":     {{then: newAuth + `(1, 1, '', 'r')`}},
-	"authority_change_reason_check": {{then: newAuth + `(1, 1, 'o', '')`}},
+	"authority_pkey":                    {{then: `insert into authority (epoch, system_identifier, timeline_id, accepted_by) select epoch, 1, 1, 'o' from authority`}},
+	"authority_singleton_check":         {{then: `insert into authority (singleton, epoch, system_identifier, timeline_id, accepted_by) select false, epoch, 1, 1, 'o' from authority`}},
+	"authority_epoch_check":             {{then: `update authority set epoch = 'again'`}},
+	"authority_mark_written_over_check": {{then: newMark + `('x', -1, 'r')`}},
+	"authority_mark_pkey":               {{newMark + `('x', 0, 'r')`, newMark + `('x', 1, 'r')`}},
+	"authority_change_by_check":         {{then: newAuth + `(1, 1, '', 'r')`}},
+	"authority_change_reason_check":     {{then: newAuth + `(1, 1, 'o', '')`}},
 	"authority_change_pkey": {{newAuth + `(1, 1, 'o', 'r')`,
 		`insert into authority_change (id, system_identifier, timeline_id, by, reason) overriding system value
 		 select id, system_identifier, timeline_id, by, reason from authority_change`}},

@@ -94,6 +94,9 @@ var (
 	// FeeWaiting is how many submitters have an intent that waits for lower fees; the
 	// sweep sets it.
 	FeeWaiting = gauge("fee_waiting_submitters", "submitters whose queue waits for lower fees", "{submitter}")
+	// MarkUncompared is 1 while the database cannot be compared with the mark outside it,
+	// by the sweep.
+	MarkUncompared = gauge("authority_mark_uncompared", "1 while the database cannot be compared with the mark outside it", "{mark}")
 	// GasBumpHeld is how many transactions would be replaced at a higher fee but for a
 	// bound; the sweep sets it.
 	GasBumpHeld = gauge("gas_bump_held", "transactions whose replacement a bound forbids", "{transaction}")

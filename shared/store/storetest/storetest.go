@@ -6,6 +6,8 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,6 +95,34 @@ func urlIn(t testing.TB, cluster *pgcluster.Cluster) string {
 func migrate(ctx context.Context, url string) error {
 	_, err := migrations.Up(ctx, url, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	return err
+}
+
+// Copy is a copy of b's database, as it is now, in the same cluster: every identity is
+// the same. b is closed: [Again] opens its database anew.
+func Copy(t testing.TB, b Bundle) Bundle {
+	t.Helper()
+	cluster, err := pgcluster.Shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := url.Parse(b.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.DB.Close()
+	b.Store.Close()
+	name, drop, err := cluster.Clone(t.Context(), strings.TrimPrefix(at.Path, "/"))
+	if err != nil {
+		t.Fatalf("copy the database: %v", err)
+	}
+	t.Cleanup(drop)
+	return open(t, cluster.URL(name), Rules)
+}
+
+// Again opens b's database anew, once its connections were closed.
+func Again(t testing.TB, b Bundle) Bundle {
+	t.Helper()
+	return open(t, b.URL, Rules)
 }
 
 // Register puts sub under management with the window given, for any caller.

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/mark"
+)
+
+var _ mark.Book = (*Store)(nil)
+
+const judgeMark = `
+select exists (select from authority_mark where id = $1), exists (select from authority_mark where id = $1 and generation = $2),
+       coalesce((select max(generation) from authority_mark), 0)`
+
+// Judge implements [mark.Book]. A mark that was seen before costs one round trip.
+func (s *Store) Judge(ctx context.Context, seen mark.Seen) (mark.Verdict, error) {
+	var held, known bool
+	var latest int64
+	err := s.db.QueryRow(ctx, judgeMark, seen.ID, seen.Generation).Scan(&held, &known, &latest)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("compare the database with the mark: %w", err)
+	case known:
+		return mark.Held, nil
+	case held:
+		return mark.Held, s.sawMark(ctx, seen)
+	case seen.Generation <= latest:
+		return mark.Older, nil
+	}
+	return mark.Foreign, s.notHolding(ctx, seen)
+}
+
+// Those prepared over an older generation can be written no more, and one that was seen
+// before this is not the object's any more.
+const forgetMarks = `delete from authority_mark where id <> $1 and written_over < $2`
+
+func (s *Store) sawMark(ctx context.Context, seen mark.Seen) error {
+	b := new(pgx.Batch)
+	b.Queue(`update authority_mark set generation = $2 where id = $1`, seen.ID, seen.Generation)
+	b.Queue(forgetMarks, seen.ID, seen.Generation)
+	if err := s.send(ctx, b); err != nil {
+		return fmt.Errorf("record the mark as seen: %w", err)
+	}
+	return nil
+}
+
+// distrustByMark is what migrate distrust does, with the mark as the reason.
+const distrustByMark = `
+update authority
+   set timeline_id = -1, accepted_at = clock_timestamp(),
+       accepted_by = 'distrusted: the mark outside the database is not of this database: ' || $3
+ where timeline_id <> -1 and not exists (select from authority_mark where id = $1 or generation >= $2)`
+
+func (s *Store) notHolding(ctx context.Context, seen mark.Seen) error {
+	evidence := fmt.Sprintf("id %s, generation %d, epoch %s, sequence %d, position %s, written %s by the database's clock",
+		seen.ID, seen.Generation, seen.Epoch, seen.Sequence, seen.Position, seen.At.UTC().Format("2006-01-02 15:04:05Z"))
+	b := new(pgx.Batch)
+	b.Queue(distrustByMark, seen.ID, seen.Generation, evidence)
+	b.Queue(protectAll)
+	if err := s.send(ctx, b); err != nil {
+		return fmt.Errorf("distrust a database that does not hold the mark: %w", err)
+	}
+	return nil
+}
+
+// Latest implements [mark.Book].
+func (s *Store) Latest(ctx context.Context) (generation int64, err error) {
+	err = s.db.QueryRow(ctx, `select coalesce(max(generation), 0) from authority_mark`).Scan(&generation)
+	if err != nil {
+		return 0, fmt.Errorf("read the last mark seen: %w", err)
+	}
+	return generation, nil
+}
+
+const prepareMark = `
+with next as (
+  insert into authority_mark (id, written_over, reason)
+  select replace(gen_random_uuid()::text, '-', ''), $1, $2 where is_authority()
+  returning id, sequence, at
+)
+select n.id, n.sequence, n.at, a.epoch, pg_current_wal_insert_lsn()::text, a.system_identifier::text, a.timeline_id
+  from next n, authority a`
+
+// Prepare implements [mark.Book]. A database that is not the authority prepares none:
+// the error wraps [mark.ErrForeign].
+func (s *Store) Prepare(ctx context.Context, over int64, reason string) (mark.Mark, error) {
+	m := mark.Mark{Reason: reason}
+	err := s.db.QueryRow(ctx, prepareMark, over, reason).Scan(&m.ID, &m.Sequence, &m.At, &m.Epoch, &m.Position, &m.System, &m.Timeline)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return mark.Mark{}, fmt.Errorf("no mark is written by a database that is not accepted: %w", mark.ErrForeign)
+	} else if err != nil {
+		return mark.Mark{}, fmt.Errorf("prepare a mark: %w", err)
+	}
+	return m, nil
+}
+
+// AdoptMark lets a database that an operator is about to accept hold the mark of
+// another one, so that it may write the next. A database that is believed adopts none.
+func (s *Store) AdoptMark(ctx context.Context, seen mark.Seen, by string) error {
+	_, err := s.db.Exec(ctx, `
+insert into authority_mark (id, written_over, generation, reason)
+select $1, $2::bigint - 1, $2, 'adopted by ' || $3::text where not is_authority()
+    on conflict (id) do nothing`, seen.ID, seen.Generation, by)
+	if err != nil {
+		return fmt.Errorf("adopt the mark: %w", err)
+	}
+	return nil
+}
