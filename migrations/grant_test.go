@@ -46,7 +46,7 @@ select relname || ' ' || array_to_string(array(
 			may, reads = "", ""
 		case "tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_change":
 			may = "select,insert"
-		case "event_outbox", "event", "conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_scale", "conservation_standing":
+		case "authority_mark", "event_outbox", "event", "conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_scale", "conservation_standing":
 			may = "select,insert,update,delete"
 		}
 		want[functions], want[reader] = append(want[functions], table+" "+may), append(want[reader], table+" "+reads)

@@ -231,7 +231,7 @@ func TestWhatMayHaveRunIsNotCancelled(t *testing.T) {
 	run(t, db, `update authority set timeline_id = timeline_id + 1`)
 	post := intent(bob, "one")
 	run(t, db, `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values ($1, 'local', 0, 1, '{*}', 'test')`, bob)
-	run(t, db, `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values ($1, $2, 'one', 'shop', sha256('x'))`, post.TxID, bob)
+	run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values ($1, $2, 'one', 'shop', sha256('x'))`), post.TxID, bob)
 	if err := db.AcceptAuthority(t.Context(), "ann", "restored"); err != nil {
 		t.Fatal(err)
 	}

@@ -294,8 +294,8 @@ func TestAcceptanceHoldsManyQueues(t *testing.T) {
 	db := storetest.New(t)
 	for i := range 3 {
 		db.Register(t, numbered(i), 1)
-		run(t, db, `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
-			select gen_random_uuid(), $1, 'r' || n, 'shop', sha256('x') from generate_series(1, 700) as n`, numbered(i))
+		run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint)
+			select gen_random_uuid(), $1, 'r' || n, 'shop', sha256('x') from generate_series(1, 700) as n`), numbered(i))
 	}
 	if err := db.AcceptAuthority(t.Context(), "ann", "again"); !errors.Is(err, store.ErrIsAuthority) {
 		t.Errorf("accept the authority: got %v", err)
