@@ -199,7 +199,7 @@ func (o *Operator) way(ctx context.Context, p protected) (body map[string]any, e
 	return map[string]any{"mode": nonce.Resume, "reason": "nothing of ours is lost"}, nil
 }
 
-// lost says what the house's nonces below count were used for by somebody else.
+// lost says of each nonce below count that somebody else used that it was no request.
 func (o *Operator) lost(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) map[uint64]string {
 	lost := make(map[uint64]string)
 	for _, u := range o.Foreign.Of(s) {
@@ -207,7 +207,7 @@ func (o *Operator) lost(ctx context.Context, client *ethclient.Client, s nonce.S
 			continue
 		}
 		if _, err := client.TransactionReceipt(ctx, u.Hash); err == nil {
-			lost[u.Nonce] = "none of ours: " + u.Hash.Hex()
+			lost[u.Nonce] = "none"
 		}
 	}
 	return lost
