@@ -99,7 +99,7 @@ func TestRestoredPayoutIsInDoubtUntilItsPaymentIsNamed(t *testing.T) {
 			x := prepare(h)
 			m := h.monitor()
 			hash := h.outside(0, address, onePayment)
-			h.restored(1, nil)
+			h.restored(1, map[uint64]string{0: nonce.NoRequest})
 			h.drive(x.ReqID, transfer.TargetPending)
 			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)
 			if got := h.giveUp(x.ReqID); got.State != transfer.TargetPending || h.managed(x.ReqID) != "" {
@@ -164,7 +164,7 @@ func TestOneTransactionProvesOnePayout(t *testing.T) {
 	h.fund(coin)
 	x, y := h.due(coin), h.due(coin)
 	hash := h.outside(0, address, onePayment)
-	h.restored(1, nil)
+	h.restored(1, map[uint64]string{0: nonce.NoRequest})
 	for _, one := range []transfer.Transfer{x, y} {
 		h.says(one.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 	}
@@ -322,7 +322,7 @@ func TestNotPaidIsHeldAgainstWhatWasRead(t *testing.T) {
 	h.fund(coin)
 	x := h.due(coin)
 	hash := h.outside(0, address, onePayment)
-	h.restored(1, nil)
+	h.restored(1, map[uint64]string{0: nonce.NoRequest})
 	h.says(x.ReqID, store.PayoutStatement{NoncesBelow: 1})
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrPaymentFound)
 	if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "it was for another"); err != nil {
