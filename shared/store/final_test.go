@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -96,4 +97,31 @@ func TestLostWatchInProtectIsSwept(t *testing.T) {
 	if got, err := db.OverdueProtected(t.Context(), time.Second, 10); err != nil || len(got) != 1 || got[0] != bob {
 		t.Errorf("a final block has fallen: got %v, %v; want %s", got, err, bob)
 	}
+}
+
+// A submitter in PROTECT with nothing open is looked at once a minute, so that the
+// foreign transactions are read that its release is judged by. It waits behind those
+// whose watch was lost, and keeps none of them waiting.
+func TestIdleSubmitterInProtectIsSwept(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	swept := func(when string, limit int, want ...nonce.Submitter) {
+		t.Helper()
+		got, err := db.OverdueProtected(t.Context(), time.Second, limit)
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", when, err, diff)
+		}
+	}
+	db.Register(t, alice, 1)
+	db.Register(t, bob, 1)
+	swept("not in PROTECT", 10)
+	run(t, db, openEpisode, alice)
+	swept("in PROTECT with nothing open", 10, alice)
+	swept("within the same minute", 10)
+	run(t, db, `update submitter set swept_at = clock_timestamp() - interval '61 seconds' where submitter = $1`, alice)
+	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{"why": "REORG"}')`, bob)
+	run(t, db, `update submitter set swept_at = clock_timestamp() where submitter = $1`, bob)
+	swept("one that has lost its watch, and room for one", 1, bob)
+	run(t, db, `update protect_episode set closed_at = clock_timestamp(), closed_by = 'op', reason = 'r', mode = 'resume'`)
+	swept("released", 10)
 }

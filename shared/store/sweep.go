@@ -59,8 +59,10 @@ update submitter s
           for no key update of x skip locked)
 returning s.submitter`
 
-// overdueProtected finds submitters in PROTECT that nobody watches any more. They
-// have a list of their own, so that they never keep others waiting.
+// overdueProtected finds submitters in PROTECT whose watch was lost, and after them, once
+// a minute each, those that have no watch because nothing of theirs is open. Only a look
+// reads the foreign transactions that their release is judged by. They all have a list
+// of their own, so that they never keep others waiting.
 const overdueProtected = `
 update submitter s
    set swept_at = clock_timestamp()
@@ -68,17 +70,21 @@ update submitter s
        select x.submitter
          from submitter x
          join protect_episode p on p.submitter = x.submitter and p.closed_at is null
-        where p.evidence ->> 'why' = 'REORG'
-           or exists (select from managed_tx m
-                       where m.submitter = x.submitter and m.unsettled
-                         and (m.next_check_at < clock_timestamp() - $1::interval or m.updated_at > clock_timestamp()))
-        order by x.swept_at, x.submitter
+        cross join lateral (
+              select coalesce(p.evidence ->> 'why' = 'REORG', false)
+                     or exists (select from managed_tx m
+                                 where m.submitter = x.submitter and m.unsettled
+                                   and (m.next_check_at < clock_timestamp() - $1::interval or m.updated_at > clock_timestamp())) as lost) watch
+        where watch.lost
+           or (x.swept_at < clock_timestamp() - interval '1 minute' or x.swept_at > clock_timestamp())
+              and not exists (select from managed_tx m where m.submitter = x.submitter and m.unsettled and m.next_check_at is not null)
+        order by watch.lost desc, x.swept_at, x.submitter
         limit $2
           for no key update of x skip locked)
 returning s.submitter`
 
 // OverdueProtected takes up to limit submitters in PROTECT whose watch was lost,
-// those first that were not taken for longest.
+// or that have none, those first that were not taken for longest.
 func (s *Store) OverdueProtected(ctx context.Context, grace time.Duration, limit int) ([]nonce.Submitter, error) {
 	rows, err := s.db.Query(ctx, overdueProtected, grace, limit)
 	if err != nil {
