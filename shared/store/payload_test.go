@@ -10,8 +10,8 @@ import (
 )
 
 // A transaction that may still be carried out does not commit without its payload,
-// whichever statement of its transaction stores that. A row that is final from its first
-// moment needs none, and a payload that an operator archives later is missed by nobody.
+// whichever statement of its transaction stores that. A row that is final at the
+// commit needs none, and a payload that an operator archives later is missed by nobody.
 func TestNoTransactionWithoutAPayload(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -41,6 +41,10 @@ func TestNoTransactionWithoutAPayload(t *testing.T) {
 	}
 	if err := commit(row("lost", `'FAILED', 'DISPLACED', 0, null`)); err != nil {
 		t.Errorf("a nonce that was lost: got %v, want it stored", err)
+	}
+	ended := `update managed_tx set state = 'CONFIRMED', sub_state = 'RECORDED', recorded_nonce = 0, event_sequence = 1 where request_id = 'named'`
+	if err := commit(row("named", `'QUEUED', null, null, null`), ended); err != nil {
+		t.Errorf("a lost request that a release names: got %v, want it stored", err)
 	}
 	run(t, db, `do $$ declare part regclass; begin
 		for part in select inhrelid::regclass from pg_inherits where inhparent = 'tx_document'::regclass loop
