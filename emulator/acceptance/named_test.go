@@ -162,14 +162,17 @@ func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 	s := b.Submitters()[0]
 	const lost = 105
 	to := func(i int) common.Address { return common.Address{0xda, 0xda, byte(i + 1)} }
+	b.Chain.StopMining()
+	for i := range 30 { // the last 30 of them are requests here, too, accepted before PROTECT
+		b.post(t, orderTo(s, fmt.Sprintf("many-%d", lost-1-i), to(lost-1-i), 1000))
+	}
+	b.await(t, s, nonce.Tracking, 1)
+	b.Chain.DropPool()
 	for i := range lost {
 		b.payByHand(t, uint64(i), to(i), 1000)
 	}
-	episode := 0
-	for i := range 30 { // the last 30 of them are requests here, too
-		b.post(t, orderTo(s, fmt.Sprintf("many-%d", lost-1-i), to(lost-1-i), 1000))
-	}
-	episode, _ = b.inProtect(t, s)
+	b.Chain.StartMining()
+	episode, _ := b.inProtect(t, s)
 	if err := poll(b.ctx, func() bool { return len(b.mined(t, s)) == lost }); err != nil {
 		t.Fatalf("mined: got %d, want %d: %v", len(b.mined(t, s)), lost, err)
 	}
