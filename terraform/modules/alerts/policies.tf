@@ -181,6 +181,10 @@ locals {
       severity = "CRITICAL", title = "The database is not the one that was written last"
       filter   = "jsonPayload.message=~\"^PROTECT on every submitter\""
     }
+    carried-out-twice = {
+      severity = "CRITICAL", title = "A request was carried out twice"
+      filter   = "jsonPayload.message=~\"^a request was carried out twice\""
+    }
     }, var.transfers ? {
     transfer-stuck = {
       severity = "CRITICAL", title = "MON-001: withdrawn, and not deposited"
