@@ -25,7 +25,7 @@ func TestResyncWithoutAFinalizedTag(t *testing.T) {
 	b.post(t, transfer(s, "waiting"))
 	episode, _ := b.inProtect(t, s)
 	b.mine(t, 70)
-	resync := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was used by hand", "requests": map[string]string{"0": "by hand"}}
+	resync := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "the key was used by hand", "requests": map[string]string{"0": "none"}}
 	if status, text := b.release(t, s, resync); status != http.StatusBadRequest || !strings.Contains(text, "chain.finalizedTag") {
 		t.Errorf("resync where nobody declared that the tag is missing: got %d %s, want 400 and which setting", status, text)
 	}

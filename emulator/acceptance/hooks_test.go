@@ -209,7 +209,7 @@ func TestOwnerSendsByItself(t *testing.T) {
 	var answer string
 	if err := poll(b.ctx, func() bool {
 		status, answer = b.release(t, s, body)
-		return strings.Contains(answer, "must say which request")
+		return strings.Contains(answer, "must say for each which request")
 	}); err != nil {
 		t.Fatalf("resync without a name: got %d %s, want it refused", status, answer)
 	}
@@ -222,7 +222,7 @@ func TestOwnerSendsByItself(t *testing.T) {
 	}
 	b.finish(t)
 	b.wantContiguous(t, s, 2)
-	b.wantFate(t, "the reservation", lent.TxID, "FAILED/DISPLACED", 0)
+	b.wantFate(t, "the reservation", lent.TxID, "CONFIRMED/RECORDED", 0)
 	b.wantFate(t, "behind it", behind, "CONFIRMED", 1)
 }
 
