@@ -182,7 +182,9 @@ select id, req_id, op_type, user_id, asset_id, units::text, coalesce(reason, '')
 	_, err = pgx.ForEachRow(rows, into, func() (err error) {
 		entry.Seq = uint64(id)
 		entry.Units, err = strconv.ParseUint(units, 10, 64)
-		v.journal = append(v.journal, journaled{Entry: entry, side: transfer.Funding})
+		if entry.Op.Counts() { // a line of another kind moved the balance towards the sum
+			v.journal = append(v.journal, journaled{Entry: entry, side: transfer.Funding})
+		}
 		return err
 	})
 	return err
@@ -255,11 +257,11 @@ func (v *Evidence) balance(at account) *big.Int {
 type Holding struct {
 	UserID                    int64
 	AssetID                   int32
-	Funding, Trading, Outside *big.Int // Outside is what came in less what left
+	Funding, Trading, Outside *big.Int // Outside is what came in less what left, adjustments of a journal included
 }
 
 // Holdings are those of all users, in no order: the balances as each side says, and
-// what the two journals say came from outside.
+// what the two journals say came from outside, or was adjusted so.
 func (v *Evidence) Holdings() (all []Holding) {
 	type key struct {
 		userID  int64
@@ -277,9 +279,9 @@ func (v *Evidence) Holdings() (all []Holding) {
 		units := new(big.Int).SetUint64(j.Units)
 		switch {
 		case j.Refused != "":
-		case j.Op == transfer.OutsideDeposit:
+		case j.Op == transfer.OutsideDeposit || j.Op == transfer.JournalCredit:
 			outside[k].Add(outside[k], units)
-		case j.Op == transfer.OutsideWithdrawal:
+		case j.Op == transfer.OutsideWithdrawal || j.Op == transfer.JournalDebit:
 			outside[k].Sub(outside[k], units)
 		}
 	}

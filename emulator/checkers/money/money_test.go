@@ -266,6 +266,18 @@ select transfer_id, $2, $3, 0 from transfers_tb where req_id = $1`, b.ids[name],
 	b.forge(`update transfers_tb set state = $2, error_message = case when $2::smallint < 0 then coalesce(error_message, 'EXPIRED') end where req_id = $1`, b.ids[name], state)
 }
 
+// adjusted takes a unit of ann's 90 in Funding away, past the journal, and has the
+// adjustment made that sets it right.
+func (b *bench) adjusted(op transfer.Op) {
+	b.Helper()
+	b.forge(`update balances_tb set available = available - 0.01 where user_id = $1`, ann)
+	var problem *string
+	b.must(b.DB.QueryRow(b.Context(), `select funding_adjust(1, $1, $2, $3, 1, 89)`, op, ann, coin).Scan(&problem))
+	if problem != nil {
+		b.Fatalf("adjust: got %s, want it done", *problem)
+	}
+}
+
 // Each bug is found, by the checkers that are for it and no other.
 func TestEachBugIsFound(t *testing.T) {
 	t.Parallel()
@@ -337,6 +349,8 @@ func TestNoFalseAlarm(t *testing.T) {
 				}
 			}
 		},
+		"a balance was moved back to its journal's sum": func(b *bench) { b.adjusted(transfer.BalanceCredit) },
+		"a journal was moved to its account's balance":  func(b *bench) { b.adjusted(transfer.JournalDebit) },
 		"somebody else's money is gone": func(b *bench) {
 			b.Users = []int64{ben}
 			b.forge(`update balances_tb set available = available - 0.01 where user_id = $1`, ann)
