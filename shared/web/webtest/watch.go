@@ -21,15 +21,22 @@ type Watch struct {
 	n     int     // of all
 }
 
-// NewWatch watches by the document in the file. The error is that of [Load].
+// NewWatch watches by the document in the file, which is read once and then shared by
+// all watches: reading it takes longer than many a test. The error is that of [Load].
 func NewWatch(file string) (*Watch, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	c, err := Load(text)
+	load := sync.OnceValues(func() (*Contract, error) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		return Load(text)
+	})
+	first, _ := contracts.LoadOrStore(file, load)
+	c, err := first.(func() (*Contract, error))()
 	return &Watch{contract: c}, err
 }
+
+var contracts sync.Map // by file: func() (*Contract, error)
 
 // Around serves by next, watched.
 func (w *Watch) Around(next http.Handler) http.Handler {
