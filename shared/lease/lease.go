@@ -55,6 +55,14 @@ func (l Lease) CallContext(ctx context.Context, timeout time.Duration) (context.
 	return context.WithTimeout(ctx, min(timeout, l.Left()-callMargin))
 }
 
+// WriteContext bounds the wait for the database's answer to a write under l: until a
+// lease's duration after l has ended. A process behind a network that loses all packets
+// gives up then, so that its task comes again and another process goes on. What became of
+// the write is unknown, as of any whose answer was lost.
+func (r Rules) WriteContext(ctx context.Context, l Lease) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(l.Left(), 0)+r.Duration)
+}
+
 // Short says that too little of l is left to begin an outside call.
 func (r Rules) Short(l Lease) bool { return l.Left() < r.RenewBelow }
 

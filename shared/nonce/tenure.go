@@ -63,7 +63,9 @@ func (t *tenure) run(ctx context.Context) error {
 
 // again begins the next round, with a token and a load of its own.
 func (t *tenure) again(ctx context.Context) error {
-	next, err := t.Book.Again(ctx, t.work.Lease, t.kind.MaySign() && !t.Rules.Strict)
+	bound, cancel := t.Rules.Lease.WriteContext(ctx, t.work.Lease)
+	defer cancel()
+	next, err := t.Book.Again(bound, t.work.Lease, t.kind.MaySign() && !t.Rules.Strict)
 	if err != nil {
 		return fmt.Errorf("go round again for %s: %w", t.work.submitter(), err)
 	}
@@ -209,7 +211,9 @@ func (t *tenure) callWithin(ctx context.Context, most time.Duration, f func(cont
 }
 
 func (t *tenure) renew(ctx context.Context) error {
-	renewed, err := t.Book.Renew(ctx, t.work.Lease)
+	bound, cancel := t.Rules.Lease.WriteContext(ctx, t.work.Lease)
+	defer cancel()
+	renewed, err := t.Book.Renew(bound, t.work.Lease)
 	if err != nil {
 		return fmt.Errorf("renew lease of %s: %w", t.work.submitter(), err)
 	}
@@ -255,7 +259,9 @@ func (t *tenure) write(ctx context.Context, w Write, last bool) (released bool, 
 		return false, nil
 	}
 	began := time.Now()
-	written, err := t.Book.Write(ctx, w)
+	bound, cancel := t.Rules.Lease.WriteContext(ctx, w.Lease)
+	defer cancel()
+	written, err := t.Book.Write(bound, w)
 	if err != nil {
 		return false, fmt.Errorf("write for %s: %w", t.work.submitter(), err)
 	}
