@@ -28,6 +28,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/fencepost/fencepost/shared/runbooks"
 )
 
 // ubscore is the trading core's program, built once.
@@ -48,6 +50,10 @@ func TestMain(m *testing.M) {
 	}
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // what is refused is what the tests are about
 	code := m.Run()
+	if err := runbooks.Unproven("functions"); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
 	_ = os.RemoveAll(folder)
 	os.Exit(code)
 }

@@ -12,15 +12,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/runbooks"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
-// runbooks are the pages by name, without the one that lists them.
-func runbooks(t *testing.T) map[string]string {
+// pagesByName are the pages by name, without the one that lists them.
+func pagesByName(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../docs/runbooks/*.md")
 	if err != nil || len(files) < 3 {
@@ -49,7 +51,7 @@ func TestEachAlertHasItsRunbook(t *testing.T) {
 		alerts = append(alerts, job+"-missed")
 	}
 	slices.Sort(alerts)
-	pages := runbooks(t)
+	pages := pagesByName(t)
 	if diff := cmp.Diff(slices.Compact(alerts), slices.Sorted(maps.Keys(pages))); diff != "" {
 		t.Errorf("pages (-alerts +docs/runbooks):\n%s", diff)
 	}
@@ -107,17 +109,145 @@ func headings(page string) (anchors []string) {
 	return anchors
 }
 
-// Calls that a runbook names are answered by the functions.
-func TestRunbooksNameCallsThatAreThere(t *testing.T) {
+// described are the operations of openapi.yaml.
+func described(t *testing.T) map[string]*openapi3.Operation {
+	t.Helper()
+	api, err := openapi3.NewLoader().LoadFromFile("../functions/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]*openapi3.Operation)
+	for path, item := range api.Paths.Map() {
+		for method, operation := range item.Operations() {
+			all[method+" "+path] = operation
+		}
+	}
+	return all
+}
+
+// fieldsOf are the members that the operation's body may have.
+func fieldsOf(operation *openapi3.Operation) (names []string) {
+	if operation.RequestBody == nil {
+		return nil
+	}
+	body := operation.RequestBody.Value.Content["application/json"].Schema
+	for _, schema := range slices.Concat(openapi3.SchemaRefs{body}, body.Value.OneOf, body.Value.AnyOf, body.Value.AllOf) {
+		names = slices.AppendSeq(names, maps.Keys(schema.Value.Properties))
+	}
+	return names
+}
+
+// member is a name in JSON with its colon, and what nests deeper is left out.
+var (
+	nested = regexp.MustCompile(`\{[^{}]*\}`)
+	member = regexp.MustCompile(`"(\w+)":`)
+)
+
+// Each call that a runbook names is one of openapi.yaml's, with the fields of its body,
+// and a test runs it: that its request is accepted is asked by the package of the test
+// ([runbooks.Unproven]).
+func TestCallsOfRunbooksAreDescribedAndRun(t *testing.T) {
 	t.Parallel()
-	served := text(t, "../functions", ".go")
-	for name, page := range runbooks(t) {
-		for _, call := range regexp.MustCompile("`((?:GET|POST) /(?:admin|api)/v1/[^`]*)`").FindAllStringSubmatch(page, -1) {
-			if !strings.Contains(served, `"`+call[1]+`"`) {
-				t.Errorf("%s.md: names %s, which no function serves", name, call[1])
+	api := described(t)
+	pages, err := runbooks.Pages("../docs/runbooks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	needed := map[string]bool{}
+	for name, page := range pages {
+		for _, call := range runbooks.Calls(name, page) {
+			operation := inFull(call.Operation, api)
+			if api[operation] == nil {
+				t.Errorf("%s: names %s, which openapi.yaml has not, or more than once", name, call.Operation)
+				continue
+			}
+			needed[operation] = true
+			fields := fieldsOf(api[operation])
+			for _, body := range call.Bodies {
+				flat := "{" + nested.ReplaceAllString(strings.TrimPrefix(body, "{"), "0")
+				for _, m := range member.FindAllStringSubmatch(flat, -1) {
+					if !slices.Contains(fields, m[1]) {
+						t.Errorf("%s: the body %s of %s has %q; its fields are %v", name, body, operation, m[1], fields)
+					}
+				}
 			}
 		}
 	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(needed)), slices.Sorted(maps.Keys(runbooks.RunBy))); diff != "" {
+		t.Errorf("calls with a test in runbooks.RunBy (-named by a page +RunBy):\n%s", diff)
+	}
+	for operation, test := range runbooks.RunBy {
+		if !hasTest(t, "../"+test.Folder, test.Name) {
+			t.Errorf("%s: %s has no %s", operation, test.Folder, test.Name)
+		}
+	}
+}
+
+func hasTest(t *testing.T, folder, name string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		b, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(b), "\nfunc "+name+"(t *testing.T)")
+	})
+}
+
+// inFull is the one operation that ends as a short one does; any other is itself.
+func inFull(operation string, api map[string]*openapi3.Operation) string {
+	method, rest, short := strings.Cut(operation, " …")
+	if !short {
+		return operation
+	}
+	var found []string
+	for known := range api {
+		if strings.HasPrefix(known, method+" ") && strings.HasSuffix(known, rest) {
+			found = append(found, known)
+		}
+	}
+	return strings.Join(found, " or ")
+}
+
+// Each log line that a runbook searches for is one that the code writes.
+func TestLogLinesOfRunbooksAreWritten(t *testing.T) {
+	t.Parallel()
+	var code strings.Builder
+	for _, folder := range []string{"../functions", "../shared/nonce", "../shared/transfer", "../shared/ledger/payout"} {
+		code.WriteString(text(t, folder, ".go"))
+	}
+	found := 0
+	for name, page := range pagesByName(t) {
+		for _, search := range regexp.MustCompile(`jsonPayload\.message =~ "\^\((.*)\)"`).FindAllStringSubmatch(page, -1) {
+			for _, line := range splitOutside(search[1]) {
+				if found++; !regexp.MustCompile(`"` + line).MatchString(code.String()) {
+					t.Errorf("%s.md: searches the log for %q, which nothing writes", name, line)
+				}
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("searched for: got %d lines, too few to be all", found)
+	}
+}
+
+// splitOutside splits at each | that stands in no parentheses.
+func splitOutside(pattern string) (parts []string) {
+	depth, from := 0, 0
+	for i, c := range pattern {
+		switch c {
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case '|':
+			if depth == 0 {
+				parts, from = append(parts, pattern[from:i]), i+1
+			}
+		}
+	}
+	return append(parts, pattern[from:])
 }
 
 // queried is what stands for the variables of a runbook's queries.
@@ -169,7 +299,7 @@ func TestQueriesOfRunbooksRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks, ofSessions := 0, 0
-	for name, page := range runbooks(t) {
+	for name, page := range pagesByName(t) {
 		for _, block := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(page, -1) {
 			query := regexp.MustCompile(`:'(\w+)'`).ReplaceAllStringFunc(block[1], func(variable string) string {
 				return "'" + queried[strings.Trim(variable, ":'")] + "'"

@@ -23,6 +23,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/ubscore"
+	"github.com/fencepost/fencepost/shared/runbooks"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/web/webtest"
 )
@@ -44,6 +45,9 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		code = m.Run()
 		err = endShared(code == 0)
+		if code == 0 && err == nil {
+			err = runbooks.Unproven("emulator/acceptance/payouts")
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 )
 
 // exchange is one request and its answer.
@@ -16,6 +17,16 @@ type exchange struct {
 	status  int
 	header  http.Header
 	body    []byte
+}
+
+var accepted sync.Map // patterns of operations
+
+// Accepted says that a request for the operation, such as "GET /api/v1/tx/{txId}", was
+// answered by 2xx in this process, and that request and answer were as the document has
+// them.
+func Accepted(operation string) bool {
+	_, ok := accepted.Load(operation)
+	return ok
 }
 
 // check says what is wrong with the exchange by the document; nil: nothing.
@@ -36,6 +47,7 @@ func (c *Contract) check(e exchange) error {
 		if err := op.checkRequest(e); err != nil {
 			return fmt.Errorf("%s was accepted with %d, although the document forbids it: %w\n%s\n%s", pattern, e.status, err, e.request.URL, e.asked)
 		}
+		accepted.Store(pattern, true)
 	}
 	return nil
 }

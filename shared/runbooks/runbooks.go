@@ -1,0 +1,123 @@
+// Package runbooks knows the calls that the pages of docs/runbooks name, and which test
+// runs each of them.
+package runbooks
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/fencepost/fencepost/shared/web/webtest"
+)
+
+// Call is one call of the API that a page names.
+type Call struct {
+	Page      string
+	Operation string   // "POST /admin/v1/halts/{id}/resume"; or, short for one that the API has, "POST …/foreign/match"
+	Bodies    []string // the JSON objects that the page names behind it, before the next call that has a body
+}
+
+var (
+	fenced = regexp.MustCompile("(?s)```.*?```")
+	quoted = regexp.MustCompile("`([^`]+)`")
+	named  = regexp.MustCompile(`^(GET|POST|PUT|DELETE) (/(?:admin|api)/v1/[^?…\s]*|…/\S+)`)
+)
+
+// Pages are the texts of the pages in the folder, by file name. The list of all pages is
+// none of them.
+func Pages(folder string) (map[string]string, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.md"))
+	if err != nil || len(files) < 3 {
+		return nil, fmt.Errorf("pages in %s: got %d, %w", folder, len(files), err)
+	}
+	pages := make(map[string]string)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		pages[filepath.Base(file)] = string(text)
+	}
+	delete(pages, "README.md")
+	return pages, nil
+}
+
+// Calls are those that the page names, in its order. An object in JSON belongs to the last
+// call before it that is no GET.
+func Calls(page, text string) (all []Call) {
+	last := -1
+	for _, m := range quoted.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		said := strings.Join(strings.Fields(m[1]), " ")
+		if call := named.FindStringSubmatch(said); call != nil {
+			if call[1] != "GET" {
+				last = len(all)
+			}
+			all = append(all, Call{Page: page, Operation: call[1] + " " + call[2]})
+		} else if strings.HasPrefix(said, "{") && strings.HasSuffix(said, "}") && strings.Contains(said, `"`) && last >= 0 {
+			all[last].Bodies = append(all[last].Bodies, said)
+		}
+	}
+	return all
+}
+
+// Test is a test function, and the folder of its package.
+type Test struct{ Folder, Name string }
+
+// RunBy is the test to read for each operation that a page names.
+var RunBy = map[string]Test{
+	"GET /api/v1/events":              {acceptance, "TestEventsInTheLog"},
+	"GET /api/v1/tx/{txId}":           {acceptance, "TestTX004SecondWaitsForTheFirst"},
+	"POST /api/v1/tx/{txId}/cancel":   {acceptance, "TestCancelInTheQueue"},
+	"POST /admin/v1/tx/{txId}/decide": {acceptance, "TestStuckIsReplacedByDecision"},
+
+	"POST /admin/v1/authority/accept":                         {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
+	"POST /admin/v1/tx/{txId}/proceed":                        {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
+	"POST /admin/v1/submitters/{submitter}/foreign/match":     {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
+	"GET /admin/v1/submitters/{submitter}/foreign":            {functions, "TestForeignTransactionsOverHTTP"},
+	"POST /admin/v1/submitters/{submitter}/foreign/write-off": {functions, "TestForeignTransactionsOverHTTP"},
+	"POST /admin/v1/submitters/{submitter}/proceed":           {functions, "TestHeldAfterARestore"},
+	"GET /admin/v1/submitters/{submitter}":                    {functions, "TestHeldAfterARestore"},
+	"GET /admin/v1/submitters/{submitter}/lost":               {acceptance, "TestH09TakerThatDoesTheSame"},
+	"POST /admin/v1/submitters/{submitter}/release":           {acceptance, "TestH06ResumeGoesOn"},
+	"PUT /admin/v1/submitters/{submitter}/policy":             {acceptance, "TestPolicyOverHTTP"},
+
+	"GET /admin/v1/transfers/{req_id}/why":                        {transfers, "TestFND002VanishingFunds"},
+	"POST /admin/v1/transfers/{req_id}/resolve":                   {transfers, "TestForgottenEndsByAProvedWord"},
+	"POST /admin/v1/transfers/{req_id}/cancel":                    {functions, "TestCancel"},
+	"POST /admin/v1/transfers/{req_id}/acknowledge":               {functions, "TestAnOperatorAcknowledges"},
+	"POST /admin/v1/transfers/{req_id}/payout-statement":          {functions, "TestStatementsAboutPayouts"},
+	"POST /admin/v1/transfers/{req_id}/payout-statement/withdraw": {functions, "TestStatementsAboutPayouts"},
+
+	"GET /admin/v1/conservation":                       {transfers, "TestMON003ConservationBroken"},
+	"POST /admin/v1/conservation/check":                {transfers, "TestMON003ConservationBroken"},
+	"POST /admin/v1/conservation/findings/{id}/adjust": {transfers, "TestAnAccountOfTheCoreIsAdjusted"},
+	"POST /admin/v1/halts/{id}/resume":                 {transfers, "TestMON003ConservationBroken"},
+}
+
+const (
+	acceptance = "emulator/acceptance"
+	transfers  = "emulator/acceptance/transfers"
+	functions  = "functions"
+)
+
+// Unproven says which operations a page names whose test is in the folder and of which
+// no request was accepted in this process. It says so once all tests of the package have
+// run: nothing where some were chosen by a flag.
+func Unproven(folder string) error {
+	for _, name := range []string{"test.run", "test.skip", "test.list"} {
+		if f := flag.Lookup(name); f != nil && f.Value.String() != "" {
+			return nil
+		}
+	}
+	for _, operation := range slices.Sorted(maps.Keys(RunBy)) {
+		if test := RunBy[operation]; test.Folder == folder && !webtest.Accepted(operation) {
+			return fmt.Errorf("a runbook names %s, which %s should run: no request for it was accepted", operation, test.Name)
+		}
+	}
+	return nil
+}
