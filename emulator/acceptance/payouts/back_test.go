@@ -95,9 +95,9 @@ func TestH14ConfirmedIsNotPaid(t *testing.T) {
 		if got := u.why(reqID).LastEvidence; !strings.Contains(got, payout.ErrNotPaid.Error()) {
 			t.Errorf("%s: why has the evidence %q, want that there is no proof", name, got)
 		}
-		if found := h.log.lines(`"severity":"CRITICAL"`, "a payout waits for a person", reqID); len(found) == 0 {
-			t.Errorf("%s: nobody was told", name)
-		}
+		poll(t, "somebody is told", func() bool {
+			return len(h.log.lines(`"severity":"CRITICAL"`, "a payout waits for a person", reqID)) > 0
+		})
 		if got := u.has(); got != 599_999 {
 			t.Errorf("%s: got %d in Funding, want 599999: nothing given back", name, got)
 		}

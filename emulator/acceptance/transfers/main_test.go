@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -229,6 +230,17 @@ next:
 		}
 		found = append(found, string(line))
 	}
+	return found
+}
+
+// told waits until there is such a line: a process' lines come a little behind its
+// answers.
+func (l *keptLog) told(t *testing.T, texts ...string) (found []string) {
+	t.Helper()
+	poll(t, "a line with "+strings.Join(texts, " and "), func() bool {
+		found = l.lines(texts...)
+		return len(found) > 0
+	})
 	return found
 }
 

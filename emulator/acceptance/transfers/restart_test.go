@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -33,8 +34,8 @@ func TestAStoppedProcessLeavesItsTransferToOthers(t *testing.T) {
 		answered <- a
 	}()
 	poll(t, "the core is asked", func() bool {
-		all := u.transfers()
-		return len(all) == 1 && u.load(all[0]).State == transfer.TargetPending
+		asked := h.Core.Proxy.Calls(func(c ubsproxy.Call) bool { return c.Operation.Op == transfer.Deposit && *c.Operation.UserID == u.id })
+		return len(asked) > 0
 	})
 	stop, cancel := context.WithTimeout(u.ctx, 10*time.Second)
 	defer cancel()
