@@ -9,7 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/runbooks"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
 // commandVariable makes the test binary the command itself.
@@ -100,5 +104,47 @@ func TestExitCodes(t *testing.T) {
 				t.Errorf("got code %d, output %q, errors %q, want code %d and %q", code, stdout, stderr, test.want, test.says)
 			}
 		})
+	}
+}
+
+// ranElsewhere is the test of each other command that a runbook has the migration job run.
+var ranElsewhere = map[string]string{}
+
+// Each command that a runbook has the migration job run is run by a test: `distrust` by
+// this one. It leaves a database that is not the authority.
+func TestArgumentsOfRunbooksRun(t *testing.T) {
+	t.Parallel()
+	pages, err := runbooks.Pages("../../docs/runbooks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for name, page := range pages {
+		for _, given := range regexp.MustCompile(`gcloud run jobs execute fencepost-migrate .*--args='([^']+)'`).FindAllStringSubmatch(page, -1) {
+			arguments := strings.Split(given[1], ",") // as gcloud does
+			if arguments[0] != "distrust" {
+				if ranElsewhere[arguments[0]] == "" {
+					t.Errorf("%s: migrate %q: got no test that runs it, want it in ranElsewhere", name, arguments)
+				}
+				continue
+			}
+			ran++
+			url := storetest.URL(t)
+			if code, stdout, stderr := migrate(t, url, arguments...); code != 0 {
+				t.Errorf("%s: migrate %q: got code %d, %q %q; want 0", name, arguments, code, stdout, stderr)
+			}
+			conn, err := pgx.Connect(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var authority bool
+			if err := conn.QueryRow(t.Context(), `select is_authority()`).Scan(&authority); err != nil || authority {
+				t.Errorf("%s: after migrate %q: got is_authority() %t, %v; want false", name, arguments, authority, err)
+			}
+			_ = conn.Close(t.Context())
+		}
+	}
+	if ran == 0 {
+		t.Error("restore.md: got no distrust, want it named")
 	}
 }
