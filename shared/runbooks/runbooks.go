@@ -70,7 +70,7 @@ type Test struct{ Folder, Name string }
 
 // RunBy is the test to read for each operation that a page names.
 var RunBy = map[string]Test{
-	"GET /api/v1/events":              {acceptance, "TestEventsInTheLog"},
+	"GET /api/v1/events":              {acceptance, "TestEventsByWebhook"},
 	"GET /api/v1/tx/{txId}":           {acceptance, "TestTX004SecondWaitsForTheFirst"},
 	"POST /api/v1/tx/{txId}/cancel":   {acceptance, "TestCancelInTheQueue"},
 	"POST /admin/v1/tx/{txId}/decide": {acceptance, "TestStuckIsReplacedByDecision"},
