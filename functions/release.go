@@ -18,7 +18,11 @@ type releaseRequest struct {
 	Count    *uint64           `json:"count"`
 	Requests map[uint64]string `json:"requests"`
 	Others   *string           `json:"others"`
+	Fill     *uint64           `json:"fill"` // the largest window that the account can have had when a database was lost
 }
+
+// widestWindow is the schema's bound of max_in_flight.
+const widestWindow = 10_000
 
 // othersMatching has a release name by itself what matches one to one.
 const othersMatching = "matching"
@@ -29,8 +33,9 @@ type releaseResponse struct {
 	Displaced  []uint64        `json:"displaced"`            // nonces lost to foreign transactions
 	NotOnChain []nonce.FinalTx `json:"notOnChain,omitempty"` // final transactions that a reorg took away, which resync accepts
 	NextNonce  uint64          `json:"nextNonce"`
-	Named      []nonce.Naming  `json:"named"`  // what each name did, by nonce
-	DryRun     bool            `json:"dryRun"` // nothing was changed: it is what would happen
+	Named      []nonce.Naming  `json:"named"`   // what each name did, by nonce
+	Filling    *nonce.Filling  `json:"filling"` // the nonces that placeholders consume; null: none
+	DryRun     bool            `json:"dryRun"`  // nothing was changed: it is what would happen
 }
 
 // notLeaderRetryAfter is when a release may find the lease free.
@@ -72,9 +77,9 @@ func (a *App) release(w http.ResponseWriter, r *http.Request) error {
 		said = "a release from PROTECT was tried, and nothing changed"
 	}
 	a.log.WarnContext(r.Context(), said, telemetry.SubmitterKey, s, telemetry.NodeIDKey, a.node,
-		"episode", leave.Episode, "mode", leave.Mode, "operator", operator, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.Fallen, "named", out.Named)
+		"episode", leave.Episode, "mode", leave.Mode, "operator", operator, "reason", leave.Reason, "displaced", out.Displaced, "notOnChain", out.Fallen, "named", out.Named, "filling", out.Filling)
 	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: s, Episode: leave.Episode, Displaced: out.Displaced,
-		NotOnChain: out.Fallen, NextNonce: out.NextNonce, Named: append([]nonce.Naming{}, out.Named...), DryRun: leave.DryRun})
+		NotOnChain: out.Fallen, NextNonce: out.NextNonce, Named: append([]nonce.Naming{}, out.Named...), Filling: out.Filling, DryRun: leave.DryRun})
 	return nil
 }
 
@@ -113,10 +118,14 @@ func leaveOf(body releaseRequest) (nonce.Leave, error) {
 		return l, web.FieldProblem("requests", "goes with resync: resume takes nothing for lost")
 	case body.Mode == nonce.Resume && body.Others != nil:
 		return l, web.FieldProblem("others", "goes with resync")
+	case body.Mode == nonce.Resume && body.Fill != nil:
+		return l, web.FieldProblem("fill", "goes with resync")
+	case body.Fill != nil && (*body.Fill < 1 || *body.Fill > widestWindow):
+		return l, web.FieldProblem("fill", "is %d: want the largest window that the account can have had, from 1 to %d, or leave it out", *body.Fill, widestWindow)
 	case body.Others != nil && *body.Others != othersMatching:
 		return l, web.FieldProblem("others", "is %q: want %q, or leave it out", *body.Others, othersMatching)
 	}
-	l.Matching = body.Others != nil
+	l.Matching, l.Fill = body.Others != nil, body.Fill
 	named := make(map[string]uint64, len(body.Requests))
 	for n, name := range body.Requests {
 		if err := requestID("requests", name); err != nil {
@@ -140,7 +149,14 @@ func releaseProblem(err error) error {
 	var back nonce.ErrNotBack
 	var foreign nonce.ErrNotForeign
 	var naming nonce.ErrNaming
+	var fill nonce.ErrFill
 	switch {
+	case errors.As(err, &fill):
+		return web.FieldProblem("fill", "%s; nothing was changed", fill.Error())
+	case errors.Is(err, nonce.ErrUnfilled):
+		return web.FieldProblem("mode", "cannot be resume: %s; nothing was changed", nonce.ErrUnfilled.Error())
+	case errors.Is(err, nonce.ErrNotQuiet):
+		return web.UnavailableBecause(err, err.Error()+": ask again; nothing was changed")
 	case errors.As(err, &naming):
 		return web.FieldProblem("requests", "has a name that cannot be honoured: %s; nothing was changed", naming.Error())
 	case errors.Is(err, nonce.ErrReading):

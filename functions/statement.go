@@ -109,15 +109,18 @@ func hashOf(field, text string) (string, error) {
 }
 
 // lostNonces is the nonce below which the payer may have signed what was lost with a
-// database: the chain's count, and the largest window that the payer can have had.
+// database: the chain's count, and the largest window that the payer can have had. A
+// release that has filled nonces since then knows the count before its placeholders.
 func (a *App) lostNonces(ctx context.Context, s nonce.Submitter, window *uint64) (uint64, error) {
 	known, err := a.store.Submitter(ctx, s)
 	if err != nil {
 		return 0, err
 	}
-	const widest = 10_000 // of the schema
-	if window == nil || *window < uint64(known.MaxInFlight) || *window > widest {
-		return 0, web.FieldProblem("max_window", "is required: the largest maxInFlight that the payer can have had when the database was lost, from %d (which it has now) to %d", known.MaxInFlight, widest)
+	if window == nil || *window < uint64(known.MaxInFlight) || *window > widestWindow {
+		return 0, web.FieldProblem("max_window", "is required: the largest maxInFlight that the payer can have had when the database was lost, from %d (which it has now) to %d", known.MaxInFlight, widestWindow)
+	}
+	if count, filled, err := a.store.FilledCount(ctx, s); err != nil || filled {
+		return count + *window, err
 	}
 	chain, err := a.chainOf(s)
 	if err != nil {

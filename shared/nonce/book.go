@@ -53,6 +53,10 @@ type Book interface {
 	// on record is left out.
 	NamedRequests(ctx context.Context, s Submitter, requestIDs []string) (map[string]NamedRequest, error)
 
+	// LostBytes says what is known of the nonces of s for which a lost database may have
+	// signed.
+	LostBytes(ctx context.Context, s Submitter) (LostBytes, error)
+
 	// StoreForeign stores foreign transactions under the fence. Of one nonce what was
 	// read last is kept. The error wraps [lease.ErrFenced] if the lease is no longer held.
 	StoreForeign(ctx context.Context, l lease.Lease, all []ForeignTransaction) error

@@ -116,7 +116,7 @@ func (r Rules) due(w Work) due {
 	var d due
 	acknowledged, held := true, false
 	var bump *time.Time // when the first replacement may be made
-	for _, t := range w.Unsettled {
+	for i, t := range w.Unsettled {
 		acknowledged = acknowledged && t.acknowledged()
 		toSign := t.State == InFlight || t.ordersOpen()
 		bumpBy, bumps := r.bumpBy(t)
@@ -130,6 +130,8 @@ func (r Rules) due(w Work) due {
 			if len(t.Versions) > 0 {
 				d.earliest(KindReceipt, t.NextCheckAt)
 			}
+		case w.parked(i):
+			d.earliest(KindAdvance, t.NextCheckAt)
 		case toSign && t.dueBy(w.now()):
 			d.advance = true
 		case toSign:

@@ -41,6 +41,9 @@ func (t *tenure) matches(l *Leave, e evidence, open []OpenRequest, named map[str
 		wanted = append(wanted, t.wantOf(o.RequestID, o.Payload, o.Unknown))
 	}
 	for _, x := range t.work.Unsettled {
+		if x.Fills {
+			continue
+		}
 		w := t.wantOf(x.RequestID, x.Payload, x.opaque())
 		if x.opaque() && len(x.Raw) > 0 && !x.isPlaceholder(x.Hash()) {
 			w = t.wantOfBytes(x.RequestID, x.Raw)

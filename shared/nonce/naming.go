@@ -163,6 +163,8 @@ func (t *tenure) name(l *Leave, v View, e evidence, moves []Move, n uint64, know
 	switch {
 	case i < 0:
 		return one, ErrNaming{n, id, "its state changed meanwhile: ask again"}
+	case t.work.Unsettled[i].Fills:
+		return one, ErrNaming{n, id, fmt.Sprintf("it is a placeholder of a release, and no request: say %q", NoRequest)}
 	case slices.Contains(e.lost, *t.work.Unsettled[i].Nonce):
 		return one, nil
 	case t.work.Unsettled[i].Recorded != nil:

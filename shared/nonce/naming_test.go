@@ -45,7 +45,7 @@ func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
 		v = watching(v, block('a', 95))
 		p := &panel{ChainConnector: reader(nil), views: []View{v}, quorum: 1}
 		tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Book: book}, chain: p, work: w, began: time.Now()}
-		moves, out, err := tn.resync(t.Context(), &l)
+		moves, out, err := tn.resync(t.Context(), &l, LostBytes{})
 		if err != nil {
 			return
 		}

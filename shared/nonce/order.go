@@ -65,9 +65,9 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 	}
 	bumps := r.bumping(w, chain, v)
 	going := true // everything below is with a node, or goes there in this round
-	for _, t := range w.Unsettled {
+	for i, t := range w.Unsettled {
 		job, reason := signing{}, ""
-		if !going {
+		if !going || w.parked(i) {
 			break
 		}
 		going = t.going()
@@ -76,7 +76,7 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 			continue
 		}
 		switch {
-		case t.spent():
+		case t.spent(), t.Fills && len(t.Versions) == 0:
 			job, reason = r.placeholder(t, v)
 		case t.awaited():
 			if t.overtime(w.now()) {
@@ -136,14 +136,18 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 func (r Rules) holdBack(w Work) (moves []Move) {
 	var held *Tx // the lowest that is not going
 	now := w.now()
-	for _, t := range w.Unsettled {
+	for i, t := range w.Unsettled {
 		before := t.NextCheckAt
 		switch {
+		case w.parked(i):
+			if t.dueBy(now) {
+				t = r.checkNext(t, now.Add(stuckLooks*r.BlockTime))
+			}
 		case t.awaited(): // looked at when it was given back, for a taker, and when its time is over
 			if t.dueBy(now) && !t.overtime(now) {
 				t = r.checkNext(t, t.Reservation.Until)
 			}
-		case t.State != InFlight || t.Ordered != "" || w.Protected:
+		case t.State != InFlight || t.Ordered != "" && !t.Fills || w.Protected:
 		case held == nil && t.LastError == "" && !t.dueBy(now):
 			t = r.checkNext(t, now)
 		case held != nil && !held.dueBy(now) && t.dueBy(*held.NextCheckAt):

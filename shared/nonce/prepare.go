@@ -24,6 +24,8 @@ func mayAllocate(w Work, unsettled []Tx, v View) string {
 		return "the submitter is in PROTECT"
 	case w.Suspended:
 		return "the submitter is suspended"
+	case w.filling():
+		return "placeholders consume the nonces for which a lost database may have signed, and are not all final yet"
 	case v.Doubts.Signs:
 		return "the chain's nodes do not agree"
 	case w.Suspicion != nil && !pastSuspicion(w, v):

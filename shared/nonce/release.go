@@ -26,6 +26,8 @@ type Leave struct {
 	Requests map[uint64]string // for resync: which request each lost nonce was, or [NoRequest]
 	Matching bool              // for resync: nonces that Requests does not list get the requests that match one to one
 	DryRun   bool              // for resync: nothing is written
+	Fill     *uint64           // for resync: the largest window that the submitter can have had; nil: as the rules have it (see [LostBytes])
+	Filling  *Filling          // for resync, filled in by the release: what placeholders consume; nil: nothing is filled
 	End      []Naming          // for resync, filled in by the release: requests without a nonce that end with it
 	Fallen   []FinalTx         // for resync, filled in by the release: final ones that the chain no longer has
 	Takers   map[uint64]Taker  // for resync, filled in by the release: what took the nonces of intents
@@ -60,6 +62,7 @@ type Released struct {
 	Fallen    []FinalTx // final transactions that the chain no longer has, which resync accepts
 	NextNonce uint64
 	Named     []Naming // what each name did, by nonce
+	Filling   *Filling // the nonces that placeholders consume; nil: none was asked for or due
 }
 
 // releaseWait is how long a release waits for the lease.
@@ -68,7 +71,8 @@ const releaseWait = 5 * time.Second
 // Release ends the episode under the lease, and asks for the next look. With
 // [Resync], an intent whose nonce was taken ends FAILED/DISPLACED, and is never
 // sent at another; each nonce that the chain has beyond the cursor gets a row of
-// its own, DISPLACED.
+// its own, DISPLACED. Above them placeholders may fill the nonces for which a lost database
+// may have signed: see [Filling].
 func (w *Worker) Release(ctx context.Context, s Submitter, l Leave) (out Released, err error) {
 	chain, err := w.Chain(s)
 	if err != nil {
@@ -94,9 +98,13 @@ func (w *Worker) Release(ctx context.Context, s Submitter, l Leave) (out Release
 	if wr.Cursor.Final, l.Fallen, err = t.anchor(ctx); err != nil {
 		return out, err
 	}
+	lost, err := t.Book.LostBytes(ctx, s)
+	if err != nil {
+		return out, err
+	}
 	switch {
 	case l.Mode == Resync:
-		wr.Moves, out, err = t.resync(ctx, &l)
+		wr.Moves, out, err = t.resync(ctx, &l, lost)
 		if out.Fallen = l.Fallen; err != nil {
 			return out, err
 		}
@@ -106,6 +114,10 @@ func (w *Worker) Release(ctx context.Context, s Submitter, l Leave) (out Release
 		}
 	case len(l.Fallen) > 0:
 		return out, ErrNotBack{l.Fallen}
+	default:
+		if err = lost.mayResume(); err != nil {
+			return out, err
+		}
 	}
 	out.Fallen = l.Fallen
 	wr.Lease = t.work.Lease
@@ -178,7 +190,7 @@ func resumed(w Work) []Move {
 // resync proves the loss that the operator accepts: one node, at its finalized
 // block, has the count named; and it has no receipt of any version of the
 // unsettled nonces below it.
-func (t *tenure) resync(ctx context.Context, l *Leave) ([]Move, Released, error) {
+func (t *tenure) resync(ctx context.Context, l *Leave, bytes LostBytes) ([]Move, Released, error) {
 	q := Look{Submitter: t.work.submitter(), Account: true, FinalCount: true}
 	for _, x := range t.work.Unsettled {
 		q.Receipts = append(q.Receipts, x.Versions...)
@@ -201,7 +213,14 @@ func (t *tenure) resync(ctx context.Context, l *Leave) ([]Move, Released, error)
 	if err != nil {
 		return nil, Released{}, err
 	}
-	return moves, Released{Displaced: lost, NextNonce: max(t.work.NextNonce, l.Count), Named: named}, nil
+	out := Released{Displaced: lost, NextNonce: max(t.work.NextNonce, l.Count), Named: named}
+	if err := t.fill(l, v, bytes); err != nil {
+		return nil, Released{}, err
+	}
+	if out.Filling = l.Filling; out.Filling != nil {
+		out.NextNonce = max(out.NextNonce, out.Filling.Below)
+	}
+	return moves, out, nil
 }
 
 // lostToo asks a view whether its final count is the same, and nothing that is to end

@@ -48,6 +48,8 @@ type Tx struct {
 	Recorded *Recorded // what a release recorded of its request; nil: nothing
 
 	Reservation *Reservation // somebody asked for the nonce itself; nil: nobody did
+
+	Fills bool // it is nothing but a placeholder: see [Filling]
 }
 
 // Hash is the version last sent; the zero hash before any was signed.

@@ -203,6 +203,10 @@ func (b *evidenceBook) OpenRequests(context.Context, Submitter) ([]OpenRequest, 
 	return b.open, nil
 }
 
+func (b *evidenceBook) LostBytes(context.Context, Submitter) (LostBytes, error) {
+	return LostBytes{}, nil
+}
+
 func (b *evidenceBook) NamedRequests(context.Context, Submitter, []string) (map[string]NamedRequest, error) {
 	return b.known, nil
 }
@@ -244,7 +248,7 @@ func TestTakersNeedAQuorum(t *testing.T) {
 			if c.named {
 				l.Requests = map[uint64]string{5: "r"}
 			}
-			_, _, err := tn.resync(t.Context(), &l)
+			_, _, err := tn.resync(t.Context(), &l, LostBytes{})
 			if got := err == nil; got != c.want || err != nil && !errors.Is(err, ErrNodes) {
 				t.Errorf("%s: got %v, want released %v", name, err, c.want)
 			}

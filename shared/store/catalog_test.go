@@ -267,6 +267,8 @@ var furtherNonsense = map[string][]refusal{
 		`update managed_tx set state = 'IN_FLIGHT', nonce = 7 where submitter = ` + carol,
 	}},
 	"held_for_is_known": {{then: `update managed_tx set held_for = 'CALL' where state = 'QUEUED'`}, {then: `update managed_tx set held = true, held_for = 'NOTHING' where state = 'QUEUED'`}},
+	"fills_a_nonce": {{then: `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, fills)
+		values (gen_random_uuid(), $alice, 'filler', 'o', sha256('x'), true)`}},
 	"held_has_no_nonce": {{then: `update managed_tx set held = true where state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK')`}},
 
 	// Reservations: made with their row, for one owner, until a time.
@@ -411,6 +413,7 @@ var guarded = map[string][]duty{
 	"keep_all_txs":      {{"managed_tx", `alter table tx_version disable trigger keep_all_versions; alter table tx_decision disable trigger keep_all_decisions; alter table payout_confirmed disable trigger keep_all_proofs`, `truncate managed_tx cascade`, byGuard}},
 	"keep_all_history":  {{"tx_history", unguarded("tx_history"), `truncate tx_history`, byGuard}},
 	"keep_all_versions": {{"tx_version", "", `truncate tx_version`, byGuard}},
+	"keep_fills":        {{"managed_tx", "", `update managed_tx set fills = true where tx_id = $sent`, byGuard}},
 	"keep_hold": {
 		{"foreign_hold", isForeign + `; ` + newHold + `($bob, 7, 'x'); update foreign_hold set ended_at = now(), outcome = 'WRITTEN_OFF', by = 'o', reason = 'r'`, `update foreign_hold set reason = 'another'`, byGuard},
 	},

@@ -85,10 +85,13 @@ update submitter_lease
 
 // queueLeave adds the end of an episode to a fenced batch.
 func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
-	released, _ := json.Marshal(map[string]any{ // plain: cannot fail
-		"count": leave.Count, "requests": leave.Requests, "takers": leave.Takers, "notOnChain": leave.Fallen,
-	})
-	b.Queue(`select close_episode($1, $2, $3, $4, $5, $6)`, l.Submitter, leave.Episode, leave.Mode, leave.By, leave.Reason, released)
+	what := map[string]any{"count": leave.Count, "requests": leave.Requests, "takers": leave.Takers, "notOnChain": leave.Fallen}
+	if leave.Filling != nil {
+		what["filling"] = leave.Filling
+	}
+	released, _ := json.Marshal(what) // plain: cannot fail
+	b.Queue(`select close_episode($1, $2, $3, $4, $5, $6::jsonb || jsonb_build_object('change', `+lastChange+`))`,
+		l.Submitter, leave.Episode, leave.Mode, leave.By, leave.Reason, released)
 	if leave.Mode != nonce.Resync {
 		return
 	}
@@ -111,6 +114,9 @@ func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
 	b.Queue(fillDisplaced, l.Submitter, l.Token, bigint(leave.Count), leave.By, named)
 	if len(names) > 0 {
 		b.Queue(sureOfNamed, l.Submitter, names, len(names))
+	}
+	if f := leave.Filling; f != nil {
+		b.Queue(insertFills, l.Submitter, l.Token, bigint(f.Below), leave.By, plain(leave.Reason))
 	}
 	queueHolds(b, l, leave)
 	b.Queue(drawNameEpoch, l.Submitter)

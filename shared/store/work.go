@@ -38,7 +38,7 @@ const txColumns = `
        m.last_gas_params, m.first_submit_at, m.last_submit_at, m.next_resubmit_at, m.submit_attempts,
        m.last_receipt_check_at, m.next_check_at, coalesce(m.last_error, ''), m.receipt, m.confirmations,
        coalesce(m.ordered, ''), coalesce(m.handler, ''), m.trace, m.reservation, m.lock_owner, m.lock_until, m.next_bump_at, m.last_mempool_diag, ` + recordedOf + `,
-       m.updated_at > clock_timestamp()`
+       m.fills, m.updated_at > clock_timestamp()`
 
 const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')`
 
@@ -152,7 +152,7 @@ func scanTx(sub nonce.Submitter, now time.Time, row pgx.CollectableRow) (nonce.T
 	err := row.Scan(&t.ID, &t.RequestID, &t.Seq, &t.State, &t.Sub, &t.Nonce, &t.SetAsideNonce,
 		&gas, &t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.SubmitAttempts,
 		&t.LastCheckAt, &t.NextCheckAt, &t.LastError, &receipt, &confirmations, &t.Ordered, &t.Handler, &t.Trace,
-		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &recorded, &ahead, &t.Payload, &t.Raw, &versions, &quiet)
+		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &recorded, &t.Fills, &ahead, &t.Payload, &t.Raw, &versions, &quiet)
 	if err != nil {
 		return t, err
 	}

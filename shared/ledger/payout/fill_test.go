@@ -1,0 +1,257 @@
+package payout_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// filled is how many nonces a release fills for the payer: its window.
+const filled = 4
+
+// fills are the states of the placeholders that releases have made, by nonce.
+func (h *house) fills() string {
+	h.t.Helper()
+	return value[string](h, `select coalesce(string_agg(nonce || ' ' || state || coalesce('/' || sub_state, ''), ', ' order by nonce), '') from managed_tx where fills`)
+}
+
+// A payer that pays nothing more after a restore: the release fills the nonces that lost
+// bytes can have, and "not paid" takes effect by that, once every placeholder is final.
+// Until then nothing else of the payer gets a nonce.
+func TestNotPaidOfAnIdlePayerTakesEffectByTheFilling(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	h.restored(0, nil)
+	if got, want := h.fills(), "0 IN_FLIGHT, 1 IN_FLIGHT, 2 IN_FLIGHT, 3 IN_FLIGHT"; got != want {
+		t.Fatalf("after the release: got %q, want %q", got, want)
+	}
+	h.says(x.ReqID, store.PayoutStatement{Refund: true, NoncesBelow: filled})
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
+	y := h.due(coin)
+	h.drive(y.ReqID, transfer.TargetPending)
+	h.await("the placeholders are sent", func() bool {
+		h.serve()
+		return value[bool](h, `select count(*) = 4 from managed_tx where fills and state = 'TRACKING'`)
+	})
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
+	first := value[[]byte](h, `select d.bytes from managed_tx m join tx_document d using (tx_id) where m.nonce = 0 and d.name = 'version:1'`)
+	if err := h.chain.MineExactly(first); err != nil {
+		t.Fatal(err)
+	}
+	h.await("the first placeholder is final, and there is room", func() bool {
+		if err := h.chain.MineExactly(); err != nil {
+			t.Fatal(err)
+		}
+		h.serve()
+		return h.fills() == "0 FAILED/PLACEHOLDER, 1 TRACKING/PENDING, 2 TRACKING/PENDING, 3 TRACKING/PENDING"
+	})
+	h.serve()
+	if got := h.managed(y.ReqID); got != "QUEUED" {
+		t.Errorf("a payout beside open placeholders: got %s, want it QUEUED", got)
+	}
+	h.mineUntil(y.ReqID, "CONFIRMED")
+	if got := value[int](h, `select nonce from managed_tx where request_id = $1`, y.ReqID); got != filled {
+		t.Errorf("nonce of the payout behind: got %d, want %d", got, filled)
+	}
+	h.drive(y.ReqID, transfer.Committed)
+	h.ends(x.ReqID, transfer.RolledBack, onePayment, "8.5")
+	if got, want := h.fills(), "0 FAILED/PLACEHOLDER, 1 FAILED/PLACEHOLDER, 2 FAILED/PLACEHOLDER, 3 FAILED/PLACEHOLDER"; got != want {
+		t.Errorf("at the end: got %q, want %q", got, want)
+	}
+	if got := value[int](h, `select count(*) from tx_version v join managed_tx m using (tx_id) where m.fills and v.kind <> 'PLACEHOLDER'`); got != 0 {
+		t.Errorf("versions that are no placeholders: got %d, want none", got)
+	}
+}
+
+// Lost bytes that are mined in place of a placeholder open PROTECT. What they did is
+// read, and the next release must say what it was: the payout is paid once.
+func TestLostBytesThatBeatAPlaceholderAreJudged(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	h.restored(0, nil)
+	h.says(x.ReqID, store.PayoutStatement{NoncesBelow: filled}) // a mistake, as it turns out
+	h.await("the placeholders are signed", func() bool {
+		h.serve()
+		return value[bool](h, `select count(*) = 4 from tx_version where kind = 'PLACEHOLDER'`)
+	})
+	first := value[[]byte](h, `select d.bytes from managed_tx m join tx_document d using (tx_id) where m.nonce = 0 and d.name = 'version:1'`)
+	if err := h.chain.MineExactly(first, bytesOf(t, h.lost(1, address, onePayment))); err != nil {
+		t.Fatal(err)
+	}
+	h.await("PROTECT is open", func() bool {
+		h.serve()
+		h.mine(1)
+		return value[bool](h, `select exists (select from protect_episode where closed_at is null)`)
+	})
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrNoncesOpen)
+	h.mine(80)
+	leave := nonce.Leave{Episode: 2, Mode: nonce.Resync, By: "ann", Reason: "a lost payment was mined", Count: 4}
+	h.await("what consumed the nonce is read", func() bool {
+		h.serve()
+		return value[int](h, `select count(*) from foreign_transaction`) == 1
+	})
+	_, err := h.worker.Release(t.Context(), h.payer, leave)
+	if _, ok := errors.AsType[nonce.ErrNotForeign](err); !ok {
+		t.Fatalf("a release that does not say what it was: got %v, want ErrNotForeign", err)
+	}
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrPaymentFound)
+	if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "it was paid"); err != nil {
+		t.Fatal(err)
+	}
+	leave.Requests = map[uint64]string{1: x.ReqID}
+	out, err := h.worker.Release(t.Context(), h.payer, leave)
+	if err != nil || out.Filling != nil {
+		t.Fatalf("release: got %+v, %v; want nothing filled again", out, err)
+	}
+	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
+	h.await("the other placeholders are final", func() bool {
+		h.serve()
+		h.mine(1)
+		return h.fills() == "0 FAILED/PLACEHOLDER, 1 FAILED/DISPLACED, 2 FAILED/PLACEHOLDER, 3 FAILED/PLACEHOLDER"
+	})
+}
+
+// protected makes the database a restored one that is accepted, with the payer in
+// PROTECT.
+func (h *house) protected() {
+	h.t.Helper()
+	h.run(`update authority set timeline_id = timeline_id + 1`)
+	if err := h.db.Store.AcceptAuthority(h.t.Context(), "ann", "reconciled"); err != nil {
+		h.t.Fatal(err)
+	}
+	h.run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'ann', resume_reason = 'test' where resumed_at is null`)
+	h.mine(80)
+}
+
+// After a restore a payer leaves PROTECT by a resync that fills, or not at all.
+func TestReleasesThatDoNotFillAreRefused(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	h.protected()
+	release := func(l nonce.Leave) (nonce.Released, error) {
+		l.Episode, l.By, l.Reason = 1, "ann", "restored"
+		return h.worker.Release(t.Context(), h.payer, l)
+	}
+	if _, err := release(nonce.Leave{Mode: nonce.Resume}); !errors.Is(err, nonce.ErrUnfilled) {
+		t.Errorf("resume: got %v, want ErrUnfilled", err)
+	}
+	_, err := release(nonce.Leave{Mode: nonce.Resync, Fill: new(uint64(filled - 1))})
+	if _, ok := errors.AsType[nonce.ErrFill](err); !ok {
+		t.Errorf("fewer than the window: got %v, want ErrFill", err)
+	}
+	dry, err := release(nonce.Leave{Mode: nonce.Resync, Fill: new(uint64(6)), DryRun: true})
+	if want := (nonce.Filling{Below: 6}); err != nil || dry.Filling == nil || *dry.Filling != want || dry.NextNonce != 6 || h.fills() != "" {
+		t.Errorf("dry run: got %+v, %v, rows %q; want the nonces below 6, and none bound", dry, err, h.fills())
+	}
+	h.outside(0, "0x00000000000000000000000000000000000000d4", "1")
+	h.await("what consumed the nonce is not final, and asked for", func() bool {
+		_, err = release(nonce.Leave{Mode: nonce.Resync})
+		return errors.Is(err, nonce.ErrNotQuiet)
+	})
+	h.mine(80)
+	_, err = release(nonce.Leave{Mode: nonce.Resync, Count: 1, Requests: map[uint64]string{0: nonce.NoRequest}, Fill: new(uint64(6))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := value[string](h, `select released ->> 'filling' from protect_episode`); got != `{"from": 1, "below": 7}` {
+		t.Errorf("on record: got %s, want the nonces from 1 to 6", got)
+	}
+	if _, err := release(nonce.Leave{Mode: nonce.Resync, Count: 1}); !errors.Is(err, nonce.ErrEpisodeClosed) {
+		t.Errorf("the same again: got %v, want ErrEpisodeClosed", err)
+	}
+	if count, ok, err := h.db.Store.FilledCount(t.Context(), h.payer); count != 1 || !ok || err != nil {
+		t.Errorf("the count that was filled above: got %d, %v, %v; want 1", count, ok, err)
+	}
+	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, h.payer)
+	again := nonce.Leave{Episode: 2, Mode: nonce.Resume, By: "ann", Reason: "a false alarm"}
+	if out, err := h.worker.Release(t.Context(), h.payer, again); err != nil || out.Filling != nil {
+		t.Errorf("another episode, after the filling: got %+v, %v; want it resumed", out, err)
+	}
+}
+
+// A strict submitter has one placeholder with the chain at a time, though the nonces of
+// all are bound by the release.
+func TestPlaceholdersKeepToTheWindow(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.worker.Rules.Strict = true
+	h.fund(coin)
+	h.restored(0, nil)
+	for n := range filled {
+		h.await("the next placeholder is sent", func() bool {
+			h.serve()
+			return value[int](h, `select count(*) from managed_tx where fills and state = 'TRACKING'`) == 1
+		})
+		for range 3 {
+			h.serve()
+		}
+		if got := value[int](h, `select count(*) from tx_version`); got != n+1 {
+			t.Fatalf("signed with %d final: got %d, want %d", n, got, n+1)
+		}
+		h.await("it is final", func() bool {
+			h.mine(1)
+			h.serve()
+			return value[int](h, `select count(*) from managed_tx where fills and state = 'FAILED'`) == n+1
+		})
+	}
+}
+
+// A filling asks nothing of who has no lost payments: of a submitter that is no payer,
+// and of a database that was never restored.
+func TestNothingIsFilledUnasked(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	other := h.pays(accounts[1], "shop")
+	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}'), ($2, 1, '{}')`, h.payer, other)
+	h.mine(80)
+	leave := nonce.Leave{Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "a false alarm"}
+	if out, err := h.worker.Release(t.Context(), h.payer, leave); err != nil || out.Filling != nil {
+		t.Errorf("a payer, not restored: got %+v, %v; want nothing filled", out, err)
+	}
+	h.run(`update authority set timeline_id = timeline_id + 1`)
+	if err := h.db.Store.AcceptAuthority(t.Context(), "ann", "reconciled"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := h.worker.Release(t.Context(), other, leave); err != nil || out.Filling != nil {
+		t.Errorf("no payer, restored: got %+v, %v; want nothing filled", out, err)
+	}
+	h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, other)
+	leave.Episode, leave.Fill = 2, new(uint64(5))
+	if out, err := h.worker.Release(t.Context(), other, leave); err != nil || out.Filling == nil || *out.Filling != (nonce.Filling{Below: 5}) {
+		t.Errorf("no payer, asked for: got %+v, %v; want 5 nonces filled", out, err)
+	}
+}
+
+// What an operator has stated before the release counts: the filling reaches as far as
+// the statement waits for.
+func TestFillingReachesAsFarAsWasStated(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	h.protected()
+	h.drive(x.ReqID, transfer.TargetPending)
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)
+	h.says(x.ReqID, store.PayoutStatement{Refund: true, NoncesBelow: 7})
+	out, err := h.worker.Release(t.Context(), h.payer, nonce.Leave{Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "restored"})
+	if err != nil || out.Filling == nil || *out.Filling != (nonce.Filling{Below: 7}) {
+		t.Fatalf("release: got %+v, %v; want the nonces below 7 filled", out, err)
+	}
+	h.await("what was not paid is given back", func() bool {
+		h.serve()
+		h.mine(1)
+		got, err := h.coordinator.Drive(t.Context(), x.ReqID)
+		return err == nil && got.State == transfer.RolledBack
+	})
+	h.has(coin, "10")
+}
