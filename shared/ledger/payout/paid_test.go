@@ -69,3 +69,30 @@ func TestPaid(t *testing.T) {
 		}
 	}
 }
+
+// Of several logs of one transaction the one that pays is the proof: not one of another
+// contract, receiver or amount, which stand before it.
+func TestTheLogThatPaysIsTheProof(t *testing.T) {
+	t.Parallel()
+	const topic = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+	log := func(contract, to, amount string, index string) string {
+		word := func(address string) string { return "0x000000000000000000000000" + address[2:] }
+		return `{"address": "` + contract + `", "topics": ["` + topic + `", "` + word(payerWord) + `", "` + word(to) + `"],
+			"data": "0x` + strings.Repeat("0", 63) + amount + `", "logIndex": "` + index + `"}`
+	}
+	receipt := func(logs ...string) []byte {
+		return []byte(`{"from": "` + payerWord + `", "to": "` + tokenWord + `", "status": "0x1", "logs": [` + strings.Join(logs, ", ") + `]}`)
+	}
+	p := transfer.Payout{Submitter: "eip155:1:" + payerWord, Address: addressWord, BaseUnits: "7", Token: tokenWord, Payload: []byte(tokenPayload)}
+	others := []string{log(payerWord, addressWord, "7", "0x3"), log(tokenWord, payerWord, "7", "0x4"), log(tokenWord, addressWord, "6", "0x5")}
+	if _, err := transferIndex(p, receipt(others...)); !errors.Is(err, ErrNotBorneOut) {
+		t.Errorf("no log that pays: got %v, want ErrNotBorneOut", err)
+	}
+	if err := paid(p, p.Payload, receipt(others...)); !errors.Is(err, ErrNotPaid) {
+		t.Errorf("no log that pays: got %v, want ErrNotPaid", err)
+	}
+	got, err := transferIndex(p, receipt(append(others, log(tokenWord, addressWord, "7", "0x9"), log(tokenWord, addressWord, "7", "0xa"))...))
+	if got != 9 || err != nil {
+		t.Errorf("the log that pays: got %d, %v; want 9", got, err)
+	}
+}

@@ -1,0 +1,258 @@
+package payout_test
+
+import (
+	"context"
+	"errors"
+	"math/big"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// sends mines a transaction outside of the house, and returns its hash.
+func (h *house) sends(a devchain.Account, n uint64, to string, wei string, data []byte) string {
+	h.t.Helper()
+	id := new(big.Int).SetUint64(h.chain.ChainID())
+	amount, _ := new(big.Int).SetString(wei, 10)
+	at := common.HexToAddress(to)
+	tx, err := types.SignNewTx(a.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: &at, Gas: 200_000, Value: amount, Data: data, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.chain.MineExactly(bytesOf(h.t, tx)); err != nil {
+		h.t.Fatal(err)
+	}
+	return tx.Hash().String()
+}
+
+// otherToken is a second contract like the token.
+func (h *house) otherToken() string {
+	h.t.Helper()
+	at, err := contracts.Deploy(h.t.Context(), h.chain, accounts[2], contracts.Token())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return at.String()
+}
+
+// withWord is call data with another word at a place, counted from 0.
+func withWord(data []byte, place int, word *big.Int) []byte {
+	changed := append([]byte{}, data...)
+	word.FillBytes(changed[4+32*place : 4+32*place+32])
+	return changed
+}
+
+// A token's payout is proved by its Transfer log alone: not by another sender, another
+// contract, receiver or amount, nor by the coin, whether an operator states it or a
+// release has named it. None of these ends it COMMITTED, and nothing is given back.
+func TestNoWrongNameCommitsAPayoutOfAToken(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	contract := h.deploy(contracts.Token())
+	elsewhere := h.otherToken()
+	x := h.due(token)
+	call, err := h.connector.Call(x.Payout.Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := map[string]string{
+		"another sender":   h.sends(accounts[1], 0, contract, "0", call.Data),
+		"another contract": h.sends(accounts[0], 0, elsewhere, "0", call.Data),
+		"another receiver": h.sends(accounts[0], 1, contract, "0", withWord(call.Data, 0, big.NewInt(0xd5))),
+		"another amount":   h.sends(accounts[0], 2, contract, "0", withWord(call.Data, 1, big.NewInt(7))),
+		"the coin":         h.sends(accounts[0], 3, address, onePayment, nil),
+	}
+	right := h.sends(accounts[0], 4, contract, "0", call.Data)
+	h.restored(5, map[uint64]string{0: x.ReqID, 4: nonce.NoRequest})
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotBorneOut) // nonce 0, as the release has it
+	for name, hash := range wrong {
+		h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
+		if o := h.ledger.Deposit(t.Context(), x.Call()); o.Verdict != transfer.Unknown || !errors.Is(o.Err, payout.ErrNotBorneOut) {
+			t.Errorf("%s: got %s, %v; want it unknown, not borne out", name, o.Verdict, o.Err)
+		}
+		h.drive(x.ReqID, transfer.TargetPending)
+		if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "wrong"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: right})
+	h.drive(x.ReqID, transfer.Committed)
+	if got := value[int](h, `select log_index from payout_proof where tx_hash = $1`, right); got != 0 {
+		t.Errorf("log index: got %d, want that of the one log in its block", got)
+	}
+	h.has(token, "8.5")
+}
+
+// A transaction that does the right thing by its call, and whose log says otherwise, or
+// which reverted, commits nothing.
+func TestCallsThatDoNotPayCommitNothing(t *testing.T) {
+	t.Parallel()
+	for name, code := range map[string][]byte{"no log": contracts.Liar(), "a log of less": contracts.Skimming(), "reverted": contracts.Closed()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			contract := h.deploy(code)
+			x := h.due(token)
+			call, err := h.connector.Call(x.Payout.Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hash := h.sends(accounts[0], 0, contract, "0", call.Data)
+			h.restored(1, map[uint64]string{0: x.ReqID})
+			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotBorneOut)
+			h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
+			unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrNotBorneOut)
+			h.drive(x.ReqID, transfer.TargetPending)
+			if got := value[int](h, `select count(*) from payout_proof`); got != 0 {
+				t.Errorf("proofs: got %d, want none", got)
+			}
+			h.has(token, "8.5")
+		})
+	}
+}
+
+// voices are the payer's chain as its first node shows it, and what further nodes say of
+// the same. Each is the real chain, altered by what that node lies.
+type voices struct {
+	payout.Chain
+	first  func(*nonce.View)
+	others []func(*nonce.View)
+	quorum int
+}
+
+func (c voices) Look(ctx context.Context, q nonce.Look) (nonce.View, error) {
+	v, err := c.Chain.Look(ctx, q)
+	c.first(&v)
+	v.Node, v.Witnesses = "first", c
+	return v, err
+}
+
+func (c voices) Quorum() int { return c.quorum }
+
+func (c voices) Ask(ctx context.Context, q nonce.Look, _ int, _ ...string) (all []nonce.View) {
+	for _, says := range c.others {
+		v, err := c.Chain.Look(ctx, q)
+		if err == nil {
+			says(&v)
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+func (voices) AskAway(context.Context, nonce.Look, ...string) []nonce.View { return nil }
+func (voices) Contradicted(context.Context, string, string)                {}
+
+// Of several nodes a quorum has to show the payment: one that lies, in either direction,
+// neither commits a payout nor keeps one from being committed.
+func TestPaymentNeedsAQuorumOfNodes(t *testing.T) {
+	t.Parallel()
+	truth := func(*nonce.View) {}
+	hides := func(v *nonce.View) {
+		for hash := range v.Receipts {
+			v.Receipts[hash] = nonce.ReceiptAnswer{Answer: nonce.AnswerNotFound}
+		}
+	}
+	alters := func(change func(*nonce.Receipt)) func(v *nonce.View) {
+		return func(v *nonce.View) {
+			for hash, a := range v.Receipts {
+				change(&a.Receipt)
+				v.Receipts[hash] = a
+			}
+		}
+	}
+	reverted := alters(func(r *nonce.Receipt) { r.Succeeded = false })
+	moved := alters(func(r *nonce.Receipt) { r.BlockHash = nonce.Hash{1} })
+	otherChain := func(v *nonce.View) {
+		for number := range v.Watched {
+			v.Watched[number] = nonce.Hash{1}
+		}
+	}
+	young := func(v *nonce.View) { v.Head.Number = 0 }
+	mute := func(v *nonce.View) { v.Silent = true }
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	hash := h.outside(0, address, onePayment)
+	h.restored(1, map[uint64]string{0: nonce.NoRequest})
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
+	deposit := func(first func(*nonce.View), others ...func(*nonce.View)) transfer.Outcome {
+		l := h.newLedger(100)
+		l.ChainOf = func(nonce.Submitter) (payout.Chain, error) { return voices{h.connector, first, others, 2}, nil }
+		return l.Deposit(t.Context(), x.Call())
+	}
+	for name, others := range map[string][]func(*nonce.View){
+		"nobody else": nil, "the other has no receipt": {hides}, "the other says it reverted": {reverted}, "the other has it in another block": {moved},
+		"the other is on another chain": {otherChain}, "the other is behind": {young}, "the other is not heard": {mute}, "two that lie": {hides, otherChain},
+	} {
+		if o := deposit(truth, others...); o.Verdict != transfer.Unknown || !errors.Is(o.Err, payout.ErrPending) {
+			t.Errorf("%s: got %s, %v; want it pending", name, o.Verdict, o.Err)
+		}
+	}
+	for name, first := range map[string]func(*nonce.View){"the first hides it": hides, "the first is behind": young, "the first is on another chain": otherChain} {
+		if o := deposit(first, truth, truth); o.Verdict != transfer.Unknown || !errors.Is(o.Err, payout.ErrPending) {
+			t.Errorf("%s: got %s, %v; want it pending", name, o.Verdict, o.Err)
+		}
+	}
+	succeeds(t, deposit(truth, hides, reverted, truth)) // one of three others is enough beside the first
+	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
+}
+
+// Where the chain's tag decides, a payment proves nothing before its block is finalized,
+// however deep it is.
+func TestPaymentIsProvedByTheFinalizedTag(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	h.ledger.Finality, h.ledger.Confirmations = nonce.ByFinalized, 0
+	x := h.due(coin)
+	h.restored(0, nil)
+	h.await("the placeholders are final", func() bool {
+		h.serve()
+		h.mine(1)
+		return value[int](h, `select count(*) from managed_tx where fills and state = 'FAILED'`) == filled
+	})
+	hash := h.outside(filled, address, onePayment)
+	h.mine(10)
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrPending)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.mine(80)
+	h.drive(x.ReqID, transfer.Committed)
+	h.has(coin, "8.5")
+}
+
+// A payout that the backup has in INIT, which was paid after the backup, and whose
+// withdrawal Funding now refuses: it ends FAILED, and nothing is posted or given back
+// for it. What the chain has paid stays named on record, and is not taken for another's.
+func TestPaidPayoutInInitWhoseWithdrawalIsRefused(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.stored(coin)
+	h.outside(0, address, onePayment)
+	h.restored(1, map[uint64]string{0: x.ReqID})
+	out := h.funding.OutsideWithdrawal(t.Context(), transfer.Call{ReqID: "booked again", UserID: user, AssetID: coin.ID, Units: 9e8})
+	succeeds(t, out)
+	if got := h.drive(x.ReqID, transfer.Failed); got.Reason == "" {
+		t.Error("the reason: got none, want Funding's")
+	}
+	for range 3 {
+		h.serve()
+		h.mine(1)
+	}
+	if got := h.managed(x.ReqID); got != "CONFIRMED/RECORDED" || h.paid() != onePayment {
+		t.Errorf("its transaction: got %s, %s paid; want it recorded, and paid once", got, h.paid())
+	}
+	h.has(coin, "1")
+}
