@@ -2,6 +2,7 @@ package payout_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/ledger/payout"
@@ -99,8 +100,13 @@ func TestLostBytesThatBeatAPlaceholderAreJudged(t *testing.T) {
 		return value[int](h, `select count(*) from foreign_transaction`) == 1
 	})
 	_, err := h.worker.Release(t.Context(), h.payer, leave)
-	if _, ok := errors.AsType[nonce.ErrNotForeign](err); !ok {
-		t.Fatalf("a release that does not say what it was: got %v, want ErrNotForeign", err)
+	if _, ok := errors.AsType[nonce.ErrNotForeign](err); !ok || strings.Contains(err.Error(), "placeholder:") {
+		t.Fatalf("a release that does not say what it was: got %v, want ErrNotForeign that names the payout alone", err)
+	}
+	leave.Requests = map[uint64]string{1: value[string](h, `select request_id from managed_tx where nonce = 1`)}
+	_, err = h.worker.Release(t.Context(), h.payer, leave)
+	if _, ok := errors.AsType[nonce.ErrNaming](err); !ok {
+		t.Fatalf("a release that names a placeholder: got %v, want ErrNaming", err)
 	}
 	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), store.ErrPaymentFound)
 	if err := h.db.Store.WithdrawStatement(t.Context(), x.ReqID, "ann", "it was paid"); err != nil {
