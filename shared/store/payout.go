@@ -34,6 +34,7 @@ type Payout struct {
 	Protected bool    // an episode of PROTECT is open: "there is none" proves nothing
 	Taken     bool    // a release recorded that a transaction which is not on record was this request
 	TakenAt   *uint64 // the nonce of that transaction, where Taken
+	TakenBy   string  // its hash, as it was read before the release; "": it was not
 
 	Older     bool             // its transfer was created before the last change of the authority
 	Unbound   bool             // it has no nonce
@@ -71,7 +72,7 @@ const findPayout = `
 select coalesce(m.tx_id::text, ''), coalesce(m.caller, ''), coalesce(m.state, ''), coalesce(m.sub_state, ''), coalesce(m.last_error, ''),
        c.payload, c.receipt, coalesce(l.fencing_token, 0),
        coalesce(s.callers = array[$3::text], false), not (select is_authority()), ` + isProtected + `, ` + isTaken + `,
-       (select max(r.key::numeric)::bigint from (select e.released` + namedIn + `) as e, jsonb_each_text(e.released -> 'requests') as r where r.value = $2),
+       named.nonce, coalesce((select f.tx_hash from foreign_transaction f where f.submitter = i.submitter and f.nonce = named.nonce), ''),
        ` + isOlder + `, m.tx_id is not null and m.nonce is null,
        coalesce(m.updated_at >= (select max(c.at) from authority_change c), false),
        coalesce((select p.tx_hash from payout_proof p where p.req_id = $2), ''),
@@ -85,7 +86,11 @@ select coalesce(m.tx_id::text, ''), coalesce(m.caller, ''), coalesce(m.state, ''
         where request_id = $2 and submitter >= i.submitter
         order by submitter
         limit 1) as m on m.submitter = i.submitter
-  left join payout_confirmed c on c.tx_id = m.tx_id`
+  left join payout_confirmed c on c.tx_id = m.tx_id
+ cross join lateral (
+       select max(r.key::numeric)::bigint as nonce
+         from (select e.released` + namedIn + `) as e, jsonb_each_text(e.released -> 'requests') as r
+        where r.value = $2) as named`
 
 // Payout reads what is on record of the submitter's request, in one round trip.
 // That there is none, and that nobody knows the submitter, is no error.
@@ -99,7 +104,7 @@ func (s *Store) Payout(ctx context.Context, sub nonce.Submitter, requestID strin
 
 func scanPayout(row pgx.Row) (p Payout, err error) {
 	err = row.Scan(&p.TxID, &p.Caller, &p.State, &p.SubState, &p.LastError, &p.Payload, &p.Receipt, &p.Token,
-		&p.Pays, &p.Foreign, &p.Protected, &p.Taken, &p.TakenAt, &p.Older, &p.Unbound, &p.Ended, &p.ProvedBy, &p.Statement)
+		&p.Pays, &p.Foreign, &p.Protected, &p.Taken, &p.TakenAt, &p.TakenBy, &p.Older, &p.Unbound, &p.Ended, &p.ProvedBy, &p.Statement)
 	return p, err
 }
 

@@ -123,8 +123,15 @@ func (l *Ledger) act(ctx context.Context, t transfer.Transfer, found store.Payou
 }
 
 // proveNamed proves the payout by the transaction that took the nonce which a release
-// named it for.
+// named it for, as it was read before that release. A node may tell of the last blocks
+// alone by which transaction a nonce was consumed.
 func (l *Ledger) proveNamed(ctx context.Context, t transfer.Transfer, found store.Payout) error {
+	if found.TakenBy != "" {
+		if err := l.prove(ctx, t, found, found.TakenBy, 0); err != nil {
+			return fmt.Errorf("%w: a release named it for nonce %d: %w", ErrTaken, *found.TakenAt, err)
+		}
+		return nil
+	}
 	chain, err := l.chainOf(t)
 	if err != nil {
 		return err

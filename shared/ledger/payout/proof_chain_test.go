@@ -256,3 +256,23 @@ func TestPaidPayoutInInitWhoseWithdrawalIsRefused(t *testing.T) {
 	}
 	h.has(coin, "1")
 }
+
+// forgets is the payer's chain by a node that has only the state of its last blocks.
+type forgets struct{ payout.Chain }
+
+func (forgets) Taken(context.Context, nonce.Submitter, uint64) (nonce.Taker, error) {
+	return nonce.Taker{}, errors.New("the state of that block is not there any more")
+}
+
+// A payout that a release has named is proved by the transaction that was read then,
+// however long ago: a node need not know any more who consumed the nonce.
+func TestNamedPayoutIsProvedByWhatWasRead(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	h.ledger.ChainOf = func(nonce.Submitter) (payout.Chain, error) { return forgets{h.connector}, nil }
+	x := h.due(coin)
+	h.outside(0, address, onePayment)
+	h.restored(1, map[uint64]string{0: x.ReqID})
+	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
+}
