@@ -93,7 +93,8 @@ func build(ctx context.Context, o stack.Options) (_ *house, err error) {
 		return nil, err
 	}
 	o.Binary, o.Core.Binary, o.Payouts, o.Output = server, core, true, h.log
-	o.Submitters, o.Processes, o.Window, o.BlockTime = 1, 2, 8, 200*time.Millisecond
+	o.Submitters = max(o.Submitters, 1)
+	o.Processes, o.Window, o.BlockTime = 2, 8, 200*time.Millisecond
 	settings := maps.Clone(quick)
 	maps.Copy(settings, o.Settings)
 	o.Settings = settings

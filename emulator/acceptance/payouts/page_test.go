@@ -1,0 +1,130 @@
+package payouts
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+)
+
+// page is a runbook that a test follows. Every query and every call that it prints has
+// to be used by the end.
+type page struct {
+	*house
+	t       *testing.T
+	name    string
+	queries map[string][]string // by section
+	calls   map[string]bool     // method and path as printed, and whether it was used
+	ran     map[string]bool     // the queries that ran
+}
+
+var (
+	sqlBlock  = regexp.MustCompile("(?s)```sql\n(.*?)```")
+	statement = regexp.MustCompile(`(?s)(?:\s*--[^\n]*\n)*\s*(select.*?;)`)
+	called    = regexp.MustCompile("`((?:GET|POST|PUT) /(?:admin|api)/v1/[^`?]*?)`")
+)
+
+// follow reads docs/runbooks/{name}.md.
+func (h *house) follow(t *testing.T, name string) *page {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/runbooks/" + name + ".md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &page{house: h, t: t, name: name, queries: map[string][]string{}, calls: map[string]bool{}, ran: map[string]bool{}}
+	for _, section := range strings.Split("\n"+string(text), "\n## ") {
+		title, _, _ := strings.Cut(section, "\n")
+		for _, block := range sqlBlock.FindAllStringSubmatch(section, -1) {
+			for _, s := range statement.FindAllStringSubmatch(block[1], -1) {
+				p.queries[title] = append(p.queries[title], s[1])
+			}
+		}
+	}
+	for _, c := range called.FindAllStringSubmatch(string(text), -1) {
+		p.calls[c[1]] = false
+	}
+	return p
+}
+
+// query runs a section's query, and returns its rows.
+func (p *page) query(section string, number int) []map[string]any {
+	p.t.Helper()
+	all := p.queries[section]
+	if number >= len(all) {
+		p.t.Fatalf("%s.md, %q: got %d queries, want one more", p.name, section, len(all))
+	}
+	p.ran[all[number]] = true
+	var found []map[string]any
+	poll(p.t, "the database answers", func() bool {
+		rows, err := p.DB.Query(p.t.Context(), strings.ReplaceAll(all[number], ":'submitter'", "'"+string(p.Payer)+"'"))
+		if err == nil {
+			found, err = pgx.CollectRows(rows, pgx.RowToMap)
+		}
+		return err == nil
+	})
+	return found
+}
+
+// call makes a call that the page prints, with what stands in its braces, in their
+// order, and wants it done.
+func (p *page) call(printed string, body any, in ...string) map[string]any {
+	p.t.Helper()
+	status, got := p.tries(printed, body, in...)
+	if status != http.StatusOK && status != http.StatusNoContent {
+		p.t.Fatalf("%s %v: got %d %v, want it done", printed, in, status, got)
+	}
+	return got
+}
+
+// tries is call, whatever the answer is, but for those that ask to come again.
+func (p *page) tries(printed string, body any, in ...string) (status int, got map[string]any) {
+	p.t.Helper()
+	if _, ok := p.calls[printed]; !ok {
+		p.t.Fatalf("%s.md does not print %s", p.name, printed)
+	}
+	p.calls[printed] = true
+	method, path, _ := strings.Cut(printed, " ")
+	for _, value := range in {
+		path = regexp.MustCompile(`\{[a-zA-Z_]+\}`).ReplaceAllLiteralString(path, value)
+	}
+	poll(p.t, printed, func() bool {
+		var err error
+		got = map[string]any{}
+		status, got, err = p.asks(stack.OperatorAccount, method, path, body)
+		return err == nil && status != http.StatusServiceUnavailable && got["code"] != "NOT_LEADER"
+	})
+	return status, got
+}
+
+// followed fails where the page prints something that was not used.
+func (p *page) followed() {
+	p.t.Helper()
+	for _, c := range slices.Sorted(maps.Keys(p.calls)) {
+		if !p.calls[c] {
+			p.t.Errorf("%s.md prints %s: got it never made", p.name, c)
+		}
+	}
+	for section, all := range p.queries {
+		for _, q := range all {
+			if !p.ran[q] {
+				p.t.Errorf("%s.md, %q prints a query: got it never run: %s", p.name, section, q)
+			}
+		}
+	}
+}
+
+// column is what a query shows in one column, as text.
+func column(rows []map[string]any, name string) (all []string) {
+	for _, row := range rows {
+		all = append(all, fmt.Sprint(row[name]))
+	}
+	return all
+}

@@ -1,0 +1,583 @@
+package payouts
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	cloudtasksapi "cloud.google.com/go/cloudtasks/apiv2"
+	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// unowned is a house without the judgement at its end: a restore leaves a halt, which is
+// none of a house in which nothing went wrong.
+func unowned(t *testing.T) *house {
+	t.Helper()
+	h, err := build(t.Context(), stack.Options{SweepEvery: -1, CheckEvery: -1, Submitters: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.close(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if t.Failed() {
+			h.log.show()
+		}
+	})
+	return h
+}
+
+// onServer runs statements beside the database, whose name replaces LIVE.
+func (h *house) onServer(t *testing.T, statements ...string) {
+	t.Helper()
+	u, err := url.Parse(h.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.Trim(u.Path, "/")
+	u.Path = "/postgres"
+	conn, err := pgx.Connect(t.Context(), u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for _, s := range statements {
+		if _, err := conn.Exec(t.Context(), strings.ReplaceAll(s, "LIVE", name)); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+	h.DB.Reset()
+	well := 0
+	poll(t, "the test's own connections are new", func() bool {
+		if _, err := h.Transfers.Load(t.Context(), "none"); errors.Is(err, transfer.ErrNotFound) || errors.Is(err, transfer.ErrForeign) {
+			well++
+		} else {
+			well = 0
+		}
+		return well > 20
+	})
+}
+
+const (
+	closeDoor = `alter database "LIVE" allow_connections false`
+	openDoor  = `alter database "LIVE" allow_connections true`
+	sendAway  = `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'LIVE' and pid <> pg_backend_pid()`
+)
+
+// everyQueue pauses the queues of all functions, or lets them run.
+func (h *house) everyQueue(t *testing.T, run bool) {
+	t.Helper()
+	c, err := h.TasksClient(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, kind := range []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit, "transfer"} {
+		if err := pauses(t.Context(), c, stack.QueueName(kind), run); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func pauses(ctx context.Context, c *cloudtasksapi.Client, name string, run bool) (err error) {
+	if run {
+		_, err = c.ResumeQueue(ctx, &cloudtaskspb.ResumeQueueRequest{Name: name})
+		return err
+	}
+	_, err = c.PauseQueue(ctx, &cloudtaskspb.PauseQueueRequest{Name: name})
+	return err
+}
+
+// asks makes one call.
+func (h *house) asks(account, method, path string, body any) (status int, got map[string]any, err error) {
+	status, text, err := h.Call(context.Background(), account, method, path, body)
+	if err == nil && len(text) > 0 {
+		err = json.Unmarshal(text, &got)
+	}
+	return status, got, err
+}
+
+// intends posts an ordinary intent of so many wei as its caller, until it is answered,
+// and returns its txId.
+func (h *house) intends(t *testing.T, s nonce.Submitter, requestID string, wei int) (txID string) {
+	t.Helper()
+	poll(t, requestID+" is accepted", func() bool {
+		status, got, err := h.asks(stack.CallerAccount, http.MethodPost, "/api/v1/tx", map[string]any{
+			"submitter": string(s), "requestId": requestID,
+			"payload": map[string]any{"to": ordinary, "value": fmt.Sprint(wei)},
+		})
+		txID = fmt.Sprint(got["txId"])
+		return err == nil && (status == http.StatusAccepted || status == http.StatusOK)
+	})
+	return txID
+}
+
+// ordinary is whom the ordinary intents pay.
+const ordinary = "0x00000000000000000000000000000000000cafe0"
+
+// awaitTx sweeps until the ordinary intent is in the state.
+func (h *house) awaitTx(t *testing.T, txID, want string) {
+	t.Helper()
+	var last string
+	poll(t, txID+" is "+want, func() bool {
+		_ = h.RunSweep(t.Context())
+		err := h.DB.QueryRow(t.Context(), `select concat_ws('/', state, case when held and state = 'QUEUED' then 'HELD' else sub_state end) from managed_tx where tx_id = $1`, txID).Scan(&last)
+		return err == nil && strings.HasPrefix(last, want)
+	})
+}
+
+// swept sweeps until the condition is met.
+func (h *house) swept(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	poll(t, what, func() bool {
+		_ = h.RunSweep(t.Context())
+		return met()
+	})
+}
+
+// died is a payout whose process died at the point.
+func (u *user) diedAt(point string) (reqID string) {
+	u.t.Helper()
+	p, hit := u.armed(u.t, point, crash.Kill)
+	posts(u, p.Addr())
+	died(u.t, p, hit, point)
+	return u.only().ReqID
+}
+
+// payment is one that the chain has: who was paid, and how much.
+type payment struct{ to, wei string }
+
+// chainPays reads from the chain's blocks what the account has paid. What it sends to
+// itself pays nobody.
+func (h *house) chainPays(t *testing.T, s nonce.Submitter) (all []payment) {
+	t.Helper()
+	signer := types.LatestSignerForChainID(new(big.Int).SetUint64(h.Chain.ChainID()))
+	for number := uint64(0); number <= h.Chain.Head(); number++ {
+		block, err := h.client.BlockByNumber(t.Context(), new(big.Int).SetUint64(number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tx := range block.Transactions() {
+			from, err := types.Sender(signer, tx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if self := s.Address(); from != [20]byte(self) || tx.To() == nil || *tx.To() == from {
+				continue
+			}
+			r, err := h.client.TransactionReceipt(t.Context(), tx.Hash())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Status == types.ReceiptStatusSuccessful {
+				all = append(all, payment{strings.ToLower(tx.To().Hex()), tx.Value().String()})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b payment) int { return strings.Compare(a.to+a.wei, b.to+b.wei) })
+	return all
+}
+
+// committed are the payments that the transfers which ended COMMITTED stand for.
+func (h *house) committed(t *testing.T) (all []payment) {
+	t.Helper()
+	rows, err := h.DB.Query(t.Context(), `select payout_address, payout_base_units::text from transfers_tb where transfer_type = 3 and state = 40`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p payment, err error) {
+		err = row.Scan(&p.to, &p.wei)
+		return p, err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(all, func(a, b payment) int { return strings.Compare(a.to+a.wei, b.to+b.wei) })
+	return all
+}
+
+// restoration is what a backup has, and what happened after it.
+type restoration struct {
+	*house
+	t           *testing.T
+	busy, still nonce.Submitter // ordinary: intents of the first ran after the backup, those of the second did not
+	users       []*user
+	ended       map[*user]transfer.State // how each user's one payout has to end
+
+	init, source, target, queued, flying, never, refunding, lost *user
+
+	ran, cancelled, letGo, bulk, wanted string // txIds of ordinary intents
+}
+
+func (r *restoration) user(ends transfer.State) *user {
+	u := r.unjudged(r.t, r.coin(), 1_000_000)
+	r.users, r.ended[u] = append(r.users, u), ends
+	return u
+}
+
+const refunded, paidOut = transfer.RolledBack, transfer.Committed
+
+// before brings payouts into every state, and intents.
+func (r *restoration) before() {
+	t := r.t
+	r.pauseSteps(t)
+	over := r.user(paidOut)
+	reqID := over.accepted(400_001)
+	over.awaitManaged(reqID, "CONFIRMED")
+	over.stepTo(reqID, happy)
+	mined := r.user(paidOut)
+	mined.awaitManaged(mined.accepted(400_001), "CONFIRMED")
+	r.init, r.source, r.target, r.lost = r.user(paidOut), r.user(paidOut), r.user(paidOut), r.user(paidOut)
+	r.init.diedAt("transfer.beginning")
+	r.source.diedAt("transfer.withdraw.calling")
+	r.target.diedAt("payout.posting")
+	r.never = r.user(refunded)
+	r.never.withdrawn(transfer.TargetPending)
+	r.refunding = r.user(refunded)
+	givenUp := r.refunding.withdrawn(transfer.TargetPending)
+	p, hit := r.armed(t, "transfer.refund.calling", crash.Kill)
+	_, _ = r.refunding.resolveAt("http://"+p.Addr(), givenUp)
+	died(t, p, hit, "transfer.refund.calling")
+
+	r.Chain.StopMining()
+	r.flying = r.user(paidOut)
+	r.flying.awaitManaged(r.flying.accepted(400_001), "TRACKING/PENDING")
+	r.everyQueue(t, false)
+	r.queued = r.user(paidOut)
+	r.queued.diedAt("payout.posted")
+	r.ran, r.cancelled = r.intends(t, r.busy, "ran", 101), r.intends(t, r.busy, "cancelled", 102)
+	r.letGo, r.bulk, r.wanted = r.intends(t, r.still, "let go", 103), r.intends(t, r.still, "in bulk", 104), r.intends(t, r.still, "wanted", 105)
+	for _, u := range []*user{r.init, r.source, r.target, r.queued, r.flying} {
+		x := u.only()
+		t.Logf("the backup has payout %s in %s, and its transaction in %q", x.ReqID, x.State, u.managed(x.ReqID))
+	}
+}
+
+// policy is what an operator sets after the backup.
+var policy = map[string]any{"maxValue": "1000", "reason": "a limit set after the backup"}
+
+// after is what the backup does not know.
+func (r *restoration) after() {
+	t := r.t
+	operator := func(method, path string, body any) {
+		t.Helper()
+		poll(t, method+" "+path, func() bool {
+			status, _, err := r.asks(stack.OperatorAccount, method, path, body)
+			return err == nil && status < 300
+		})
+	}
+	poll(t, "the intent is cancelled", func() bool {
+		_, got, err := r.asks(stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+r.cancelled+"/cancel", nil)
+		return err == nil && got["outcome"] == "CANCELLED"
+	})
+	operator(http.MethodPost, "/admin/v1/submitters/"+string(r.still)+"/suspend", map[string]any{"reason": "it is not used for now"})
+	operator(http.MethodPut, "/admin/v1/submitters/"+string(r.busy)+"/policy", policy)
+	r.Chain.StartMining()
+	r.everyQueue(t, true)
+	r.pauseSteps(t)
+	for _, u := range []*user{r.init, r.source, r.target, r.queued, r.flying} {
+		u.stepTo(u.only().ReqID, happy)
+	}
+	id := r.never.only().ReqID
+	r.never.want("given up after the backup", r.never.resolve(id), http.StatusOK, "ROLLED_BACK", "")
+	r.refunding.stepTo(r.refunding.only().ReqID, rollback)
+	a := r.lost.pay(400_001, "cid", "c")
+	r.lost.want("after the backup", a, http.StatusAccepted, "PENDING", "")
+	r.lost.stepTo(a.ReqID, happy)
+	for i, name := range []string{"lost and repeated", "lost for good"} {
+		r.awaitTx(t, r.intends(t, r.busy, name, 106+i), "CONFIRMED")
+	}
+	r.awaitTx(t, r.ran, "CONFIRMED")
+}
+
+// A backup has payouts in every state, and ordinary intents; after it all of them go on.
+// The copy is taken back into use by docs/runbooks/restore.md, from its first line to its
+// last: every query and every call of the page, and nothing else. Each transfer ends,
+// the chain's payments and the transfers COMMITTED are the same, one to one, and nobody
+// has more or less than before.
+func TestRestoreFollowedToTheLetterPaysNothingTwice(t *testing.T) {
+	t.Parallel()
+	h := unowned(t)
+	r := &restoration{house: h, t: t, busy: h.Submitters()[0], still: h.Submitters()[1], ended: map[*user]transfer.State{}}
+	r.before()
+	h.onServer(t, closeDoor, sendAway, `create database "LIVE_bk" template "LIVE"`, openDoor)
+	r.after()
+
+	p := h.follow(t, "restore")
+	r.step1to3(p)
+	r.step4(p)
+	p.call("POST /admin/v1/authority/accept", map[string]any{"reason": "reconciled by the runbook"})
+	r.step6(p)
+	r.step7(p)
+	r.heldIntents(p)
+	r.step8(p)
+	p.followed()
+	r.judged()
+}
+
+const (
+	seen    = "3. See that it was noticed"
+	find    = "4. Find what the database does not know"
+	redo    = "6. Do again what operators did after the backup"
+	undoubt = "8. Transfers"
+)
+
+// step1to3 stops the queues, puts the backup in the database's place, and sees that it is
+// noticed.
+func (r *restoration) step1to3(p *page) {
+	t := r.t
+	r.everyQueue(t, false)
+	r.onServer(t, closeDoor, sendAway, `alter database "LIVE" rename to "LIVE_lost"`, `alter database "LIVE_bk" rename to "LIVE"`, openDoor)
+	if got := column(p.query(seen, 0), "accepted"); !slices.Equal(got, []string{"true"}) {
+		t.Fatalf("a copy in the same cluster: got accepted %v, want true: it is not noticed", got)
+	}
+	if err := migrations.Distrust(t.Context(), r.Database, "restored to 09:00 after the disk was lost"); err != nil {
+		t.Fatal(err)
+	}
+	if got := column(p.query(seen, 0), "accepted"); !slices.Equal(got, []string{"false"}) {
+		t.Fatalf("after distrust: got accepted %v, want false", got)
+	}
+	r.everyQueue(t, true)
+	r.swept(t, "every submitter is in PROTECT", func() bool {
+		rows := p.query(seen, 1)
+		return len(rows) == 3 && !slices.Contains(column(rows, "episode"), "<nil>")
+	})
+}
+
+// lostNonces are the nonces that the copy does not know, by the receiver and the amount.
+type lostNonce struct {
+	Nonce uint64
+	Taker struct{ To, Hash, ValueWei string }
+}
+
+func (r *restoration) lostOf(p *page, s nonce.Submitter) (all []lostNonce, finalCount uint64) {
+	p.t.Helper()
+	got := p.call("GET /admin/v1/submitters/{submitter}/lost", nil, string(s))
+	text, err := json.Marshal(got)
+	var answer struct {
+		FinalCount *uint64
+		ChainCount uint64
+		Nonces     []lostNonce
+	}
+	if err == nil {
+		d := json.NewDecoder(bytes.NewReader(text))
+		err = d.Decode(&answer)
+	}
+	if err != nil || answer.FinalCount == nil || *answer.FinalCount != answer.ChainCount {
+		p.t.Fatalf("lost: got %s, %v; want a final count that is the chain's", text, err)
+	}
+	return answer.Nonces, *answer.FinalCount
+}
+
+// step4 finds what ran, when nothing is pending any more.
+func (r *restoration) step4(p *page) {
+	t := r.t
+	if err := r.Chain.Mine(70); err != nil {
+		t.Fatal(err)
+	}
+	if all, _ := r.lostOf(p, r.Payer); len(all) != 5 { // INIT, SOURCE_PENDING, TARGET_PENDING, queued, and the lost one
+		t.Errorf("lost nonces of the payer: got %+v, want 5", all)
+	}
+	if got := column(p.query(find, 0), "request_id"); len(got) != 6 || !slices.Contains(got, "ran") || !slices.Contains(got, r.queued.only().ReqID) {
+		t.Errorf("what waits here: got %v, want five intents and a payout", got)
+	}
+}
+
+// step6 repeats the operators' acts of the log.
+func (r *restoration) step6(p *page) {
+	t := r.t
+	if got := p.call("POST /api/v1/tx/{txId}/cancel", nil, r.cancelled); got["outcome"] != "CANCELLED" {
+		t.Errorf("cancel again: got %v, want CANCELLED", got)
+	}
+	for path, body := range map[string]any{"PUT policy": policy, "POST suspend": map[string]any{"reason": "as before"}} {
+		method, what, _ := strings.Cut(path, " ")
+		s := map[string]nonce.Submitter{"policy": r.busy, "suspend": r.still}[what]
+		status, got, err := r.asks(stack.OperatorAccount, method, "/admin/v1/submitters/"+string(s)+"/"+what, body)
+		if err != nil || status >= 300 {
+			t.Fatalf("%s: got %d %v, %v", path, status, got, err)
+		}
+	}
+	if got := column(p.query(redo, 0), "held"); !slices.Equal(got, []string{"1", "1", "3"}) && len(got) != 3 {
+		t.Errorf("held: got %v, want 1 of the first, 3 of the second and 1 of the payer", got)
+	}
+}
+
+const releases = "POST /admin/v1/submitters/{submitter}/release"
+
+// step7 releases each submitter, with the requests that were found, by nonce.
+func (r *restoration) step7(p *page) {
+	t := r.t
+	episode := func(s nonce.Submitter) (n int) {
+		if err := r.DB.QueryRow(t.Context(), `select episode from protect_episode where submitter = $1 and closed_at is null`, s).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if status, got := p.tries(releases, map[string]any{"episode": episode(r.Payer), "mode": "resume", "reason": "in haste"}, string(r.Payer)); status != http.StatusBadRequest || got["field"] != "mode" {
+		t.Fatalf("a payer by resume: got %d %v, want 400: its lost payments may still be mined", status, got)
+	}
+	lost, count := r.lostOf(p, r.Payer)
+	requests := map[string]string{}
+	for _, n := range lost { // two by name; "others" finds the rest
+		for _, u := range []*user{r.init, r.queued} {
+			if n.Taker.To == u.address.String() {
+				requests[fmt.Sprint(n.Nonce)] = u.only().ReqID
+			}
+		}
+	}
+	body := map[string]any{"episode": episode(r.Payer), "mode": "resync", "count": count, "reason": "restored", "requests": requests}
+	if status, got := p.tries(releases, body, string(r.Payer)); status != http.StatusBadRequest || got["field"] != "requests" {
+		t.Fatalf("a release that says nothing of two payments: got %d %v, want 400", status, got)
+	}
+	body["others"] = "matching"
+	got := p.call(releases, body, string(r.Payer))
+	if filling, ok := got["filling"].(map[string]any); !ok || filling["from"] != float64(count) || filling["below"] != float64(count+8) {
+		t.Errorf("release of the payer: got %v, want the nonces from %d to %d filled", got, count, count+7)
+	}
+	lost, count = r.lostOf(p, r.busy)
+	requests = map[string]string{}
+	for _, n := range lost {
+		requests[fmt.Sprint(n.Nonce)] = map[string]string{"101": "ran"}[n.Taker.ValueWei]
+		if requests[fmt.Sprint(n.Nonce)] == "" {
+			requests[fmt.Sprint(n.Nonce)] = nonce.NoRequest
+		}
+	}
+	p.call(releases, map[string]any{"episode": episode(r.busy), "mode": "resync", "count": count, "reason": "restored", "requests": requests}, string(r.busy))
+	p.call(releases, map[string]any{"episode": episode(r.still), "mode": "resync", "count": 0, "fill": 8, "reason": "restored, nothing ran"}, string(r.still))
+}
+
+// heldIntents lets go on what may, and matches what has run.
+func (r *restoration) heldIntents(p *page) {
+	t := r.t
+	status, got, err := r.asks(stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(r.still)+"/resume", map[string]any{"reason": "it is used again"})
+	if err != nil || status >= 300 {
+		t.Fatalf("resume: got %d %v, %v", status, got, err)
+	}
+	if id := r.intends(t, r.still, "wanted", 105); id != r.wanted {
+		t.Errorf("posted again: got %s, want %s", id, r.wanted)
+	}
+	p.call("POST /admin/v1/tx/{txId}/proceed", map[string]any{"reason": "its caller was asked"}, r.letGo)
+	for left := any(1.0); left != 0.0; {
+		left = p.call("POST /admin/v1/submitters/{submitter}/proceed", map[string]any{"reason": "their callers were asked"}, string(r.still))["remaining"]
+	}
+	for _, id := range []string{r.wanted, r.letGo, r.bulk} {
+		r.awaitTx(t, id, "CONFIRMED")
+	}
+	repeated := r.intends(t, r.busy, "lost and repeated", 106)
+	r.awaitTx(t, repeated, "QUEUED/HELD")
+	r.matches(p, r.busy, repeated)
+	r.awaitTx(t, repeated, "CONFIRMED/RECORDED")
+	p.call("POST /admin/v1/submitters/{submitter}/foreign/write-off", map[string]any{"reason": "nobody has asked for it again"}, string(r.busy))
+
+	a := r.lost.pay(400_001, "cid", "c") // the user repeats what was lost
+	r.lost.want("repeated", a, http.StatusServiceUnavailable, "", "SYSTEM_ERROR")
+}
+
+// matches has the operator match a held intent with the foreign transaction that it is
+// held for.
+func (r *restoration) matches(p *page, s nonce.Submitter, txID string) (hash string) {
+	r.t.Helper()
+	list, _ := p.call("GET /admin/v1/submitters/{submitter}/foreign", nil, string(s))["foreign"].([]any)
+	for _, one := range list {
+		if f := one.(map[string]any); f["txId"] == txID {
+			p.call("POST /admin/v1/submitters/{submitter}/foreign/match", map[string]any{"nonce": f["nonce"], "txId": txID, "reason": "the caller's log"}, string(s))
+			return fmt.Sprint(f["txHash"])
+		}
+	}
+	r.t.Fatalf("foreign transactions of %s: got %v, want one that %s is held for", s, list, txID)
+	return ""
+}
+
+// step8 ends the transfers.
+func (r *restoration) step8(p *page) {
+	t := r.t
+	halts := p.query(undoubt, 0)
+	if got := column(halts, "scope"); !slices.Equal(got, []string{"all"}) {
+		t.Fatalf("halts: got %v, want one of scope all", got)
+	}
+	if n := len(p.query(undoubt, 1)); n == 0 {
+		t.Error("what had begun: got none")
+	}
+	r.swept(t, "the payout that nobody has paid waits for a statement", func() bool {
+		return r.never.load(r.never.only().ReqID).State == transfer.TargetPending
+	})
+	if got := column(p.query(undoubt, 2), "req_id"); !slices.Contains(got, r.never.only().ReqID) {
+		t.Errorf("in doubt: got %v, want the one that nobody has paid", got)
+	}
+	blocked := r.follow(t, "payout-blocked")
+	id := r.never.only().ReqID
+	blocked.call("POST /admin/v1/transfers/{req_id}/payout-statement", map[string]any{"paid": false, "then": "refund", "max_window": 8, "reason": "no transaction pays this address"}, id)
+	r.swept(t, "everything but INIT has ended", func() bool {
+		open := p.query(undoubt, 1)
+		return len(open) == 0 || len(open) == 1 && open[0]["req_id"] == r.init.only().ReqID && open[0]["state"] == int16(transfer.Init)
+	})
+	status := r.never.internal(strings.TrimPrefix(r.URLMap.InternalURL(), "http://"), stack.SchedulerAccount, "conservation", map[string]any{"full": true})
+	if status >= 300 {
+		t.Fatalf("the full check: got %d", status)
+	}
+	t.Logf("the check: %v", p.call("GET /admin/v1/conservation", nil))
+	p.call("POST /admin/v1/halts/{id}/resume", map[string]any{"reason": "the check finds nothing"}, fmt.Sprint(halts[0]["halt_id"]))
+
+	a := r.lost.pay(400_001, "cid", "c") // the user repeats what was lost, and what was paid
+	r.lost.want("repeated", a, http.StatusAccepted, "PENDING", "")
+	r.swept(t, "the repeated payout is held", func() bool {
+		r.lost.task(a.ReqID)
+		var held bool
+		return r.DB.QueryRow(t.Context(), `select held and held_for = 'CALL' from managed_tx where request_id = $1`, a.ReqID).Scan(&held) == nil && held
+	})
+	var txID string
+	if err := r.DB.QueryRow(t.Context(), `select tx_id::text from managed_tx where request_id = $1`, a.ReqID).Scan(&txID); err != nil {
+		t.Fatal(err)
+	}
+	hash := r.matches(p, r.Payer, txID)
+	blocked.call("POST /admin/v1/transfers/{req_id}/payout-statement", map[string]any{"paid": true, "tx_hash": hash, "reason": "matched with this transaction"}, a.ReqID)
+}
+
+// judged holds the end against the chain.
+func (r *restoration) judged() {
+	t := r.t
+	r.swept(t, "every transfer has ended", func() bool {
+		var open int
+		return r.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where open`).Scan(&open) == nil && open == 0
+	})
+	for _, u := range r.users {
+		x := u.only()
+		if x.State != r.ended[u] {
+			t.Errorf("payout %s: got %s, want %s", x.ReqID, x.State, r.ended[u])
+		}
+		if x.State == paidOut {
+			u.wantMoney("payout "+x.ReqID, 599_999, 400_001, 1)
+		} else {
+			u.wantMoney("payout "+x.ReqID, 1_000_000, 0, 0)
+		}
+	}
+	if got, want := r.chainPays(t, r.Payer), r.committed(t); !slices.Equal(got, want) {
+		t.Errorf("the chain has paid %v, and the transfers COMMITTED stand for %v", got, want)
+	}
+	want := map[nonce.Submitter][]payment{r.busy: {{ordinary, "101"}, {ordinary, "106"}, {ordinary, "107"}}, r.still: {{ordinary, "103"}, {ordinary, "104"}, {ordinary, "105"}}}
+	for s, all := range want {
+		if got := r.chainPays(t, s); !slices.Equal(got, all) {
+			t.Errorf("ordinary intents of %s on the chain: got %v, want %v, each once", s, got, all)
+		}
+	}
+	status, got, err := r.asks(stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
+	if err != nil || status != http.StatusOK || got["result"] != "ok" {
+		t.Errorf("conservation: got %d %v, %v; want ok", status, got, err)
+	}
+}
