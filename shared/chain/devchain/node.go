@@ -9,6 +9,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/eth"
 	"github.com/ethereum/go-ethereum/eth/ethconfig"
+	"github.com/ethereum/go-ethereum/eth/filters"
 	"github.com/ethereum/go-ethereum/node"
 	"github.com/ethereum/go-ethereum/p2p"
 	"github.com/ethereum/go-ethereum/params"
@@ -77,6 +78,10 @@ func newAPI(backend *eth.Ethereum) (*rpc.Server, error) {
 	server := rpc.NewServer()
 	server.SetBatchLimits(maxBatchCalls, maxResponseBytes)
 	server.SetHTTPBodyLimit(maxRequestBytes)
+	logs := filters.NewFilterAPI(filters.NewFilterSystem(backend.APIBackend, filters.Config{}))
+	if err := server.RegisterName("eth", logs); err != nil {
+		return nil, fmt.Errorf("serve eth_getLogs: %w", err)
+	}
 	for _, api := range backend.APIs() {
 		switch api.Namespace {
 		case "eth", "net", "txpool":

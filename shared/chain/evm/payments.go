@@ -1,0 +1,461 @@
+package evm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// NativeCoin is the LogIndex of a payment in the chain's own coin.
+const NativeCoin = -1
+
+// Payment is money that left an account in a final block: by the value of one of the
+// account's transactions, or by a Transfer event of a token.
+type Payment struct {
+	TxHash      nonce.Hash
+	LogIndex    int // of the Transfer event in its block, or [NativeCoin]
+	BlockNumber uint64
+	BlockHash   nonce.Hash
+	Token       *nonce.Address // nil: the chain's own coin
+	To          *nonce.Address // nil: the transaction deployed a contract
+	Amount      *big.Int       // in the smallest unit
+}
+
+// PaymentsQuery asks for the payments of one account in the blocks that follow one.
+type PaymentsQuery struct {
+	Payer     nonce.Address
+	After     uint64          // the block that was read last
+	AfterHash nonce.Hash      // its hash; zero: it is not held against the chain
+	Sent      uint64          // the account had sent this many transactions up to After, or more
+	UpTo      uint64          // the last block to read
+	Tokens    []nonce.Address // whose events are asked for
+	ByTag     bool            // final is what the tag "finalized" says; else by Depth
+	Depth     uint64          // a block is final with this many blocks, itself included
+	MaxBlocks int             // whole blocks that are read at most; 0: any number
+}
+
+// Payments are what was read.
+type Payments struct {
+	Node      string
+	Final     uint64     // the last final block
+	End       uint64     // every block after the query's After, up to this one, was read
+	EndHash   nonce.Hash // of block End; where nothing was read, of block After
+	Sent      uint64     // the account had sent this many transactions up to End, or more
+	Found     []Payment  // by block, transaction and event, each once
+	WentBack  bool       // block After has another hash now, EndHash; nothing was read
+	FullReads int        // whole blocks that were read
+}
+
+// blocksAtOnce and probesAtOnce bound one round trip.
+const (
+	blocksAtOnce = 10
+	probesAtOnce = 60
+)
+
+// Payments reads the payments of an account in final blocks.
+//
+// Token payments come from eth_getLogs, which works on every node. Payments in the
+// chain's own coin are looked for by the account's transaction count: where it is the
+// same at both ends of a range, the account has sent nothing in between. A node without
+// the states of old blocks does not tell old counts, so there every block is read whole.
+func (c *Connector) Payments(ctx context.Context, q PaymentsQuery) (Payments, error) {
+	p, err := c.payments(ctx, q)
+	if err != nil {
+		return Payments{}, fmt.Errorf("read payments of %s after block %d by node %s: %w", q.Payer, q.After, c.node, short{err})
+	}
+	return p, nil
+}
+
+func (c *Connector) payments(ctx context.Context, q PaymentsQuery) (Payments, error) {
+	p, err := c.beginPayments(ctx, q)
+	if err != nil || p.WentBack || p.End == q.After {
+		return p, err
+	}
+	end, count, logs := askBlock(hexutil.EncodeUint64(p.End)), c.askCount(q.Payer, p.End), askTransfers(q, p.End)
+	calls := []*call{end, count}
+	if logs != nil {
+		calls = append(calls, logs)
+	}
+	if err := c.roundTrip(ctx, calls); err != nil {
+		return p, err
+	}
+	var last block
+	if err := end.into(&last); err != nil {
+		return p, fmt.Errorf("block %d: %w", p.End, err)
+	}
+	p.EndHash, p.Sent = last.Hash, q.Sent
+	found, err := transfersIn(logs, q)
+	if err != nil {
+		return p, err
+	}
+	if err := c.sentPayments(ctx, q, &p, count, found); err != nil {
+		return p, err
+	}
+	for key, one := range found {
+		if one.BlockNumber > p.End {
+			delete(found, key)
+		}
+	}
+	for _, one := range found {
+		p.Found = append(p.Found, one)
+	}
+	slices.SortFunc(p.Found, func(a, b Payment) int {
+		return cmp.Or(cmp.Compare(a.BlockNumber, b.BlockNumber), strings.Compare(a.TxHash.String(), b.TxHash.String()), cmp.Compare(a.LogIndex, b.LogIndex))
+	})
+	return p, nil
+}
+
+// beginPayments finds the last final block, and holds the block that was read last
+// against the chain.
+func (c *Connector) beginPayments(ctx context.Context, q PaymentsQuery) (p Payments, err error) {
+	tag := "latest"
+	if q.ByTag {
+		tag = "finalized"
+	}
+	top, anchor := askBlock(tag), askBlock(hexutil.EncodeUint64(q.After))
+	if err := c.roundTrip(ctx, []*call{top, anchor}); err != nil {
+		return p, err
+	}
+	var final, after block
+	if err := top.into(&final); err != nil {
+		return p, err
+	}
+	p = Payments{Node: c.node, Final: uint64(final.Number), End: q.After, Sent: q.Sent}
+	if !q.ByTag {
+		p.Final -= min(p.Final, max(q.Depth, 1)-1)
+	}
+	if anchor.null() || uint64(final.Number) < q.After { // this node is behind: it says nothing of that block
+		return p, fmt.Errorf("it has no block %d, which was final: its last is %d", q.After, uint64(final.Number))
+	}
+	if err := anchor.into(&after); err != nil {
+		return p, fmt.Errorf("block %d: %w", q.After, err)
+	}
+	p.EndHash = after.Hash
+	if q.AfterHash != (nonce.Hash{}) && after.Hash != q.AfterHash {
+		p.WentBack = true
+		return p, nil
+	}
+	p.End = max(q.After, min(q.UpTo, p.Final))
+	return p, nil
+}
+
+func (c *Connector) askCount(of nonce.Address, at uint64) *call {
+	return ask("eth_getTransactionCount", of.String(), hexutil.EncodeUint64(at))
+}
+
+// askTransfers asks for the events by which tokens of the account moved; nil: there is
+// no token to ask for. The tokens are named, since any contract may emit an event with
+// any account in it.
+func askTransfers(q PaymentsQuery, end uint64) *call {
+	if len(q.Tokens) == 0 {
+		return nil
+	}
+	return ask("eth_getLogs", map[string]any{
+		"fromBlock": hexutil.EncodeUint64(q.After + 1), "toBlock": hexutil.EncodeUint64(end), "address": q.Tokens,
+		"topics": []any{transferEvent, common.BytesToHash(q.Payer[:])},
+	})
+}
+
+// place is one payment's place on the chain.
+type paymentPlace struct {
+	tx  nonce.Hash
+	log int
+}
+
+// transfersIn reads the events that a node gave.
+func transfersIn(logs *call, q PaymentsQuery) (map[paymentPlace]Payment, error) {
+	found := map[paymentPlace]Payment{}
+	if logs == nil {
+		return found, nil
+	}
+	var all []eventLog
+	if err := logs.into(&all); err != nil {
+		return nil, err
+	}
+	for _, l := range all {
+		if t, ok := l.transfer(); ok && t.leaves(q) {
+			found[paymentPlace{l.TxHash, t.LogIndex}] = paymentBy(t, l.TxHash, uint64(l.BlockNumber), l.BlockHash)
+		}
+	}
+	return found, nil
+}
+
+// eventLog is what is read of an event.
+type eventLog struct {
+	Address     common.Address
+	Topics      []common.Hash
+	Data        hexutil.Bytes
+	Removed     bool
+	LogIndex    hexutil.Uint64
+	TxHash      nonce.Hash `json:"transactionHash"`
+	BlockNumber hexutil.Uint64
+	BlockHash   nonce.Hash
+}
+
+func (l eventLog) transfer() (TokenTransfer, bool) {
+	if l.Removed || len(l.Topics) != 3 || l.Topics[0] != transferEvent || len(l.Data) != 32 || !isAddress(l.Topics[1]) || !isAddress(l.Topics[2]) {
+		return TokenTransfer{}, false
+	}
+	return TokenTransfer{
+		Token: nonce.Address(l.Address), From: nonce.Address(l.Topics[1][12:]), To: nonce.Address(l.Topics[2][12:]),
+		Amount: new(big.Int).SetBytes(l.Data), LogIndex: int(l.LogIndex),
+	}, true
+}
+
+// leaves says that the event takes money from the account. Anybody may have a token emit
+// an event of amount 0.
+func (t TokenTransfer) leaves(q PaymentsQuery) bool {
+	return t.From == q.Payer && t.To != q.Payer && t.Amount.Sign() > 0
+}
+
+func paymentBy(t TokenTransfer, tx nonce.Hash, number uint64, hash nonce.Hash) Payment {
+	return Payment{TxHash: tx, LogIndex: t.LogIndex, BlockNumber: number, BlockHash: hash, Token: &t.Token, To: &t.To, Amount: t.Amount}
+}
+
+// sentPayments adds what the account's own transactions paid. It may lower p.End.
+func (c *Connector) sentPayments(ctx context.Context, q PaymentsQuery, p *Payments, count *call, found map[paymentPlace]Payment) error {
+	var sent hexutil.Uint64
+	s := &sentSearch{c: c, q: q}
+	counted := count.into(&sent) == nil
+	switch {
+	case !counted:
+		s.whole(q.After, p.End)
+	case uint64(sent) == q.Sent:
+		return nil
+	default:
+		if err := s.narrow(ctx, sentSpan{q.After, p.End, q.Sent, uint64(sent)}); err != nil {
+			return err
+		}
+	}
+	slices.Sort(s.blocks)
+	s.blocks = slices.Compact(s.blocks)
+	if most := q.MaxBlocks; most > 0 && len(s.blocks) > most {
+		p.End, s.blocks, counted = s.blocks[most]-1, s.blocks[:most], false
+		end := askBlock(hexutil.EncodeUint64(p.End))
+		if err := c.roundTrip(ctx, []*call{end}); err != nil {
+			return err
+		}
+		var last block
+		if err := end.into(&last); err != nil {
+			return fmt.Errorf("block %d: %w", p.End, err)
+		}
+		p.EndHash = last.Hash
+	}
+	p.FullReads = len(s.blocks)
+	txs, err := c.sentIn(ctx, q.Payer, s.blocks)
+	if err != nil {
+		return err
+	}
+	for _, tx := range txs {
+		p.Sent = max(p.Sent, uint64(tx.Nonce)+1)
+	}
+	if counted {
+		p.Sent = max(p.Sent, uint64(sent))
+	}
+	return c.addSent(ctx, q, txs, found)
+}
+
+// sentSpan is a range of blocks, low excluded, with the account's counts at its ends. The
+// count at low may be less than it was.
+type sentSpan struct{ low, high, atLow, atHigh uint64 }
+
+// sentSearch finds the blocks that have transactions of the account.
+type sentSearch struct {
+	c      *Connector
+	q      PaymentsQuery
+	blocks []uint64
+}
+
+func (s *sentSearch) whole(low, high uint64) {
+	for n := low + 1; n <= high; n++ {
+		s.blocks = append(s.blocks, n)
+	}
+}
+
+// narrow halves ranges in which the count has grown, down to single blocks. Where a node
+// does not tell a count, the blocks below are read whole.
+func (s *sentSearch) narrow(ctx context.Context, spans ...sentSpan) error {
+	for len(spans) > 0 {
+		var open []sentSpan
+		for _, one := range spans {
+			switch {
+			case one.atHigh <= one.atLow:
+			case one.high == one.low+1:
+				s.blocks = append(s.blocks, one.high)
+			default:
+				open = append(open, one)
+			}
+		}
+		some := open[:min(len(open), probesAtOnce)]
+		halves, err := s.halve(ctx, some)
+		if err != nil {
+			return err
+		}
+		spans = append(halves, open[len(some):]...)
+	}
+	return nil
+}
+
+func (s *sentSearch) halve(ctx context.Context, spans []sentSpan) (halves []sentSpan, err error) {
+	if len(spans) == 0 {
+		return nil, nil
+	}
+	calls := make([]*call, len(spans))
+	for i, one := range spans {
+		calls[i] = s.c.askCount(s.q.Payer, one.middle())
+	}
+	for _, batch := range s.c.split(calls) {
+		if err := s.c.roundTrip(ctx, batch); err != nil {
+			return nil, err
+		}
+	}
+	for i, one := range spans {
+		middle, count := one.middle(), new(hexutil.Uint64)
+		if calls[i].into(count) != nil {
+			s.whole(one.low, middle)
+			halves = append(halves, sentSpan{middle, one.high, one.atLow, one.atHigh})
+			continue
+		}
+		at := uint64(*count)
+		halves = append(halves, sentSpan{one.low, middle, one.atLow, at}, sentSpan{middle, one.high, at, one.atHigh})
+	}
+	return halves, nil
+}
+
+func (s sentSpan) middle() uint64 { return s.low + (s.high-s.low)/2 }
+
+// sentTx is a transaction of the account, in its block.
+type sentTx struct {
+	transaction
+	number uint64
+	hash   nonce.Hash
+}
+
+// sentIn reads blocks whole, and takes the account's transactions.
+func (c *Connector) sentIn(ctx context.Context, of nonce.Address, blocks []uint64) (txs []sentTx, err error) {
+	for some := range slices.Chunk(blocks, blocksAtOnce) {
+		calls := make([]*call, len(some))
+		for i, n := range some {
+			calls[i] = ask(getBlock, hexutil.EncodeUint64(n), true)
+		}
+		if err := c.roundTrip(ctx, calls); err != nil {
+			return nil, err
+		}
+		for i, n := range some {
+			var b fullBlock
+			if err := calls[i].into(&b); err != nil || uint64(b.Number) != n {
+				return nil, fmt.Errorf("block %d: got number %d, %w", n, uint64(b.Number), err)
+			}
+			for _, tx := range b.Transactions {
+				if strings.EqualFold(tx.From, of.String()) {
+					txs = append(txs, sentTx{tx, n, b.Hash})
+				}
+			}
+		}
+	}
+	return txs, nil
+}
+
+// addSent adds what the transactions paid, by their receipts: their own value, and the
+// events of the contract that was called and of the tokens that are asked for.
+func (c *Connector) addSent(ctx context.Context, q PaymentsQuery, txs []sentTx, found map[paymentPlace]Payment) error {
+	for some := range slices.Chunk(txs, c.maxBatch-reserved) {
+		calls := make([]*call, len(some))
+		for i, tx := range some {
+			calls[i] = ask("eth_getTransactionReceipt", tx.Hash.String())
+		}
+		if err := c.roundTrip(ctx, calls); err != nil {
+			return err
+		}
+		for i, tx := range some {
+			if err := addPaid(q, tx, calls[i], found); err != nil {
+				return fmt.Errorf("transaction %s: %w", tx.Hash, err)
+			}
+		}
+	}
+	return nil
+}
+
+func addPaid(q PaymentsQuery, tx sentTx, receipt *call, found map[paymentPlace]Payment) error {
+	var of struct {
+		TransactionHash nonce.Hash
+		BlockHash       nonce.Hash
+	}
+	if err := receipt.into(&of); err != nil {
+		return err
+	}
+	if of.TransactionHash != tx.Hash || of.BlockHash != tx.hash {
+		return errors.New("its receipt is of another transaction or another block")
+	}
+	read, err := ReadProof(receipt.raw)
+	if err != nil || !read.Succeeded {
+		return err
+	}
+	t, err := tx.taker(fullBlock{Number: hexutil.Uint64(tx.number), Hash: tx.hash}, "")
+	if err != nil {
+		return err
+	}
+	if value := tx.Value.ToInt(); value.Sign() > 0 && (t.To == nil || *t.To != q.Payer) {
+		found[paymentPlace{tx.Hash, NativeCoin}] = Payment{TxHash: tx.Hash, LogIndex: NativeCoin, BlockNumber: tx.number, BlockHash: tx.hash, To: t.To, Amount: value}
+	}
+	for _, e := range read.Transfers {
+		if called := t.To != nil && *t.To == e.Token; e.leaves(q) && (called || slices.Contains(q.Tokens, e.Token)) {
+			found[paymentPlace{tx.Hash, e.LogIndex}] = paymentBy(e, tx.Hash, tx.number, tx.hash)
+		}
+	}
+	return nil
+}
+
+// PaymentsStart is where the reading of an account's payments begins.
+type PaymentsStart struct {
+	Block uint64
+	Hash  nonce.Hash
+	Sent  uint64 // the account had sent this many transactions up to it, or more
+}
+
+// PaymentsStart finds the last final block that is older than a time, or the first block
+// of the chain. It reads headers alone, which every node keeps.
+func (c *Connector) PaymentsStart(ctx context.Context, q PaymentsQuery, before time.Time) (s PaymentsStart, err error) {
+	q.After, q.AfterHash, q.UpTo = 0, nonce.Hash{}, 0
+	p, err := c.beginPayments(ctx, q)
+	if err != nil {
+		return s, fmt.Errorf("find the first block to read, by node %s: %w", c.node, short{err})
+	}
+	low, high := uint64(0), p.Final+1 // the block at low is old enough, or is the first
+	for low+1 < high {
+		middle := low + (high-low)/2
+		asked := askBlock(hexutil.EncodeUint64(middle))
+		var b block
+		if err := errors.Join(c.roundTrip(ctx, []*call{asked}), asked.into(&b)); err != nil {
+			return s, fmt.Errorf("find the first block to read, by node %s: %w", c.node, short{err})
+		}
+		if int64(b.Time) < before.Unix() {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	asked, count := askBlock(hexutil.EncodeUint64(low)), c.askCount(q.Payer, low)
+	var b block
+	if err := c.roundTrip(ctx, []*call{asked, count}); err != nil {
+		return s, err
+	}
+	if err := asked.into(&b); err != nil {
+		return s, fmt.Errorf("block %d by node %s: %w", low, c.node, short{err})
+	}
+	s = PaymentsStart{Block: low, Hash: b.Hash}
+	if sent := new(hexutil.Uint64); count.into(sent) == nil {
+		s.Sent = uint64(*sent)
+	}
+	return s, nil
+}

@@ -1,0 +1,98 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// ErrDisputed reports that nodes gave different payments for the same blocks.
+var ErrDisputed = errors.New("the chain's nodes do not agree on the payments of these blocks")
+
+// Payments reads what [evm.Connector.Payments] reads, by a quorum of the nodes. A node
+// that is behind says nothing. Where the quorum is no majority every node is asked, and
+// none may contradict another.
+func (c *Connector) Payments(ctx context.Context, q evm.PaymentsQuery) (evm.Payments, error) {
+	order := c.order(nonce.Look{})
+	var all []evm.Payments
+	var said failures
+	for i, n := range order {
+		turn, cancel := share(ctx, len(order)-i-1)
+		p, err := n.Payments(turn, q)
+		cancel()
+		switch {
+		case err != nil:
+			said = append(said, err)
+		case len(all) > 0 && !p.WentBack && !all[0].WentBack && p.End < all[0].End:
+			said = append(said, fmt.Errorf("node %s has final blocks up to %d only", n.Node(), p.Final))
+		default:
+			if len(all) == 0 && !p.WentBack {
+				q.UpTo, q.MaxBlocks = p.End, 0
+			}
+			all = append(all, p)
+		}
+		if agreed := agreedPayments(all); len(agreed) >= c.quorum && (2*c.quorum > len(c.nodes) || i == len(order)-1 && len(agreed) == len(all)) {
+			return leastSent(agreed), nil
+		}
+	}
+	if len(all) > 0 && len(agreedPayments(all)) < len(all) {
+		return evm.Payments{}, fmt.Errorf("payments of %s after block %d: %w", q.Payer, q.After, ErrDisputed)
+	}
+	return evm.Payments{}, fmt.Errorf("payments of %s after block %d: %d nodes answered, and %d must: %w", q.Payer, q.After, len(all), c.quorum, said.err())
+}
+
+// agreedPayments is the largest set of answers that are the same.
+func agreedPayments(all []evm.Payments) (most []evm.Payments) {
+	for _, p := range all {
+		same := slices.DeleteFunc(slices.Clone(all), func(o evm.Payments) bool { return !samePayments(p, o) })
+		if len(same) > len(most) {
+			most = same
+		}
+	}
+	return most
+}
+
+func samePayments(a, b evm.Payments) bool {
+	return a.End == b.End && a.EndHash == b.EndHash && a.WentBack == b.WentBack && slices.EqualFunc(a.Found, b.Found, func(a, b evm.Payment) bool {
+		return a.TxHash == b.TxHash && a.LogIndex == b.LogIndex && a.BlockHash == b.BlockHash && a.BlockNumber == b.BlockNumber &&
+			equal(a.Token, b.Token) && equal(a.To, b.To) && sameAmount(a.Amount, b.Amount)
+	})
+}
+
+func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+
+func sameAmount(a, b *big.Int) bool { return a.Cmp(b) == 0 }
+
+// leastSent is the answer with the least count: a count that is too low costs reads, and
+// one that is too high would hide a payment.
+func leastSent(all []evm.Payments) evm.Payments {
+	return slices.MinFunc(all, func(a, b evm.Payments) int {
+		switch {
+		case a.Sent < b.Sent:
+			return -1
+		case a.Sent > b.Sent:
+			return 1
+		}
+		return 0
+	})
+}
+
+// PaymentsStart asks the nodes one after the other until one answers. The count that it
+// gives is believed only where every payment is read by a quorum afterwards: it is left
+// out where there are several nodes.
+func (c *Connector) PaymentsStart(ctx context.Context, q evm.PaymentsQuery, before time.Time) (s evm.PaymentsStart, err error) {
+	err = c.Any(ctx, func(ctx context.Context, one *evm.Connector) error {
+		s, err = one.PaymentsStart(ctx, q, before)
+		return err
+	})
+	if len(c.nodes) > 1 {
+		s.Sent = 0
+	}
+	return s, err
+}

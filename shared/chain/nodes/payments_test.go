@@ -1,0 +1,250 @@
+package nodes_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/chain/nodes"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// paying is a chain with a payer and a token.
+type paying struct {
+	t     *testing.T
+	chain *devchain.Chain
+	payer devchain.Account
+	token nonce.Address
+	next  uint64
+}
+
+var receiver = nonce.Address(common.HexToAddress("0x00000000000000000000000000000000000000c3"))
+
+func newPaying(t *testing.T) *paying {
+	t.Helper()
+	accounts := devchain.DevAccounts(2)
+	chain, err := devchain.Start(t.Context(), devchain.Options{Accounts: accounts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = chain.Close() })
+	p := &paying{t: t, chain: chain, payer: accounts[0]}
+	if p.token, err = contracts.Deploy(t.Context(), chain, accounts[1], contracts.Token()); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// tx is the payer's next transaction.
+func (p *paying) tx(to nonce.Address, wei int64, data []byte) []byte {
+	p.t.Helper()
+	id := new(big.Int).SetUint64(p.chain.ChainID())
+	tx, err := types.SignNewTx(p.payer.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{ChainID: id, Nonce: p.next,
+		To: (*common.Address)(&to), Value: big.NewInt(wei), Data: data, Gas: 500_000, GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(1)})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.next++
+	raw, err := tx.MarshalBinary()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return raw
+}
+
+// tokens is the payer's next transaction, which moves tokens.
+func (p *paying) tokens(amount int64) []byte {
+	p.t.Helper()
+	data := append([]byte{0xa9, 0x05, 0x9c, 0xbb}, common.LeftPadBytes(receiver[:], 32)...)
+	return p.tx(p.token, 0, append(data, common.LeftPadBytes(big.NewInt(amount).Bytes(), 32)...))
+}
+
+func (p *paying) block(raws ...[]byte) {
+	p.t.Helper()
+	if err := p.chain.MineExactly(raws...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *paying) mine(n int) {
+	p.t.Helper()
+	if err := p.chain.Mine(n); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *paying) connector(quorum int, urls ...string) *nodes.Connector {
+	p.t.Helper()
+	c, err := nodes.New(nodes.Options{URLs: urls, Quorum: quorum, Node: evm.Options{ChainID: p.chain.ChainID(), Timeout: 20 * time.Second}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(c.Close)
+	return c
+}
+
+// read reads in steps of so many blocks, until every final block was read.
+func (p *paying) read(c *nodes.Connector, q evm.PaymentsQuery, step uint64) (paid []string, last evm.Payments) {
+	p.t.Helper()
+	q.Payer, q.Tokens, q.Depth = p.payer.Address, []nonce.Address{p.token}, 3
+	for {
+		q.UpTo = q.After + step
+		got, err := c.Payments(p.t.Context(), q)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		for _, one := range got.Found {
+			kind := "coin"
+			if one.Token != nil {
+				kind = "token"
+			}
+			paid = append(paid, fmt.Sprintf("%s %s", kind, one.Amount))
+		}
+		if got.End == q.After {
+			return paid, last
+		}
+		q.After, q.AfterHash, q.Sent, last = got.End, got.EndHash, got.Sent, got
+	}
+}
+
+// Every payment of final blocks is read once, whatever the steps: of the coin and of a
+// token, several in one block; and nothing that reverted, went to the payer itself, or is
+// not final.
+func TestPaymentsAreReadOnce(t *testing.T) {
+	t.Parallel()
+	p := newPaying(t)
+	closed, err := contracts.Deploy(t.Context(), p.chain, devchain.DevAccounts(2)[1], contracts.Closed())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.mine(5)
+	p.block(p.tx(receiver, 11, nil))
+	p.mine(20)
+	p.block(p.tx(receiver, 21, nil), p.tokens(22), p.tx(closed, 23, nil), p.tx(p.payer.Address, 24, nil), p.tx(receiver, 25, nil))
+	p.block(p.tokens(31))
+	p.mine(7)
+	p.block(p.tx(receiver, 41, nil))
+	p.mine(2)
+	p.block(p.tx(receiver, 51, nil)) // not final
+	p.mine(1)
+	want := map[string]int{"coin 11": 1, "coin 21": 1, "token 22": 1, "coin 25": 1, "token 31": 1, "coin 41": 1}
+	pruned := chaintest.NewProxy(t, p.chain.URL())
+	pruned.Set(chaintest.SpoilMethod("eth_getTransactionCount", chaintest.NodeError("missing trie node")))
+	for name, c := range map[string]*nodes.Connector{
+		"one node": p.connector(0, p.chain.URL()), "two nodes": p.connector(2, p.chain.URL(), p.chain.URL()),
+		"without states": p.connector(0, pruned.URL), "one of two without states": p.connector(2, p.chain.URL(), pruned.URL),
+	} {
+		for _, step := range []uint64{1, 3, 1000} {
+			for _, most := range []int{0, 2} {
+				paid, last := p.read(c, evm.PaymentsQuery{MaxBlocks: most}, step)
+				got := map[string]int{}
+				for _, one := range paid {
+					got[one]++
+				}
+				if diff := cmp.Diff(want, got); diff != "" || last.Sent < 8 || last.Sent > p.next {
+					t.Errorf("%s, steps of %d, %d whole blocks: %d sent (-want +got):\n%s", name, step, most, last.Sent, diff)
+				}
+			}
+		}
+	}
+}
+
+// An account that has sent nothing costs two round trips, and one transaction in a long
+// range a few more; no block is read whole but its own.
+func TestPaymentsCost(t *testing.T) {
+	t.Parallel()
+	p := newPaying(t)
+	p.mine(60)
+	proxy := chaintest.NewProxy(t, p.chain.URL())
+	c := p.connector(0, proxy.URL)
+	p.read(c, evm.PaymentsQuery{}, 1000) // it verifies the chain, and what the node offers
+	before := proxy.RoundTrips()
+	p.read(c, evm.PaymentsQuery{}, 1000)
+	if got := proxy.RoundTrips() - before; got > 3 { // the third says that there is no more
+		t.Errorf("nothing sent: got %d round trips, want at most 3", got)
+	}
+	p.block(p.tx(receiver, 1, nil))
+	p.mine(30)
+	before = proxy.RoundTrips()
+	_, last := p.read(c, evm.PaymentsQuery{}, 1000)
+	if got := proxy.RoundTrips() - before; got > 12 || last.FullReads != 1 {
+		t.Errorf("one payment: got %d round trips and %d whole blocks, want at most 12, and one", got, last.FullReads)
+	}
+}
+
+// A block that was read and is another now is told, and nothing is read.
+func TestPaymentsOfAChainThatWentBack(t *testing.T) {
+	t.Parallel()
+	p := newPaying(t)
+	p.mine(10)
+	c := p.connector(2, p.chain.URL(), p.chain.URL())
+	_, last := p.read(c, evm.PaymentsQuery{}, 1000)
+	if err := p.chain.Reorg(6, [][]byte{p.tx(receiver, 5, nil)}, nil, nil, nil, nil, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Payments(t.Context(), evm.PaymentsQuery{Payer: p.payer.Address, Depth: 3, After: last.End, AfterHash: last.EndHash, UpTo: last.End + 5})
+	if err != nil || !got.WentBack || got.EndHash == last.EndHash || len(got.Found) > 0 {
+		t.Errorf("after a reorg: got %+v, %v; want that the block is another", got, err)
+	}
+}
+
+// A node that keeps a payment back is contradicted, and one that is behind says nothing.
+func TestPaymentsNeedAQuorum(t *testing.T) {
+	t.Parallel()
+	p := newPaying(t)
+	p.block(p.tokens(5))
+	p.mine(10)
+	lying := chaintest.NewProxy(t, p.chain.URL())
+	lying.Set(chaintest.Fault{Answer: func(call chaintest.Call, _ json.RawMessage) map[string]any {
+		if call.Method == "eth_getLogs" {
+			return map[string]any{"result": []any{}}
+		}
+		if call.Method == "eth_getTransactionCount" {
+			return map[string]any{"result": "0x0"}
+		}
+		return nil
+	}})
+	q := evm.PaymentsQuery{Payer: p.payer.Address, Depth: 3, UpTo: 1000, Tokens: []nonce.Address{p.token}}
+	for _, quorum := range []int{1, 2} {
+		if _, err := p.connector(quorum, lying.URL, p.chain.URL()).Payments(t.Context(), q); !errors.Is(err, nodes.ErrDisputed) {
+			t.Errorf("two nodes, quorum %d: got %v, want ErrDisputed", quorum, err)
+		}
+	}
+	got, err := p.connector(2, lying.URL, p.chain.URL(), p.chain.URL()).Payments(t.Context(), q)
+	if err != nil || len(got.Found) != 1 {
+		t.Errorf("two of three: got %+v, %v; want the payment", got, err)
+	}
+	if got, err = p.connector(1, dead(t), p.chain.URL()).Payments(t.Context(), q); err != nil || len(got.Found) != 1 {
+		t.Errorf("one of two is away: got %+v, %v; want the payment", got, err)
+	}
+	if _, err = p.connector(2, dead(t), p.chain.URL()).Payments(t.Context(), q); err == nil {
+		t.Error("one of two is away, and both must agree: got no error")
+	}
+}
+
+// The first block to read is older than the time, by headers alone.
+func TestPaymentsStart(t *testing.T) {
+	t.Parallel()
+	p := newPaying(t)
+	p.mine(20)
+	c := p.connector(0, p.chain.URL())
+	now, err := c.PaymentsStart(t.Context(), evm.PaymentsQuery{Payer: p.payer.Address, Depth: 3}, time.Now().Add(time.Hour))
+	if want := p.chain.Head() - 2; err != nil || now.Block != want || now.Hash == (nonce.Hash{}) {
+		t.Errorf("now: got %+v, %v; want block %d, the last that is final", now, err, want)
+	}
+	first, err := c.PaymentsStart(t.Context(), evm.PaymentsQuery{Payer: p.payer.Address, Depth: 3}, time.Unix(0, 0))
+	if err != nil || first.Block != 0 {
+		t.Errorf("before the chain: got %+v, %v; want block 0", first, err)
+	}
+}
