@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
@@ -27,6 +28,8 @@ type connector interface {
 	nonce.ChainConnector
 	Balances(ctx context.Context, of []nonce.Submitter) ([]*big.Int, error)
 	Transaction(ctx context.Context, hash nonce.Hash) (evm.Transaction, error)
+	Payments(ctx context.Context, q evm.PaymentsQuery) (evm.Payments, error)
+	PaymentsStart(ctx context.Context, q evm.PaymentsQuery, before time.Time) (evm.PaymentsStart, error)
 	Close()
 }
 

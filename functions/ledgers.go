@@ -97,12 +97,35 @@ func (a *App) monitor(book *checks.Book, money *funding.Ledger, core *trading.Le
 	return &conservation.Monitor{
 		Book: book, Funding: money.Journal(), Mode: conservation.Mode(a.config.Conservation.Halt),
 		Trading: conservation.Numbered{Core: core, Balances: balancesOf(core)},
-		Payouts: payout.NewJournal(a.store),
+		Payouts: payout.NewJournal(a.store), Chain: a.chainReader(book),
 		Log:     a.log, Critical: telemetry.LevelCritical,
 		Count: func(ctx context.Context, result string) {
 			telemetry.ConservationCheck.Add(ctx, 1, telemetry.Result(result))
 		},
 	}
+}
+
+// chainReader reads payments from the chains; nil where a setting turns it off.
+func (a *App) chainReader(book *checks.Book) conservation.Payments {
+	if !a.config.Conservation.Chain {
+		return nil
+	}
+	return &payout.ChainReader{
+		Book: book, ChainOf: a.paymentsChainOf, Blocks: uint64(a.config.Conservation.ChainBlocks), History: a.config.Conservation.ChainHistory,
+		Time: a.config.Tasks.DispatchDeadline / 3, Log: a.log,
+		Unread: func(ctx context.Context, chain uint64, since time.Duration) {
+			telemetry.ChainUnread.Record(ctx, int64(since/time.Second), telemetry.Chain(chain))
+		},
+	}
+}
+
+// paymentsChainOf is a payer's chain, and by what its blocks are final.
+func (a *App) paymentsChainOf(s nonce.Submitter) (chain payout.PaymentsChain, byTag bool, depth uint64, err error) {
+	of, err := a.servedOf(s)
+	if err != nil {
+		return nil, false, 0, err
+	}
+	return of.connector, of.Finality == config.FinalityFinalized, uint64(of.Confirmations), nil
 }
 
 // balancesOf are the core's balances as the check of conservation takes them.

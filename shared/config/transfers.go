@@ -116,6 +116,10 @@ const (
 type Conservation struct {
 	// Halt is one of the two modes.
 	Halt HaltMode
+
+	Chain        bool          // payments are read from the chains themselves
+	ChainBlocks  int           // in one step
+	ChainHistory time.Duration // of a payer that was never read; 0: to its registration
 }
 
 func (c *Conservation) settings() []setting {
@@ -123,6 +127,15 @@ func (c *Conservation) settings() []setting {
 		{name: "conservation.halt", def: string(HaltAll),
 			meaning: "what a violation of conservation stops until a person resumes: all new transfers, or, graded, those of the user and asset, then of the asset, then all",
 			field:   choice(&c.Halt, HaltAll, HaltGraded)},
+		{name: "conservation.chain", def: "true",
+			meaning: "whether conservation reads the payers' payments from their chains in final blocks, and holds them against the transfers",
+			field:   boolean(&c.Chain)},
+		{name: "conservation.chainBlocks", def: "1000",
+			meaning: "how many blocks conservation asks a node about at once, by `eth_getLogs` too; set it to what the node allows",
+			field:   number(&c.ChainBlocks, "a number of blocks", 1, 100_000)},
+		{name: "conservation.chainHistory", def: "24h",
+			meaning: "how far back conservation begins to read a payer that it has never read, at most to the payer's registration; 0s: to its registration",
+			field:   duration(&c.ChainHistory, 0, 10*365*24*time.Hour)},
 	}
 }
 

@@ -20,5 +20,8 @@
 // the journals of Trading and of payouts, Funding, Trading once more. A credit that
 // only the last read has seen waits for the next run.
 //
+// Beside that, [Payments] reads the chain itself: what left the payers' accounts in final
+// blocks is held against the transfers, both ways.
+//
 // The package knows no database and no network: it declares the ports that it needs.
 package conservation

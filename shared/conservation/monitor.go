@@ -16,8 +16,9 @@ type Monitor struct {
 	Book    Book
 	Funding Journal
 	Trading Journal
-	Payouts Payouts // nil: nobody looks at what a payout's target did
-	Mode    Mode    // conservation.halt
+	Payouts Payouts  // nil: nobody looks at what a payout's target did
+	Chain   Payments // nil: nobody reads the chain itself
+	Mode    Mode     // conservation.halt
 
 	Page     int // how much of a journal is read and stored at once; 0: 5,000
 	Log      *slog.Logger
@@ -68,8 +69,12 @@ const attempts = 8
 func (m *Monitor) Check(ctx context.Context, full bool) (report Report, err error) {
 	report.Full = full
 	defer func() { m.count(ctx, report, err) }()
+	onChain, err := m.chain(ctx, full)
+	if err != nil {
+		return report, fmt.Errorf("check conservation: %w", err)
+	}
 	for range attempts {
-		err = m.run(ctx, full, &report)
+		err = m.run(ctx, full, onChain, &report)
 		if !errors.Is(err, ErrSuperseded) && !errors.Is(err, ErrWentBack) {
 			break
 		}
@@ -80,14 +85,24 @@ func (m *Monitor) Check(ctx context.Context, full bool) (report Report, err erro
 	return report, nil
 }
 
+// chain reads the chain itself, once for all attempts.
+func (m *Monitor) chain(ctx context.Context, full bool) ([]Finding, error) {
+	if m.Chain == nil {
+		return nil, nil
+	}
+	found, err := m.Chain.Check(ctx, full)
+	m.pass("after the chain")
+	return found, err
+}
+
 // run is one attempt.
-func (m *Monitor) run(ctx context.Context, full bool, report *Report) error {
+func (m *Monitor) run(ctx context.Context, full bool, onChain []Finding, report *Report) error {
 	at, err := m.Book.Begin(ctx, full)
 	if err != nil {
 		return err
 	}
 	report.Full = at.Full
-	w := &walk{Monitor: m, at: at, cursors: at.Cursors, report: report}
+	w := &walk{Monitor: m, at: at, cursors: at.Cursors, report: report, onChain: onChain}
 	if err = w.all(ctx); errors.Is(err, ErrWentBack) {
 		return w.wentBack(ctx, err)
 	}
@@ -120,6 +135,7 @@ type walk struct {
 	cursors Cursors    // as far as was read
 	round   Round      // what was read and is not stored
 	report  *Report
+	onChain []Finding // what is wrong by what was read of the chain itself
 }
 
 // catchUp reads pages to the end. All but the last are stored one by one, so that a
@@ -214,6 +230,7 @@ func (w *walk) end(ctx context.Context) error {
 	found := known.Merge(w.round)
 	found = append(found, known.Missing(w.round, w.Payouts != nil)...)
 	found = append(found, known.precisions(w.round)...)
+	found = append(found, w.onChain...)
 	moved := w.round.Moved()
 	for side, balances := range map[Side]map[Account]Sum{transfer.Funding: funding.Balances, transfer.Spot: trading.Balances} {
 		sums, err := w.Book.Sums(ctx, w.at, side)
@@ -222,7 +239,7 @@ func (w *walk) end(ctx context.Context) error {
 		}
 		found = append(found, Balances(side, plus(sums, moved[side]), balances)...)
 	}
-	if err := w.store(ctx, Step{Moved: moved, Evidence: known.Evidence, Scales: w.round.scales(), Found: found, Verdict: true}); err != nil {
+	if err := w.store(ctx, Step{Moved: moved, Evidence: known.Evidence, Scales: w.round.scales(), Found: found, Verdict: true, Chain: w.Chain != nil}); err != nil {
 		return err
 	}
 	if w.at.Full {
@@ -255,6 +272,9 @@ func plus(sums, moved map[Account]Sum) map[Account]Sum {
 // store stores a step, and tells what is new of what it found.
 func (w *walk) store(ctx context.Context, s Step) error {
 	s.From, s.Cursors, s.Mode = w.at, w.cursors, w.Mode
+	if w.Chain != nil {
+		s.Owed = w.round.owed()
+	}
 	s.Halts = max(1, haltsAtOnce-len(w.report.Halts))
 	w.pass("before a step")
 	stored, err := w.Book.Store(ctx, s)

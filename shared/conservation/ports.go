@@ -79,10 +79,12 @@ type Step struct {
 	Evidence map[string]*Evidence     // in place of what was known
 	Scales   []Scale                  // beside those that are known
 	Found    []Finding
-	Verdict  bool // every balance and scale was looked at: those that are right again stand no longer
-	Lost     bool // a journal is not the one that was read: no run goes on from here, and the next is a full one
-	Mode     Mode // of halting, for those of Found that do not stand yet
-	Halts    int  // the most to be made, each for one of Found, but the last for all that are left; at least 1
+	Verdict  bool     // every balance and scale was looked at: those that are right again stand no longer
+	Chain    bool     // and so was what was read of the chain itself
+	Owed     []string // payouts that became COMMITTED: the chain must have a payment of each
+	Lost     bool     // a journal is not the one that was read: no run goes on from here, and the next is a full one
+	Mode     Mode     // of halting, for those of Found that do not stand yet
+	Halts    int      // the most to be made, each for one of Found, but the last for all that are left; at least 1
 }
 
 // Stored is what became of a step.

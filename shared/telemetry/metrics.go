@@ -69,6 +69,9 @@ var (
 	// ConservationCheck counts checks of conservation, by [Result]: ok, standing,
 	// violated, error.
 	ConservationCheck = counter("conservation_check_total", "checks of conservation")
+	// ChainUnread is for how long the payer that is farthest behind was not read up to
+	// the last final block, by [Chain]; the check of conservation sets it.
+	ChainUnread = gauge("conservation_chain_unread_seconds", "time since all final blocks of the payer farthest behind were read", "s")
 	// QueueDepth is how many intents wait for a nonce; the sweep sets it.
 	QueueDepth = gauge("queue_depth", "intents waiting for a nonce", "{intent}")
 

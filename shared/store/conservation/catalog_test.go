@@ -16,6 +16,8 @@ const (
 	newRequest    = `insert into conservation_request (generation, req_id, user_id, asset_id, units, debit, type, final, open) select generation`
 	newScale      = `insert into conservation_scale (generation, side, asset_id, precision) select generation`
 	newFinding    = `insert into conservation_finding (generation, kind, user_id, asset_id, expected, got, evidence) values `
+	newReading    = `insert into conservation_chain (submitter, start_block, block, block_hash, sent, final_block) select submitter`
+	newPayment    = `insert into conservation_payment (submitter, tx_hash, log_index, pass, block_number, block_hash, amount, outcome) select submitter`
 	newAdjustment = `insert into conservation_adjustment (finding_id, side, op, user_id, asset_id, units, by, reason`
 	fromHere      = ` from conservation_checkpoint where is_current`
 )
@@ -48,6 +50,15 @@ var nonsense = map[string][]string{
 		newAdjustment + `) select finding_id, 'SPOT', 'journal_credit', 7, 1, 1, 'o', '' from conservation_adjustment`},
 	"adjustment_moves_something": {newAdjustment + `) select finding_id, 'SPOT', 'journal_credit', 7, 1, 0, 'o', 'r' from conservation_adjustment`},
 
+	"one_reading_per_payer":    {newReading + `, 1, 1, '0x', 0, 1 from conservation_chain`},
+	"reading_of_a_submitter":   {newReading + `, 1, 1, '0x', 0, 1 from (values ('eip155:1337:0x00000000000000000000000000000000000000c9'::submitter_id)) as s (submitter)`},
+	"reading_is_in_order":      {`update conservation_chain set block = start_block - 1`, `update conservation_chain set pass = 0`, `update conservation_chain set sent = -1`},
+	"one_row_per_payment":      {newPayment + `, tx_hash, log_index, 1, 1, '0x', 1, null from conservation_payment`},
+	"payment_of_a_reading":     {newPayment + `, '0x2', -1, 1, 1, '0x', 1, null from (values ('eip155:1337:0x00000000000000000000000000000000000000c9'::submitter_id)) as s (submitter)`},
+	"payment_is_some_money":    {newPayment + `, '0x2', -1, 1, 1, '0x', 0, null from conservation_chain`, newPayment + `, '0x2', -2, 1, 1, '0x', 1, null from conservation_chain`},
+	"payment_outcome_is_known": {newPayment + `, '0x2', -1, 1, 1, '0x', 1, 'PAID' from conservation_chain`, newPayment + `, '0x2', -1, 1, 1, '0x', 1, 'LOST' from conservation_chain`},
+	"one_row_per_owed":         {`insert into conservation_owed (req_id) select req_id from conservation_owed`},
+
 	"stands_once":           {`insert into conservation_standing (key, finding_id) select key, finding_id from conservation_standing`},
 	"what_stands_was_found": {`insert into conservation_standing (key, finding_id) values ('another', 99)`},
 	"history_never_changes": {`delete from conservation_finding`, `update conservation_finding set got = 'as it should be'`,
@@ -64,6 +75,11 @@ func TestEveryConstraintRefusesItsNonsense(t *testing.T) {
 	w.steal(alice, gold, 1)
 	w.check(false)
 	exec(t, w.main, newScale+`, 'SPOT', 1, 2`+fromHere)
+	exec(t, w.main, `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by)
+		values ('eip155:1337:0x00000000000000000000000000000000000000c3', 's', 0, 1, '{transfer}', 'o')`)
+	exec(t, w.main, newReading+`, 1, 1, '0x', 0, 1 from submitter`)
+	exec(t, w.main, newPayment+`, '0x1', -1, 1, 1, '0x', 1, null from submitter`)
+	exec(t, w.main, `insert into conservation_owed (req_id) values ('r')`)
 	if _, err := w.adjust(true); err != nil {
 		t.Fatal(err)
 	}

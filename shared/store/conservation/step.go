@@ -71,6 +71,11 @@ select case when a.known then h.scope else 'all' end,
        lateral (select exists (select from assets_tb where asset_id = h.asset_id)) as a (known)
 returning scope, coalesce(user_id, 0), coalesce(asset_id, 0)`
 
+// recoveredChain are findings about the chain itself that were not found again.
+const recoveredChain = `
+delete from conservation_standing
+ where (key like 'PAYMENT\_%' or key like 'PAID\_TWICE|%' or key like 'TRANSFER\_WITHOUT\_PAYMENT|%') and not key = any ($1)`
+
 // Store stores a step. Where it found nothing it is one round trip; else the halts
 // follow in another, and one commit has both.
 func (b *Book) Store(ctx context.Context, s conservation.Step) (out conservation.Stored, err error) {
@@ -129,6 +134,12 @@ func written(s conservation.Step, out *conservation.Stored) (*pgx.Batch, error) 
 	}
 	if s.Verdict {
 		b.Queue(recovered, keys)
+	}
+	if s.Chain {
+		b.Queue(recoveredChain, keys)
+	}
+	if len(s.Owed) > 0 {
+		b.Queue(`insert into conservation_owed (req_id) select unnest($1::text[]) on conflict on constraint one_row_per_owed do nothing`, s.Owed)
 	}
 	return b, nil
 }

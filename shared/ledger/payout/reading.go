@@ -1,0 +1,199 @@
+package payout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/nonce"
+	checks "github.com/fencepost/fencepost/shared/store/conservation"
+)
+
+// PaymentsChain is a payer's chain. [evm.Connector] is one node of it.
+type PaymentsChain interface {
+	Payments(ctx context.Context, q evm.PaymentsQuery) (evm.Payments, error)
+	PaymentsStart(ctx context.Context, q evm.PaymentsQuery, before time.Time) (evm.PaymentsStart, error)
+}
+
+// Readings keeps what was read of the chain. [checks.Book] does.
+type Readings interface {
+	Readings(ctx context.Context, history time.Duration) ([]conservation.ChainReading, error)
+	BeginReading(ctx context.Context, r conservation.ChainReading) error
+	StoreReading(ctx context.Context, from, to conservation.ChainReading, final uint64, found []checks.FoundPayment) (bool, error)
+	GoBack(ctx context.Context, r conservation.ChainReading, start string, evidence json.RawMessage) error
+	Reopen(ctx context.Context) error
+	Unread(ctx context.Context) (map[uint64]time.Duration, error)
+	JudgeChain(ctx context.Context) ([]conservation.Finding, error)
+}
+
+// ChainReader reads the payments of all payers from their chains, in final blocks, and
+// judges them. It goes on where the last call stopped. It implements
+// [conservation.Payments].
+type ChainReader struct {
+	Book Readings
+
+	// ChainOf is a payer's chain, and by what its blocks are final.
+	ChainOf func(nonce.Submitter) (chain PaymentsChain, byTag bool, depth uint64, err error)
+
+	Blocks  uint64        // the most blocks of one step
+	History time.Duration // how far back a payer is read that was never read; 0: to its registration
+	Time    time.Duration // the most that one call spends on reading
+
+	// Unread is told for each chain how long ago the payer that is farthest behind was
+	// last read up to the last final block; nil: nobody is.
+	Unread func(ctx context.Context, chain uint64, since time.Duration)
+	Log    *slog.Logger
+	At     func(point string) // reached between steps; nil but in tests
+}
+
+var _ conservation.Payments = (*ChainReader)(nil)
+
+// wholeBlocks is how many blocks one step reads with all their transactions, where a node
+// does not tell old counts.
+const wholeBlocks = 100
+
+// registrationMargin covers the difference between the clocks of database and chain.
+const registrationMargin = 10 * time.Minute
+
+// Check implements [conservation.Payments].
+func (r *ChainReader) Check(ctx context.Context, full bool) ([]conservation.Finding, error) {
+	if full {
+		if err := r.Book.Reopen(ctx); err != nil {
+			return nil, err
+		}
+	}
+	payers, err := r.Book.Readings(ctx, r.History)
+	if err != nil {
+		return nil, err
+	}
+	end := time.Now().Add(r.Time)
+	for i, payer := range payers {
+		share := time.Until(end) / time.Duration(len(payers)-i)
+		if share <= 0 {
+			break // those that were read longest ago came first
+		}
+		turn, cancel := context.WithTimeout(ctx, share)
+		err := r.read(turn, payer)
+		cancel()
+		if err != nil {
+			r.Log.WarnContext(ctx, "the payments of a payer were not all read from its chain: the next check goes on", "submitter", payer.Submitter, "error", err.Error())
+		}
+	}
+	if err := r.tellUnread(ctx); err != nil {
+		return nil, err
+	}
+	return r.Book.JudgeChain(ctx)
+}
+
+func (r *ChainReader) tellUnread(ctx context.Context) error {
+	if r.Unread == nil {
+		return nil
+	}
+	all, err := r.Book.Unread(ctx)
+	for chain, since := range all {
+		r.Unread(ctx, chain, since)
+	}
+	return err
+}
+
+// read reads steps until all final blocks were read, or the time is over.
+func (r *ChainReader) read(ctx context.Context, at conservation.ChainReading) error {
+	submitter := nonce.Submitter(at.Submitter)
+	chain, byTag, depth, err := r.ChainOf(submitter)
+	if err != nil {
+		return err
+	}
+	q := evm.PaymentsQuery{Payer: submitter.Address(), ByTag: byTag, Depth: depth, MaxBlocks: wholeBlocks}
+	for _, token := range at.Tokens {
+		address, err := nonce.ParseAddress(token)
+		if err != nil {
+			return fmt.Errorf("token %s: %w", token, err)
+		}
+		q.Tokens = append(q.Tokens, address)
+	}
+	if at.New {
+		if at, err = r.begin(ctx, chain, q, at); err != nil {
+			return err
+		}
+	}
+	for more := true; more; {
+		if at, more, err = r.step(ctx, chain, q, at); err != nil {
+			return err
+		}
+		if r.At != nil {
+			r.At("payments.stored")
+		}
+	}
+	return nil
+}
+
+func (r *ChainReader) begin(ctx context.Context, chain PaymentsChain, q evm.PaymentsQuery, at conservation.ChainReading) (conservation.ChainReading, error) {
+	start, err := chain.PaymentsStart(ctx, q, time.Unix(at.Registered, 0).Add(-registrationMargin))
+	if err != nil {
+		return at, err
+	}
+	at.Start, at.Block, at.BlockHash, at.Sent, at.New = start.Block, start.Block, start.Hash.String(), start.Sent, false
+	return at, r.Book.BeginReading(ctx, at)
+}
+
+// step reads some blocks and stores what it found.
+func (r *ChainReader) step(ctx context.Context, chain PaymentsChain, q evm.PaymentsQuery, at conservation.ChainReading) (next conservation.ChainReading, more bool, err error) {
+	if q.AfterHash, err = nonce.ParseHash(at.BlockHash); err != nil {
+		return at, false, err
+	}
+	q.After, q.Sent = at.Block, at.Sent
+	p, err := r.ask(ctx, chain, q)
+	if err != nil {
+		return at, false, err
+	}
+	if p.WentBack {
+		return at, false, r.goBack(ctx, chain, q, at, p)
+	}
+	next = at
+	next.Block, next.BlockHash, next.Sent = p.End, p.EndHash.String(), p.Sent
+	var found []checks.FoundPayment
+	for _, one := range p.Found {
+		found = append(found, foundPayment(one))
+	}
+	stored, err := r.Book.StoreReading(ctx, at, next, p.Final, found)
+	return next, stored && p.End > at.Block && p.End < p.Final, err
+}
+
+// ask asks for fewer blocks where the nodes do not answer: many bound what one answer
+// may be about.
+func (r *ChainReader) ask(ctx context.Context, chain PaymentsChain, q evm.PaymentsQuery) (p evm.Payments, err error) {
+	for blocks := max(r.Blocks, 1); ; blocks /= 8 {
+		q.UpTo = q.After + max(blocks, 1)
+		if p, err = chain.Payments(ctx, q); err == nil || blocks <= 1 || ctx.Err() != nil {
+			return p, err
+		}
+	}
+}
+
+func (r *ChainReader) goBack(ctx context.Context, chain PaymentsChain, q evm.PaymentsQuery, at conservation.ChainReading, p evm.Payments) error {
+	evidence, err := json.Marshal(map[string]any{"block": at.Block, "was": at.BlockHash, "is": p.EndHash.String(), "node": p.Node})
+	if err != nil {
+		return err
+	}
+	q.After, q.AfterHash, q.UpTo = at.Start, nonce.Hash{}, at.Start
+	start, err := chain.Payments(ctx, q)
+	if err != nil {
+		return err
+	}
+	return r.Book.GoBack(ctx, at, start.EndHash.String(), evidence)
+}
+
+func foundPayment(p evm.Payment) checks.FoundPayment {
+	f := checks.FoundPayment{TxHash: p.TxHash.String(), LogIndex: p.LogIndex, BlockNumber: p.BlockNumber, BlockHash: p.BlockHash.String(), Amount: p.Amount.String()}
+	if p.Token != nil {
+		f.Token = p.Token.String()
+	}
+	if p.To != nil {
+		f.Receiver = p.To.String()
+	}
+	return f
+}

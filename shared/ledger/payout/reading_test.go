@@ -1,0 +1,282 @@
+package payout_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/nonce"
+	book "github.com/fencepost/fencepost/shared/store/conservation"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// onChain is the monitor that also reads the chain itself.
+func (h *house) onChain(blocks uint64) conservation.Monitor {
+	h.t.Helper()
+	m := h.monitor()
+	m.Page = 0
+	m.Chain = h.reader(blocks)
+	return m
+}
+
+func (h *house) reader(blocks uint64) *payout.ChainReader {
+	return &payout.ChainReader{
+		Book: book.New(h.db.DB), Blocks: blocks, Time: 30 * time.Second, Log: slog.New(slog.NewTextHandler(h.log, nil)),
+		ChainOf: func(nonce.Submitter) (payout.PaymentsChain, bool, uint64, error) {
+			return h.connector, false, confirmations, nil
+		},
+	}
+}
+
+// wrong are the kinds that a check finds, known or not.
+func wrong(t testing.TB, m conservation.Monitor) (kinds []string) {
+	t.Helper()
+	report, err := m.Check(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range report.Found {
+		kinds = append(kinds, string(f.Kind))
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+func (h *house) wantWrong(when string, m conservation.Monitor, want ...string) {
+	h.t.Helper()
+	if got := wrong(h.t, m); !slices.Equal(got, want) {
+		h.t.Fatalf("%s: got %v, want %v", when, got, want)
+	}
+}
+
+// paidOutside is a payment by the payer's key that no record knows.
+func (h *house) paidOutside(to nonce.Address, wei int64) string {
+	h.t.Helper()
+	id := new(big.Int).SetUint64(h.chain.ChainID())
+	n, err := h.client.NonceAt(h.t.Context(), common.Address(h.payer.Address()), nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	tx, err := types.SignNewTx(accounts[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: (*common.Address)(&to), Gas: 100_000, Value: big.NewInt(wei), GasFeeCap: big.NewInt(50e9), GasTipCap: big.NewInt(2e9),
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	raw, err := tx.MarshalBinary()
+	if err == nil {
+		err = h.chain.MineExactly(raw)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return tx.Hash().String()
+}
+
+// committed is a payout that is paid and has ended.
+func (h *house) committed() transfer.Transfer {
+	h.t.Helper()
+	x := h.due(coin)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.mineUntil(x.ReqID, "CONFIRMED")
+	h.drive(x.ReqID, transfer.Committed)
+	return x
+}
+
+// Payouts that end in every way are explained at every step, and read once, whatever the
+// steps of the reading and wherever it was stopped.
+func TestTheChainExplainsPayouts(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	h.deploy(contracts.Token())
+	m := h.onChain(2)
+	h.wantWrong("before", m)
+	for range 2 {
+		made, given, tokens := h.due(coin), h.due(coin), h.due(token)
+		for _, x := range []transfer.Transfer{made, tokens} {
+			h.drive(x.ReqID, transfer.TargetPending)
+		}
+		h.wantWrong("pending", m)
+		h.mineUntil(made.ReqID, "CONFIRMED")
+		h.mineUntil(tokens.ReqID, "CONFIRMED")
+		h.wantWrong("confirmed, and not yet committed", m)
+		h.drive(made.ReqID, transfer.Committed)
+		h.drive(tokens.ReqID, transfer.Committed)
+		h.giveUp(given.ReqID)
+		h.wantWrong("ended", m)
+	}
+	h.wantWrong("after the claims were judged", m)
+	if n := value[int](h, `select count(*) from conservation_payment where outcome = 'PAID'`); n != 4 {
+		t.Errorf("got %d payments that are settled, want 4", n)
+	}
+	if n := value[int](h, `select count(*) from conservation_owed where paid`); n != 4 {
+		t.Errorf("got %d payouts whose payment was found, want 4", n)
+	}
+	if report, err := m.Check(t.Context(), true); err != nil || len(report.Found) > 0 {
+		t.Errorf("a full check: got %+v, %v; want nothing wrong", report, err)
+	}
+}
+
+// A payment by the payer's key from outside is found, halts, and stands until an operator
+// has written it off.
+func TestAPaymentWithoutATransferIsFound(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	m := h.onChain(1000)
+	h.committed()
+	hash := h.paidOutside(nonce.Address(common.HexToAddress(address)), 77)
+	h.wantWrong("not final", m)
+	h.mine(confirmations)
+	report, err := m.Check(t.Context(), false)
+	if err != nil || len(report.Fresh) != 1 || report.Fresh[0].Kind != conservation.PaymentWithoutTransfer || len(report.Halts) != 1 {
+		t.Fatalf("final: got %+v, %v; want one finding and one halt", report, err)
+	}
+	h.wantWrong("as before", m, "PAYMENT_WITHOUT_TRANSFER")
+	n := value[int](h, `select count(*) from conservation_standing where key like 'PAYMENT%'`)
+	h.protect()
+	h.run(`insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, value_wei, call_digest, succeeded, receipt, node)
+		select submitter, 1, 1, tx_hash, block_number, block_hash, 77, sha256('x'), true, '{}', 'n' from conservation_payment where tx_hash = $1`, hash)
+	h.run(`insert into foreign_hold (submitter, nonce, call_digest) values ($1, 1, sha256('x'))`, h.payer)
+	h.wantWrong("held", m, "PAYMENT_WITHOUT_TRANSFER")
+	h.run(`update foreign_hold set ended_at = now(), outcome = 'WRITTEN_OFF', by = 'ann', reason = 'r'`)
+	h.wantWrong("written off", m)
+	if left := value[int](h, `select count(*) from conservation_standing`); n != 1 || left != 0 {
+		t.Errorf("standing: got %d, and %d after it was written off; want 1 and 0", n, left)
+	}
+}
+
+// A payout that is COMMITTED and was never paid is found once the blocks were read.
+func TestATransferWithoutAPaymentIsFound(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	m := h.onChain(1000)
+	h.committed()
+	h.wantWrong("paid", m)
+	x := h.due(coin)
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.run(`update transfers_tb set state = 40, next_attempt_at = null, failures = 0 where req_id = $1`, x.ReqID)
+	h.mine(confirmations)
+	for range 3 { // its end is read, then the block that must have been read, then that it was
+		_ = wrong(t, m)
+		h.mine(1)
+	}
+	got := wrong(t, m)
+	if !slices.Contains(got, "TRANSFER_WITHOUT_PAYMENT") {
+		t.Fatalf("got %v, want TRANSFER_WITHOUT_PAYMENT", got)
+	}
+}
+
+// A payment that is another than the transfer says, of one that was given back, and a
+// second one of the same payout are found.
+func TestAPaymentThatDiffersIsFound(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil string
+		want  conservation.Kind
+	}{
+		"amount":   {`update conservation_payment set amount = amount + 1`, conservation.PaymentDiffers},
+		"receiver": {`update conservation_payment set receiver = '0x00000000000000000000000000000000000000c4'`, conservation.PaymentDiffers},
+		"token":    {`update conservation_payment set token = '0x00000000000000000000000000000000000000c4'`, conservation.PaymentDiffers},
+		"twice": {`insert into conservation_payment (submitter, tx_hash, log_index, pass, block_number, block_hash, receiver, amount)
+			select submitter, tx_hash, 9, pass, block_number, block_hash, receiver, amount from conservation_payment`, conservation.PaidTwice},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.fund(coin)
+			h.committed()
+			m := h.onChain(1000)
+			h.wantWrong("as it was", m)
+			h.run(c.spoil)
+			if name != "twice" {
+				h.run(`update conservation_payment set outcome = null, req_id = null`)
+			}
+			if got := wrong(t, m); !slices.Contains(got, string(c.want)) {
+				t.Errorf("got %v, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A block that was final and is another one now is a finding, and all is read again.
+func TestAChainThatWentBackIsFound(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	m := h.onChain(1000)
+	h.mine(10)
+	h.wantWrong("before", m)
+	if err := h.chain.Reorg(8, nil, nil, nil, nil, nil, nil, nil, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	h.wantWrong("after the reorg", m, "JOURNAL_WENT_BACK")
+	h.paidOutside(nonce.Address(common.HexToAddress(address)), 5)
+	h.mine(confirmations)
+	h.wantWrong("read again", m, "JOURNAL_WENT_BACK", "PAYMENT_WITHOUT_TRANSFER")
+	if report, err := m.Check(t.Context(), true); err != nil || len(report.Found) != 1 || report.Found[0].Kind != conservation.PaymentWithoutTransfer {
+		t.Errorf("a full check: got %+v, %v; want the payment alone", report, err)
+	}
+}
+
+// A reading that is stopped goes on where it was, and two at once store each payment once.
+func TestTheReadingGoesOn(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	to := nonce.Address(common.HexToAddress(address))
+	want := 0
+	for i := range 6 {
+		h.paidOutside(to, int64(i+1))
+		h.mine(2)
+		want++
+	}
+	h.mine(confirmations)
+	stopped := h.reader(3)
+	ctx, stop := context.WithCancel(t.Context())
+	steps := 0
+	stopped.At = func(string) {
+		if steps++; steps == 3 {
+			stop()
+		}
+	}
+	if _, err := stopped.Check(ctx, false); err == nil {
+		t.Fatal("got a check that ended, want it stopped")
+	}
+	part := value[int](h, `select count(*) from conservation_payment`)
+	if part == 0 || part >= want {
+		t.Fatalf("stopped: got %d payments of %d, want some", part, want)
+	}
+	done := make(chan error)
+	for range 2 {
+		go func() {
+			found, err := h.reader(3).Check(context.WithoutCancel(t.Context()), false)
+			if err == nil && len(found) > want {
+				err = fmt.Errorf("found %d", len(found))
+			}
+			done <- err
+		}()
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := h.reader(3).Check(t.Context(), false); err != nil {
+		t.Error(err)
+	}
+	if got := value[int](h, `select count(*) from conservation_payment`); got != want {
+		t.Errorf("got %d payments, want %d, each once", got, want)
+	}
+}

@@ -1,0 +1,316 @@
+package conservation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+)
+
+const readings = `
+select s.submitter, extract(epoch from case when $1::float8 > 0 then greatest(s.created_at, clock_timestamp() - make_interval(secs => $1)) else s.created_at end)::bigint,
+       c.submitter is null, coalesce(c.start_block, 0), coalesce(c.block, 0), coalesce(c.block_hash, ''),
+       coalesce(c.sent, 0), coalesce(c.pass, 1),
+       array(select distinct token from (select unnest(c.tokens) union select a.token_contract from assets_tb a where a.payout_submitter = s.submitter) as known (token)
+              where token is not null)
+  from submitter s
+  left join conservation_chain c using (submitter)
+ where s.callers = array['transfer'] or c.submitter is not null
+ order by c.read_at nulls first, s.submitter`
+
+// Readings lists the payers, and how far each was read: the one that was read longest
+// ago first. The registration of one that was never read is at most so long ago as
+// history says; 0: as long ago as it was.
+func (b *Book) Readings(ctx context.Context, history time.Duration) ([]conservation.ChainReading, error) {
+	rows, err := b.db.Query(ctx, readings, history.Seconds())
+	if err != nil {
+		return nil, fmt.Errorf("list the payers: %w", err)
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r conservation.ChainReading, err error) {
+		err = row.Scan(&r.Submitter, &r.Registered, &r.New, &r.Start, &r.Block, &r.BlockHash, &r.Sent, &r.Pass, &r.Tokens)
+		return r, err
+	})
+}
+
+const (
+	beginReading = `
+insert into conservation_chain (submitter, start_block, block, block_hash, sent, final_block, tokens)
+values ($1, $2, $3, $4, $5, $6, $7)
+    on conflict on constraint one_reading_per_payer do nothing`
+	advanceReading = `
+update conservation_chain
+   set block = $3::bigint, block_hash = $4, sent = $5, final_block = $6::bigint, tokens = $7,
+       read_at = case when $3::bigint >= $6::bigint then clock_timestamp() else read_at end
+ where submitter = $1 and block = $2 and pass = $8`
+	// A payment that is in another block since the chain changed is looked at again.
+	putPayment = `
+insert into conservation_payment (submitter, tx_hash, log_index, pass, block_number, block_hash, token, receiver, amount)
+values ($1, $2, $3, $4, $5, $6, nullif($7, ''), nullif($8, ''), $9::text::numeric)
+    on conflict on constraint one_row_per_payment do update
+   set pass = excluded.pass, block_number = excluded.block_number, block_hash = excluded.block_hash`
+)
+
+// Unread tells for each chain how long ago the payer that is farthest behind was last
+// read up to the last final block.
+func (b *Book) Unread(ctx context.Context) (map[uint64]time.Duration, error) {
+	rows, err := b.db.Query(ctx, `
+select split_part(s.submitter, ':', 2)::bigint, greatest(0, max(extract(epoch from clock_timestamp() - coalesce(c.read_at, s.created_at))))::float8
+  from submitter s
+  left join conservation_chain c using (submitter)
+ where s.callers = array['transfer'] or c.submitter is not null
+ group by 1`)
+	if err != nil {
+		return nil, fmt.Errorf("read how far chains were read: %w", err)
+	}
+	all, chain, seconds := map[uint64]time.Duration{}, uint64(0), 0.0
+	_, err = pgx.ForEachRow(rows, []any{&chain, &seconds}, func() error {
+		all[chain] = time.Duration(seconds * float64(time.Second))
+		return nil
+	})
+	return all, err
+}
+
+// FoundPayment is a payment as it was read.
+type FoundPayment struct {
+	TxHash      string
+	LogIndex    int
+	BlockNumber uint64
+	BlockHash   string
+	Token       string // "": the chain's own coin
+	Receiver    string // "": a contract was deployed
+	Amount      string
+}
+
+// BeginReading stores where the reading of a payer begins.
+func (b *Book) BeginReading(ctx context.Context, r conservation.ChainReading) error {
+	if _, err := b.db.Exec(ctx, beginReading, r.Submitter, r.Start, r.Block, r.BlockHash, r.Sent, r.Block, r.Tokens); err != nil {
+		return fmt.Errorf("begin to read the payments of %s: %w", r.Submitter, err)
+	}
+	return nil
+}
+
+// StoreReading stores what was read after from, in one commit. It stores nothing, and
+// says so, where another run of the check was faster.
+func (b *Book) StoreReading(ctx context.Context, from, to conservation.ChainReading, final uint64, found []FoundPayment) (stored bool, err error) {
+	err = pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, advanceReading, from.Submitter, from.Block, to.Block, to.BlockHash, to.Sent, final, to.Tokens, from.Pass)
+		if stored = tag.RowsAffected() > 0; err != nil || !stored {
+			return err
+		}
+		batch := new(pgx.Batch)
+		for _, p := range found {
+			batch.Queue(putPayment, from.Submitter, p.TxHash, p.LogIndex, from.Pass, p.BlockNumber, p.BlockHash, p.Token, p.Receiver, p.Amount)
+		}
+		return tx.SendBatch(ctx, batch).Close()
+	})
+	if err != nil {
+		return false, fmt.Errorf("store the payments of %s: %w", from.Submitter, err)
+	}
+	return stored, nil
+}
+
+// GoBack keeps that a block which was read has another hash now, and has everything read
+// again from the start.
+func (b *Book) GoBack(ctx context.Context, r conservation.ChainReading, start string, evidence json.RawMessage) error {
+	batch := new(pgx.Batch)
+	batch.Queue("begin")
+	batch.Queue(`
+update conservation_chain
+   set went_back = coalesce(went_back, $4), block = start_block, block_hash = $5, sent = 0, pass = pass + 1
+ where submitter = $1 and block = $2 and pass = $3`, r.Submitter, r.Block, r.Pass, evidence, start)
+	batch.Queue(`update conservation_payment set outcome = null, req_id = null where submitter = $1 and outcome is not null`, r.Submitter)
+	batch.Queue(`
+update conservation_owed o
+   set paid = false
+  from transfers_tb t
+ where t.req_id = o.req_id and t.payout_submitter = $1 and o.paid`, r.Submitter)
+	batch.Queue("commit")
+	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("keep that the chain of %s went back: %w", r.Submitter, err)
+	}
+	return nil
+}
+
+// Reopen has everything judged again.
+func (b *Book) Reopen(ctx context.Context) error {
+	batch := new(pgx.Batch)
+	batch.Queue(`update conservation_chain set went_back = null where went_back is not null`)
+	batch.Queue(`update conservation_payment set outcome = null, req_id = null where outcome is not null`)
+	batch.Queue(`update conservation_owed set paid = false where paid`)
+	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("judge all payments again: %w", err)
+	}
+	return nil
+}
+
+// unexplained reads payments that are not settled, with the record that claims each: a
+// stored version of a request, a proof, a release from PROTECT or an operator.
+const unexplained = `
+select p.submitter, p.tx_hash, p.log_index, p.block_number, coalesce(p.token, ''), coalesce(p.receiver, ''), p.amount::text,
+       coalesce((select a.asset_id from assets_tb a where a.payout_submitter = p.submitter and a.token_contract is not distinct from p.token order by a.asset_id limit 1), 0),
+       x.found is not null, coalesce(x.req_id, ''), coalesce(x.ordered, false),
+       coalesce(t.user_id, 0), coalesce(t.asset_id, 0), coalesce(t.state, 0), coalesce(t.payout_token, ''), coalesce(t.payout_address, ''), coalesce(t.payout_base_units::text, ''),
+       t.req_id is not null,
+       exists (select from payout_proof d where d.req_id = t.req_id and d.log_index = -2)
+         or exists (select from payout_statement n where n.req_id = t.req_id and n.acted_at is not null and n.of_confirmed),
+       x.found is null and exists (
+         select from transfers_tb w, authority_change c
+          where w.open and w.payout_submitter = p.submitter and w.payout_token is not distinct from p.token and w.payout_address = p.receiver
+            and w.payout_base_units = p.amount and (c.at >= w.created_at or c.transfers_upto >= w.transfer_id)),
+       exists (select from conservation_payment o join conservation_chain oc using (submitter)
+                where o.req_id = t.req_id and o.outcome = 'PAID' and o.pass = oc.pass and (o.submitter, o.tx_hash, o.log_index) <> (p.submitter, p.tx_hash, p.log_index))
+  from conservation_payment p
+  join conservation_chain c on c.submitter = p.submitter and c.pass = p.pass
+  left join lateral (
+       select true as found, m.request_id as req_id, m.caller = 'transfer' as ordered, 1 as rank
+         from tx_version v join managed_tx m using (tx_id)
+        where v.tx_hash = p.tx_hash
+       union all
+       select true, r.req_id, true, 2 from payout_proof r where r.tx_hash = p.tx_hash and r.log_index in (p.log_index, -2)
+       union all
+       select true, case when h.outcome = 'MATCHED' then (select m.request_id from managed_tx m where m.tx_id = h.tx_id) end, false, 3
+         from foreign_transaction f join foreign_hold h using (submitter, nonce)
+        where f.submitter = p.submitter and f.tx_hash = p.tx_hash and h.ended_at is not null
+       union all
+       select true, e.released -> 'requests' ->> f.nonce::text, false, 4
+         from foreign_transaction f join protect_episode e using (submitter, episode)
+        where f.submitter = p.submitter and f.tx_hash = p.tx_hash and e.released -> 'requests' ->> f.nonce::text <> 'none'
+       order by rank
+       limit 1) as x on true
+  left join transfers_tb t on t.req_id = x.req_id and t.payout_submitter = p.submitter
+ where p.outcome is null
+ order by p.block_number, p.tx_hash, p.log_index
+ limit $1`
+
+const settlePayment = `
+update conservation_payment
+   set outcome = nullif($4, ''), req_id = nullif($5, '')
+ where submitter = $1 and tx_hash = $2 and log_index = $3`
+
+// owedPayouts reads payouts whose payment was not found. The block of a payment is what
+// its proof says; of one without any proof it is at most the last final block.
+const owedPayouts = `
+select o.req_id, t.user_id, t.asset_id, coalesce(r.block_number, (m.receipt ->> 'blockNumber')::numeric::bigint, o.due),
+       c.start_block, c.block, c.final_block,
+       coalesce(r.log_index = -2, false) or coalesce(pay.paid, false), coalesce(pay.judged, false)
+  from conservation_owed o
+  join transfers_tb t on t.req_id = o.req_id
+  join conservation_chain c on c.submitter = t.payout_submitter
+  left join payout_proof r on r.req_id = o.req_id
+  left join managed_tx m on m.submitter = t.payout_submitter and m.request_id = o.req_id and m.state = 'CONFIRMED'
+  left join lateral (
+       select bool_or(p.outcome = 'PAID') as paid, bool_or(p.outcome is null) as judged
+         from conservation_payment p where p.req_id = o.req_id and p.submitter = c.submitter and p.pass = c.pass) as pay on true
+ where not o.paid
+ order by o.req_id
+ limit $1`
+
+// judgeAtOnce is how many rows one check judges.
+const judgeAtOnce = 5000
+
+// JudgeChain judges the payments that are not settled and the payouts whose payment was
+// not found, and keeps what is settled.
+func (b *Book) JudgeChain(ctx context.Context) (found []conservation.Finding, err error) {
+	for _, judge := range []func(context.Context) ([]conservation.Finding, error){b.judgePayments, b.judgeOwed, b.wentBack} {
+		some, err := judge(ctx)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, some...)
+	}
+	return found, nil
+}
+
+func (b *Book) judgePayments(ctx context.Context) (found []conservation.Finding, err error) {
+	rows, err := b.db.Query(ctx, unexplained, judgeAtOnce)
+	if err != nil {
+		return nil, fmt.Errorf("read payments that no record explains: %w", err)
+	}
+	all, err := pgx.CollectRows(rows, scanPayment)
+	if err != nil {
+		return nil, fmt.Errorf("read payments that no record explains: %w", err)
+	}
+	batch, paid := new(pgx.Batch), map[string]bool{}
+	for _, p := range all {
+		p.Before = p.Before || paid[p.ReqID]
+		outcome, wrong := p.Judge()
+		paid[p.ReqID] = paid[p.ReqID] || outcome == conservation.Paid
+		if wrong != nil {
+			found = append(found, *wrong)
+		}
+		req := p.ReqID
+		if p.Payout == nil || outcome == conservation.Unsettled && wrong == nil {
+			req = "" // nothing is known of a transfer yet
+		}
+		if outcome != conservation.Unsettled || req != "" {
+			batch.Queue(settlePayment, p.Submitter, p.TxHash, p.LogIndex, outcome, req)
+		}
+	}
+	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, fmt.Errorf("keep what payments are: %w", err)
+	}
+	return found, nil
+}
+
+func scanPayment(row pgx.CollectableRow) (p conservation.Payment, err error) {
+	var t conservation.ClaimedPayout
+	var known bool
+	err = row.Scan(&p.Submitter, &p.TxHash, &p.LogIndex, &p.BlockNumber, &p.Token, &p.Receiver, &p.Amount, &p.AssetID,
+		&p.Claimed, &p.ReqID, &p.Ordered, &t.UserID, &t.AssetID, &t.State, &t.Token, &t.Receiver, &t.Amount, &known, &p.Decided, &p.InDoubt, &p.Before)
+	if known {
+		p.Payout = &t
+	}
+	return p, err
+}
+
+func (b *Book) judgeOwed(ctx context.Context) (found []conservation.Finding, err error) {
+	rows, err := b.db.Query(ctx, owedPayouts, judgeAtOnce)
+	if err != nil {
+		return nil, fmt.Errorf("read payouts whose payment was not found: %w", err)
+	}
+	batch := new(pgx.Batch)
+	var o conservation.Owed
+	var final uint64
+	into := []any{&o.ReqID, &o.Account.UserID, &o.Account.AssetID, &o.Due, &o.Start, &o.Read, &final, &o.Found, &o.Judged}
+	_, err = pgx.ForEachRow(rows, into, func() error {
+		settled, wrong := o.Judge()
+		switch {
+		case settled:
+			batch.Queue(`update conservation_owed set paid = true where req_id = $1`, o.ReqID)
+		case o.Due == nil:
+			batch.Queue(`update conservation_owed set due = $2 where req_id = $1 and due is null`, o.ReqID, final)
+		case wrong != nil:
+			found = append(found, *wrong)
+		}
+		o.Due = nil
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read payouts whose payment was not found: %w", err)
+	}
+	if err := b.db.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, fmt.Errorf("keep which payouts were paid: %w", err)
+	}
+	return found, nil
+}
+
+func (b *Book) wentBack(ctx context.Context) (found []conservation.Finding, err error) {
+	rows, err := b.db.Query(ctx, `select submitter, went_back from conservation_chain where went_back is not null order by submitter`)
+	if err != nil {
+		return nil, fmt.Errorf("read chains that went back: %w", err)
+	}
+	var submitter string
+	var evidence json.RawMessage
+	_, err = pgx.ForEachRow(rows, []any{&submitter, &evidence}, func() error {
+		found = append(found, conservation.WentBack(submitter, append(json.RawMessage{}, evidence...)))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read chains that went back: %w", err)
+	}
+	return found, nil
+}
