@@ -17,12 +17,15 @@ import (
 
 // useTheKey makes a transaction of the payer's past the house, as somebody else who
 // has its key would.
-func (h *house) useTheKey(t *testing.T, n uint64) {
+func (h *house) useTheKey(t *testing.T, n uint64) { h.payOutside(t, n, 0) }
+
+// payOutside is useTheKey to pay somebody.
+func (h *house) payOutside(t *testing.T, n uint64, wei int64) {
 	t.Helper()
 	id, gwei := new(big.Int).SetUint64(h.Chain.ChainID()), int64(1_000_000_000)
 	key := devchain.DevAccounts(2)[1].Key // behind the one submitter's
 	tx, err := types.SignNewTx(key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(7), Gas: 21_000,
+		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: big.NewInt(wei), Gas: 21_000,
 		GasTipCap: big.NewInt(gwei), GasFeeCap: big.NewInt(100 * gwei),
 	})
 	if err != nil {

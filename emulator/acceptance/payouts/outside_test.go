@@ -1,0 +1,51 @@
+package payouts
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+)
+
+// check is a check of conservation on an operator's demand.
+func (h *house) check(t *testing.T) string {
+	t.Helper()
+	status, answer, err := h.Call(t.Context(), stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": false})
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("check: got %d %s, %v; want 200", status, answer, err)
+	}
+	return string(answer)
+}
+
+// Checks find nothing while payouts are made. Once the payer's key pays from outside they
+// find that payment, and new payouts are halted.
+func TestConservationReadsTheChain(t *testing.T) {
+	t.Parallel()
+	h, err := build(t.Context(), stack.Options{SweepEvery: -1, CheckEvery: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	u := h.unjudged(t, h.coin(), 1_000_000)
+	u.ends(u.accepted(100_000), happy)
+	poll(t, "the payout's payment was read from the chain", func() bool {
+		if got := h.check(t); !strings.Contains(got, `"result":"ok"`) {
+			t.Fatalf("undisturbed: got %s, want ok", got)
+		}
+		var paid int
+		err := h.DB.QueryRow(t.Context(), `select count(*) from conservation_owed where paid`).Scan(&paid)
+		return err == nil && paid == 1
+	})
+	h.payOutside(t, 1, 7)
+	poll(t, "the payment from outside is found", func() bool {
+		return strings.Contains(h.check(t), "PAYMENT_WITHOUT_TRANSFER")
+	})
+	if got := u.pay(100); got.Status == http.StatusAccepted {
+		t.Errorf("a payout after it: got %+v, want it halted", got)
+	}
+}
