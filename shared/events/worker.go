@@ -99,7 +99,7 @@ func (t *telling) attrs() []any {
 // run tells what waits. over says that nothing is left for this invocation; otherwise it
 // takes the stream anew.
 func (t *telling) run(ctx context.Context) (over bool, err error) {
-	if t.taken.Failures > 0 && t.taken.NextAttemptAt.After(t.taken.Now) {
+	if t.taken.early() {
 		return t.leave(ctx, t.taken.NextAttemptAt)
 	}
 	for len(t.page.Events) > 0 || t.taken.Pending {
@@ -171,6 +171,13 @@ func (t *telling) tell(ctx context.Context, asked bool) (failed bool, err error)
 	t.pass("publish.settled")
 	t.lease, t.page, t.taken.NextAttemptAt, t.taken.Pending = settled.Lease, settled.Page, settled.NextAttemptAt, false
 	return cause != nil, nil
+}
+
+// early says that the receiver is not to be told again yet. An attempt further ahead than
+// it was planned was planned before the database's clock was set back, and is due.
+func (t Taken) early() bool {
+	ahead := t.NextAttemptAt.Sub(t.Now)
+	return t.Failures > 0 && ahead > 0 && ahead <= wait(t.Failures)
 }
 
 // wait is how long a stream waits after so many failures in a row.

@@ -296,3 +296,46 @@ func TestOverdueStreams(t *testing.T) {
 		}
 	}
 }
+
+// A database's clock that was set back leaves the times of streams ahead of it. The sweep
+// finds them at once: an event of the future, a plan further ahead than any is made, a lease
+// longer than any is taken for. A plan that is as far ahead as it was made is waited for.
+func TestAClockSetBackSilencesNoStream(t *testing.T) {
+	t.Parallel()
+	db, _ := withEvents(t, store.EventsKept)
+	db.Register(t, numbered(0), 1)
+	postEvent(t, db, numbered(0), "r")
+	if err := db.NumberEvents(t.Context(), []string{"hook"}); err != nil {
+		t.Fatal(err)
+	}
+	const fresh = `update event_stream set oldest_at = clock_timestamp() - interval '1 hour', next_attempt_at = clock_timestamp() - interval '1 hour',
+		failures = 0, owner_node = '', expires_at = clock_timestamp() - interval '1 hour'`
+	for name, c := range map[string]struct {
+		change string
+		want   int
+	}{
+		"nothing":                            {`select 1`, 1},
+		"an event of the future":             {`update event_stream set oldest_at = clock_timestamp() + interval '1 hour'`, 1},
+		"an event within the grace":          {`update event_stream set oldest_at = clock_timestamp() - interval '1 minute'`, 0},
+		"told of last in the future":         {`update event_stream set next_attempt_at = clock_timestamp() + interval '5 minutes'`, 1},
+		"a plan within its wait":             {`update event_stream set failures = 10, next_attempt_at = clock_timestamp() + interval '5 minutes'`, 0},
+		"a plan beyond its wait":             {`update event_stream set failures = 3, next_attempt_at = clock_timestamp() + interval '5 minutes'`, 1},
+		"a plan beyond the longest wait":     {`update event_stream set failures = 1000000, next_attempt_at = clock_timestamp() + interval '11 minutes'`, 1},
+		"a lease":                            {`update event_stream set owner_node = 'a/1', expires_at = clock_timestamp() + interval '1 second'`, 0},
+		"a lease longer than any":            {`update event_stream set owner_node = 'a/1', expires_at = clock_timestamp() + interval '1 hour'`, 1},
+		"a receiver that is silent":          {`insert into event_receiver values ('hook', 1000, clock_timestamp() + interval '9 minutes')`, 0},
+		"a receiver, silent from the future": {`insert into event_receiver values ('hook', 1000, clock_timestamp() + interval '1 hour')`, 1},
+	} {
+		run(t, db, fresh)
+		run(t, db, `delete from event_receiver`)
+		run(t, db, c.change)
+		found, _, err := db.OverdueStreams(t.Context(), []string{"hook"}, 10*time.Minute, 10)
+		if len(found) != c.want || err != nil {
+			t.Errorf("%s: got %d streams, %v; want %d", name, len(found), err, c.want)
+		}
+		// Who is found may be asked, or the sweep would find it for nothing.
+		if may, err := db.MayAsk(t.Context(), "hook"); may != (name != "a receiver that is silent") || err != nil {
+			t.Errorf("%s: may it be asked: got %t, %v", name, may, err)
+		}
+	}
+}

@@ -145,7 +145,7 @@ values ($1, 1, clock_timestamp() + $2::interval)
 with probe as (
   update event_receiver
      set next_attempt_at = clock_timestamp() + $3::interval
-   where receiver = $1 and failures >= $2 and next_attempt_at <= clock_timestamp()
+   where receiver = $1 and failures >= $2 and next_attempt_at not between clock_timestamp() and clock_timestamp() + $4::interval
   returning receiver
 )
 select exists (select from probe) or not exists (select from event_receiver where receiver = $1 and failures >= $2)`
@@ -153,7 +153,7 @@ select exists (select from probe) or not exists (select from event_receiver wher
 
 // MayAsk implements [events.Book].
 func (s *Store) MayAsk(ctx context.Context, receiver string) (may bool, err error) {
-	if err := s.db.QueryRow(ctx, mayAsk, receiver, events.SilentFrom, s.rules.Duration).Scan(&may); err != nil {
+	if err := s.db.QueryRow(ctx, mayAsk, receiver, events.SilentFrom, s.rules.Duration, events.MostWait).Scan(&may); err != nil {
 		return false, fmt.Errorf("ask whether %s answers: %w", receiver, err)
 	}
 	return may, nil
@@ -161,6 +161,10 @@ func (s *Store) MayAsk(ctx context.Context, receiver string) (may bool, err erro
 
 // overdueStreams are those that wait, and that nobody is at. Of a receiver that is
 // silent there is one, if it may be asked.
+//
+// An event of the future shows that the database's clock was set back, and so do an
+// attempt further ahead than it was planned, and a lease longer than any is taken for:
+// what waits for them is due now.
 const overdueStreams = `
 select submitter, receiver
   from (select s.submitter, s.receiver, s.oldest_at, coalesce(r.failures >= $5, false) as silent,
@@ -168,9 +172,11 @@ select submitter, receiver
           from event_stream s
           left join event_receiver r on r.receiver = s.receiver
          where s.pending and s.receiver = any($1)
-           and s.oldest_at < clock_timestamp() - $2::interval and s.next_attempt_at < clock_timestamp() - $2::interval
-           and (s.owner_node = '' or s.expires_at + $3::interval < clock_timestamp())
-           and not coalesce(r.failures >= $5 and r.next_attempt_at > clock_timestamp(), false)) as waiting
+           and s.oldest_at not between clock_timestamp() - $2::interval and clock_timestamp()
+           and s.next_attempt_at not between clock_timestamp() - $2::interval
+               and clock_timestamp() + case when s.failures > 0 then least($8::interval * power(2, least(s.failures - 1, 20)), $6) else '0' end
+           and (s.owner_node = '' or s.expires_at + $3::interval < clock_timestamp() or s.expires_at > clock_timestamp() + 2 * $7::interval)
+           and not coalesce(r.failures >= $5 and r.next_attempt_at between clock_timestamp() and clock_timestamp() + $6::interval, false)) as waiting
  where place <= case when silent then 1 else $4::int end
  order by oldest_at`
 
@@ -179,7 +185,7 @@ select submitter, receiver
 func (s *Store) OverdueStreams(ctx context.Context, receivers []string, grace time.Duration, limit int) (all []events.Stream, now time.Time, err error) {
 	b := new(pgx.Batch)
 	b.Queue(`select clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	b.Queue(overdueStreams, receivers, grace, s.rules.ClockSkewAllowance, limit, events.SilentFrom).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(overdueStreams, receivers, grace, s.rules.ClockSkewAllowance, limit, events.SilentFrom, events.MostWait, s.rules.Duration, events.FirstWait).Query(func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[events.Stream])
 		return err
 	})

@@ -1,0 +1,27 @@
+package events
+
+import (
+	"testing"
+	"time"
+)
+
+// A receiver that failed is left alone until its time, unless that is further ahead than
+// any wait after so many failures: then the database's clock was set back.
+func TestEarly(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		failures int
+		ahead    time.Duration
+		want     bool
+	}{
+		{0, 0, false}, {0, time.Second, false},
+		{1, -time.Second, false}, {1, 0, false}, {1, time.Second, true}, {1, time.Second + time.Microsecond, false},
+		{4, 8 * time.Second, true}, {4, 9 * time.Second, false},
+		{1000, MostWait, true}, {1000, MostWait + time.Second, false},
+	} {
+		if got := (Taken{Failures: c.failures, Now: now, NextAttemptAt: now.Add(c.ahead)}).early(); got != c.want {
+			t.Errorf("after %d failures, %s ahead: got %t, want %t", c.failures, c.ahead, got, c.want)
+		}
+	}
+}
