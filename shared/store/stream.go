@@ -162,9 +162,9 @@ func (s *Store) MayAsk(ctx context.Context, receiver string) (may bool, err erro
 // overdueStreams are those that wait, and that nobody is at. Of a receiver that is
 // silent there is one, if it may be asked.
 //
-// An event of the future shows that the database's clock was set back, and so do an
-// attempt further ahead than it was planned, and a lease longer than any is taken for:
-// what waits for them is due now.
+// Three things show that the database's clock was set back: an event of the future, an
+// attempt further ahead than it was planned, and a lease longer than any is taken for.
+// None of them is waited for.
 const overdueStreams = `
 select submitter, receiver
   from (select s.submitter, s.receiver, s.oldest_at, coalesce(r.failures >= $5, false) as silent,
