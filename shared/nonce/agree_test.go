@@ -62,7 +62,7 @@ func (p *panel) AskAway(_ context.Context, q Look, but ...string) (views []View)
 }
 
 func (p *panel) Taken(context.Context, Submitter, uint64) (Taker, error) {
-	return Taker{}, errors.New("no node keeps so old a state")
+	return Taker{}, ErrNotTold
 }
 
 func (p *panel) Contradicted(_ context.Context, node, _ string) { p.out = append(p.out, node) }

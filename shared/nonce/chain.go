@@ -40,13 +40,18 @@ type ChainConnector interface {
 
 	// Taken finds the transaction by which the account's nonce n was consumed,
 	// on one node's chain as it is now. The error wraps [ErrNotTaken] if the
-	// node says that n is not consumed; any other error is unknown, among them
-	// that the node no longer keeps so old a state.
+	// node says that n is not consumed, and [ErrNotTold] if it has answered and
+	// will not tell however often it is asked. After any other error the same
+	// question may be answered.
 	Taken(ctx context.Context, s Submitter, n uint64) (Taker, error)
 }
 
 // ErrNotTaken reports a nonce that the chain has not consumed.
 var ErrNotTaken = errors.New("the nonce is not consumed")
+
+// ErrNotTold reports a consumed nonce of which a node cannot tell by what: it no longer
+// keeps so old a state or block, or no transaction of the account did it.
+var ErrNotTold = errors.New("the node cannot tell what consumed the nonce")
 
 // Taker is the transaction that consumed a nonce, whoever signed it.
 type Taker struct {

@@ -86,7 +86,7 @@ func (t *tenure) takersOf(ctx context.Context, nonces []uint64) (found []Foreign
 			if t.untold == nil {
 				t.untold = make(map[uint64]bool)
 			}
-			t.untold[n] = !errors.Is(failed, context.DeadlineExceeded) && !errors.Is(failed, ErrNotTaken)
+			t.untold[n] = errors.Is(failed, ErrNotTold)
 			continue
 		case !t.work.knows(taker.Hash):
 			found = append(found, ForeignTransaction{Nonce: n, Episode: t.work.Episode, Taker: taker, CallDigest: taker.CallDigest()})

@@ -213,12 +213,14 @@ func (e evidence) takers(next uint64) map[uint64]Taker {
 
 // evidenceOf reads what is stored of the transactions that consumed the lost nonces,
 // after it has read what is not stored yet, as far as one invocation may. The error
-// wraps [ErrReading] where there is more to read. What the node does not tell of stays
-// unknown.
+// wraps [ErrReading] where there is more to read, or a node gave no answer. What a node
+// cannot tell of stays unknown.
 func (t *tenure) evidenceOf(ctx context.Context, lost []uint64, count uint64) (evidence, error) {
 	e := evidence{lost: lost, foreign: make(map[uint64]ForeignTransaction)}
+	var failed error // why the last try read nothing
 	for {
 		read, err := t.readSomeForeign(ctx)
+		failed = err
 		if errors.Is(err, lease.ErrFenced) || errors.Is(err, ErrNodes) {
 			return e, err
 		}
@@ -245,7 +247,10 @@ func (t *tenure) evidenceOf(ctx context.Context, lost []uint64, count uint64) (e
 			missing++
 		}
 	}
-	if missing > 0 {
+	switch {
+	case missing > 0 && failed != nil:
+		return e, fmt.Errorf("%w: %d of %d, and a node did not answer (%v)", ErrReading, missing, len(lost), failed)
+	case missing > 0:
 		return e, fmt.Errorf("%w: %d of %d", ErrReading, missing, len(lost))
 	}
 	return e, t.stillOnChain(ctx, e)

@@ -3,6 +3,7 @@ package nonce
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -354,4 +355,46 @@ func TestAMissingReceiptHidesNoContradiction(t *testing.T) {
 			t.Errorf("got vote %v, want it contradicted", got)
 		}
 	}
+}
+
+// failingTaker is a panel whose first node does not say who took a nonce.
+type failingTaker struct {
+	*panel
+	err error
+}
+
+func (p failingTaker) Taken(context.Context, Submitter, uint64) (Taker, error) {
+	return Taker{}, p.err
+}
+
+// A node that gave no answer is asked again. That what consumed a nonce is not known is
+// said to an operator only where the node has answered that it cannot tell.
+func TestANodeWithoutAnAnswerIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		x := pending(5)
+		x.Payload = []byte("call")
+		w := workOf(1, 6, x)
+		var open ErrNotForeign
+		for name, c := range map[string]struct {
+			err   error
+			again bool
+		}{
+			"connection refused": {errors.New("dial tcp: connection refused"), true},
+			"no answer in time":  {context.DeadlineExceeded, true},
+			"not consumed there": {ErrNotTaken, true},
+			"an old state":       {fmt.Errorf("%w: missing trie node", ErrNotTold), false},
+		} {
+			v := watching(viewOf(w, block('a', 100)), block('a', 95))
+			v.FinalCount = new(uint64(6))
+			v.Receipts = map[Hash]ReceiptAnswer{x.Versions[0]: {Answer: AnswerNotFound}}
+			p := failingTaker{&panel{ChainConnector: reader(nil), views: ofNodes(v, v, v), quorum: 2}, c.err}
+			tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Book: &evidenceBook{}}, chain: p, work: w, began: time.Now()}
+			tn.work.Episode = 1
+			_, _, err := tn.resync(t.Context(), &Leave{Count: 6})
+			if again := errors.Is(err, ErrReading); again != c.again || !again && !errors.As(err, &open) {
+				t.Errorf("%s: got %v, want to be asked again %v", name, err, c.again)
+			}
+		}
+	})
 }

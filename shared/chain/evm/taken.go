@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/rpc"
 
 	"github.com/fencepost/fencepost/shared/nonce"
 )
@@ -34,7 +36,9 @@ var errElsewhere = errors.New("the chain changed meanwhile, or the nonce was con
 func (c *Connector) Taken(ctx context.Context, s nonce.Submitter, n uint64) (nonce.Taker, error) {
 	taker, err := c.taken(ctx, s, n)
 	if errors.Is(err, errElsewhere) {
-		taker, err = c.taken(ctx, s, n)
+		if taker, err = c.taken(ctx, s, n); errors.Is(err, errElsewhere) {
+			err = untold{err}
+		}
 	}
 	if err != nil {
 		return nonce.Taker{}, fmt.Errorf("look for the transaction that took nonce %d of %s, by node %s: %w", n, s, c.node, short{err})
@@ -156,7 +160,7 @@ func (s *search) read(ctx context.Context) (nonce.Taker, error) {
 	}
 	var b fullBlock
 	if err := whole.into(&b); err != nil {
-		return nonce.Taker{}, fmt.Errorf("block %d: %w", s.high, err)
+		return nonce.Taker{}, fmt.Errorf("block %d: %w", s.high, notTold(err))
 	}
 	for _, tx := range b.Transactions {
 		if uint64(b.Number) == s.high && strings.EqualFold(tx.From, s.account) && uint64(tx.Nonce) == s.n {
@@ -164,10 +168,27 @@ func (s *search) read(ctx context.Context) (nonce.Taker, error) {
 		}
 	}
 	if s.silent != nil {
-		return nonce.Taker{}, fmt.Errorf("it was taken at block %d or below, where the node has no counts: %w", s.low, s.silent)
+		return nonce.Taker{}, fmt.Errorf("it was taken at block %d or below, where the node has no counts: %w", s.low, notTold(s.silent))
 	}
 	return nonce.Taker{}, fmt.Errorf("block %d: %w", s.high, errElsewhere)
 }
+
+// passing are a node's words for a refusal that another try may not meet.
+var passing = regexp.MustCompile(`(?i)rate.?limit|limit exceeded|too many|time.?out|timed out|temporar|try again|busy|overload|capacity`)
+
+// notTold adds [nonce.ErrNotTold] to a node's refusal, unless it may answer another time.
+func notTold(err error) error {
+	if _, refused := errors.AsType[rpc.Error](err); refused && !passing.MatchString(err.Error()) {
+		return untold{err}
+	}
+	return err
+}
+
+// untold is a node's refusal that wraps [nonce.ErrNotTold]; the words are the node's.
+type untold struct{ error }
+
+// Unwrap is the refusal and what it means.
+func (u untold) Unwrap() []error { return []error{nonce.ErrNotTold, u.error} }
 
 // fullBlock is what is read of a block with its transactions.
 type fullBlock struct {

@@ -170,12 +170,20 @@ func (c *Connector) Open(raw []byte) (nonce.Address, nonce.Unsigned, nonce.Signe
 
 // Taken implements [nonce.ChainConnector]. The nodes are asked one after the other
 // until one shows the transaction; where none does, and one says that the nonce is
-// not consumed, that is the answer.
+// not consumed, that is the answer. The error wraps [nonce.ErrNotTold] if each node has
+// answered that it cannot tell.
 func (c *Connector) Taken(ctx context.Context, s nonce.Submitter, n uint64) (taker nonce.Taker, err error) {
+	silent := len(c.nodes) // those that have not said so
 	err = c.Any(ctx, func(ctx context.Context, one *evm.Connector) error {
 		taker, err = one.Taken(ctx, s, n)
+		if errors.Is(err, nonce.ErrNotTold) {
+			silent--
+		}
 		return err
 	})
+	if errors.Is(err, nonce.ErrNotTold) && silent > 0 {
+		err = fmt.Errorf("%d of %d nodes may tell later: %s", silent, len(c.nodes), err)
+	}
 	return taker, err
 }
 
