@@ -174,13 +174,13 @@ func (w *Worker) forsake(ctx context.Context, s Submitter, owner string) error {
 	return w.Wake.Advance(ctx, s, done.Token)
 }
 
-// resumed takes transactions out of the state PROTECT: they are watched as
-// before.
+// resumed takes transactions out of the state PROTECT: they are watched as before, and
+// sent again at once, as nobody knows what became of their bytes meanwhile.
 func resumed(w Work) []Move {
 	var moves []Move
 	for _, t := range w.Unsettled {
 		if t.State == Protect {
-			t.State, t.Sub, t.LastError, t.NextCheckAt = Tracking, Pending, "", &w.Now
+			t.State, t.Sub, t.LastError, t.NextCheckAt, t.NextResubmitAt = Tracking, Pending, "", &w.Now, &w.Now
 			moves = append(moves, Move{From: Protect, To: t})
 		}
 	}

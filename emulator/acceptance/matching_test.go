@@ -1,0 +1,141 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// What a release decides upon, and what it writes: each table that is not written by the
+// looks that go on meanwhile, and of the others the columns that these leave alone.
+const decidedUpon = `
+select coalesce(string_agg(line, E'\n' order by line), '') from (
+  select 'tx ' || row (tx_id, state, sub_state, nonce, ordered, held, queued, last_error)::text from managed_tx
+  union all select 'cursor ' || row (submitter, next_nonce)::text from submitter_nonce_cursor
+  union all select 'epoch ' || row (submitter, name_epoch)::text from submitter_lease
+  union all select 'incident ' || e::text from protect_episode e
+  union all select 'version ' || v::text from tx_version v
+  union all select 'decision ' || d::text from tx_decision d
+  union all select 'history ' || h::text from tx_history h
+  union all select 'hold ' || f::text from foreign_hold f
+) as t (line)`
+
+// releaseAnswer is what a release, or its trial, says.
+type releaseAnswer struct {
+	Submitter string
+	Episode   int
+	Displaced []uint64
+	NextNonce uint64
+	Named     []nonce.Naming
+	DryRun    bool
+}
+
+// tryRelease asks what a release would do.
+func (b bench) tryRelease(t *testing.T, s nonce.Submitter, body map[string]any) (answer releaseAnswer) {
+	t.Helper()
+	var status int
+	var text []byte
+	err := poll(b.ctx, func() bool { // 409 and 503 say: ask again
+		var err error
+		status, text, err = b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release?dryRun=true", body)
+		return err == nil && status != http.StatusConflict && status != http.StatusServiceUnavailable
+	})
+	if err != nil || status != http.StatusOK || json.Unmarshal(text, &answer) != nil {
+		t.Fatalf("trial: got %d %s, %v; want 200", status, text, err)
+	}
+	return answer
+}
+
+// A nonce and a request that match one to one are taken with others matching. Where one
+// transaction may have been two requests, or two transactions one request, the release
+// is refused by name. A trial writes nothing, and says what the release then does.
+func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
+	t.Parallel()
+	for _, window := range []int{1, 8} {
+		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{Window: window})
+			s := b.Submitters()[0]
+			one, twin, double, held := common.Address{0xa1}, common.Address{0xb2}, common.Address{0xc3}, common.Address{0xd4}
+			b.Chain.StopMining()
+			for i := range window { // they hold the nonces of the window
+				b.post(t, orderTo(s, fmt.Sprintf("held-%d", i), held, 10))
+			}
+			b.await(t, s, nonce.Tracking, window)
+			for name, to := range map[string]common.Address{"one": one, "twin-a": twin, "twin-b": twin, "double": double} {
+				b.post(t, orderTo(s, name, to, 1000))
+			}
+			b.Chain.DropPool()
+			for n, to := range []common.Address{double, double, twin, one} {
+				b.payByHand(t, uint64(n), to, 1000)
+			}
+			b.Chain.StartMining()
+			episode, _ := b.inProtect(t, s)
+			b.mine(t, 70)
+
+			body := map[string]any{"episode": episode, "mode": "resync", "count": 4, "reason": "paid by hand", "others": "matching"}
+			var status int
+			var text string
+			_ = poll(b.ctx, func() bool {
+				status, text = b.release(t, s, body)
+				return status != http.StatusServiceUnavailable
+			})
+			for _, want := range []string{"nonce 0:", "nonce 1:", "nonce 2:", "double", "twin-a", "twin-b"} {
+				if status != http.StatusBadRequest || !strings.Contains(text, want) {
+					t.Errorf("what matches more than one: got %d %s, want 400 with %q", status, text, want)
+				}
+			}
+			if strings.Contains(text, "nonce 3:") {
+				t.Errorf("what matches one to one: got %s, want nothing said of nonce 3", text)
+			}
+
+			body["requests"] = map[string]string{"0": "double", "1": nonce.NoRequest, "2": "twin-a"}
+			before := b.decidedUpon(t)
+			tried := b.tryRelease(t, s, body)
+			if diff := cmp.Diff(before, b.decidedUpon(t)); diff != "" {
+				t.Errorf("the trial wrote (-before +after):\n%s", diff)
+			}
+			status, text = b.release(t, s, body)
+			var done releaseAnswer
+			if err := json.Unmarshal([]byte(text), &done); err != nil || status != http.StatusOK {
+				t.Fatalf("release: got %d %s", status, text)
+			}
+			if !tried.DryRun || done.DryRun {
+				t.Errorf("dryRun: got %t for the trial and %t for the release, want true and false", tried.DryRun, done.DryRun)
+			}
+			if tried.DryRun = false; !cmp.Equal(tried, done) {
+				t.Errorf("the trial against the release (-tried +done):\n%s", cmp.Diff(tried, done))
+			}
+			var named []string
+			for _, one := range done.Named {
+				named = append(named, fmt.Sprint(one.Nonce, " ", one.RequestID))
+			}
+			if diff := cmp.Diff([]string{"0 double", "2 twin-a", "3 one"}, named); diff != "" {
+				t.Errorf("named (-want +got):\n%s", diff)
+			}
+
+			b.await(t, s, nonce.Confirmed, 3+1+max(0, window-4)) // those named, twin-b, and what held a nonce that was not lost
+			for to, want := range map[common.Address]int64{one: 1000, twin: 2000, double: 2000, held: 10 * int64(max(0, window-4))} {
+				if got := b.received(t, to); got != want {
+					t.Errorf("%s: got %d wei on the chain, want %d", to, got, want)
+				}
+			}
+		})
+	}
+}
+
+func (b bench) decidedUpon(t *testing.T) (lines string) {
+	t.Helper()
+	if err := b.DB.QueryRow(b.ctx, decidedUpon).Scan(&lines); err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
