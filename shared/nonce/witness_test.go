@@ -391,7 +391,7 @@ func TestANodeWithoutAnAnswerIsAskedAgain(t *testing.T) {
 			p := failingTaker{&panel{ChainConnector: reader(nil), views: ofNodes(v, v, v), quorum: 2}, c.err}
 			tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Book: &evidenceBook{}}, chain: p, work: w, began: time.Now()}
 			tn.work.Episode = 1
-			_, _, err := tn.resync(t.Context(), &Leave{Count: 6})
+			_, _, err := tn.resync(t.Context(), &Leave{Count: 6}, LostBytes{})
 			if again := errors.Is(err, ErrReading); again != c.again || !again && !errors.As(err, &open) {
 				t.Errorf("%s: got %v, want to be asked again %v", name, err, c.again)
 			}
