@@ -26,6 +26,7 @@ func (a *App) routeAdmin(mux *web.Mux) {
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/signer", a.changeSigner)
 	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/lost", a.lost)
 	a.handle(mux, "admin", "POST /admin/v1/authority/accept", a.acceptAuthority)
+	a.handle(mux, "admin", "POST /admin/v1/authority/release-untouched", a.telling(a.releaseUntouched))
 	a.handle(mux, "admin", "POST /admin/v1/tx/{txId}/decide", a.telling(a.decide))
 	a.routeHeld(mux)
 	if a.transfers.offered() {

@@ -9,14 +9,13 @@ import (
 
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/mark/gcs"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-const (
-	markObject = "authority-mark"
-	markEvery  = time.Minute // between two looks of a process
-)
+// markEvery is between two looks of a process.
+const markEvery = time.Minute
 
 // marks compares the database with the mark outside it. A nil one does nothing.
 type marks struct {
@@ -33,7 +32,7 @@ func (a *App) openMark(ctx context.Context) error {
 	if !c.Mark {
 		return nil
 	}
-	object, err := gcs.Open(ctx, c.Bucket, markObject, c.Endpoint)
+	object, err := gcs.Open(ctx, c.Bucket, mark.ObjectName, c.Endpoint)
 	if err != nil {
 		return err
 	}
@@ -90,7 +89,10 @@ func (a *App) sweepMark(ctx context.Context) error {
 	if a.marks == nil {
 		return nil
 	}
-	err := a.marks.keeper.Advance(ctx, "sweep")
+	err := a.marks.keeper.Advance(ctx, store.MarkOfSweep)
+	if store.IsMoving(err) { // the last mark stays, and was seen
+		err = nil
+	}
 	var uncompared int64
 	if err != nil && !errors.Is(err, mark.ErrForeign) {
 		uncompared = 1

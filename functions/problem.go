@@ -21,6 +21,8 @@ var (
 	notLeader          = web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}
 	tooLate            = web.Code{Name: "TOO_LATE", Status: http.StatusConflict}
 	requestRecorded    = web.Code{Name: "REQUEST_RECORDED", Status: http.StatusConflict}
+	notPlanned         = web.Code{Name: "NOT_A_PLANNED_MOVE", Status: http.StatusConflict}
+	moveExpected       = web.Code{Name: "MOVE_EXPECTED", Status: http.StatusServiceUnavailable}
 	queueFull          = web.Code{Name: "QUEUE_FULL", Status: http.StatusTooManyRequests}
 
 	// Of policies. The two of limits over time are those of transfers too.
@@ -37,6 +39,9 @@ const (
 
 const storedNothing = " This attempt stored nothing; GET /api/v1/tx/by-request is the word on the intent."
 
+// moveRetryAfter is when a caller may find that the database was moved.
+const moveRetryAfter = 10 * time.Second
+
 // queueRetryAfter is when a caller may find room in a queue that was full.
 const queueRetryAfter = 10 * time.Second
 
@@ -48,6 +53,12 @@ func problem(err error) error {
 	var policy store.ErrPolicy
 	var recorded store.RequestRecorded
 	switch {
+	case store.IsMoving(err):
+		p := web.NewProblem(moveExpected, "the database is about to be moved to another server, and nothing is written meanwhile; nothing was stored: try again later")
+		p.RetryAfter, p.Cause = moveRetryAfter, err
+		return p
+	case errors.Is(err, store.ErrNotPlanned):
+		return web.NewProblem(notPlanned, "the last change of the authority is not a planned move that was confirmed (migrate confirm-move): the database may lack what was committed, so each submitter is released by itself; nothing was changed")
 	case errors.As(err, &policy):
 		return policyProblem(policy)
 	case errors.Is(err, store.ErrHandlerBarred):

@@ -90,6 +90,8 @@ func transferProblem(err error) *web.Problem {
 		return refusedProblem(refused.Reason)
 	}
 	switch {
+	case store.IsMoving(err):
+		return problem(err).(*web.Problem)
 	case errors.Is(err, transfer.ErrNotFound):
 		return web.NewProblem(web.NotFound, "no such transfer")
 	case errors.Is(err, transfer.ErrCIDConflict):

@@ -21,6 +21,8 @@ type Grants struct {
 var (
 	// onlyAdded are the tables whose rows never change.
 	onlyAdded = []string{"tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_change"}
+	// onlyRead are the tables that the owner's commands write.
+	onlyRead = []string{"authority_move"}
 	// thrownAway are the tables whose rows are deleted. Of all others none ever goes.
 	thrownAway = []string{"authority_mark", "event_outbox", "event", "conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_scale", "conservation_standing"}
 )
@@ -28,6 +30,8 @@ var (
 // ofFunctions is what functions may do with a table.
 func ofFunctions(table string) string {
 	switch {
+	case slices.Contains(onlyRead, table):
+		return "select"
 	case slices.Contains(onlyAdded, table):
 		return "select, insert"
 	case slices.Contains(thrownAway, table):

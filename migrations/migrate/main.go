@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/store/cloudsql"
 )
@@ -23,11 +25,20 @@ import (
 const usage = `usage: migrate up [--grant-to ROLES] [--grant-read-to ROLES]
        migrate status
        migrate distrust --reason TEXT
+       migrate expect-move --by NAME --reason TEXT
+       migrate confirm-move --by NAME --reason TEXT
+       migrate cancel-move --by NAME --reason TEXT
 
   up        apply every migration that the database has not seen; two at once are safe
   status    list the migrations and when each was applied
   distrust  say that the database is a copy, though it looks like none: nothing in it is believed, and every submitter
             comes under PROTECT, until an operator accepts it (POST /admin/v1/authority/accept). The reason is on record until then
+
+A planned move, as an upgrade or a switch to a replica. Each may be repeated. Who and why are on record:
+  expect-move   stop all writes, and write the last mark. Run it on the server that is to be left, before its last copy is made
+  confirm-move  on the new server: demand exactly that mark, take the server over, and let writes go on. Every submitter is then
+                in PROTECT; POST /admin/v1/authority/release-untouched releases those that nothing has happened to
+  cancel-move   call the move off: on the server that was to be left, all goes on as before. Elsewhere the database stays in PROTECT
 
   --grant-to       then let these roles, separated by commas, read and write rows
   --grant-read-to  then let these read rows, and see what others' sessions do
@@ -36,6 +47,8 @@ FENCEPOST_DATABASE_URL is the database, as the role that owns its tables:
 postgres://user:password@host:port/database
 FENCEPOST_DATABASE_INSTANCE, project:region:instance, is the Cloud SQL instance that it is in, if it is; then the
 URL is user=… dbname=… sslmode=disable.
+FENCEPOST_AUTHORITY_MARK, FENCEPOST_AUTHORITY_BUCKET and FENCEPOST_AUTHORITY_ENDPOINT are those of the functions. A move
+needs the mark.
 
 Exit codes: 0 done, 1 failed, 2 called wrongly.
 `
@@ -63,8 +76,15 @@ type call struct {
 	command     string
 	databaseURL string
 	grants      migrations.Grants
-	reason      string // of distrust
+	reason      string // of distrust and of moves
+	by          string // of moves
 }
+
+var (
+	commands = []string{"up", "status", "distrust", expectMove, confirmMove, cancelMove}
+	decided  = commands[2:] // for a reason
+	moves    = commands[3:] // by somebody
+)
 
 func realMain(ctx context.Context) error {
 	c, err := parse(os.Args[1:])
@@ -75,16 +95,20 @@ func realMain(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	var how []migrations.Option
+	var dial pgconn.DialFunc
 	if name := os.Getenv("FENCEPOST_DATABASE_INSTANCE"); name != "" {
 		instance := cloudsql.New(name)
 		defer instance.Close()
-		how = append(how, migrations.Dial(instance.Dial))
+		dial = instance.Dial
+		how = append(how, migrations.Dial(dial))
 	}
 	switch c.command {
 	case "up":
 		return up(ctx, c, how)
 	case "distrust":
 		return migrations.Distrust(ctx, c.databaseURL, c.reason, how...)
+	case expectMove, confirmMove, cancelMove:
+		return move(ctx, c, dial)
 	}
 	return status(ctx, c.databaseURL, how)
 }
@@ -102,6 +126,7 @@ func parse(arguments []string) (c call, err error) {
 	flags.Func("grant-to", "", roles(&c.grants.Functions))
 	flags.Func("grant-read-to", "", roles(&c.grants.Readers))
 	flags.StringVar(&c.reason, "reason", "", "")
+	flags.StringVar(&c.by, "by", "", "")
 	var words []string
 	for rest := arguments; ; rest = flags.Args()[1:] {
 		if err := flags.Parse(rest); err != nil {
@@ -113,16 +138,19 @@ func parse(arguments []string) (c call, err error) {
 		words = append(words, flags.Arg(0))
 	}
 	if len(words) != 1 {
-		return c, fmt.Errorf("got %d arguments, want one: up, status or distrust", len(words))
+		return c, fmt.Errorf("got %d arguments, want one: %s", len(words), strings.Join(commands, ", "))
 	}
-	if c.command = words[0]; !slices.Contains([]string{"up", "status", "distrust"}, c.command) {
-		return c, fmt.Errorf("got command %q, want up, status or distrust", c.command)
+	if c.command = words[0]; !slices.Contains(commands, c.command) {
+		return c, fmt.Errorf("got command %q, want one of %s", c.command, strings.Join(commands, ", "))
 	}
 	if c.command != "up" && len(c.grants.Functions)+len(c.grants.Readers) > 0 {
 		return c, fmt.Errorf("%s grants nothing", c.command)
 	}
-	if c.reason = strings.TrimSpace(c.reason); (c.command == "distrust") != (c.reason != "") {
-		return c, errors.New("--reason goes with distrust, which wants one: it goes on record")
+	if c.reason = strings.TrimSpace(c.reason); slices.Contains(decided, c.command) != (c.reason != "") {
+		return c, fmt.Errorf("--reason goes with %s, which want one: it goes on record", strings.Join(decided, ", "))
+	}
+	if c.by = strings.TrimSpace(c.by); slices.Contains(moves, c.command) != (c.by != "") {
+		return c, fmt.Errorf("--by goes with %s, which want your name: it goes on record", strings.Join(moves, ", "))
 	}
 	if c.databaseURL = os.Getenv("FENCEPOST_DATABASE_URL"); c.databaseURL == "" {
 		return c, errors.New("FENCEPOST_DATABASE_URL is not set")

@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// ObjectName is the object's, in its bucket.
+const ObjectName = "authority-mark"
+
 // Mark is what the object says. All but the ID is evidence, for people.
 type Mark struct {
 	ID       string    `json:"id"`
@@ -41,6 +44,8 @@ var (
 	ErrMoved = errors.New("the mark is of another generation")
 	// ErrForeign reports a database that does not hold the id of the mark.
 	ErrForeign = errors.New("the database does not hold the id of the current mark: another database has been written since")
+	// ErrSoon reports that the last mark is too young for another of that reason.
+	ErrSoon = errors.New("the last mark is young enough")
 	// ErrGone reports that there is no object, though the database has seen one; or an older one.
 	ErrGone = errors.New("the mark that the database has seen is gone: put the newest version of the object back")
 )
@@ -64,7 +69,8 @@ type Book interface {
 	Judge(context.Context, Seen) (Verdict, error)
 	// Latest is the last generation that the database has seen with an id of its own; 0: none.
 	Latest(context.Context) (int64, error)
-	// Prepare commits a new random id, to be written over that generation.
+	// Prepare commits a new random id, to be written over that generation. The error wraps
+	// [ErrSoon] where one more for that reason is not due yet.
 	Prepare(ctx context.Context, over int64, reason string) (Mark, error)
 }
 
@@ -125,7 +131,9 @@ func (k Keeper) Advance(ctx context.Context, reason string) error {
 		return err
 	}
 	next, err := k.Book.Prepare(ctx, seen.Generation, reason)
-	if err != nil {
+	if errors.Is(err, ErrSoon) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	err = k.Object.Write(ctx, next, seen.Generation)

@@ -28,6 +28,7 @@ type Leave struct {
 	DryRun   bool              // for resync: nothing is written
 	Fill     *uint64           // for resync: the largest window that the submitter can have had; nil: as the rules have it (see [LostBytes])
 	Filling  *Filling          // for resync, filled in by the release: what placeholders consume; nil: nothing is filled
+	Resting  bool              // for resume: only where the chain's counts, mined and pending, are the next nonce here
 	End      []Naming          // for resync, filled in by the release: requests without a nonce that end with it
 	Fallen   []FinalTx         // for resync, filled in by the release: final ones that the chain no longer has
 	Takers   map[uint64]Taker  // for resync, filled in by the release: what took the nonces of intents
@@ -54,6 +55,14 @@ func (e ErrCount) Error() string {
 	}
 	return fmt.Sprintf("resync accepts the count %d; the chain's, at its finalized block, is %d, and the next nonce here is %d",
 		e.Accepted, *e.Final, e.Next)
+}
+
+// ErrUsed reports a submitter whose counts on the chain are not its next nonce.
+type ErrUsed struct{ Latest, Pending, Next uint64 }
+
+// Error names the counts.
+func (e ErrUsed) Error() string {
+	return fmt.Sprintf("the account has %d transactions mined and %d with those pending, and its next nonce here is %d", e.Latest, e.Pending, e.Next)
 }
 
 // Released is what a release did.
@@ -115,7 +124,7 @@ func (w *Worker) Release(ctx context.Context, s Submitter, l Leave) (out Release
 	case len(l.Fallen) > 0:
 		return out, ErrNotBack{l.Fallen}
 	default:
-		if err = lost.mayResume(); err != nil {
+		if err = errors.Join(lost.mayResume(), t.mayRest(ctx, l)); err != nil {
 			return out, err
 		}
 	}
@@ -221,6 +230,31 @@ func (t *tenure) resync(ctx context.Context, l *Leave, bytes LostBytes) ([]Move,
 		out.NextNonce = max(out.NextNonce, out.Filling.Below)
 	}
 	return moves, out, nil
+}
+
+// mayRest proves, where the release wants that, that the account has sent nothing that is
+// not known here: a quorum of nodes says that its next nonce is the one here, also with
+// their pools.
+func (t *tenure) mayRest(ctx context.Context, l Leave) error {
+	if !l.Resting {
+		return nil
+	}
+	next := t.work.NextNonce
+	q := Look{Submitter: t.work.submitter(), Account: true}
+	v, err := t.look(ctx, q)
+	if err != nil {
+		return fmt.Errorf("look at the counts: %w", err)
+	}
+	at := func(o View) bool { return o.Account.LatestCount == next && o.Account.PendingCount == next }
+	if !at(v) {
+		return ErrUsed{v.Account.LatestCount, v.Account.PendingCount, next}
+	}
+	return t.borneOut(ctx, q, v, fmt.Sprintf("the account's counts are %d", next), func(o View) vote {
+		if at(o) {
+			return bearsOut
+		}
+		return contradicts
+	})
 }
 
 // lostToo asks a view whether its final count is the same, and nothing that is to end

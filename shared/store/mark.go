@@ -76,26 +76,49 @@ func (s *Store) Latest(ctx context.Context) (generation int64, err error) {
 	return generation, nil
 }
 
+// MarkOfSweep is the reason of the marks that are written again and again.
+const MarkOfSweep = "sweep"
+
+// markedNow says that a mark was prepared in this minute of the database's clock.
+const markedNow = `exists (select from authority_mark where date_trunc('minute', at) = date_trunc('minute', clock_timestamp()))`
+
 const prepareMark = `
 with next as (
   insert into authority_mark (id, written_over, reason)
-  select replace(gen_random_uuid()::text, '-', ''), $1, $2 where is_authority()
+  select replace(gen_random_uuid()::text, '-', ''), $1, $2 where is_authority() and not ($3 and ` + markedNow + `)
   returning id, sequence, at
 )
 select n.id, n.sequence, n.at, a.epoch, pg_current_wal_insert_lsn()::text, a.system_identifier::text, a.timeline_id
   from next n, authority a`
 
 // Prepare implements [mark.Book]. A database that is not the authority prepares none:
-// the error wraps [mark.ErrForeign].
+// the error wraps [mark.ErrForeign]. Of a sweep there is at most one in each minute of
+// the database's clock.
 func (s *Store) Prepare(ctx context.Context, over int64, reason string) (mark.Mark, error) {
 	m := mark.Mark{Reason: reason}
-	err := s.db.QueryRow(ctx, prepareMark, over, reason).Scan(&m.ID, &m.Sequence, &m.At, &m.Epoch, &m.Position, &m.System, &m.Timeline)
+	paced := reason == MarkOfSweep
+	err := s.db.QueryRow(ctx, prepareMark, over, reason, paced).Scan(&m.ID, &m.Sequence, &m.At, &m.Epoch, &m.Position, &m.System, &m.Timeline)
 	if errors.Is(err, pgx.ErrNoRows) {
+		if paced {
+			return mark.Mark{}, s.soon(ctx)
+		}
 		return mark.Mark{}, fmt.Errorf("no mark is written by a database that is not accepted: %w", mark.ErrForeign)
 	} else if err != nil {
 		return mark.Mark{}, fmt.Errorf("prepare a mark: %w", err)
 	}
 	return m, nil
+}
+
+// soon says why a sweep prepared no mark.
+func (s *Store) soon(ctx context.Context) error {
+	var ours bool
+	if err := s.db.QueryRow(ctx, `select is_authority()`).Scan(&ours); err != nil {
+		return fmt.Errorf("find out why no mark was prepared: %w", err)
+	}
+	if ours {
+		return mark.ErrSoon
+	}
+	return fmt.Errorf("no mark is written by a database that is not accepted: %w", mark.ErrForeign)
 }
 
 // AdoptMark lets a database that an operator is about to accept hold the mark of

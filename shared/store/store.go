@@ -123,11 +123,12 @@ func (s *Store) Close() { s.db.Close() }
 // Ping says whether the database answers.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 
-// What the database's functions hold_lease, close_episode and refuse_by_policy raise.
+// What the database's functions hold_lease, close_episode, refuse_by_policy and refuse_while_moving raise.
 const (
 	fencedCode  = "FP001"
 	episodeCode = "FP005"
 	policyCode  = "FP010"
+	movingCode  = "FP013"
 )
 
 // fence turns the database's own refusals into the errors that they mean.

@@ -1,0 +1,129 @@
+package functions
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// How many submitters one call of release-untouched looks at, unless it says, and at
+// most; and how many at once.
+const (
+	untouchedPage    = 100
+	mostUntouched    = 500
+	untouchedAtATime = 8
+)
+
+type untouchedRequest struct {
+	Reason string `json:"reason"`
+	Limit  *int   `json:"limit"`
+	After  string `json:"after"`
+}
+
+type untouchedLeft struct {
+	Submitter nonce.Submitter `json:"submitter"`
+	Why       string          `json:"why"`
+}
+
+type untouchedResponse struct {
+	Released  []nonce.Submitter `json:"released"`
+	Left      []untouchedLeft   `json:"left"`      // of those that were looked at
+	Remaining int               `json:"remaining"` // still in PROTECT because of the move, those left among them
+	After     *nonce.Submitter  `json:"after"`     // to go on behind; null: all were looked at
+}
+
+// releaseUntouched releases, after a planned move that was confirmed, the submitters
+// that it put into PROTECT and whose accounts have sent nothing that is not known here.
+func (a *App) releaseUntouched(w http.ResponseWriter, r *http.Request) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[untouchedRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	reason, limit, after := strings.TrimSpace(body.Reason), untouchedPage, nonce.Submitter("")
+	switch {
+	case reason == "" || len(reason) > maxReason:
+		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
+	case body.Limit != nil && (*body.Limit < 1 || *body.Limit > mostUntouched):
+		return web.FieldProblem("limit", "is %d: want 1 to %d submitters", *body.Limit, mostUntouched)
+	case body.Limit != nil:
+		limit = *body.Limit
+	}
+	if body.After != "" {
+		if after, err = a.submitter("after", body.After); err != nil {
+			return err
+		}
+	}
+	page, err := a.store.Moved(r.Context(), after, limit)
+	if err != nil {
+		return err
+	}
+	out := a.releaseResting(r.Context(), page, nonce.Leave{Mode: nonce.Resume, Resting: true, By: operator, Reason: reason})
+	if len(page) == limit {
+		out.After = &page[len(page)-1].Submitter
+	}
+	if out.Remaining, err = a.store.CountMoved(r.Context()); err != nil {
+		return err
+	}
+	a.log.WarnContext(r.Context(), "released from PROTECT after a planned move", "operator", operator, "reason", reason,
+		"released", out.Released, "left", len(out.Left), "remaining", out.Remaining, telemetry.NodeIDKey, a.node)
+	web.Reply(w, r, http.StatusOK, out)
+	return nil
+}
+
+// releaseResting releases each by itself, and says of the others why not.
+func (a *App) releaseResting(ctx context.Context, page []store.MovedSubmitter, l nonce.Leave) untouchedResponse {
+	problems := make([]error, len(page))
+	places := make(chan struct{}, untouchedAtATime)
+	var all sync.WaitGroup
+	for i, one := range page {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			leave := l
+			leave.Episode = one.Episode
+			problems[i] = a.releaseOne(ctx, one.Submitter, leave)
+		})
+	}
+	all.Wait()
+	out := untouchedResponse{Released: []nonce.Submitter{}, Left: []untouchedLeft{}}
+	for i, one := range page {
+		if problems[i] == nil {
+			out.Released = append(out.Released, one.Submitter)
+			continue
+		}
+		out.Left = append(out.Left, untouchedLeft{one.Submitter, a.whyLeft(ctx, one.Submitter, problems[i])})
+	}
+	return out
+}
+
+func (a *App) releaseOne(ctx context.Context, s nonce.Submitter, l nonce.Leave) error {
+	worker, err := a.workerOf(s)
+	if err != nil {
+		return err
+	}
+	_, err = worker.Release(ctx, s, l)
+	return err
+}
+
+// whyLeft is what an operator may see of it; the rest is in the log.
+func (a *App) whyLeft(ctx context.Context, s nonce.Submitter, err error) string {
+	if used, ok := errors.AsType[nonce.ErrUsed](err); ok {
+		return used.Error() + ": release it by itself"
+	}
+	if p, ok := errors.AsType[*web.Problem](problem(releaseProblem(err))); ok {
+		return p.Detail
+	}
+	a.log.WarnContext(ctx, "a submitter was not released after a planned move", telemetry.SubmitterKey, s, "error", err.Error())
+	return "it could not be released now: ask again"
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/mark"
+	"github.com/fencepost/fencepost/shared/mark/gcs"
+	"github.com/fencepost/fencepost/shared/store"
+)
+
+// The commands of a planned move.
+const (
+	expectMove  = "expect-move"
+	confirmMove = string(mark.Confirms)
+	cancelMove  = string(mark.Cancels)
+)
+
+var errNoMark = errors.New("a move is told from a restore by the mark alone: set FENCEPOST_AUTHORITY_MARK=true and " +
+	"FENCEPOST_AUTHORITY_BUCKET as the functions have them; where they have none, switch authority.mark on for them first, and wait for a sweep")
+
+func move(ctx context.Context, c call, dial pgconn.DialFunc) (err error) {
+	bucket := os.Getenv("FENCEPOST_AUTHORITY_BUCKET")
+	if os.Getenv("FENCEPOST_AUTHORITY_MARK") != "true" || bucket == "" {
+		return errNoMark
+	}
+	object, err := gcs.Open(ctx, bucket, mark.ObjectName, os.Getenv("FENCEPOST_AUTHORITY_ENDPOINT"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, object.Close()) }()
+	// Locks are waited for as long as a client that is frozen may keep them.
+	s, err := store.Open(ctx, store.Options{URL: c.databaseURL, Dial: dial, MaxConns: 2,
+		StatementTimeout: time.Minute, LockTimeout: 50 * time.Second, IdleInTransactionTimeout: time.Minute})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	mover := mark.Mover{Keeper: mark.Keeper{Object: object, Book: s}, Moves: s}
+	said := mark.Said{By: c.by, Reason: c.reason}
+	switch c.command {
+	case expectMove:
+		return expect(ctx, mover, said)
+	case confirmMove:
+		return confirm(ctx, s, mover, said)
+	}
+	return cancelled(ctx, s, mover, said)
+}
+
+func expect(ctx context.Context, mover mark.Mover, said mark.Said) error {
+	last, err := mover.Expect(ctx, said)
+	if err != nil {
+		return fmt.Errorf("%w\nif writes were stopped already they still are: run it again, or migrate cancel-move", err)
+	}
+	fmt.Printf(`writes are stopped; the last mark is %s
+next: make the last copy of the database, or wait until the replica has everything, and stop this server.
+then, on the new server: migrate confirm-move. To call the move off, on this server: migrate cancel-move.
+`, last.ID)
+	return nil
+}
+
+func confirm(ctx context.Context, s *store.Store, mover mark.Mover, said mark.Said) error {
+	err := mover.Confirm(ctx, said)
+	if errors.Is(err, mark.ErrNoMove) {
+		err = endedAs(ctx, s, "CONFIRMED", err)
+	}
+	switch {
+	case errors.Is(err, mark.ErrForeign):
+		return fmt.Errorf("%w: this copy lacks what was committed last, or the move was ended elsewhere; use the copy that has the last mark, or migrate cancel-move here and accept the database as a restored one", err)
+	case err != nil:
+		return err
+	}
+	fmt.Print(`the database is taken over, and writes go on; every submitter is in PROTECT.
+next: POST /admin/v1/authority/release-untouched until remaining stays as it is, then release the rest one by one.
+`)
+	return nil
+}
+
+func cancelled(ctx context.Context, s *store.Store, mover mark.Mover, said mark.Said) error {
+	err := mover.Cancel(ctx, said)
+	if errors.Is(err, mark.ErrNoMove) {
+		err = endedAs(ctx, s, "CANCELLED", err)
+	}
+	switch {
+	case errors.Is(err, mark.ErrCancelledForeign):
+		fmt.Println(err)
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w\nwrites are still stopped. Where the mark is lost for good: migrate distrust, then migrate cancel-move, then accept the database as a restored one", err)
+	}
+	fmt.Println("the move is called off, and all goes on as before; copies that were made meanwhile are foreign")
+	return nil
+}
+
+// endedAs says whether the last move ended so already.
+func endedAs(ctx context.Context, s *store.Store, outcome string, otherwise error) error {
+	last, err := s.EndedMove(ctx)
+	switch {
+	case err != nil:
+		return err
+	case last == outcome:
+		return nil
+	case last != "":
+		return fmt.Errorf("%w: the last one is %s", otherwise, last)
+	}
+	return otherwise
+}

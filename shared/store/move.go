@@ -1,0 +1,270 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/mark"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+var _ mark.Moves = (*Store)(nil)
+
+// IsMoving says of an error that the database refused to write, as it is about to be
+// moved to another server. Nothing was stored.
+func IsMoving(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == movingCode
+}
+
+// lockWrites waits until every transaction that has written has ended, and keeps others
+// from writing until the commit. Each then looks whether a move is expected.
+const lockWrites = `
+lock table submitter_lease, submitter_nonce_cursor, managed_tx, tx_version, tx_decision, transfers_tb, transfer_operations, balances_tb,
+           submitter, submitter_policy, submitter_change, payout_statement, payout_confirmed, payout_proof,
+           transfer_resolution, transfer_halt, foreign_hold, event_counter, conservation_adjustment, authority_mark
+        in share row exclusive mode`
+
+const allowMove = `select set_config('fencepost.move', 'on', true)`
+
+// expectMove records the move under a new mark, or gives the open one a new mark. Where
+// the open one has mark $4 it changes nothing.
+const expectMove = `
+insert into authority_move as v (mark, from_system, from_timeline, by, reason)
+select replace(gen_random_uuid()::text, '-', ''), a.system_identifier, a.timeline_id, $1, $2
+  from authority a
+ where is_authority()
+    on conflict ((ended_at is null)) where ended_at is null do update
+   set mark = case when v.mark = $3 then v.mark else excluded.mark end
+returning id, mark, mark = $3`
+
+// markMove writes the id of a mark that belongs to move $4.
+const markMove = `
+with next as (
+  insert into authority_mark (id, written_over, reason)
+  values ($1, $2, $3)
+  returning id, sequence, at, reason
+)
+select n.id, n.sequence, n.at, n.reason, a.epoch, pg_current_wal_insert_lsn()::text, s.system_identifier::text, current_timeline()
+  from next n, authority a, pg_control_system() s`
+
+func scanMark(row pgx.Row) (m mark.Mark, err error) {
+	err = row.Scan(&m.ID, &m.Sequence, &m.At, &m.Reason, &m.Epoch, &m.Position, &m.System, &m.Timeline)
+	return m, err
+}
+
+func moveReason(what string, id int64) string { return what + " " + strconv.FormatInt(id, 10) }
+
+// Expect implements [mark.Moves]. The error wraps [mark.ErrForeign] where the database
+// is not the authority.
+func (s *Store) Expect(ctx context.Context, current mark.Seen, said mark.Said) (m mark.Mark, done bool, err error) {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		for _, before := range []string{allowMove, lockWrites} {
+			if _, err := tx.Exec(ctx, before); err != nil {
+				return err
+			}
+		}
+		var id int64
+		err := tx.QueryRow(ctx, expectMove, said.By, said.Reason, current.ID).Scan(&id, &m.ID, &done)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("no operator has accepted it: %w", mark.ErrForeign)
+		}
+		if err != nil || done {
+			m = current.Mark
+			return err
+		}
+		m, err = scanMark(tx.QueryRow(ctx, markMove, m.ID, current.Generation, moveReason("expect-move", id)))
+		return err
+	})
+	if err != nil {
+		return mark.Mark{}, false, fmt.Errorf("expect a move of the database: %w", err)
+	}
+	return m, done, nil
+}
+
+const expectedMove = `
+select v.id, v.mark,
+       s.system_identifier <> v.from_system or current_timeline() <> v.from_timeline,
+       a.system_identifier = v.from_system and a.timeline_id = v.from_timeline
+  from authority_move v, authority a, pg_control_system() s
+ where v.ended_at is null`
+
+// Expected implements [mark.Moves].
+func (s *Store) Expected(ctx context.Context) (m mark.Move, err error) {
+	err = s.db.QueryRow(ctx, expectedMove).Scan(&m.ID, &m.Mark, &m.Moved, &m.Left)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return m, mark.ErrNoMove
+	} else if err != nil {
+		return m, fmt.Errorf("read the move that is expected: %w", err)
+	}
+	return m, nil
+}
+
+// PrepareEnd implements [mark.Moves]. A confirmation that could not be carried out
+// writes no mark: the error may wrap [ErrNumbersAhead].
+func (s *Store) PrepareEnd(ctx context.Context, m mark.Move, over int64, w mark.Way) (next mark.Mark, err error) {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		if w == mark.Confirms {
+			if err := countsOn(ctx, tx); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Exec(ctx, allowMove); err != nil {
+			return err
+		}
+		var id string
+		err := tx.QueryRow(ctx, `select replace(gen_random_uuid()::text, '-', '') from authority_move where id = $1 and ended_at is null`, m.ID).Scan(&id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return mark.ErrNoMove
+		} else if err != nil {
+			return err
+		}
+		next, err = scanMark(tx.QueryRow(ctx, markMove, id, over, moveReason(string(w), m.ID)))
+		return err
+	})
+	if err != nil {
+		return mark.Mark{}, fmt.Errorf("prepare the mark that ends the move: %w", err)
+	}
+	return next, nil
+}
+
+// countsOn refuses a cluster that has yet to number the transactions of the journals.
+func countsOn(ctx context.Context, tx pgx.Tx) error {
+	var last *string
+	if err := tx.QueryRow(ctx, ahead).Scan(&last); err != nil {
+		return err
+	}
+	if last != nil {
+		return fmt.Errorf("rows of transaction %s: %w", *last, ErrNumbersAhead)
+	}
+	return nil
+}
+
+// Ends implements [mark.Moves].
+func (s *Store) Ends(ctx context.Context, m mark.Move, id string) (way mark.Way, err error) {
+	err = s.db.QueryRow(ctx, `
+select coalesce((select r.way from authority_mark k join unnest($2::text[], $3::text[]) as r (way, reason) on r.reason = k.reason where k.id = $1), '')`,
+		id, []string{string(mark.Confirms), string(mark.Cancels)},
+		[]string{moveReason(string(mark.Confirms), m.ID), moveReason(string(mark.Cancels), m.ID)}).Scan(&way)
+	if err != nil {
+		return "", fmt.Errorf("read how the move ends: %w", err)
+	}
+	return way, nil
+}
+
+// confirmMove makes no row of authority_change: nothing was lost, so no payout is in
+// doubt, no intent is held and no transfer halted.
+const confirmMove = `
+with accepted as (
+  update authority a
+     set system_identifier = s.system_identifier, timeline_id = current_timeline(),
+         epoch = left(md5(gen_random_uuid()::text), 8), accepted_at = clock_timestamp(), accepted_by = $2
+    from pg_control_system() s, authority_move v
+   where v.id = $1 and v.ended_at is null
+     and a.system_identifier = v.from_system and a.timeline_id = v.from_timeline
+  returning a.system_identifier, a.timeline_id
+)
+update authority_move v
+   set outcome = 'CONFIRMED', ended_at = clock_timestamp(), ended_by = $2, ended_reason = $3,
+       to_system = a.system_identifier, to_timeline = a.timeline_id,
+       after_change = (select coalesce(max(id), 0) from authority_change)
+  from accepted a
+ where v.id = $1`
+
+// Confirm implements [mark.Moves].
+func (s *Store) Confirm(ctx context.Context, m mark.Move, said mark.Said) error {
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		if err := countsOn(ctx, tx); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, protectAll); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, confirmMove, m.ID, said.By, said.Reason)
+		if err == nil && tag.RowsAffected() != 1 {
+			return mark.ErrNotLeft
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("confirm the move: %w", err)
+	}
+	return nil
+}
+
+// Cancel implements [mark.Moves].
+func (s *Store) Cancel(ctx context.Context, m mark.Move, said mark.Said) error {
+	_, err := s.db.Exec(ctx, `
+update authority_move
+   set outcome = 'CANCELLED', ended_at = clock_timestamp(), ended_by = $2, ended_reason = $3
+ where id = $1 and ended_at is null`, m.ID, said.By, said.Reason)
+	if err != nil {
+		return fmt.Errorf("cancel the move: %w", err)
+	}
+	return nil
+}
+
+// EndedMove is how the last move ended, in words: CONFIRMED, CANCELLED, or "" where there
+// was none or one is open.
+func (s *Store) EndedMove(ctx context.Context) (outcome string, err error) {
+	err = s.db.QueryRow(ctx, `select coalesce((select outcome from authority_move order by id desc limit 1), '')`).Scan(&outcome)
+	if err != nil {
+		return "", fmt.Errorf("read the last move: %w", err)
+	}
+	return outcome, nil
+}
+
+// ErrNotPlanned reports that the last change of the authority was no confirmed move: the
+// database may lack what was committed. Nothing was changed.
+var ErrNotPlanned = errors.New("the last change of the authority was not a planned move that was confirmed")
+
+// lastIsMove says that nothing but confirmed moves has changed the authority since v was
+// expected.
+const lastIsMove = `v.outcome = 'CONFIRMED' and v.after_change = (select coalesce(max(id), 0) from authority_change)`
+
+const byMove = `
+  from protect_episode p
+ where p.closed_at is null and exists (
+       select from authority_move v
+        where ` + lastIsMove + ` and p.opened_at >= v.at
+          and p.evidence ->> 'expectedSystem' = v.from_system::text and p.evidence ->> 'expectedTimeline' = v.from_timeline::text)`
+
+// MovedSubmitter is one that is in PROTECT because of a planned move.
+type MovedSubmitter struct {
+	Submitter nonce.Submitter
+	Episode   int
+}
+
+// Moved are the submitters behind after that are in PROTECT because the database was
+// moved as planned, at most limit of them, in order. The error wraps [ErrNotPlanned].
+func (s *Store) Moved(ctx context.Context, after nonce.Submitter, limit int) (page []MovedSubmitter, err error) {
+	var planned bool
+	b := new(pgx.Batch)
+	b.Queue(`select is_authority() and exists (select from authority_move v, authority a
+        where ` + lastIsMove + ` and v.to_system = a.system_identifier and v.to_timeline = a.timeline_id)`).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&planned) })
+	b.Queue(`select p.submitter, p.episode`+byMove+` and p.submitter > $1 order by p.submitter limit $2`, after, limit).Query(func(rows pgx.Rows) (err error) {
+		page, err = pgx.CollectRows(rows, pgx.RowToStructByPos[MovedSubmitter])
+		return err
+	})
+	if err := s.send(ctx, b); err != nil {
+		return nil, fmt.Errorf("find submitters that a planned move put into PROTECT: %w", err)
+	}
+	if !planned {
+		return nil, ErrNotPlanned
+	}
+	return page, nil
+}
+
+// CountMoved is how many submitters are in PROTECT because of a planned move.
+func (s *Store) CountMoved(ctx context.Context) (n int, err error) {
+	if err := s.db.QueryRow(ctx, `select count(*)`+byMove).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count submitters that a planned move put into PROTECT: %w", err)
+	}
+	return n, nil
+}
