@@ -46,6 +46,8 @@ select relname || ' ' || array_to_string(array(
 			may, reads = "", ""
 		case "tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_change":
 			may = "select,insert"
+		case "authority_move":
+			may = "select"
 		case "authority_mark", "event_outbox", "event", "conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_scale", "conservation_standing":
 			may = "select,insert,update,delete"
 		}
