@@ -13,6 +13,7 @@ import (
 // flags are what the command line says.
 type flags struct {
 	demo, keep, verbose bool
+	mark                bool
 	intents, logs       string
 	server, otlp        string
 	signer, clef        string
@@ -40,6 +41,7 @@ func parse(args []string) (flags, error) {
 	set.IntVar(&f.processes, "processes", 3, "how many function processes run side by side")
 	set.IntVar(&f.nodes, "nodes", 1, "how many nodes of the chain the functions know; with --demo and more than one, the first falls silent halfway")
 	set.IntVar(&f.chains, "chains", 1, "how many chains are served, 1 or 2; with --demo and 2, the intents that come with it are posted on both, by the same keys")
+	set.BoolVar(&f.mark, "mark", false, "keep a mark outside the database, in a Cloud Storage of the emulator's own, by which a backup that was put back is noticed")
 	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as gasbump.enabled=true; may be given again")
 	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
 	set.Usage = func() {

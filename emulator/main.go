@@ -145,7 +145,7 @@ func start(ctx context.Context, f flags, receiver *demo.Receiver, out io.Writer)
 		Binary: f.server, Processes: f.processes, Submitters: devAccounts, PublicAddr: f.api, Output: output, Log: log,
 		Signer: stack.SignerKind(f.signer), Clef: f.clef,
 		Settings:  functionSettings(f, receiver),
-		TwoChains: f.chains > 1, Nodes: nodesOf(f.nodes),
+		TwoChains: f.chains > 1, Nodes: nodesOf(f.nodes), Mark: f.mark,
 	})
 	if err == nil {
 		fmt.Fprintf(out, "Up after %s.\n", time.Since(began).Round(time.Millisecond))

@@ -49,16 +49,22 @@ func (b bench) backUp(t *testing.T) {
 	t.Cleanup(func() { b.DB.Reset() })
 }
 
+// putBack puts the backup in the database's place.
+func (b bench) putBack(t *testing.T) {
+	t.Helper()
+	b.asOwner(t, `alter database "LIVE" allow_connections false`, endSessions, `alter database "LIVE" rename to "LIVE_lost"`,
+		`alter database "LIVE_backup" rename to "LIVE"`, `alter database "LIVE" allow_connections true`)
+	b.DB.Reset()
+}
+
 // restore puts the backup in the database's place, and has the migration job say so, as
 // the runbook does where the restore was not noticed.
 func (b bench) restore(t *testing.T) {
 	t.Helper()
-	b.asOwner(t, `alter database "LIVE" allow_connections false`, endSessions, `alter database "LIVE" rename to "LIVE_lost"`,
-		`alter database "LIVE_backup" rename to "LIVE"`, `alter database "LIVE" allow_connections true`)
+	b.putBack(t)
 	if err := migrations.Distrust(b.ctx, b.Database, "restored"); err != nil {
 		t.Fatal(err)
 	}
-	b.DB.Reset()
 }
 
 // again calls the API, again while it answers that another has the lease or

@@ -235,6 +235,7 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 	maps.Copy(env, s.signing.settings)
 	maps.Copy(env, s.transferSettings())
 	maps.Copy(env, s.eventSettings())
+	maps.Copy(env, s.markSettings())
 	maps.Copy(env, s.options.Settings)
 	return env, nil
 }

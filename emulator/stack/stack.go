@@ -58,6 +58,7 @@ type Options struct {
 	WireProxy  bool                            // functions reach Postgres through a proxy that can break connections
 	RPCProxy   bool                            // functions reach the chain through a proxy that can spoil answers
 	Nodes      int                             // how many nodes of the chain the functions know, each behind a proxy that can spoil answers; 0: the one of RPCProxy
+	Mark       bool                            // a mark is kept outside the database, in a Cloud Storage of the stack's own
 	TwoChains  bool                            // a second chain, with the same accounts registered on it
 	Seed       uint64                          // of the RPC proxy's draws
 	TokenSpan  time.Duration                   // how long before and after they are made tokens are valid; 0: an hour from then on
@@ -110,6 +111,8 @@ type Stack struct {
 	// Of signers outside the functions, where asked for; nil otherwise.
 	KMS     *kms.Server
 	Signing *remotesigner.Server
+
+	Storage *Storage // has the mark outside the database, where asked for; nil otherwise
 
 	PubSub *pstest.Server // where events.mode is mq_outbox; nil otherwise
 
@@ -175,6 +178,7 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		{"the token issuer", s.startIssuer},
 		{"transfers", s.startTransfers},
 		{"Pub/Sub", s.startPubSub},
+		{"Cloud Storage", s.startStorage},
 		{"the URL map", s.startURLMap},
 		{"Cloud Tasks", s.startTasks},
 		{"the functions", s.startServices},

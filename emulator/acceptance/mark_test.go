@@ -1,0 +1,248 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/mark"
+	"github.com/fencepost/fencepost/shared/mark/gcs"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// marked is the mark as it is, read as any process reads it.
+func (b bench) marked(t *testing.T) mark.Seen {
+	t.Helper()
+	seen, err := b.markObject(t).Read(b.ctx)
+	if err != nil {
+		t.Fatalf("read the mark: %v", err)
+	}
+	return seen
+}
+
+func (b bench) markObject(t *testing.T) *gcs.Object {
+	t.Helper()
+	o, err := gcs.Open(b.ctx, b.Storage.Bucket(), mark.ObjectName, b.Storage.Endpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = o.Close() })
+	return o
+}
+
+// sweepWritesAMark has a minute have passed since the last mark, and the sweep run.
+func (b bench) sweepWritesAMark(t *testing.T) {
+	t.Helper()
+	if _, err := b.DB.Exec(b.ctx, `update authority_mark set at = at - interval '1 minute'`); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.RunSweep(b.ctx); err != nil {
+		t.Fatalf("sweep: %v", err)
+	}
+}
+
+// A backup put back in the same cluster keeps every identity. The next look at the mark
+// notices it: every submitter is in PROTECT, nothing is taken on, and the mark stays as it
+// was until an operator accepts the database.
+func TestMarkNoticesABackupPutBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Mark: true, Transfers: true})
+	s := b.Submitters()[0]
+	_, before := b.post(t, transfer(s, "before"))
+	b.confirmed(t, before)
+	b.sweepWritesAMark(t)
+	first := b.marked(t)
+	if err := b.RunSweep(b.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if second := b.marked(t); second.Generation != first.Generation && second.At.Minute() == first.At.Minute() {
+		t.Errorf("two sweeps in one minute: got the marks %+v and %+v, want one", first, second)
+	}
+	b.backUp(t)
+	_, lost := b.postUntilNew(t, transfer(s, "lost"))
+	b.confirmed(t, lost)
+	b.sweepWritesAMark(t)
+	current := b.marked(t)
+	b.putBack(t)
+
+	if err := poll(b.ctx, func() bool { return b.RunSweep(b.ctx) == nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range b.Submitters() {
+		if _, evidence := b.inProtect(t, s); !strings.Contains(evidence, "not the one written last") {
+			t.Errorf("%s: got evidence %s, want the database's identity", s, evidence)
+		}
+	}
+	if status, text := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "lost")); !strings.Contains(text, "SUBMITTER_PROTECTED") {
+		t.Errorf("create: got %d %s, want SUBMITTER_PROTECTED", status, text)
+	}
+	if n := b.count(`select count(*) from managed_tx where request_id = 'lost'`); n != 0 {
+		t.Errorf("the lost request: got %d rows, want none", n)
+	}
+	if now := b.marked(t); now != current {
+		t.Errorf("the mark: got %+v, want %+v untouched by a database that does not hold it", now, current)
+	}
+	b.operates(t, "/admin/v1/authority/accept", map[string]any{"reason": "reconciled"})
+	if now := b.marked(t); now.Generation <= current.Generation || now.Reason != "accepted" {
+		t.Errorf("the mark after the acceptance: got %+v, want a new one", now)
+	}
+	if n := b.count(`select count(*) from transfer_halt where resumed_at is null`); n == 0 {
+		t.Error("transfers after the acceptance: got no halt, want one")
+	}
+}
+
+// postUntilNew posts until an answer comes, through connections that were cut.
+func (b bench) postUntilNew(t *testing.T, intent map[string]any) (status int, txID string) {
+	t.Helper()
+	status, text := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", intent)
+	var answer struct{ TxID string }
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || answer.TxID == "" {
+		t.Fatalf("post: got %d %s", status, text)
+	}
+	return status, answer.TxID
+}
+
+// A storage that does not answer stops nothing; a gauge shows it for as long.
+func TestUnreachableMarkStopsNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Mark: true, Processes: 1})
+	s := b.Submitters()[0]
+	b.sweepWritesAMark(t)
+	b.gauges(t, map[string]float64{"authority_mark_uncompared": 0})
+	b.Storage.Break(true)
+	b.gauges(t, map[string]float64{"authority_mark_uncompared": 1})
+	p, err := b.StartProcess(b.ctx, nil) // one that has never seen the mark
+	if err != nil {
+		t.Fatalf("a process without a mark to look at: %v", err)
+	}
+	if !slices.Contains(b.Processes(), p) {
+		t.Error("the new process takes no requests")
+	}
+	var ids []string
+	for _, name := range []string{"a", "b", "c", "d"} {
+		_, id := b.post(t, transfer(s, name))
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		b.confirmed(t, id)
+	}
+	b.Storage.Break(false)
+	err = poll(b.ctx, func() bool { // whichever process sweeps
+		if err := b.RunSweep(b.ctx); err != nil {
+			return false
+		}
+		shown, _ := b.page(t)
+		return shown["authority_mark_uncompared"] == 0
+	})
+	if err != nil {
+		t.Errorf("the gauge once the storage answers: got 1, want 0: %v", err)
+	}
+}
+
+type untouched struct {
+	Released  []nonce.Submitter
+	Left      []struct{ Submitter, Why string }
+	Remaining int
+	After     *nonce.Submitter
+}
+
+func (b bench) releaseUntouched(t *testing.T, body map[string]any) (status int, out untouched, text string) {
+	t.Helper()
+	status, text = b.again(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/authority/release-untouched", body)
+	if status == http.StatusOK {
+		if err := json.Unmarshal([]byte(text), &out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return status, out, text
+}
+
+// A planned move: writes stop, the copy is confirmed, every submitter is in PROTECT, and
+// those whose accounts have sent nothing else are released in bulk. The copy is one of
+// the same cluster that is made to look like another server's.
+func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Mark: true, Submitters: 4})
+	all := slices.Sorted(slices.Values(b.Submitters()))
+	used := b.Submitters()[0] // whose key we have
+	for _, s := range all {
+		_, id := b.post(t, transfer(s, "before"))
+		b.confirmed(t, id)
+	}
+	reason := map[string]any{"reason": "upgrade"}
+	if status, _, text := b.releaseUntouched(t, reason); status != http.StatusConflict || !strings.Contains(text, "NOT_A_PLANNED_MOVE") {
+		t.Errorf("without a move: got %d %s, want 409 NOT_A_PLANNED_MOVE", status, text)
+	}
+	said := mark.Said{By: "ada", Reason: "upgrade"}
+	mover := func() mark.Mover {
+		db, err := store.Open(b.ctx, storetest.Options(b.Database, storetest.Rules))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(db.Close)
+		return mark.Mover{Keeper: mark.Keeper{Object: b.markObject(t), Book: db}, Moves: db}
+	}
+	if _, err := mover().Expect(b.ctx, said); err != nil {
+		t.Fatalf("expect-move: %v", err)
+	}
+	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(used, "meanwhile"))
+	if err != nil || status != http.StatusServiceUnavailable || !strings.Contains(string(answer), "MOVE_EXPECTED") {
+		t.Errorf("create while a move is expected: got %d %s, %v; want 503 MOVE_EXPECTED", status, answer, err)
+	}
+	b.useTheKey(t, 1, 1)
+	b.backUp(t)
+	b.putBack(t)
+	if _, err := b.DB.Exec(b.ctx, `update authority set system_identifier = 1`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.DB.Exec(b.ctx, `update authority_move set from_system = 1`); err != nil {
+		t.Fatal(err)
+	}
+	if err := mover().Confirm(b.ctx, said); err != nil {
+		t.Fatalf("confirm-move: %v", err)
+	}
+	for _, s := range all {
+		b.inProtect(t, s)
+	}
+	for _, body := range []map[string]any{{"reason": " "}, {"reason": "r", "limit": 0}, {"reason": "r", "after": "nobody"}} {
+		if status, _, text := b.releaseUntouched(t, body); status != http.StatusBadRequest {
+			t.Errorf("%v: got %d %s, want 400", body, status, text)
+		}
+	}
+	var released, left []nonce.Submitter
+	body := map[string]any{"reason": "upgrade", "limit": 2}
+	for {
+		status, out, text := b.releaseUntouched(t, body)
+		if status != http.StatusOK {
+			t.Fatalf("release-untouched: got %d %s", status, text)
+		}
+		released = append(released, out.Released...)
+		for _, l := range out.Left {
+			left = append(left, nonce.Submitter(l.Submitter))
+			if !strings.Contains(l.Why, "next nonce here is 1") {
+				t.Errorf("%s is left: got %q, want the counts", l.Submitter, l.Why)
+			}
+		}
+		if out.After == nil {
+			if out.Remaining != 1 {
+				t.Errorf("remaining: got %d, want the one that was used", out.Remaining)
+			}
+			break
+		}
+		body["after"] = *out.After
+	}
+	if len(released) != 3 || !slices.Equal(left, []nonce.Submitter{used}) {
+		t.Errorf("got released %v and left %v, want all but %s", released, left, used)
+	}
+	b.inProtect(t, used)
+	_, id := b.postUntilNew(t, transfer(released[0], "after"))
+	b.confirmed(t, id)
+	if n := b.count(`select count(*) from authority_change`); n != 0 {
+		t.Errorf("changes of the authority that put payouts in doubt: got %d, want none", n)
+	}
+}
