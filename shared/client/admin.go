@@ -116,6 +116,31 @@ func (c *Client) ProceedAll(ctx context.Context, submitter, reason string) (out 
 	return out, err
 }
 
+// UntouchedQuery asks for one page of [Client.ReleaseUntouched].
+type UntouchedQuery struct {
+	Reason string `json:"reason"`          // kept with the operator's name
+	Limit  int    `json:"limit,omitempty"` // of submitters; 0: 100
+	After  string `json:"after,omitempty"` // of the last report; "": from the first on
+}
+
+// UntouchedReport is what a call of [Client.ReleaseUntouched] did, and what is left.
+type UntouchedReport struct {
+	Released []string `json:"released"`
+	Left     []struct {
+		Submitter string `json:"submitter"`
+		Why       string `json:"why"`
+	} `json:"left"` // looked at and not released
+	Remaining int     `json:"remaining"` // still in PROTECT because of the move
+	After     *string `json:"after"`     // where to go on; nil: all were looked at
+}
+
+// ReleaseUntouched releases, after a planned move of the database that was confirmed,
+// submitters whose accounts have sent nothing that is not known here. It is for operators.
+func (c *Client) ReleaseUntouched(ctx context.Context, q UntouchedQuery) (out UntouchedReport, err error) {
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/authority/release-untouched", body: q}, &out)
+	return out, err
+}
+
 // CheckReport is what a check of conservation came to.
 type CheckReport struct {
 	Result  string `json:"result"`  // ok; standing: wrong, but nothing that was not known; violated
