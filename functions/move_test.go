@@ -1,0 +1,36 @@
+package functions_test
+
+import "testing"
+
+// While the database is about to be moved, whoever wants something stored is told so, by
+// a code of its own, and reads go on; afterwards all goes on. No row of it is stored.
+func TestExpectedMoveIsTold(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Register(t, shopAccount, 1)
+	intent := func(requestID string) map[string]any {
+		return map[string]any{"submitter": shopAccount, "requestId": requestID, "payload": map[string]any{"to": paidTo}}
+	}
+	before := h.as("shop", "POST", "/api/v1/tx", intent("before"))
+	h.run(`insert into authority_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`)
+	for what, got := range map[string]answer{
+		"create":   h.as("shop", "POST", "/api/v1/tx", intent("meanwhile")),
+		"batch":    h.as("shop", "POST", "/api/v1/tx:batch", map[string]any{"intents": []any{intent("one"), intent("two")}}),
+		"suspend":  h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/suspend", map[string]any{"reason": "r"}),
+		"transfer": h.post(alice, nil),
+	} {
+		if got, want := got.is("code"), "503 MOVE_EXPECTED"; got != want {
+			t.Errorf("%s: got %s, want %s", what, got, want)
+		}
+	}
+	if got := h.as("shop", "GET", "/api/v1/tx/"+before.body["txId"].(string), nil).is("state"); got != "200 QUEUED" {
+		t.Errorf("read: got %s, want 200 QUEUED", got)
+	}
+	if got, want := h.as("ann", "POST", "/admin/v1/authority/release-untouched", map[string]any{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE"; got != want {
+		t.Errorf("release-untouched meanwhile: got %s, want %s", got, want)
+	}
+	h.run(`update authority_move set outcome = 'CANCELLED', ended_at = now(), ended_by = 'o', ended_reason = 'r'`)
+	if got := h.as("shop", "POST", "/api/v1/tx", intent("meanwhile")); got.status != 202 {
+		t.Errorf("create afterwards: got %v, want 202", got)
+	}
+}
