@@ -51,7 +51,7 @@ func (b bench) sweepWritesAMark(t *testing.T) {
 // was until an operator accepts the database.
 func TestMarkNoticesABackupPutBack(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{Mark: true, Transfers: true})
+	b := setup(t, stack.Options{Mark: true})
 	s := b.Submitters()[0]
 	_, before := b.post(t, transfer(s, "before"))
 	b.confirmed(t, before)
