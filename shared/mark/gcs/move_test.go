@@ -339,3 +339,33 @@ func TestSweepWritesOnceAMinute(t *testing.T) {
 		t.Errorf("a minute later: got %+v, %v; want the sweep's mark", now, err)
 	}
 }
+
+// Where writes were stopped and the last mark was not written, the move is not
+// confirmed, though the copy holds the current mark.
+func TestConfirmWantsTheLastMarkWritten(t *testing.T) {
+	t.Parallel()
+	o, db := open(t), storetest.New(t)
+	db.Register(t, alice, 8)
+	if err := mover(o, db).Advance(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	m := mover(o, db)
+	m.Object = readable{o}
+	if _, err := m.Expect(t.Context(), said); !errors.Is(err, errUnwritten) {
+		t.Fatalf("expect-move that cannot write: got %v, want %v", err, errUnwritten)
+	}
+	if err := post(t.Context(), db, "meanwhile", 2); !store.IsMoving(err) {
+		t.Errorf("create after it: got %v, want it refused: writes are stopped", err)
+	}
+	_, moved := another(t, db)
+	if err := mover(o, moved).Confirm(t.Context(), said); !errors.Is(err, mark.ErrNotLast) || ours(t, moved) {
+		t.Errorf("confirm: got %v, believed %v; want %v", err, ours(t, moved), mark.ErrNotLast)
+	}
+}
+
+// readable cannot be written.
+type readable struct{ *gcs.Object }
+
+var errUnwritten = errors.New("not written")
+
+func (readable) Write(context.Context, mark.Mark, int64) error { return errUnwritten }
