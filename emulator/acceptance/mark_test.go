@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/mark/gcs"
@@ -163,7 +164,9 @@ func (b bench) releaseUntouched(t *testing.T, body map[string]any) (status int, 
 // the same cluster that is made to look like another server's.
 func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{Mark: true, Submitters: 4})
+	b := setup(t, stack.Options{Mark: true, Submitters: 4, Nodes: 3, Processes: 1, Settings: withSettings(nodesQuick, map[string]string{
+		"FENCEPOST_RPC_LEAVE_OUT": "1h",
+	})})
 	all := slices.Sorted(slices.Values(b.Submitters()))
 	used := b.Submitters()[0] // whose key we have
 	for _, s := range all {
@@ -210,6 +213,14 @@ func TestPlannedMoveReleasesTheUntouched(t *testing.T) {
 			t.Errorf("%v: got %d %s, want 400", body, status, text)
 		}
 	}
+	for _, n := range b.Nodes[1:] {
+		n.SetFaults(rpcproxy.Faults{Unavailable: 1})
+	}
+	if status, out, text := b.releaseUntouched(t, map[string]any{"reason": "upgrade"}); status != http.StatusOK || len(out.Released) != 0 || len(out.Left) != 4 || out.Remaining != 4 {
+		t.Errorf("by one node of three: got %d %s, want all four left", status, text)
+	}
+	b.Nodes[1].SetFaults(rpcproxy.Faults{})
+	b.Nodes[2].SetFaults(rpcproxy.Faults{})
 	var released, left []nonce.Submitter
 	body := map[string]any{"reason": "upgrade", "limit": 2}
 	for {
