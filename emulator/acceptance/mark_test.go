@@ -71,8 +71,13 @@ func TestMarkNoticesABackupPutBack(t *testing.T) {
 	current := b.marked(t)
 	b.putBack(t)
 
-	if err := poll(b.ctx, func() bool { return b.RunSweep(b.ctx) == nil }); err != nil {
-		t.Fatal(err)
+	err := poll(b.ctx, func() bool { // until a sweep's connection was not cut
+		_ = b.RunSweep(b.ctx)
+		var open int
+		return b.DB.QueryRow(b.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&open) == nil && open > 0
+	})
+	if err != nil {
+		t.Fatalf("the backup was never noticed: %v", err)
 	}
 	for _, s := range b.Submitters() {
 		if _, evidence := b.inProtect(t, s); !strings.Contains(evidence, "not the one written last") {
