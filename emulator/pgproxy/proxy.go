@@ -28,12 +28,12 @@ type Options struct {
 // Proxy is a running proxy. Its methods may be called from several goroutines
 // at once.
 type Proxy struct {
-	target   string
 	listener net.Listener
 	stop     context.CancelFunc
 	running  sync.WaitGroup
 
 	mu       sync.Mutex
+	target   string
 	sessions map[*session]bool
 	ended    bool
 	refusing bool
@@ -108,6 +108,15 @@ func (p *Proxy) Refuse(refuse bool) {
 	p.refusing = refuse
 }
 
+// Retarget leads every connection that begins from now on to another server, host:port,
+// and cuts those to the old one, as a failover does.
+func (p *Proxy) Retarget(target string) {
+	p.mu.Lock()
+	p.target = target
+	p.mu.Unlock()
+	p.CutAll()
+}
+
 // CutAll cuts every connection there is, frozen ones too, and says how many.
 func (p *Proxy) CutAll() int {
 	all := p.all()
@@ -153,7 +162,10 @@ func (p *Proxy) accept(ctx context.Context) {
 // serve is one client's connection from beginning to end.
 func (p *Proxy) serve(ctx context.Context, client net.Conn) {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
-	server, err := dialer.DialContext(ctx, "tcp", p.target)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := dialer.DialContext(ctx, "tcp", target)
 	if err != nil {
 		_ = client.Close()
 		return
@@ -161,7 +173,7 @@ func (p *Proxy) serve(ctx context.Context, client net.Conn) {
 	s := newSession(p, client, server)
 	defer s.cut()
 	p.mu.Lock()
-	welcome := !p.ended && !p.refusing
+	welcome := !p.ended && !p.refusing && target == p.target
 	if welcome {
 		p.sessions[s] = true
 	}

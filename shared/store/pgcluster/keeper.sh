@@ -9,6 +9,7 @@
 # who is gone before he reads an answer.
 trap '' HUP INT TERM PIPE
 umask 077
+export PGPASSWORD
 
 bin=$2
 dir=$(mktemp -d "$1/fencepost-pg-XXXXXX" 2>/dev/null) || dir=$(mktemp -d /tmp/fencepost-pg-XXXXXX) || exit 1
@@ -16,11 +17,50 @@ exec 2>>"$dir/log"
 echo +0 >"$dir/clock"
 echo "$dir"
 
-init() {
-	printf '%s\n' "$1" >"$dir/password" &&
-		"$bin/initdb" --pgdata="$dir/data" --username=postgres --pwfile="$dir/password" \
+# make FOLDER: the data of a new cluster.
+make() {
+	printf '%s\n' "$PGPASSWORD" >"$dir/password" &&
+		"$bin/initdb" --pgdata="$dir/$1" --username=postgres --pwfile="$dir/password" \
 			--auth=scram-sha-256 --encoding=UTF8 --locale=C --no-sync &&
 		rm "$dir/password"
+}
+
+# init PASSWORD
+init() {
+	PGPASSWORD=$1
+	make data
+}
+
+# copy FOLDER HOST PORT [OPTION]: the data of a running server, with the log that its
+# recovery needs.
+copy() {
+	"$bin/pg_basebackup" --pgdata="$dir/$1" --host="$2" --port="$3" --username=postgres \
+		--checkpoint=fast --wal-method=stream --no-sync $4
+}
+
+# follow PORT PASSWORD: a standby of the server at that port.
+follow() {
+	PGPASSWORD=$2
+	copy data 127.0.0.1 "$1" --write-recovery-conf
+}
+
+# backup: a file backup of the running server.
+backup() {
+	rm -rf "$dir/backup"
+	copy backup "$dir" "$(sed -n 4p "$dir/data/postmaster.pid")"
+}
+
+# restore: the backup in the place of the data, of the same system and timeline.
+restore() {
+	rm -rf "$dir/data" && cp -a "$dir/backup" "$dir/data"
+}
+
+# upgrade: what pg_upgrade makes of the stopped server's data, in its place.
+upgrade() {
+	make new && cp "$dir/data/postgresql.conf" "$dir/new/" && cd "$dir" &&
+		"$bin/pg_upgrade" --old-bindir="$bin" --new-bindir="$bin" --old-datadir="$dir/data" --new-datadir="$dir/new" \
+			--username=postgres --socketdir="$dir" --no-sync &&
+		rm -rf "$dir/data" && mv "$dir/new" "$dir/data"
 }
 
 # The server reads its clock through the library that the owner named, if any.
@@ -36,7 +76,9 @@ stop() {
 
 while read -r order argument; do
 	case $order in
-	init) init "$argument" ;;
+	init | follow) "$order" $argument ;;
+	backup | restore | upgrade) "$order" ;;
+	promote) "$bin/pg_ctl" promote --silent --wait --pgdata="$dir/data" ;;
 	start) start ;;
 	stop) stop "$argument" 60 ;;
 	*) false ;;

@@ -36,6 +36,9 @@ type Options struct {
 	// SharedBuffersMB is shared_buffers in MiB; 0 means 128.
 	SharedBuffersMB int
 
+	// Binaries is the folder of the server's programs; "": those of the machine.
+	Binaries string
+
 	// ClockLibrary is the path of libfaketime, see [FindClockLibrary]. With it
 	// [Cluster.SetClock] moves the server's clock. Empty: the clock is the machine's.
 	ClockLibrary string
@@ -47,6 +50,7 @@ type Cluster struct {
 	keeper   *keeper
 	port     int
 	password string
+	opts     Options
 	stop     func() error
 
 	movableClock bool // Options.ClockLibrary was given
@@ -69,16 +73,28 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 
 // start is Start with the source of ports to try.
 func start(ctx context.Context, opts Options, nextPort func() (int, error)) (*Cluster, error) {
-	binaries, err := findBinaries(packaged)
-	if err != nil {
-		return nil, fmt.Errorf("start Postgres: %w", err)
+	password := rand.Text()
+	return launchCluster(ctx, opts, nextPort, password, "init "+password)
+}
+
+// launchCluster starts a cluster whose data the keeper makes by the order that is given.
+func launchCluster(ctx context.Context, opts Options, nextPort func() (int, error), password, make string) (*Cluster, error) {
+	binaries := opts.Binaries
+	if binaries == "" {
+		var err error
+		if binaries, err = findBinaries(packaged); err != nil {
+			return nil, fmt.Errorf("start Postgres: %w", err)
+		}
 	}
 	keeper, err := startKeeper(temporaryFolder(), binaries, opts.ClockLibrary)
 	if err != nil {
 		return nil, fmt.Errorf("start Postgres: %w", err)
 	}
-	c := &Cluster{keeper: keeper, movableClock: opts.ClockLibrary != "", password: rand.Text(), stop: sync.OnceValue(keeper.end), built: map[string]bool{}}
-	if err := c.boot(ctx, opts, nextPort); err != nil {
+	c := &Cluster{
+		keeper: keeper, movableClock: opts.ClockLibrary != "", password: password, opts: opts,
+		stop: sync.OnceValue(keeper.end), built: map[string]bool{},
+	}
+	if err := c.boot(ctx, nextPort, make); err != nil {
 		return nil, fmt.Errorf("start Postgres: %w", errors.Join(err, c.Stop()))
 	}
 	return c, nil
@@ -95,12 +111,12 @@ func temporaryFolder() string {
 }
 
 // boot brings a cluster whose keeper just started to where it takes
-// connections.
-func (c *Cluster) boot(ctx context.Context, opts Options, nextPort func() (int, error)) error {
+// connections. The order make has the keeper make its data.
+func (c *Cluster) boot(ctx context.Context, nextPort func() (int, error), make string) error {
 	if err := c.keeper.folder(ctx); err != nil {
 		return err
 	}
-	if err := c.keeper.order(ctx, "init "+c.password); err != nil {
+	if err := c.keeper.order(ctx, make); err != nil {
 		return err
 	}
 	const tries = 5
@@ -109,7 +125,7 @@ func (c *Cluster) boot(ctx context.Context, opts Options, nextPort func() (int, 
 		if c.port, err = nextPort(); err != nil {
 			return err
 		}
-		if err = c.configure(opts); err != nil {
+		if err = c.configure(); err != nil {
 			return err
 		}
 		if err = c.keeper.order(ctx, "start"); err == nil || !isPortTaken(err) {
@@ -124,7 +140,8 @@ func (c *Cluster) boot(ctx context.Context, opts Options, nextPort func() (int, 
 
 // configure writes the settings. They replace what initdb chose: a cluster is
 // set up the same way on every machine and version.
-func (c *Cluster) configure(opts Options) error {
+func (c *Cluster) configure() error {
+	opts := c.opts
 	// fsync alone is what tests can do without: commits still wait for the log
 	// and pages are still whole, so a killed server recovers all of them.
 	text := fmt.Sprintf(`listen_addresses = '127.0.0.1'
