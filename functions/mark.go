@@ -77,7 +77,7 @@ func decided(err error) bool {
 func (m *marks) tell(ctx context.Context, log *slog.Logger, err error) {
 	switch {
 	case errors.Is(err, mark.ErrForeign):
-		log.Log(ctx, telemetry.LevelCritical, "the database is not the one written last: every submitter is in PROTECT until an operator accepts it",
+		log.Log(ctx, telemetry.LevelCritical, "PROTECT on every submitter: the database does not hold the mark outside it, until an operator accepts it",
 			"error", err.Error())
 	case err != nil && !errors.Is(err, mark.ErrNone):
 		log.WarnContext(ctx, "the database could not be compared with the mark outside it", "error", err.Error())
