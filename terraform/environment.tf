@@ -1,7 +1,7 @@
 # What each function finds in its environment. docs/settings.md says what the variables mean.
 
 locals {
-  environment = merge({
+  environment = merge(local.mark_environment, {
     FENCEPOST_CHAIN_ID                = tostring(var.chain_id)
     FENCEPOST_DATABASE_INSTANCE       = module.database.connection_name
     FENCEPOST_DATABASE_MAX_CONNS      = tostring(var.database.pool)

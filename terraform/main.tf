@@ -20,6 +20,7 @@ locals {
       registers = try(f.registers, false)
       ledgers   = try(f.ledgers, false) && var.transfers != null
       publishes = try(f.events, false)
+      marks     = try(f.marks, false)
       timeout   = try(f.timeout, 60)
       # In milliseconds: a lease's length; for checks of conservation, which read all accounts in one snapshot, a request's.
       transaction_timeout = try(f.long_transactions, false) ? 1000 * try(f.timeout, 60) : 10000
@@ -152,6 +153,7 @@ module "migration" {
   database_url   = module.database.migrator_url
   database_roles = values(module.database.users)
   readers        = module.database.readers
+  environment    = local.mark_environment
 }
 
 module "balancer" {

@@ -15,6 +15,7 @@ resource "google_project_service" "api" {
     "secretmanager.googleapis.com",
     "servicenetworking.googleapis.com",
     "sqladmin.googleapis.com",
+    "storage.googleapis.com",
   ])
 
   service            = each.key

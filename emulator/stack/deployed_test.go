@@ -64,6 +64,7 @@ func TestFunctionsAreThoseDeployed(t *testing.T) {
 		Transfers bool // only where there are transfers
 		Ledgers   bool // calls the trading core
 		Long      bool `json:"long_transactions"` // which lock no row of a submitter or a transfer
+		Marks     bool // writes the mark outside the database
 	}
 	catalogue := deployed[map[string]function](t, "functions.json")
 	for _, transfers := range []bool{false, true} {
@@ -88,6 +89,9 @@ func TestFunctionsAreThoseDeployed(t *testing.T) {
 			}
 			if f.Long != (target == "conservation") {
 				t.Errorf("%s: got long transactions %t, want them of checks of conservation alone: all others lock rows of submitters and transfers", name, f.Long)
+			}
+			if here := target == sweepJob || target == "admin"; f.Marks != here {
+				t.Errorf("%s: got it writing the mark %t, want %t: the sweep and admin alone do, beside the migration job", name, f.Marks, here)
 			}
 			for _, path := range f.Paths {
 				there[path] = target

@@ -198,6 +198,33 @@ run "everything" {
   }
 
   assert {
+    condition     = lower(google_storage_bucket.mark.location) == var.region && google_storage_bucket.mark.uniform_bucket_level_access && google_storage_bucket.mark.public_access_prevention == "enforced"
+    error_message = "The mark is elsewhere than the deployment, or not closed to the public."
+  }
+
+  assert {
+    condition     = google_storage_bucket.mark.versioning[0].enabled && length(google_storage_bucket.mark.lifecycle_rule) == 0 && !google_storage_bucket.mark.force_destroy
+    error_message = "A mark can be lost: its versions are not kept, or a rule deletes them."
+  }
+
+  assert {
+    condition = { for name, g in google_storage_bucket_iam_member.mark_writer : name => "${g.role} ${g.member}" } == {
+      for name in ["admin", "migrate", "sweep"] : name => "roles/storage.objectUser serviceAccount:fencepost-${name}@project-1.iam.gserviceaccount.com"
+    }
+    error_message = "Not the sweep, admin and the migration job alone may write the mark."
+  }
+
+  assert {
+    condition     = setunion(keys(google_storage_bucket_iam_member.mark_reader), keys(google_storage_bucket_iam_member.mark_writer)) == setunion(keys(local.functions), ["migrate"]) && alltrue([for g in google_storage_bucket_iam_member.mark_reader : g.role == "roles/storage.objectViewer"])
+    error_message = "A function cannot read the mark that it compares the database with, or a reader may do more."
+  }
+
+  assert {
+    condition     = local.environment["FENCEPOST_AUTHORITY_MARK"] == "true" && local.environment["FENCEPOST_AUTHORITY_BUCKET"] == google_storage_bucket.mark.name
+    error_message = "The functions are not told of the mark."
+  }
+
+  assert {
     condition     = alltrue([for key in keys(google_secret_manager_secret_iam_member.reader) : !startswith(key, "signer-keys ") || key == "signer-keys advance"])
     error_message = "A function that never signs may read the keys."
   }
@@ -251,7 +278,7 @@ run "everything" {
     condition = toset([for url in output.runbooks : trimsuffix(basename(url), ".md")]) == toset([
       "balance", "carried-out-twice", "fee-ceiling", "gas-bump-held", "mempool-lost",
       "conservation-full-missed", "conservation-missed", "conservation-violated", "database", "events-late", "fenced-writes", "function-errors", "in-flight-age",
-      "metrics-absent", "node-left-out", "payout-blocked", "protect", "queue-full", "receipt-backlog", "refund-failing", "restored-database",
+      "mark-uncompared", "metrics-absent", "node-left-out", "payout-blocked", "protect", "queue-full", "receipt-backlog", "refund-failing", "restored-database",
       "resubmits", "signer-failing", "stuck", "sweep-missed", "transfer-stuck", "unusual-transfers",
     ])
     error_message = "The alerts are not those that have a page."

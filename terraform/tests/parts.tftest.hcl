@@ -209,6 +209,12 @@ run "migration" {
     database_url   = "user=fencepost-migrate@project-1.iam dbname=fencepost sslmode=disable"
     database_roles = ["fencepost-query@project-1.iam", "fencepost-create@project-1.iam"]
     readers        = ["ada@example.com"]
+    environment    = { FENCEPOST_AUTHORITY_MARK = "true" }
+  }
+
+  assert {
+    condition     = contains([for e in google_cloud_run_v2_job.this.template[0].template[0].containers[0].env : "${e.name}=${coalesce(e.value, "-")}"], "FENCEPOST_AUTHORITY_MARK=true")
+    error_message = "The migration job is not told where the mark is."
   }
 
   assert {

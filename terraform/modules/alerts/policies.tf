@@ -72,6 +72,11 @@ locals {
         duration = "0s"
       }]
     }
+    mark-uncompared = {
+      severity   = "ERROR"
+      title      = "The database is not compared with its mark"
+      conditions = [{ title = "For ten minutes", promql = "max(authority_mark_uncompared) > 0", duration = "600s" }]
+    }
     in-flight-age = {
       severity   = "WARNING"
       title      = "A nonce has been held for long"

@@ -35,6 +35,15 @@ resource "google_cloud_run_v2_job" "this" {
           value = var.instance
         }
 
+        dynamic "env" {
+          for_each = var.environment
+
+          content {
+            name  = env.key
+            value = env.value
+          }
+        }
+
         resources {
           limits = { cpu = "1", memory = "512Mi" }
         }

@@ -40,3 +40,8 @@ variable "database_roles" {
   description = "The functions' names in Postgres, which get to read and write rows."
   type        = list(string)
 }
+
+variable "environment" {
+  description = "Further variables: where the mark outside the database is."
+  type        = map(string)
+}

@@ -1,0 +1,167 @@
+package moves
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+)
+
+const copied = "the database is not the one written last"
+
+// noticed waits until every submitter is in PROTECT, and checks that nothing is accepted
+// or signed any more. A submitter may be in PROTECT by what the chain shows: that is
+// seen before the mark is read, where the copy is used at once.
+func (d *deployment) noticed(l *load) {
+	d.t.Helper()
+	var in int
+	d.poll("every submitter is in PROTECT", func() bool {
+		err := d.DB.QueryRow(d.ctx, `select count(*) from protect_episode where closed_at is null`).Scan(&in)
+		return err == nil && in == len(d.everyone())
+	})
+	d.poll("the database is not believed", func() bool { return !value[bool](d, `select is_authority()`) })
+	for _, s := range d.Submitters() {
+		var status int
+		var text string
+		d.poll("a post is answered", func() bool {
+			status, text = l.post(s)
+			return status != 0 && status != http.StatusServiceUnavailable
+		})
+		if status != http.StatusConflict || !strings.Contains(text, "SUBMITTER_PROTECTED") {
+			d.t.Errorf("a post for %s: got %d %s, want 409 SUBMITTER_PROTECTED", s, status, text)
+		}
+	}
+	transfers := value[int](d, `select count(*) from transfers_tb`)
+	if status, text := l.pay(); status != http.StatusServiceUnavailable {
+		d.t.Errorf("a payout: got %d %s, want 503", status, text)
+	}
+	signed := value[int](d, `select count(*) from tx_version`)
+	for range 3 {
+		d.sweep()
+	}
+	if got := value[int](d, `select count(*) from tx_version`); got != signed {
+		d.t.Errorf("signed versions: got %d, want %d: nothing is signed in PROTECT", got, signed)
+	}
+	if got := value[int](d, `select count(*) from transfers_tb`); got != transfers {
+		d.t.Errorf("transfers: got %d, want %d: none is accepted", got, transfers)
+	}
+}
+
+// accept is the operator's acceptance, after which transfers are halted until a person resumes them.
+func (d *deployment) accept() {
+	d.t.Helper()
+	if status, text := d.operate("/admin/v1/authority/accept", map[string]any{"reason": "the rehearsal"}); status != http.StatusNoContent {
+		d.t.Fatalf("accept: got %d %s, want 204", status, text)
+	}
+	if n := value[int](d, `select count(*) from transfer_halt where scope = 'all' and resumed_at is null`); n != 1 {
+		d.t.Errorf("halts of all transfers: got %d, want 1", n)
+	}
+}
+
+// A file backup that is put back under load keeps system and timeline. The mark alone
+// tells it: every submitter is in PROTECT, transfers stand still, the copy never writes
+// the mark, and nothing that ran after the backup runs again.
+func TestABackupThatIsPutBackIsNoticedByTheMark(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, true, stack.Options{})
+	l := d.run()
+	l.more(40)
+	if err := d.cluster.Backup(d.ctx); err != nil {
+		t.Fatal(err)
+	}
+	at := d.marked() // at the latest of the backup
+	l.more(40)
+	d.poll("a mark was written after the backup", func() bool { return d.marked().Generation > at.Generation })
+	identity := d.identity()
+	if err := d.cluster.PutBack(d.ctx); err != nil {
+		t.Fatal(err)
+	}
+	l.stop()
+
+	d.noticed(l)
+	written := d.marked()
+	d.sweep()
+	if got := d.identity(); got != identity {
+		t.Errorf("system and timeline: got %s, want %s as before", got, identity)
+	}
+	why := value[string](d, `select accepted_by from authority`)
+	if !strings.Contains(why, "the mark outside the database is not of this database: id ") {
+		t.Errorf("the reason on record: got %q, want that the mark is not of this database", why)
+	}
+	if got := d.marked(); got != written {
+		t.Errorf("the mark: got %+v, want %+v: a foreign database never writes it", got, written)
+	}
+	if n := value[int](d, `select count(*) from authority_mark where id = $1`, written.ID); n != 0 {
+		t.Errorf("the copy holds the mark %s: got %d rows, want none", written.ID, n)
+	}
+	if !d.log.has(`PROTECT on every submitter`) {
+		t.Error("the log has no line to alert upon")
+	}
+	d.accept()
+	d.sweep()
+	if got := d.marked(); got.Generation <= written.Generation {
+		t.Errorf("the mark after the acceptance: got generation %d, want one above %d", got.Generation, written.Generation)
+	}
+	if !value[bool](d, `select is_authority()`) {
+		t.Error("the accepted database is not believed")
+	}
+	d.once()
+}
+
+// Without a mark the same is not noticed by its identity. That is the limit of what is
+// promised where authority.mark is off.
+func TestWithoutTheMarkABackupThatIsPutBackIsNotNoticed(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, false, stack.Options{SweepEvery: -1})
+	d.wantUnnoticed(false)
+}
+
+// A copy that is younger than the last mark holds its id: it is not told apart, and
+// what was committed after it is lost without notice.
+func TestACopyYoungerThanTheLastMarkIsNotToldApart(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, true, stack.Options{SweepEvery: -1})
+	d.wantUnnoticed(true)
+}
+
+// wantUnnoticed puts a backup back that is younger than the last mark, where there is
+// one, and wants that nothing says so.
+func (d *deployment) wantUnnoticed(marked bool) {
+	d.t.Helper()
+	l := d.run()
+	l.more(10)
+	l.stop()
+	l.all()
+	d.sweep()
+	if err := d.cluster.Backup(d.ctx); err != nil {
+		d.t.Fatal(err)
+	}
+	s := d.Submitters()[0]
+	before := value[int64](d, `select count(*) from managed_tx where submitter = $1`, s)
+	if status, text := l.post(s); status != http.StatusAccepted {
+		d.t.Fatalf("a post after the backup: got %d %s", status, text)
+	}
+	if err := d.cluster.PutBack(d.ctx); err != nil {
+		d.t.Fatal(err)
+	}
+	d.sweep()
+	d.sweep()
+	if got := value[int64](d, `select count(*) from managed_tx where submitter = $1`, s); got != before {
+		d.t.Errorf("intents of %s: got %d, want %d: what came after the backup is lost", s, got, before)
+	}
+	if !value[bool](d, `select is_authority()`) {
+		d.t.Error("the copy is not believed: it is promised more than docs/guarantees.md says")
+	}
+	if n := value[int](d, `select count(*) from protect_episode where evidence->>'what' like $1 || '%'`, copied); n != 0 {
+		d.t.Errorf("submitters in PROTECT because of the database: got %d, want none", n)
+	}
+	other := d.Submitters()[1]
+	d.poll("the copy accepts intents", func() bool { status, _ := l.post(other); return status == http.StatusAccepted })
+	if marked {
+		d.sweep()
+		if !value[bool](d, `select is_authority()`) {
+			d.t.Error("the copy is not believed after its own mark")
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package moves
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+)
+
+// replicate starts a streaming replica of the deployment's cluster.
+func (d *deployment) replicate() *pgcluster.Cluster {
+	d.t.Helper()
+	replica, err := d.cluster.Replica(d.ctx)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.ends("stop the replica", replica.Stop)
+	return replica
+}
+
+// moveTo leads the functions, and the test, to another cluster.
+func (d *deployment) moveTo(c *pgcluster.Cluster) {
+	d.t.Helper()
+	u, err := url.Parse(d.Database)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.cluster = c
+	d.use(c.URL(strings.TrimPrefix(u.Path, "/")))
+	d.Proxy.Retarget(c.Addr())
+}
+
+// identity is by what a server is told from another.
+func (d *deployment) identity() string {
+	d.t.Helper()
+	return value[string](d, `select system_identifier::text || ' ' || current_timeline() from pg_control_system()`)
+}
+
+// The primary dies under load, and its replica is promoted with no word before. It may
+// lack what was committed last: nothing in it is believed, with a mark and without one.
+func TestAnUnplannedPromotionIsNoticed(t *testing.T) {
+	t.Parallel()
+	for _, marked := range []bool{true, false} {
+		t.Run(fmt.Sprintf("mark %t", marked), func(t *testing.T) {
+			t.Parallel()
+			d := deploy(t, marked, stack.Options{WireProxy: true})
+			replica := d.replicate()
+			l := d.run()
+			l.more(60)
+			before := d.identity()
+			if err := d.cluster.Halt(d.ctx, true); err != nil {
+				t.Fatal(err)
+			}
+			if err := replica.Promote(d.ctx); err != nil {
+				t.Fatal(err)
+			}
+			d.moveTo(replica)
+			d.noticed(l)
+			l.stop()
+			if after := d.identity(); after == before {
+				t.Errorf("system and timeline: got %s, want another timeline", after)
+			}
+			d.accept()
+			d.once()
+		})
+	}
+}

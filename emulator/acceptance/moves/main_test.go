@@ -1,0 +1,246 @@
+// Package moves rehearses what becomes of a deployment when its database moves: a backup
+// that is put back, a replica that is promoted, pg_upgrade, a dump that is loaded into
+// another version. Clusters, function processes, chain and trading core are real; the
+// mark is kept in a storage that is reached by Google's client.
+package moves
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/ubscore"
+	"github.com/fencepost/fencepost/shared/mark"
+	"github.com/fencepost/fencepost/shared/mark/gcs"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/web/webtest"
+)
+
+// server, core and migrate are the programs, built once for all tests.
+var server, core, migrate string
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the URL map's
+	folder, err := os.MkdirTemp("", "fencepost-moves-")
+	ctx := context.Background()
+	if err == nil {
+		server, err = stack.Build(ctx, folder, raceFlags...)
+	}
+	if err == nil {
+		core, err = ubscore.Build(ctx, folder, raceFlags...)
+	}
+	if err == nil {
+		migrate, err = stack.BuildProgram(ctx, folder+"/migrate", "migrations/migrate", raceFlags...)
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+	} else {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+const (
+	within = 4 * time.Minute // bounds everything that a test waits for
+	bucket = "marks"
+)
+
+// quick are settings under which a lost lease is taken over within seconds.
+var quick = map[string]string{
+	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
+	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
+	"FENCEPOST_DATABASE_STATEMENT_TIMEOUT": "1800ms", "FENCEPOST_RPC_TIMEOUT": "2s", "FENCEPOST_RESUBMIT_INTERVAL": "1s",
+	"FENCEPOST_SWEEP_GRACE": "2s", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT": "1s",
+	"FENCEPOST_TRANSFER_CALL_TIMEOUT": "2s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "3s",
+	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "1s", "FENCEPOST_DATABASE_MAX_CONNS": "8",
+}
+
+// deployment is a running stack on a cluster of its own.
+type deployment struct {
+	*stack.Stack
+	DB      *pgxpool.Pool // of the database that is in use
+	cluster *pgcluster.Cluster
+	object  *gcs.Object // nil: no mark is kept
+	ctx     context.Context
+	t       *testing.T
+	log     *keptLog
+}
+
+// deploy starts a deployment with four submitters and payouts. It is swept each second,
+// unless o says otherwise: each sweep writes a mark, where one is kept.
+func deploy(t *testing.T, marked bool, o stack.Options) *deployment {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	t.Cleanup(cancel)
+	d := &deployment{ctx: ctx, t: t, log: new(keptLog)}
+	var err error
+	if d.cluster, err = pgcluster.Start(ctx, pgcluster.Options{SharedBuffersMB: 32}); err != nil {
+		t.Fatal(err)
+	}
+	d.ends("stop Postgres", d.cluster.Stop)
+	watch, err := webtest.NewWatch("../../../functions/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Cluster, o.Around, o.Output = d.cluster, watch.Around, d.log
+	o.Binary, o.Core.Binary, o.Payouts = server, core, true
+	o.Submitters, o.Processes, o.Window, o.BlockTime = 4, 2, 4, 200*time.Millisecond
+	o.CheckEvery = -1
+	if o.SweepEvery == 0 {
+		o.SweepEvery = time.Second
+	}
+	o.Settings = maps.Clone(quick)
+	if marked {
+		d.keepMark(&o)
+	}
+	if d.Stack, err = stack.Start(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	d.ends("stop the stack", func() error { return errors.Join(d.Stack.Close(), watch.Err()) })
+	d.use(d.Database)
+	return d
+}
+
+// ends calls f when the test is over.
+func (d *deployment) ends(what string, f func() error) {
+	d.t.Cleanup(func() {
+		if err := f(); err != nil {
+			d.t.Errorf("%s: %v", what, err)
+		}
+		if what == "stop the stack" && d.t.Failed() {
+			d.log.show(d.t)
+		}
+	})
+}
+
+// keepMark starts a storage and sets the functions to keep the mark there.
+func (d *deployment) keepMark(o *stack.Options) {
+	d.t.Helper()
+	storage, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(storage.Stop)
+	storage.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: bucket})
+	endpoint := storage.URL() + "/storage/v1/"
+	maps.Copy(o.Settings, map[string]string{
+		"FENCEPOST_AUTHORITY_MARK": "true", "FENCEPOST_AUTHORITY_BUCKET": bucket, "FENCEPOST_AUTHORITY_ENDPOINT": endpoint,
+	})
+	if d.object, err = gcs.Open(d.ctx, bucket, "authority-mark", endpoint); err != nil {
+		d.t.Fatal(err)
+	}
+	d.ends("close the storage's client", d.object.Close)
+}
+
+// use reads the database at that URL from now on.
+func (d *deployment) use(url string) {
+	d.t.Helper()
+	db, err := pgxpool.New(d.ctx, url)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(db.Close)
+	d.DB, d.Database = db, url
+}
+
+// marked is the mark as it is now.
+func (d *deployment) marked() mark.Seen {
+	d.t.Helper()
+	seen, err := d.object.Read(d.ctx)
+	if err != nil {
+		d.t.Fatalf("read the mark: %v", err)
+	}
+	return seen
+}
+
+// sweep runs one sweep to its end.
+func (d *deployment) sweep() {
+	d.t.Helper()
+	d.poll("a sweep succeeds", func() bool { return d.RunSweep(d.ctx) == nil })
+}
+
+// everyone is every submitter, the payer too.
+func (d *deployment) everyone() []nonce.Submitter { return append(d.Submitters(), d.Payer) }
+
+// value is one value of the database; the test fails where it cannot be read.
+func value[T any](d *deployment, query string, arguments ...any) (v T) {
+	d.t.Helper()
+	var err error
+	d.poll("the database answers", func() bool { // after a restart the pool has connections that were cut
+		err = d.DB.QueryRow(d.ctx, query, arguments...).Scan(&v)
+		return err == nil || !strings.Contains(err.Error(), "57P0") && !strings.Contains(err.Error(), "connect") && !strings.Contains(err.Error(), "EOF") && !strings.Contains(err.Error(), "reset")
+	})
+	if err != nil {
+		d.t.Fatalf("%s: %v", query, err)
+	}
+	return v
+}
+
+// operate posts what an operator asks, again while another invocation has the lease or
+// a connection was cut, and returns the answer.
+func (d *deployment) operate(path string, body any) (status int, text string) {
+	d.t.Helper()
+	d.poll("an answer to "+path, func() bool {
+		code, answer, err := d.Call(d.ctx, stack.OperatorAccount, http.MethodPost, path, body)
+		status, text = code, string(answer)
+		return err == nil && status < 500 && !strings.Contains(text, "NOT_LEADER")
+	})
+	return status, text
+}
+
+// poll waits for a condition.
+func (d *deployment) poll(what string, met func() bool) {
+	d.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !met() {
+		select {
+		case <-d.ctx.Done():
+			d.t.Fatalf("still not so after %s: %s", within, what)
+		case <-tick.C:
+		}
+	}
+}
+
+// keptLog keeps the processes' log.
+type keptLog struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// Write implements [io.Writer].
+func (l *keptLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+func (l *keptLog) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Contains(l.text, []byte(text))
+}
+
+func (l *keptLog) show(t *testing.T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	const most = 40_000
+	t.Logf("the processes' log, its end:\n%s", l.text[max(0, len(l.text)-most):])
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package moves
+
+var raceFlags = []string{"-race"}
