@@ -40,11 +40,11 @@ func pagesByName(t *testing.T) map[string]string {
 	return pages
 }
 
-// Each alert has its page, each page is an alert's or one of two, and the list has
-// all of them.
+// Each alert has its page, each page is an alert's or one of those without an alert, and
+// the list has all of them.
 func TestEachAlertHasItsRunbook(t *testing.T) {
 	t.Parallel()
-	alerts := []string{"upgrade", "restore"}
+	alerts := []string{"upgrade", "restore", "postgres-upgrade", "failover", "region-lost"}
 	alerts = append(alerts, each(t, text(t, "../terraform/modules/alerts", "policies.tf"), `(?m)^    ([a-z-]+) = \{$`)...)
 	jobs := regexp.MustCompile(`(?s)  jobs = \{(.*?)\n  \}`).FindString(text(t, "../terraform", "main.tf"))
 	for _, job := range each(t, jobs, `(?m)^    ([a-z-]+) += \{`) {
@@ -248,6 +248,39 @@ func splitOutside(pattern string) (parts []string) {
 		}
 	}
 	return append(parts, pattern[from:])
+}
+
+// Commands of the migration job that a runbook names are commands of migrate, with
+// flags that each takes, and the mark's object is where Terraform and the code keep it.
+func TestRunbooksNameCommandsThatAreThere(t *testing.T) {
+	t.Parallel()
+	usage := text(t, "../migrations/migrate", "main.go")
+	object := "gs://$PROJECT-fencepost-" + strings.Join(each(t, text(t, "../terraform", "mark.tf"), `\$\{var\.project\}-\$\{var\.name\}-(mark)"`), "") +
+		"/" + strings.Join(each(t, text(t, "mark", ".go")+text(t, "../functions", "mark.go"), `= "(authority-mark)"`), "")
+	commands := 0
+	for name, page := range runbooks(t) {
+		for _, m := range regexp.MustCompile(`--args='([^']*)'`).FindAllStringSubmatch(page, -1) {
+			commands++
+			words := strings.Split(m[1], ",")
+			line := regexp.MustCompile(`(?m)migrate ` + regexp.QuoteMeta(words[0]) + `\b.*$`).FindString(usage)
+			for _, flag := range words[1:] {
+				if flag, value, _ := strings.Cut(flag, "="); line == "" || !strings.Contains(line, flag+" ") || value == "" {
+					t.Errorf("%s.md: names %q, want a command of migrate, with flags of its own and their values, and no comma in them", name, m[1])
+				}
+			}
+			if want := strings.Count(line, "--"); want != len(words)-1 {
+				t.Errorf("%s.md: %q has %d flags, want %d as migrate does", name, m[1], len(words)-1, want)
+			}
+		}
+		for _, at := range regexp.MustCompile(`gs://[^"#]*`).FindAllString(page, -1) {
+			if at != object {
+				t.Errorf("%s.md: names %s, want the mark's %s", name, at, object)
+			}
+		}
+	}
+	if commands < 6 {
+		t.Errorf("commands: got %d, too few to be all", commands)
+	}
 }
 
 // queried is what stands for the variables of a runbook's queries.

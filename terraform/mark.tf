@@ -3,8 +3,8 @@
 
 resource "google_storage_bucket" "mark" {
   # All of Google's customers share the names of buckets.
-  name     = "${var.project}-${var.name}-mark"
-  location = var.region
+  name     = coalesce(var.mark_bucket, "${var.project}-${var.name}-mark")
+  location = coalesce(var.mark_location, var.region)
 
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"

@@ -167,6 +167,18 @@ variable "database_instance_name" {
   }
 }
 
+variable "mark_location" {
+  description = "Where the mark outside the database is kept, by which a restore is noticed; null: in the region. A multi-region such as EU outlives the region."
+  type        = string
+  default     = null
+}
+
+variable "mark_bucket" {
+  description = "The bucket of the mark, where it is not project-name-mark: that of a deployment in a region that was lost. It is imported."
+  type        = string
+  default     = null
+}
+
 variable "deletion_protection" {
   description = "Whether the database, the functions and the keys refuse to be destroyed. In prod always."
   type        = bool

@@ -389,6 +389,20 @@ run "after_a_restore" {
   }
 }
 
+run "mark_outlives_the_region" {
+  command = plan
+
+  variables {
+    mark_location = "EU"
+    mark_bucket   = "project-1-old-mark"
+  }
+
+  assert {
+    condition     = google_storage_bucket.mark.location == "EU" && google_storage_bucket.mark.name == "project-1-old-mark" && local.environment["FENCEPOST_AUTHORITY_BUCKET"] == "project-1-old-mark"
+    error_message = "The mark of a region that was lost cannot be read by the deployment in another one."
+  }
+}
+
 run "prod_is_protected" {
   command = plan
 

@@ -98,7 +98,9 @@ func TestABackupThatIsPutBackIsNoticedByTheMark(t *testing.T) {
 	if !d.log.has(`PROTECT on every submitter`) {
 		t.Error("the log has no line to alert upon")
 	}
+	d.notCheap()
 	d.accept()
+	d.notCheap()
 	d.sweep()
 	if got := d.marked(); got.Generation <= written.Generation {
 		t.Errorf("the mark after the acceptance: got generation %d, want one above %d", got.Generation, written.Generation)

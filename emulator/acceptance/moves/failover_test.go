@@ -63,7 +63,9 @@ func TestAnUnplannedPromotionIsNoticed(t *testing.T) {
 			if after := d.identity(); after == before {
 				t.Errorf("system and timeline: got %s, want another timeline", after)
 			}
+			d.notCheap()
 			d.accept()
+			d.notCheap()
 			d.once()
 		})
 	}
