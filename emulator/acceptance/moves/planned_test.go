@@ -155,13 +155,17 @@ func (d *deployment) check() {
 	d.poll("everything has ended", func() bool {
 		var violations []checkers.Violation
 		violations, err = checkers.Check(d.ctx, checkers.Episode{Database: d.Database, RPC: d.Chain.URL(), Submitters: d.everyone(), Settled: true})
-		found = checkers.Report(violations)
+		if found = ""; len(violations) > 0 {
+			found = checkers.Report(violations)
+		}
 		unsettled := slices.ContainsFunc(violations, func(v checkers.Violation) bool { return v.Checker == "settled" })
 		if err != nil || unsettled {
 			return err != nil
 		}
 		lost, wrong := money.Check(d.ctx, money.Episode{Database: d.Database, Core: d.Core.Ledger(), Settled: true})
-		found, err = found+money.Report(lost), wrong
+		if err = wrong; len(lost) > 0 {
+			found += money.Report(lost)
+		}
 		return len(violations) > 0 || len(lost) == 0 || wrong != nil
 	})
 	if err != nil || found != "" {
@@ -198,8 +202,8 @@ func TestPlannedSwitchToAReplica(t *testing.T) {
 	})
 }
 
-// numberOn is the statement of docs/runbooks/postgres-upgrade.md.
-var numberOn = regexp.MustCompile(`(?m)^do \$\$ begin while pg_current_xact_id\(\) <= '20928'::xid8 loop commit; end loop; end \$\$;$`)
+// numberedOn is the statement of docs/runbooks/postgres-upgrade.md.
+var numberedOn = regexp.MustCompile(`(?m)^do \$\$ begin while pg_current_xact_id\(\) <= '20928'::xid8 loop commit; end loop; end \$\$;$`)
 
 // A dump of this machine's version is loaded into Postgres 17. A load is confirmed only
 // once the new cluster has numbered as many transactions as the journals know.
@@ -218,6 +222,7 @@ func TestPlannedDumpIntoPostgres17(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.ends("stop Postgres 17", next.Stop)
+	d.numberOn(value[string](d, `select (pg_current_xact_id()::text::bigint + 30000)::text`)) // more than a load takes
 	d.movesAsPlanned(func() {
 		d.load17(next)
 		if err := d.cluster.Halt(d.ctx, false); err != nil {
@@ -229,25 +234,31 @@ func TestPlannedDumpIntoPostgres17(t *testing.T) {
 		if err == nil || found == nil {
 			t.Fatalf("confirm-move before the numbers are passed: got %v %s, want it refused with the number", err, out)
 		}
-		page, err := os.ReadFile("../../../docs/runbooks/postgres-upgrade.md")
-		if err != nil {
-			t.Fatal(err)
-		}
-		statement := numberOn.FindString(string(page))
-		if statement == "" {
-			t.Fatalf("docs/runbooks/postgres-upgrade.md: no statement that numbers on")
-		}
-		conn, err := pgx.Connect(d.ctx, d.Database)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(d.ctx)
-		if _, err := conn.Exec(d.ctx, strings.ReplaceAll(statement, "20928", found[1])); err != nil {
-			t.Fatalf("number on: %v", err)
-		}
+		d.numberOn(found[1])
 	})
 	if got := value[string](d, `show server_version_num`); !strings.HasPrefix(got, "17") {
 		t.Errorf("version: got %s, want 17", got)
+	}
+}
+
+// numberOn lets the cluster number its transactions on to that one, as the runbook does.
+func (d *deployment) numberOn(to string) {
+	d.t.Helper()
+	page, err := os.ReadFile("../../../docs/runbooks/postgres-upgrade.md")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	statement := numberedOn.FindString(string(page))
+	if statement == "" {
+		d.t.Fatal("docs/runbooks/postgres-upgrade.md: got no statement that numbers on, want one")
+	}
+	conn, err := pgx.Connect(d.ctx, d.Database)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer conn.Close(d.ctx)
+	if _, err := conn.Exec(d.ctx, strings.ReplaceAll(statement, "20928", to)); err != nil {
+		d.t.Fatalf("number on: %v", err)
 	}
 }
 
