@@ -109,8 +109,8 @@ func (m *marks) adopt(ctx context.Context, log *slog.Logger, operator string) {
 		return
 	}
 	seen, err := m.object.Read(ctx)
-	if errors.Is(err, mark.ErrNone) {
-		return
+	if errors.Is(err, mark.ErrNone) { // lost with its bucket: the acceptance writes the first one
+		err = nil
 	}
 	if err == nil {
 		err = m.adopts(ctx, seen, operator)

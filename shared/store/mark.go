@@ -122,8 +122,16 @@ func (s *Store) soon(ctx context.Context) error {
 }
 
 // AdoptMark lets a database that an operator is about to accept hold the mark of
-// another one, so that it may write the next. A database that is believed adopts none.
+// another one, so that it may write the next. Where the object is lost (the zero Seen)
+// it forgets the marks that it has seen, so that it may write the first one. A database
+// that is believed does neither.
 func (s *Store) AdoptMark(ctx context.Context, seen mark.Seen, by string) error {
+	if seen.ID == "" {
+		if _, err := s.db.Exec(ctx, `delete from authority_mark where not is_authority()`); err != nil {
+			return fmt.Errorf("forget the marks of an object that is lost: %w", err)
+		}
+		return nil
+	}
 	_, err := s.db.Exec(ctx, `
 insert into authority_mark (id, written_over, generation, reason)
 select $1, $2::bigint - 1, $2, 'adopted by ' || $3::text where not is_authority()

@@ -72,6 +72,7 @@ func TestABackupThatIsPutBackIsNoticedByTheMark(t *testing.T) {
 	}
 	at := d.marked() // at the latest of the backup
 	l.more(40)
+	d.minuteLater()
 	d.poll("a mark was written after the backup", func() bool { return d.marked().Generation > at.Generation })
 	identity := d.identity()
 	if err := d.cluster.PutBack(d.ctx); err != nil {
@@ -161,6 +162,7 @@ func (d *deployment) wantUnnoticed(marked bool) {
 	other := d.Submitters()[1]
 	d.poll("the copy accepts intents", func() bool { status, _ := l.post(other); return status == http.StatusAccepted })
 	if marked {
+		d.minuteLater()
 		d.sweep()
 		if !value[bool](d, `select is_authority()`) {
 			d.t.Error("the copy is not believed after its own mark")

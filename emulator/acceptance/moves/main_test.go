@@ -83,7 +83,7 @@ type deployment struct {
 }
 
 // deploy starts a deployment with four submitters and payouts. It is swept each second,
-// unless o says otherwise: each sweep writes a mark, where one is kept.
+// unless o says otherwise: sweeps write a mark in each minute, where one is kept.
 func deploy(t *testing.T, marked bool, o stack.Options) *deployment {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -167,6 +167,14 @@ func (d *deployment) marked() mark.Seen {
 		d.t.Fatalf("read the mark: %v", err)
 	}
 	return seen
+}
+
+// minuteLater makes the next sweep write a mark: it writes one in a minute.
+func (d *deployment) minuteLater() {
+	d.t.Helper()
+	if _, err := d.DB.Exec(d.ctx, `update authority_mark set at = at - interval '1 minute'`); err != nil {
+		d.t.Fatal(err)
+	}
 }
 
 // sweep runs one sweep to its end.

@@ -107,6 +107,38 @@ func TestH08ABackupPutBackIsNoticed(t *testing.T) {
 	}
 }
 
+// The object was lost with its region. The database that an operator accepts in another
+// one writes the first mark of a new object; without that it would never be compared again.
+func TestAcceptanceBeginsANewMarkWhereTheObjectIsLost(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	if err := (mark.Keeper{Object: open(t), Book: db.Store}).Advance(t.Context(), "test"); err != nil {
+		t.Fatalf("the first mark: %v", err)
+	}
+	anew := mark.Keeper{Object: open(t), Book: db.Store}
+	if err := db.AdoptMark(t.Context(), mark.Seen{}, "operator"); err != nil {
+		t.Fatal(err)
+	}
+	if err := anew.Advance(t.Context(), "test"); !errors.Is(err, mark.ErrGone) {
+		t.Fatalf("a database that is believed: got %v, want %v, and no new mark", err, mark.ErrGone)
+	}
+	if _, err := db.DB.Exec(t.Context(), `update authority set timeline_id = -1`); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.AdoptMark(t.Context(), mark.Seen{}, "operator"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.AcceptAuthority(t.Context(), "operator", "the region is lost"); err != nil {
+		t.Fatal(err)
+	}
+	if err := anew.Advance(t.Context(), "accepted"); err != nil {
+		t.Errorf("the accepted database: %v", err)
+	}
+	if _, err := anew.Look(t.Context()); err != nil {
+		t.Errorf("look: %v", err)
+	}
+}
+
 func ours(t *testing.T, db storetest.Bundle) (is bool) {
 	t.Helper()
 	if err := db.DB.QueryRow(t.Context(), `select is_authority()`).Scan(&is); err != nil {
