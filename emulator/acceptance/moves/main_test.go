@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fsouza/fake-gcs-server/fakestorage"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -56,10 +55,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-const (
-	within = 4 * time.Minute // bounds everything that a test waits for
-	bucket = "marks"
-)
+// within bounds everything that a test waits for.
+const within = 4 * time.Minute
 
 // quick are settings under which a lost lease is taken over within seconds.
 var quick = map[string]string{
@@ -106,14 +103,15 @@ func deploy(t *testing.T, marked bool, o stack.Options) *deployment {
 		o.SweepEvery = time.Second
 	}
 	o.Settings = maps.Clone(quick)
-	if marked {
-		d.keepMark(&o)
-	}
+	o.Mark = marked
 	if d.Stack, err = stack.Start(ctx, o); err != nil {
 		t.Fatal(err)
 	}
 	d.ends("stop the stack", func() error { return errors.Join(d.Stack.Close(), watch.Err()) })
 	d.use(d.Database)
+	if marked {
+		d.openMark()
+	}
 	return d
 }
 
@@ -129,20 +127,11 @@ func (d *deployment) ends(what string, f func() error) {
 	})
 }
 
-// keepMark starts a storage and sets the functions to keep the mark there.
-func (d *deployment) keepMark(o *stack.Options) {
+// openMark lets the test read the mark.
+func (d *deployment) openMark() {
 	d.t.Helper()
-	storage, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	d.t.Cleanup(storage.Stop)
-	storage.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: bucket})
-	endpoint := storage.URL() + "/storage/v1/"
-	maps.Copy(o.Settings, map[string]string{
-		"FENCEPOST_AUTHORITY_MARK": "true", "FENCEPOST_AUTHORITY_BUCKET": bucket, "FENCEPOST_AUTHORITY_ENDPOINT": endpoint,
-	})
-	if d.object, err = gcs.Open(d.ctx, bucket, "authority-mark", endpoint); err != nil {
+	var err error
+	if d.object, err = gcs.Open(d.ctx, d.Storage.Bucket(), mark.ObjectName, d.Storage.Endpoint()); err != nil {
 		d.t.Fatal(err)
 	}
 	d.ends("close the storage's client", d.object.Close)
