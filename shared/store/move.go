@@ -63,6 +63,23 @@ func moveReason(what string, id int64) string { return what + " " + strconv.Form
 // Expect implements [mark.Moves]. The error wraps [mark.ErrForeign] where the database
 // is not the authority.
 func (s *Store) Expect(ctx context.Context, current mark.Seen, said mark.Said) (m mark.Mark, done bool, err error) {
+	for range expectTimes {
+		m, done, err = s.expect(ctx, current, said)
+		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != deadlockCode {
+			break
+		}
+	}
+	return m, done, err
+}
+
+// expectTimes bounds how often the locks of a move are tried. Transactions at work take
+// them in other orders, and of two that wait for each other Postgres ends one.
+const (
+	expectTimes  = 10
+	deadlockCode = "40P01"
+)
+
+func (s *Store) expect(ctx context.Context, current mark.Seen, said mark.Said) (m mark.Mark, done bool, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		for _, before := range []string{allowMove, lockWrites} {
 			if _, err := tx.Exec(ctx, before); err != nil {
