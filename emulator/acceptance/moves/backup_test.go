@@ -1,11 +1,13 @@
 package moves
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/mark"
 )
 
 const copied = "the database is not the one written last"
@@ -167,5 +169,58 @@ func (d *deployment) wantUnnoticed(marked bool) {
 		if !value[bool](d, `select is_authority()`) {
 			d.t.Error("the copy is not believed after its own mark")
 		}
+	}
+}
+
+// The mark's object is deleted: the sweep tells, nothing stops, and no other mark is
+// written. Once an operator has put the newest version back, marks go on.
+func TestAMarkThatIsPutBackIsComparedAgain(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, true, stack.Options{SweepEvery: -1})
+	l := d.run()
+	l.more(5)
+	d.sweep()
+	newest := d.marked()
+	d.deleteMark()
+	d.minuteLater()
+	d.sweep()
+	if _, err := d.object.Read(d.ctx); !errors.Is(err, mark.ErrNone) {
+		t.Errorf("the deleted mark, after a sweep: got %v, want %v", err, mark.ErrNone)
+	}
+	if !d.log.has(`"message":"the database could not be compared with the mark outside it"`) {
+		t.Error("the log does not tell")
+	}
+	l.more(5)
+	if err := d.object.Write(d.ctx, newest.Mark, 0); err != nil {
+		t.Fatal(err)
+	}
+	back := d.marked()
+	d.minuteLater()
+	d.sweep()
+	if now := d.marked(); now.Generation <= back.Generation || now.ID == newest.ID {
+		t.Errorf("the mark after a sweep: got %+v, want a new one over %+v", now, back)
+	}
+	if !value[bool](d, `select is_authority()`) {
+		t.Error("the database is not believed")
+	}
+	l.stop()
+	l.all()
+	d.once()
+}
+
+// deleteMark deletes the object.
+func (d *deployment) deleteMark() {
+	d.t.Helper()
+	request, err := http.NewRequestWithContext(d.ctx, http.MethodDelete, d.Storage.Endpoint()+"b/"+d.Storage.Bucket()+"/o/"+mark.ObjectName, nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode >= 300 {
+		d.t.Fatalf("delete the mark: got %s", answer.Status)
 	}
 }
