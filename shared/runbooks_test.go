@@ -258,7 +258,7 @@ func TestRunbooksNameCommandsThatAreThere(t *testing.T) {
 	object := "gs://$PROJECT-fencepost-" + strings.Join(each(t, text(t, "../terraform", "mark.tf"), `\$\{var\.project\}-\$\{var\.name\}-(mark)"`), "") +
 		"/" + strings.Join(each(t, text(t, "mark", ".go")+text(t, "../functions", "mark.go"), `= "(authority-mark)"`), "")
 	commands := 0
-	for name, page := range runbooks(t) {
+	for name, page := range pagesByName(t) {
 		for _, m := range regexp.MustCompile(`--args='([^']*)'`).FindAllStringSubmatch(page, -1) {
 			commands++
 			words := strings.Split(m[1], ",")
