@@ -108,6 +108,7 @@ func TestExpectedMoveWaitsForWriters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = writer.Rollback(context.Background()) }()
 	if _, err := writer.Exec(t.Context(), `update submitter_nonce_cursor set next_nonce = next_nonce`); err != nil {
 		t.Fatal(err)
 	}
