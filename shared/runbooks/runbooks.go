@@ -76,6 +76,7 @@ var RunBy = map[string]Test{
 	"POST /admin/v1/tx/{txId}/decide": {acceptance, "TestStuckIsReplacedByDecision"},
 
 	"POST /admin/v1/authority/accept":                         {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
+	"POST /admin/v1/authority/release-untouched":              {acceptance, "TestPlannedMoveReleasesTheUntouched"},
 	"POST /admin/v1/tx/{txId}/proceed":                        {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
 	"POST /admin/v1/submitters/{submitter}/foreign/match":     {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
 	"GET /admin/v1/submitters/{submitter}/foreign":            {functions, "TestForeignTransactionsOverHTTP"},
