@@ -15,6 +15,9 @@ import (
 // ours are the tables that this package's schema is made of.
 const ours = `('assets_tb'::regclass, 'transfers_tb'::regclass, 'transfer_history'::regclass, 'transfer_resolution'::regclass, 'transfer_acknowledgement'::regclass, 'transfer_halt'::regclass)`
 
+// aMove is a planned move of the database, while which nothing is written.
+const aMove = `insert into authority_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`
+
 // refused are statements that a constraint or a trigger must refuse, by its name.
 // first prepares. $init, $source, $target, $comp and $done are transfers.
 type refused struct{ first, then string }
@@ -126,6 +129,11 @@ var nonsense = map[string][]refused{
 
 // guarded are statements that one trigger must refuse, with the name that it gives.
 var guarded = map[string][]struct{ table, first, then, by string }{
+	"not_while_moving": {
+		{"transfers_tb", aMove, `update transfers_tb set updated_at = now() where req_id = $init`, "move_expected"},
+		{"transfer_resolution", aMove, `insert into transfer_resolution default values`, "move_expected"},
+		{"transfer_halt", aMove, `insert into transfer_halt default values`, "move_expected"},
+	},
 	"begin_transfer": {
 		{"transfers_tb", "", `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, state) values (` + req + `, 7, 1, 1, 6, 1, 1, 40)`, "transfers_begin_in_init"},
 		{"transfers_tb", "", `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, retry_count) values (` + req + `, 7, 1, 1, 6, 1, 1, 4)`, "transfers_begin_in_init"},
