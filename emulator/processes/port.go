@@ -16,27 +16,35 @@ const (
 	lastPort  = 29999
 )
 
+// reserved are the ports of this process' children. The UDP port of the same number is
+// kept with each: another process that starts children sees by it that the port is taken,
+// also before the child listens.
 var reserved = struct {
 	sync.Mutex
-	ports map[int]bool
-}{ports: map[int]bool{}}
+	ports map[int]net.PacketConn
+}{ports: map[int]net.PacketConn{}}
 
-// reservePort is a port on which nobody listens and that no other child of this
-// process has.
+// reservePort is a port on which nobody listens and that no other child has, of this
+// process or of another that reserves ports.
 func reservePort() (int, error) {
 	reserved.Lock()
 	defer reserved.Unlock()
 	for range lastPort - firstPort {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		if reserved.ports[port] {
+		if reserved.ports[port] != nil {
+			continue
+		}
+		kept, err := net.ListenPacket("udp", ":"+strconv.Itoa(port))
+		if err != nil {
 			continue
 		}
 		l, err := net.Listen("tcp", ":"+strconv.Itoa(port)) // every address, as the functions do
 		if err != nil {
+			_ = kept.Close()
 			continue
 		}
 		_ = l.Close()
-		reserved.ports[port] = true
+		reserved.ports[port] = kept
 		return port, nil
 	}
 	return 0, errors.New("no free port")
@@ -45,5 +53,8 @@ func reservePort() (int, error) {
 func releasePort(port int) {
 	reserved.Lock()
 	defer reserved.Unlock()
+	if kept := reserved.ports[port]; kept != nil {
+		_ = kept.Close()
+	}
 	delete(reserved.ports, port)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Backup copies the data of the running server, as a backup of its files does, under
@@ -29,8 +31,24 @@ func (c *Cluster) PutBack(ctx context.Context) error {
 // the programs to the same, and starts it at the same port. The system identifier is
 // a new one, and nothing is lost.
 func (c *Cluster) Upgrade(ctx context.Context) error {
+	if err := c.openTemplates(ctx); err != nil {
+		return fmt.Errorf("upgrade Postgres: %w", err)
+	}
 	if err := c.replace(ctx, "stop fast", "upgrade"); err != nil {
 		return fmt.Errorf("upgrade Postgres: %w", err)
+	}
+	return nil
+}
+
+// openTemplates lets the templates take connections: pg_upgrade refuses a cluster with a
+// database that takes none.
+func (c *Cluster) openTemplates(ctx context.Context) error {
+	c.building.Lock()
+	defer c.building.Unlock()
+	for name := range c.built {
+		if err := c.execute(ctx, "alter database "+pgx.Identifier{name}.Sanitize()+" with allow_connections true"); err != nil {
+			return err
+		}
 	}
 	return nil
 }

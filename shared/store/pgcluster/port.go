@@ -11,9 +11,9 @@ import (
 // randomPort returns a port of 127.0.0.1 that nobody listens on now. It stays
 // below the ranges from which kernels take the local ports of outgoing
 // connections (32768 and up on Linux), so that the port is still free after a
-// restart.
+// restart, and above those from which the tests' processes take theirs.
 func randomPort() (int, error) {
-	const lowest, end, tries = 20000, 32000, 100
+	const lowest, end, tries = 30000, 32000, 100
 	var errs []error
 	for range tries {
 		port := lowest + rand.IntN(end-lowest)
