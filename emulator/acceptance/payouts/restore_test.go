@@ -530,7 +530,7 @@ func (r *restoration) step8(p *page) {
 	if status >= 300 {
 		t.Fatalf("the full check: got %d", status)
 	}
-	if found := fmt.Sprint(p.call("GET /admin/v1/conservation", nil)); strings.Count(found, "PAYMENT_WITHOUT_TRANSFER") != 1 {
+	if found := fmt.Sprint(p.call("GET /admin/v1/conservation", nil)); strings.Count(found, "kind:") != 1 || !strings.Contains(found, "kind:PAYMENT_WITHOUT_TRANSFER") {
 		t.Errorf("the check: got %s, want the one payment whose transfer was lost, and nothing else", found)
 	}
 	newest := 0
