@@ -94,7 +94,10 @@ func build(ctx context.Context, o stack.Options) (_ *house, err error) {
 	}
 	o.Binary, o.Core.Binary, o.Payouts, o.Output = server, core, true, h.log
 	o.Submitters = max(o.Submitters, 1)
-	o.Processes, o.Window, o.BlockTime = 2, 8, 200*time.Millisecond
+	o.Processes, o.Window = 2, 8
+	if o.BlockTime == 0 {
+		o.BlockTime = 200 * time.Millisecond
+	}
 	settings := maps.Clone(quick)
 	maps.Copy(settings, o.Settings)
 	o.Settings = settings

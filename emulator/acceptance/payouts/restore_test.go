@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	cloudtasksapi "cloud.google.com/go/cloudtasks/apiv2"
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
@@ -29,7 +30,9 @@ import (
 // none of a house in which nothing went wrong.
 func unowned(t *testing.T) *house {
 	t.Helper()
-	h, err := build(t.Context(), stack.Options{SweepEvery: -1, CheckEvery: -1, Submitters: 2})
+	// The node keeps the states of 128 blocks, and 70 are mined at once for finality. What
+	// consumed the lost nonces is read from them: blocks are slow enough for a slow machine.
+	h, err := build(t.Context(), stack.Options{SweepEvery: -1, CheckEvery: -1, Submitters: 2, BlockTime: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
