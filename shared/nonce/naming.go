@@ -105,7 +105,13 @@ func (t *tenure) nameLost(ctx context.Context, l *Leave, v View, moves []Move, l
 	if err != nil {
 		return nil, nil, err
 	}
-	l.Requests = pairs
+	said := l.Requests
+	l.Requests = maps.Clone(pairs)
+	for n, name := range said { // the record keeps also what was said to be no request
+		if name == NoRequest {
+			l.Requests[n] = name
+		}
+	}
 	known, err := t.Book.NamedRequests(ctx, t.work.submitter(), slices.Sorted(maps.Values(pairs)))
 	if err != nil {
 		return nil, nil, err

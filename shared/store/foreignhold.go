@@ -26,7 +26,7 @@ const heldFor = `lateral (
                    when exists (select from foreign_hold h
                                  where h.submitter = s.submitter and h.ended_at is null and h.tx_id is null and h.call_digest = i.digest)
                         and not (i.caller = '` + PayoutCaller + `' and exists (select from payout_statement n
-                                 where n.req_id = i.request_id and n.acted_at is not null and not n.of_confirmed)) then 'CALL'
+                                 where n.req_id = i.request_id and n.acted_at is not null and not n.of_confirmed and ` + ofThisChange + `)) then 'CALL'
               end as held_for
        offset 0) as f`
 
@@ -99,12 +99,15 @@ func callDigest(in Intent) []byte {
 }
 
 // insertHolds leaves the foreign transactions open that a release accepts and names no
-// request for.
+// request for, and no earlier release has named one for.
 const insertHolds = `
 insert into foreign_hold (submitter, nonce, call_digest)
 select f.submitter, f.nonce, f.call_digest
   from foreign_transaction f
  where f.submitter = $1 and f.nonce < $2 and coalesce($3::jsonb ->> f.nonce::text, 'none') = 'none'
+   and not exists (select from protect_episode e
+                    where e.submitter = f.submitter and e.episode >= f.episode and e.mode = 'resync'
+                      and coalesce(e.released -> 'requests' ->> f.nonce::text, 'none') <> 'none')
  order by f.nonce
     on conflict do nothing`
 
@@ -168,7 +171,8 @@ type WrittenOff struct {
 var ErrNoHold = errors.New("no foreign transaction with that nonce waits for a decision")
 
 // writeOff ends holds: their foreign transactions were no request of ours. The intents
-// that were held for them go on.
+// that were held for them may be other foreign transactions with the same call: each
+// is held for one of those, where one is free. The rest goes on.
 const writeOff = `
 with chosen as (
   select h.nonce
@@ -181,12 +185,28 @@ with chosen as (
      set ended_at = clock_timestamp(), outcome = 'WRITTEN_OFF', by = $1, reason = $2
     from chosen
    where h.submitter = $3 and h.nonce = chosen.nonce
+  returning h.tx_id, h.call_digest
+), loose as (
+  select m.tx_id, e.call_digest, row_number() over (partition by e.call_digest order by m.seq) as number
+    from ended e
+    join managed_tx m on m.tx_id = e.tx_id
+   where m.state = 'QUEUED' and m.held
+), free as (
+  select h.nonce, h.call_digest, row_number() over (partition by h.call_digest order by h.nonce) as number
+    from foreign_hold h
+   where h.submitter = $3 and h.ended_at is null and h.tx_id is null and h.nonce not in (select nonce from chosen)
+), kept as (
+  update foreign_hold h
+     set tx_id = l.tx_id
+    from free
+    join loose l using (call_digest, number)
+   where h.submitter = $3 and h.nonce = free.nonce
   returning h.tx_id
 ), gone as (
   update managed_tx m
      set held = false, held_for = null, last_error = null, updated_at = clock_timestamp()
-    from ended
-   where m.tx_id = ended.tx_id and m.state = 'QUEUED' and m.held
+    from loose
+   where m.tx_id = loose.tx_id and m.state = 'QUEUED' and m.held and not exists (select from kept k where k.tx_id = m.tx_id)
   returning m.tx_id
 ), recorded as (
   insert into tx_decision (tx_id, action, by, reason)

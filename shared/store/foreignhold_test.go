@@ -316,3 +316,60 @@ func TestMatchEndsTheIntent(t *testing.T) {
 		t.Errorf("the queue: got %v, want those that were not matched", inQueue(w))
 	}
 }
+
+// Of two foreign transactions that do the same one is written off: the intent that was
+// held for it may be the other, and is held for that.
+func TestWhatMayBeAnotherForeignTransactionStaysHeld(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 8)
+	lost(t, db, alice, nil, 5, 5, 5)
+	five, _ := mustCreate(t, db, worth(alice, "five", 5))
+	unknown, _ := mustCreate(t, db, handled(alice, "unknown"))
+	holds := func() int {
+		return value[int](t, db, `select coalesce(max(nonce), -1) from foreign_hold where tx_id = $1 and ended_at is null`, five.TxID)
+	}
+	zero, one := uint64(0), uint64(1)
+	d := store.HoldDecision{Submitter: alice, Nonce: &zero, Limit: 1, By: "ann", Reason: "a person's own payment"}
+	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WrittenOff{WrittenOff: 1, Remaining: 2, Token: 1}) {
+		t.Errorf("write off: got %+v, %v; want nothing let go on", out, err)
+	}
+	if got := subState(t, db, five.TxID); got != "HELD" || holds() != 1 {
+		t.Errorf("the intent: got %q for nonce %d, want it HELD for nonce 1", got, holds())
+	}
+	d.Nonce = &one
+	if _, err := db.MatchHold(t.Context(), d, unknown.TxID); err != nil {
+		t.Fatal(err)
+	}
+	if got := subState(t, db, five.TxID); got != "HELD" || holds() != 2 {
+		t.Errorf("the intent in whose place another was matched: got %q for nonce %d, want it HELD for nonce 2", got, holds())
+	}
+	d.Nonce = nil
+	if out, err := db.WriteOff(t.Context(), d); err != nil || out != (store.WrittenOff{WrittenOff: 1, Proceeded: 1, Token: 1}) {
+		t.Errorf("write off the rest: got %+v, %v; want the intent let go on", out, err)
+	}
+}
+
+// What a release named stays named: a later release, which says nothing of it, does not
+// leave it open.
+func TestNamedNonceHoldsNothingAfterALaterRelease(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 8)
+	run(t, db, openEpisode, alice)
+	w := take(t, db, alice, "release/1")
+	five := calls(5)
+	five.Hash = nonce.Hash{1}
+	if err := db.StoreForeign(t.Context(), w.Lease, []nonce.ForeignTransaction{{Episode: 1, Taker: five, CallDigest: five.CallDigest(), Succeeded: true, Receipt: []byte(`{}`)}}); err != nil {
+		t.Fatal(err)
+	}
+	named := nonce.Leave{Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "restored", Count: 1, Requests: map[uint64]string{0: "known"}, End: []nonce.Naming{{Nonce: 0, RequestID: "known"}}}
+	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &named}})
+	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, alice)
+	w = take(t, db, alice, "release/2")
+	again := nonce.Leave{Episode: 2, Mode: nonce.Resync, By: "ann", Reason: "another incident", Count: 1}
+	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &again}})
+	if _, held := mustCreate(t, db, worth(alice, "a new one", 5)); held {
+		t.Error("an intent with the call of the named request: got it held")
+	}
+}

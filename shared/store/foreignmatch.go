@@ -17,10 +17,11 @@ var ErrNotMatching = errors.New("the intent is not held for that foreign transac
 
 // matchHold ends the hold of nonce $4 and its intent $5, as the foreign transaction ended:
 // CONFIRMED/RECORDED, or FAILED/REVERTED. An intent whose call is not known may be
-// matched in place of the one that is held for the nonce, which then goes on.
+// matched in place of the one that is held for the nonce. That one is then held for another
+// free foreign transaction with its call; where there is none it goes on.
 const matchHold = `
 with chosen as (
-  select h.tx_id as held, f.succeeded, f.tx_hash, f.receipt, f.block_hash,
+  select h.tx_id as held, h.call_digest, f.succeeded, f.tx_hash, f.receipt, f.block_hash,
          jsonb_build_object('txHash', f.tx_hash, 'blockNumber', f.block_number, 'blockHash', f.block_hash, 'succeeded', f.succeeded) as facts,
          jsonb_build_array(jsonb_build_object('number', f.block_number, 'hash', f.block_hash)) as confirmations
     from foreign_hold h
@@ -46,11 +47,21 @@ with chosen as (
      set tx_id = e.tx_id, ended_at = clock_timestamp(), outcome = 'MATCHED', by = $1, reason = $2
     from ended e
    where h.submitter = $3 and h.nonce = $4
+  returning h.tx_id
+), kept as (
+  update foreign_hold h
+     set tx_id = c.held
+    from chosen c, matched
+   where c.held <> matched.tx_id and h.submitter = $3
+     and h.nonce = (select min(o.nonce) from foreign_hold o
+                     where o.submitter = $3 and o.nonce <> $4 and o.ended_at is null and o.tx_id is null and o.call_digest = c.call_digest)
+     and exists (select from managed_tx m where m.tx_id = c.held and m.state = 'QUEUED' and m.held)
+  returning h.tx_id
 ), spared as (
   update managed_tx m
      set held = false, held_for = null, last_error = null, updated_at = clock_timestamp()
     from chosen c, ended e
-   where m.tx_id = c.held and m.tx_id <> e.tx_id and m.state = 'QUEUED' and m.held
+   where m.tx_id = c.held and m.tx_id <> e.tx_id and m.state = 'QUEUED' and m.held and not exists (select from kept)
   returning m.tx_id
 ), recorded as (
   insert into tx_decision (tx_id, action, by, reason)

@@ -33,7 +33,7 @@ type Payout struct {
 	Foreign   bool    // the database is not the one written last: nothing in it is believed
 	Protected bool    // an episode of PROTECT is open: "there is none" proves nothing
 	Taken     bool    // a release recorded that a transaction which is not on record was this request
-	TakenAt   *uint64 // the nonce of that transaction, where Taken
+	TakenAt   *uint64 // the nonce of that transaction, or of the one that an operator matched it with; nil: neither
 	TakenBy   string  // its hash, as it was read before the release; "": it was not
 
 	Older     bool             // its transfer was created before the last change of the authority
@@ -63,8 +63,12 @@ const (
 	// paid has taken effect.
 	namedIn = ` from protect_episode e
          where e.submitter = $1 and jsonb_path_exists(e.released, '$.requests.* ? (@ == $of)', jsonb_build_object('of', $2::text))
-           and not exists (select from payout_statement n where n.req_id = $2 and not n.of_confirmed and n.acted_at >= e.closed_at)`
-	isNotPaid = `exists (select from payout_statement n where n.req_id = $2 and not n.of_confirmed and n.acted_at is not null)`
+           and not exists (select from payout_statement n where n.req_id = $2 and not n.of_confirmed and n.acted_at >= e.closed_at and ` + ofThisChange + `)`
+	isNotPaid = `exists (select from payout_statement n where n.req_id = $2 and not n.of_confirmed and n.acted_at is not null and ` + ofThisChange + `)`
+	// ofThisChange says of a statement n that it counts: what is said of lost transactions
+	// says nothing of what a later restore has lost. One about a transaction that is
+	// CONFIRMED (change 0) counts for ever.
+	ofThisChange = `(n.of_confirmed or n.change = ` + lastChange + `)`
 )
 
 // findPayout always returns one row. See findIntents on how it finds the request.
@@ -72,16 +76,16 @@ const findPayout = `
 select coalesce(m.tx_id::text, ''), coalesce(m.caller, ''), coalesce(m.state, ''), coalesce(m.sub_state, ''), coalesce(m.last_error, ''),
        c.payload, c.receipt, coalesce(l.fencing_token, 0),
        coalesce(s.callers = array[$3::text], false), not (select is_authority()), ` + isProtected + `, ` + isTaken + `,
-       named.nonce, coalesce((select f.tx_hash from foreign_transaction f where f.submitter = i.submitter and f.nonce = named.nonce), ''),
+       taken.nonce, coalesce((select f.tx_hash from foreign_transaction f where f.submitter = i.submitter and f.nonce = taken.nonce), ''),
        ` + isOlder + `, m.tx_id is not null and m.nonce is null,
        coalesce(m.updated_at >= (select max(c.at) from authority_change c), false),
        coalesce((select p.tx_hash from payout_proof p where p.req_id = $2), ''),
-       (select to_jsonb(n) from payout_statement n where n.req_id = $2 and n.withdrawn_at is null order by n.id desc limit 1)
+       (select to_jsonb(n) from payout_statement n where n.req_id = $2 and n.withdrawn_at is null and ` + ofThisChange + ` order by n.id desc limit 1)
   from (select $1::submitter_id as submitter) as i
   left join submitter s on s.submitter = i.submitter
   left join submitter_lease l on l.submitter = i.submitter
   left join lateral (
-       select submitter, tx_id, caller, state, sub_state, last_error, nonce, updated_at
+       select submitter, tx_id, caller, state, sub_state, last_error, nonce, recorded_nonce, updated_at
          from managed_tx
         where request_id = $2 and submitter >= i.submitter
         order by submitter
@@ -90,7 +94,8 @@ select coalesce(m.tx_id::text, ''), coalesce(m.caller, ''), coalesce(m.state, ''
  cross join lateral (
        select max(r.key::numeric)::bigint as nonce
          from (select e.released` + namedIn + `) as e, jsonb_each_text(e.released -> 'requests') as r
-        where r.value = $2) as named`
+        where r.value = $2) as named
+ cross join lateral (select coalesce(named.nonce, m.recorded_nonce) as nonce) as taken`
 
 // Payout reads what is on record of the submitter's request, in one round trip.
 // That there is none, and that nobody knows the submitter, is no error.

@@ -81,6 +81,7 @@ func init() {
 		{"payout_statement", isSaid + `; update payout_statement set withdrawn_at = now(), withdrawn_by = 'ann', withdraw_reason = 'r'`,
 			`update payout_statement set withdraw_reason = 'another'`, byGuard},
 	}
+	guarded["keep_statement_change"] = []duty{{"payout_statement", isSaid, `update payout_statement set change = 1`, byGuard}}
 	guarded["keep_payout_proofs"] = []duty{{"payout_proof", isPayment, `delete from payout_proof`, byGuard}, {"payout_proof", isPayment, `update payout_proof set receipt = '[]'`, byGuard}}
 	guarded["keep_all_payout_proofs"] = []duty{{"payout_proof", "", `truncate payout_proof`, byGuard}}
 	guarded["keep_all_statements"] = []duty{{"payout_statement", `alter table payout_proof disable trigger keep_all_payout_proofs`, `truncate payout_statement cascade`, byGuard}}

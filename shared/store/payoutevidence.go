@@ -67,11 +67,13 @@ var (
 )
 
 const insertStatement = `
-insert into payout_statement (req_id, of_confirmed, paid, tx_hash, refund, nonces_below, not_by, by, reason)
-select t.req_id, exists (select from managed_tx m where m.submitter = t.payout_submitter and m.request_id = t.req_id and m.state = 'CONFIRMED'), $2, nullif($3, ''), case when not $2 then $4::boolean end, case when not $2 then $5::bigint end, case when not $2 then coalesce($8::text[], '{}') end, $6, $7
-  from transfers_tb t
+insert into payout_statement (req_id, of_confirmed, paid, tx_hash, refund, nonces_below, not_by, by, reason, change)
+select t.req_id, c.confirmed, $2, nullif($3, ''), case when not $2 then $4::boolean end, case when not $2 then $5::bigint end, case when not $2 then coalesce($8::text[], '{}') end, $6, $7,
+       case when c.confirmed then 0 else ` + lastChange + ` end
+  from transfers_tb t,
+       lateral (select exists (select from managed_tx m where m.submitter = t.payout_submitter and m.request_id = t.req_id and m.state = 'CONFIRMED') as confirmed) as c
  where t.req_id = $1 and t.open and (select is_authority())
-    on conflict (req_id, of_confirmed) where withdrawn_at is null do nothing`
+    on conflict (req_id, of_confirmed, change) where withdrawn_at is null do nothing`
 
 // StatePayout records what an operator says of the payout. The error wraps
 // [ErrStatementStands] where a statement stands already, [ErrInDoubt] in a foreign

@@ -18,7 +18,7 @@ import (
 const actOnStatement = `
 update payout_statement n
    set acted_at = clock_timestamp()
- where n.id = $1 and not n.paid and n.acted_at is null and n.withdrawn_at is null and (select is_authority())
+ where n.id = $1 and not n.paid and n.acted_at is null and n.withdrawn_at is null and ` + ofThisChange + ` and (select is_authority())
    and not exists (select from payout_proof p where p.req_id = n.req_id)
    and not exists (select` + samePayment + `)
    and (not $3::boolean or ` + noncesClosed + `)`
@@ -121,7 +121,7 @@ select $3::bigint, $4::text, $5::integer, m.request_id, $6::bigint, $7::text::js
    and not exists (select from tx_version v join managed_tx o using (tx_id)
          where v.tx_hash = $4 and (o.submitter, o.request_id) is distinct from (m.submitter, m.request_id))
    and not exists (select from managed_tx o where o.submitter = $1 and o.tx_hash = $4 and o.request_id <> $2)
-   and not exists (select from payout_statement n where n.req_id = $2 and n.acted_at is not null)
+   and not exists (select from payout_statement n where n.req_id = $2 and n.acted_at is not null and ` + ofThisChange + `)
    and ($8 = 0 or exists (select from payout_statement n where n.id = $8 and n.paid and n.withdrawn_at is null for update))
     on conflict do nothing`
 

@@ -427,3 +427,67 @@ func TestNewPayoutBesideAForeignPaymentIsHeld(t *testing.T) {
 	h.mineUntil(x.ReqID, "CONFIRMED")
 	h.drive(x.ReqID, transfer.Committed)
 }
+
+// A payout that was repeated and is matched with the payment that it was ends by the
+// proof of that payment.
+func TestMatchedPayoutIsProved(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	h.outside(0, address, onePayment)
+	h.restored(1, nil)
+	x := h.due(coin)
+	h.drive(x.ReqID, transfer.TargetPending)
+	zero := uint64(0)
+	d := store.HoldDecision{Submitter: h.payer, Nonce: &zero, By: "ann", Reason: "the user's own repeat"}
+	if _, err := h.db.Store.MatchHold(t.Context(), d, value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)); err != nil {
+		t.Fatal(err)
+	}
+	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
+}
+
+// A statement says nothing of what a later restore has lost: the payout that was stated
+// not to be paid may have been posted and paid after that backup.
+func TestAStatementOfAnEarlierRestoreCountsNoMore(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	h.restored(0, nil)
+	h.says(x.ReqID, store.PayoutStatement{})
+	found, err := h.db.Store.Payout(t.Context(), h.payer, x.ReqID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.db.Store.ActOnStatement(t.Context(), h.payer, x.ReqID, *found.Statement, [32]byte{}, true); err != nil {
+		t.Fatal(err) // the coordinator dies before it posts; the backup is made
+	}
+	h.run(`update authority set timeline_id = timeline_id + 1`)
+	if err := h.db.Store.AcceptAuthority(t.Context(), "ann", "reconciled again"); err != nil {
+		t.Fatal(err)
+	}
+	h.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'test' where closed_at is null`)
+	h.run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'ann', resume_reason = 'test' where resumed_at is null`)
+	unknown(t, h.ledger.Deposit(t.Context(), x.Call()), payout.ErrUnstated)
+	if _, err := h.db.Store.Create(t.Context(), h.intentOf(x), 100); err == nil {
+		t.Error("posted: got no error, want the database to refuse it")
+	}
+	if h.giveUp(x.ReqID); h.managed(x.ReqID) != "" {
+		t.Errorf("given up: got %s, want nothing on record", h.managed(x.ReqID))
+	}
+	h.says(x.ReqID, store.PayoutStatement{})
+	h.drive(x.ReqID, transfer.TargetPending)
+	h.mineUntil(x.ReqID, "CONFIRMED")
+	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
+}
+
+// The record of a release has each word of the operator, also that a nonce was no request.
+func TestAReleaseRecordsThatANonceWasNoRequest(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.outside(0, address, onePayment)
+	h.restored(1, map[uint64]string{0: nonce.NoRequest})
+	if got := value[string](h, `select coalesce(released -> 'requests' ->> '0', '') from protect_episode`); got != nonce.NoRequest {
+		t.Errorf("nonce 0 on record: got %q, want %q", got, nonce.NoRequest)
+	}
+}

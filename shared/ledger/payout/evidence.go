@@ -29,6 +29,8 @@ func needsEvidence(t transfer.Transfer, found store.Payout) bool {
 		return true
 	case found.Taken && (found.TxID == "" || found.State.Final()): // a release has named it
 		return !notPaid(found)
+	case matched(found):
+		return !confirmedNotPaid(found)
 	case found.State == nonce.Confirmed && found.Caller == store.PayoutCaller:
 		return !confirmedNotPaid(found) && paid(*t.Payout, found.Payload, found.Receipt) != nil
 	}
@@ -54,7 +56,13 @@ func (l *Ledger) Doubtful(ctx context.Context, t transfer.Transfer) (store.Payou
 // own says that the coordinator's own transaction is CONFIRMED: where it proves nothing
 // an operator decides, and nothing that was lost can be meant.
 func own(found store.Payout) bool {
-	return found.State == nonce.Confirmed && found.Caller == store.PayoutCaller && !found.Taken
+	return found.State == nonce.Confirmed && found.Caller == store.PayoutCaller && !found.Taken && !matched(found)
+}
+
+// matched says that an operator has matched the coordinator's request with a foreign
+// transaction: what that one paid is to be proved.
+func matched(found store.Payout) bool {
+	return found.SubState == nonce.RecordedOnChain && found.Caller == store.PayoutCaller && !found.Taken
 }
 
 // statement is what an operator says of the payout as it stands now: what was said of
@@ -98,7 +106,7 @@ func (l *Ledger) takeEvidence(ctx context.Context, t transfer.Transfer, found st
 		err = l.prove(ctx, t, found, said.TxHash, said.ID)
 	case said != nil && !said.Acted:
 		err = l.act(ctx, t, found, *said)
-	case found.Taken && found.TakenAt != nil:
+	case (found.Taken || matched(found)) && found.TakenAt != nil:
 		err = l.proveNamed(ctx, t, found)
 	default:
 		return found, nil
@@ -128,7 +136,7 @@ func (l *Ledger) act(ctx context.Context, t transfer.Transfer, found store.Payou
 func (l *Ledger) proveNamed(ctx context.Context, t transfer.Transfer, found store.Payout) error {
 	if found.TakenBy != "" {
 		if err := l.prove(ctx, t, found, found.TakenBy, 0); err != nil {
-			return fmt.Errorf("%w: a release named it for nonce %d: %w", ErrTaken, *found.TakenAt, err)
+			return fmt.Errorf("%w: a release, or an operator, named it for nonce %d: %w", ErrTaken, *found.TakenAt, err)
 		}
 		return nil
 	}
@@ -138,10 +146,10 @@ func (l *Ledger) proveNamed(ctx context.Context, t transfer.Transfer, found stor
 	}
 	taker, err := chain.Taken(ctx, payer(t), *found.TakenAt)
 	if err != nil {
-		return fmt.Errorf("%w: a release named it for nonce %d: %w", ErrTaken, *found.TakenAt, err)
+		return fmt.Errorf("%w: a release, or an operator, named it for nonce %d: %w", ErrTaken, *found.TakenAt, err)
 	}
 	if err := l.prove(ctx, t, found, taker.Hash.String(), 0); err != nil {
-		return fmt.Errorf("%w: a release named it for nonce %d: %w", ErrTaken, *found.TakenAt, err)
+		return fmt.Errorf("%w: a release, or an operator, named it for nonce %d: %w", ErrTaken, *found.TakenAt, err)
 	}
 	return nil
 }
