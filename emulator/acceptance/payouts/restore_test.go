@@ -553,8 +553,7 @@ func (r *restoration) step8(p *page) {
 	if err := r.DB.QueryRow(t.Context(), `select tx_id::text from managed_tx where request_id = $1`, a.ReqID).Scan(&txID); err != nil {
 		t.Fatal(err)
 	}
-	hash := r.matches(p, r.Payer, txID)
-	blocked.call("POST /admin/v1/transfers/{req_id}/payout-statement", map[string]any{"paid": true, "tx_hash": hash, "reason": "matched with this transaction"}, a.ReqID)
+	r.matches(p, r.Payer, txID)
 }
 
 // judged holds the end against the chain.

@@ -443,6 +443,7 @@ func TestMatchedPayoutIsProved(t *testing.T) {
 	if _, err := h.db.Store.MatchHold(t.Context(), d, value[string](h, `select tx_id::text from managed_tx where request_id = $1`, x.ReqID)); err != nil {
 		t.Fatal(err)
 	}
+	h.says(x.ReqID, store.PayoutStatement{Refund: true}) // the chain says otherwise
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
 

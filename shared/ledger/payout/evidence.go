@@ -74,6 +74,12 @@ func statement(found store.Payout) *store.PayoutStatement {
 	return nil
 }
 
+// statesPaid says that an operator's statement has it paid.
+func statesPaid(found store.Payout) bool {
+	said := statement(found)
+	return said != nil && said.Paid
+}
+
 // confirmedNotPaid says that an operator's statement has taken effect that the payout's
 // own transaction, which is CONFIRMED, did not pay.
 func confirmedNotPaid(found store.Payout) bool {
@@ -104,9 +110,13 @@ func (l *Ledger) takeEvidence(ctx context.Context, t transfer.Transfer, found st
 	switch said := statement(found); {
 	case said != nil && said.Paid:
 		err = l.prove(ctx, t, found, said.TxHash, said.ID)
+	case matched(found) && found.TakenAt != nil:
+		if err = l.proveNamed(ctx, t, found); said != nil && errors.Is(err, ErrNotBorneOut) {
+			err = l.act(ctx, t, found, *said)
+		}
 	case said != nil && !said.Acted:
 		err = l.act(ctx, t, found, *said)
-	case (found.Taken || matched(found)) && found.TakenAt != nil:
+	case found.Taken && found.TakenAt != nil:
 		err = l.proveNamed(ctx, t, found)
 	default:
 		return found, nil
@@ -225,7 +235,7 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 	proof.BlockNumber, proof.Receipt = receipt.BlockNumber, receipt.Document
 	err = paid(*t.Payout, t.Payout.Payload, receipt.Document)
 	switch {
-	case err != nil && own(found) && receipt.Succeeded:
+	case err != nil && (own(found) || matched(found) && statesPaid(found)) && receipt.Succeeded:
 		proof.LogIndex = store.OperatorDecided
 		return proof, nil
 	case err != nil:
