@@ -492,3 +492,26 @@ func TestAReleaseRecordsThatANonceWasNoRequest(t *testing.T) {
 		t.Errorf("nonce 0 on record: got %q, want %q", got, nonce.NoRequest)
 	}
 }
+
+// A repeated payout that is matched by mistake with the payment of another one ends by the
+// operator's statement that it was not paid.
+func TestMatchedWithAnothersPaymentEndsByAStatement(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	hash := h.outside(0, address, onePayment)
+	h.restored(1, map[uint64]string{0: nonce.NoRequest})
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
+	h.drive(x.ReqID, transfer.Committed)
+	y := h.due(coin)
+	h.drive(y.ReqID, transfer.TargetPending)
+	zero := uint64(0)
+	d := store.HoldDecision{Submitter: h.payer, Nonce: &zero, By: "ann", Reason: "a mistake"}
+	if _, err := h.db.Store.MatchHold(t.Context(), d, value[string](h, `select tx_id::text from managed_tx where request_id = $1`, y.ReqID)); err != nil {
+		t.Fatal(err)
+	}
+	unknown(t, h.ledger.Deposit(t.Context(), y.Call()), store.ErrProofUsed)
+	h.says(y.ReqID, store.PayoutStatement{Refund: true})
+	h.ends(y.ReqID, transfer.RolledBack, onePayment, "8.5")
+}

@@ -111,7 +111,7 @@ func (l *Ledger) takeEvidence(ctx context.Context, t transfer.Transfer, found st
 	case said != nil && said.Paid:
 		err = l.prove(ctx, t, found, said.TxHash, said.ID)
 	case matched(found) && found.TakenAt != nil:
-		if err = l.proveNamed(ctx, t, found); said != nil && errors.Is(err, ErrNotBorneOut) {
+		if err = l.proveNamed(ctx, t, found); said != nil && (errors.Is(err, ErrNotBorneOut) || errors.Is(err, store.ErrProofUsed)) {
 			err = l.act(ctx, t, found, *said)
 		}
 	case said != nil && !said.Acted:
