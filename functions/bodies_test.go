@@ -1,0 +1,77 @@
+package functions_test
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Bodies that a lenient reader would take or mend are refused, with the field that is
+// wrong, and nothing of them is stored.
+func TestBodiesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	for body, want := range map[string]string{
+		`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","amount":"0.0002"}`:   "400 INVALID_FIELD amount",
+		`{"from":"FUNDING","to":"SPOT","asset":"USDT","Amount":"0.0001"}`:                     "400 UNSUPPORTED_FIELD Amount",
+		`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001"}{}`:                   "400 INVALID_JSON <nil>",
+		`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":null}`:                         "400 INVALID_FIELD amount",
+		`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":0.0001}`:                       "400 INVALID_FIELD amount",
+		`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"０.０００１"}`:                     "400 INVALID_AMOUNT amount",
+		`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"1e-4"}`:                       "400 INVALID_AMOUNT amount",
+		`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","user_id":7.0}`:       "400 INVALID_FIELD user_id",
+		`{"from":"FUNDING","to":"SPOT","asset":"USDT\u0000","amount":"0.0001"}`:               "400 INVALID_JSON <nil>",
+		`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","cid":"a\u0000"}`:     "400 INVALID_JSON <nil>",
+		`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","cid":"a","cid":"a"}`: "400 INVALID_FIELD cid",
+	} {
+		got := call(t, t.Context(), h.userToken(alice), "POST", h.url+"/api/v1/internal_transfer", body)
+		if got.is("code", "field") != want {
+			t.Errorf("%s: got %s (%v), want %s", body, got.is("code", "field"), got.body, want)
+		}
+	}
+	var rows int
+	if err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb`).Scan(&rows); err != nil || rows != 0 {
+		t.Errorf("transfers: got %d, %v; want none", rows, err)
+	}
+}
+
+// Two cids that only look alike are two transfers, and leading zeros do not change an
+// amount: the cid's own transfer is found by either text.
+func TestCidsAreComparedByteForByte(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	seen := map[string]string{}
+	for _, cid := range []string{" a", "a", "A", "a ", "\u00e9", "e\u0301"} {
+		body := fmt.Sprintf(`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","cid":"%s"}`, cid)
+		zeros := fmt.Sprintf(`{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"00000.0001","cid":"%s"}`, cid)
+		post := func(body string) answer {
+			return call(t, t.Context(), h.userToken(alice), "POST", h.url+"/api/v1/internal_transfer", body)
+		}
+		first, again := post(body), post(zeros)
+		reqID := fmt.Sprint(first.body["req_id"])
+		if got := first.is("state", "code"); got != "200 COMMITTED <nil>" || seen[reqID] != "" {
+			t.Errorf("cid %q: got %s as %s, which is that of %q; want a transfer of its own", cid, got, reqID, seen[reqID])
+		}
+		seen[reqID] = cid
+		if got, want := again.is("code", "req_id"), "200 DUPLICATE_REQUEST "+reqID; got != want {
+			t.Errorf("cid %q, with leading zeros: got %s (%v), want %s", cid, got, again.body, want)
+		}
+	}
+}
+
+// An optional field that is null is one that is left out: the token's user, and no cid,
+// so that the same body twice is two transfers.
+func TestNullIsLeftOut(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	body := `{"from":"FUNDING","to":"SPOT","asset":"USDT","amount":"0.0001","user_id":null,"cid":null}`
+	for range 2 {
+		a := call(t, t.Context(), h.userToken(alice), "POST", h.url+"/api/v1/internal_transfer", body)
+		if got, want := a.is("state", "code"), "200 COMMITTED <nil>"; got != want {
+			t.Errorf("got %s (%v), want %s", got, a.body, want)
+		}
+	}
+	var own int
+	if err := h.DB.QueryRow(t.Context(), `select count(*) from transfers_tb where user_id = $1 and cid is null`, alice).Scan(&own); err != nil || own != 2 {
+		t.Errorf("transfers of the token's user without a cid: got %d, %v; want 2", own, err)
+	}
+}
