@@ -280,3 +280,20 @@ func TestTheReadingGoesOn(t *testing.T) {
 		t.Errorf("got %d payments, want %d, each once", got, want)
 	}
 }
+
+// A payment that ran for a payout whose withdrawal Funding then refused is found: the
+// chain has paid, and nobody was debited. The payout itself has ended FAILED.
+func TestAPaymentWithoutADebitIsFound(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.stored(coin)
+	h.outside(0, address, onePayment)
+	h.restored(1, map[uint64]string{0: x.ReqID})
+	succeeds(t, h.funding.OutsideWithdrawal(t.Context(), transfer.Call{ReqID: "booked again", UserID: user, AssetID: coin.ID, Units: 9e8}))
+	h.drive(x.ReqID, transfer.Failed)
+	h.mine(confirmations)
+	m := h.onChain(1000)
+	h.wantWrong("paid without a debit", m, "PAYMENT_DIFFERS")
+	h.wantWrong("as before", m, "PAYMENT_DIFFERS")
+}

@@ -1,0 +1,68 @@
+package payout_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// Conservation is broken: a check halts, the asset is suspended. No new payout is
+// accepted, and one that was stored before does not begin: nothing leaves on the chain.
+func TestNothingIsPaidUnderAHalt(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.stored(coin)
+	m := h.onChain(1000)
+	h.run(`update balances_tb set available = available + 5 where user_id = $1`, user) // money from nothing
+	h.wantWrong("money from nothing", m, "BALANCE_DIFFERS")
+	stays := func(what string) {
+		t.Helper()
+		h.drive(x.ReqID, transfer.Init)
+		h.serve()
+		h.mine(confirmations)
+		if h.managed(x.ReqID) != "" || h.paid() != "0" {
+			t.Errorf("%s: got transaction %q, %s paid on the chain; want none", what, h.managed(x.ReqID), h.paid())
+		}
+		h.has(coin, "15")
+	}
+	if _, err := h.Create(t.Context(), h.request(coin), terms); !errors.Is(err, transfer.ErrHalted) {
+		t.Errorf("a new payout under the halt: got %v, want %v", err, transfer.ErrHalted)
+	}
+	stays("halted")
+	h.run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'ann', resume_reason = 'r' where resumed_at is null`)
+	h.run(`update assets_tb set status = 'SUSPENDED' where asset_id = 1`)
+	_, err := h.Create(t.Context(), h.request(coin), terms)
+	if refused, ok := errors.AsType[transfer.ErrRefused](err); !ok || refused.Reason != transfer.AssetSuspended {
+		t.Errorf("a new payout of a suspended asset: got %v, want ASSET_SUSPENDED", err)
+	}
+	stays("suspended")
+	if n := value[int](h, `select count(*) from transfers_tb`); n != 1 {
+		t.Errorf("transfers: got %d, want the first alone", n)
+	}
+}
+
+// A deposit from outside does not heal a balance that differs from its journal: it moves
+// both, and the finding stands to either kind of check.
+func TestAnOutsideDepositHealsNoFinding(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	m := h.monitor()
+	h.run(`update balances_tb set available = available - 0.00000001 where user_id = $1`, user)
+	h.wantWrong("after the theft", m, "BALANCE_DIFFERS")
+	succeeds(t, h.funding.OutsideDeposit(t.Context(), transfer.Call{ReqID: "correction", UserID: user, AssetID: coin.ID, Units: 1}))
+	for _, full := range []bool{false, true} {
+		report, err := m.Check(t.Context(), full)
+		if err != nil || report.Result() != conservation.ResultStanding || len(report.Found) != 1 {
+			t.Fatalf("full %t: got %+v, %v; want one finding", full, report, err)
+		}
+		f := report.Found[0]
+		if f.Kind != conservation.BalanceDiffers || !slices.Equal([]string{f.Expected, f.Got}, []string{"1000000001", "1000000000"}) {
+			t.Errorf("full %t: got %s, want the difference as it was", full, f)
+		}
+	}
+}
