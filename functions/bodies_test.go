@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Bodies that a lenient reader would take or mend are refused, with the field that is
+// Bodies that a lenient reader would accept or correct are refused, with the field that is
 // wrong, and nothing of them is stored.
 func TestBodiesThatAreRefused(t *testing.T) {
 	t.Parallel()
@@ -34,7 +34,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	}
 }
 
-// Two cids that only look alike are two transfers, and leading zeros do not change an
+// Two cids that a person may take for one are two transfers, and leading zeros do not change an
 // amount: the cid's own transfer is found by either text.
 func TestCidsAreComparedByteForByte(t *testing.T) {
 	t.Parallel()
@@ -58,8 +58,8 @@ func TestCidsAreComparedByteForByte(t *testing.T) {
 	}
 }
 
-// An optional field that is null is one that is left out: the token's user, and no cid,
-// so that the same body twice is two transfers.
+// An optional field that is null counts as absent. The user is the token's, and there is
+// no cid: the same body twice is two transfers.
 func TestNullIsLeftOut(t *testing.T) {
 	t.Parallel()
 	h := build(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Operators who cancel and resolve a transfer, and tasks that drive it, all at once: it
+// Operators who cancel and resolve a transfer, and tasks that drive it, all at once. It
 // has exactly one end, the money is where that end says, and both ledgers agree.
 func TestCancelResolveAndTasksAtOnce(t *testing.T) {
 	t.Parallel()

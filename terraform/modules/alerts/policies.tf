@@ -72,6 +72,11 @@ locals {
         duration = "0s"
       }]
     }
+    chain-unread = {
+      severity   = "ERROR"
+      title      = "Conservation does not read a payer's chain"
+      conditions = [{ title = "Not read up to the last final block for half an hour", promql = "max by (chain) (conservation_chain_unread_seconds) > 1800", duration = "300s" }]
+    }
     mark-uncompared = {
       severity   = "ERROR"
       title      = "The database is not compared with its mark"
