@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/transfer"
 )
 
 // check is a check of conservation on an operator's demand.
@@ -47,5 +48,34 @@ func TestConservationReadsTheChain(t *testing.T) {
 	})
 	if got := u.pay(100); got.Status == http.StatusAccepted {
 		t.Errorf("a payout after it: got %+v, want it halted", got)
+	}
+}
+
+// A payout that is COMMITTED on record, and whose payment the chain does not have, is
+// found once the blocks were read that must have it, and new payouts are halted.
+func TestConservationMissesAPayment(t *testing.T) {
+	t.Parallel()
+	h := unowned(t)
+	u := h.unjudged(t, h.coin(), 1_000_000)
+	u.ends(u.accepted(100_000), happy)
+	h.everyQueue(t, false)
+	reqID := u.accepted(200_000)
+	u.awaitState(reqID, transfer.TargetPending)
+	tag, err := h.DB.Exec(u.ctx, `update transfers_tb set state = 40, next_attempt_at = null, failures = 0 where req_id = $1`, reqID)
+	if err != nil || tag.RowsAffected() != 1 {
+		t.Fatalf("commit it without a payment: got %v, %v", tag, err)
+	}
+	poll(t, "the payment that is not there is found", func() bool {
+		if err := h.Chain.Mine(1); err != nil {
+			t.Fatal(err)
+		}
+		got := h.check(t)
+		return strings.Contains(got, "TRANSFER_WITHOUT_PAYMENT") && strings.Contains(got, reqID)
+	})
+	if got := u.pay(100); got.Status == http.StatusAccepted {
+		t.Errorf("a payout after it: got %+v, want it halted", got)
+	}
+	if got := u.payments(); got != 1 {
+		t.Errorf("payments: got %d, want the first payout's alone", got)
 	}
 }
