@@ -66,7 +66,12 @@ func (p *paying) tx(to nonce.Address, wei int64, data []byte) []byte {
 // tokens is the payer's next transaction, which moves tokens.
 func (p *paying) tokens(amount int64) []byte {
 	p.t.Helper()
-	data := append([]byte{0xa9, 0x05, 0x9c, 0xbb}, common.LeftPadBytes(receiver[:], 32)...)
+	return p.tokensTo(receiver, amount)
+}
+
+func (p *paying) tokensTo(to nonce.Address, amount int64) []byte {
+	p.t.Helper()
+	data := append([]byte{0xa9, 0x05, 0x9c, 0xbb}, common.LeftPadBytes(to[:], 32)...)
 	return p.tx(p.token, 0, append(data, common.LeftPadBytes(big.NewInt(amount).Bytes(), 32)...))
 }
 
@@ -119,8 +124,8 @@ func (p *paying) read(c *nodes.Connector, q evm.PaymentsQuery, step uint64) (pai
 }
 
 // Every payment of final blocks is read once, whatever the steps: of the coin and of a
-// token, several in one block; and nothing that reverted, went to the payer itself, or is
-// not final.
+// token, several in one block; and nothing that reverted, went to the payer itself, is of
+// amount 0, or is not final.
 func TestPaymentsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	p := newPaying(t)
@@ -132,7 +137,7 @@ func TestPaymentsAreReadOnce(t *testing.T) {
 	p.block(p.tx(receiver, 11, nil))
 	p.mine(20)
 	p.block(p.tx(receiver, 21, nil), p.tokens(22), p.tx(closed, 23, nil), p.tx(p.payer.Address, 24, nil), p.tx(receiver, 25, nil))
-	p.block(p.tokens(31))
+	p.block(p.tokens(31), p.tokensTo(p.payer.Address, 32), p.tokens(0))
 	p.mine(7)
 	p.block(p.tx(receiver, 41, nil))
 	p.mine(2)

@@ -1,0 +1,115 @@
+package transfers
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+)
+
+// The last line that the core has answered is damaged. With the durable mark the core
+// serves nothing. Without the mark it takes the line for one that a crash tore, and has
+// lost an answered deposit. The next check of conservation finds that and halts new
+// transfers. It says JOURNAL_WENT_BACK where an earlier check had read the line.
+func TestAnAnsweredLineThatIsDamagedIsSeen(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		mark, checked bool
+		want          []string // kinds of finding
+	}{
+		"with the mark":                      {mark: true, checked: true},
+		"without it, read by a check before": {checked: true, want: []string{"COMMITTED_INCOMPLETE", "JOURNAL_WENT_BACK"}},
+		"without it, not read by any check":  {want: []string{"COMMITTED_INCOMPLETE"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := own(t, stack.Options{Processes: 1})
+			u := &user{h, t, 1000 + lastUser.Add(1), t.Context()} // whose money is not conserved
+			u.deposit(funding, 100)
+			u.committed(funding, spot, "0.00004")
+			if x.checked {
+				h.healthy(t)
+			}
+			if err := h.Core.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			h.damageLastLine(t, x.mark)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			started := make(chan error, 1)
+			go func() { started <- h.Core.Start(ctx) }()
+			if x.mark { // it runs on, for a person to look at, and is never ready
+				h.log.told(t, "HALTED", "every line that was answered")
+				cancel()
+			}
+			if err := <-started; (err != nil) != x.mark {
+				t.Fatalf("start: got %v, want an error: %t", err, x.mark)
+			}
+			if x.mark {
+				return
+			}
+			u.wantUnits("the deposit is lost", 60, -1)
+			h.wantFound(t, "violated", x.want)
+			h.wantFound(t, "standing", x.want)
+			if a := u.post(funding, spot, "0.00001"); a.Status == http.StatusOK {
+				t.Errorf("a transfer after it: got %+v, want it halted", a)
+			}
+			u.wantUnits("halted", 60, -1)
+		})
+	}
+}
+
+// damageLastLine changes a bit of the last line of the core's log.
+func (h *house) damageLastLine(t *testing.T, mark bool) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(h.Core.Folder(), "*.log"))
+	if err != nil || len(names) == 0 {
+		all, _ := filepath.Glob(filepath.Join(h.Core.Folder(), "*"))
+		t.Fatalf("the core's log: got %v, %v among %v", names, err, all)
+	}
+	slices.Sort(names)
+	last := names[len(names)-1]
+	content, err := os.ReadFile(last)
+	if err != nil || len(content) < 3 {
+		t.Fatalf("%s: got %d bytes, %v", last, len(content), err)
+	}
+	content[len(content)-3] ^= 0x10
+	if err := os.WriteFile(last, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if mark {
+		return
+	}
+	if err := os.Remove(filepath.Join(h.Core.Folder(), "durable")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantFound wants a check to come to that result, with these kinds of finding on record.
+func (h *house) wantFound(t *testing.T, result string, kinds []string) {
+	t.Helper()
+	status, text := h.operator(t, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": false})
+	if status != http.StatusOK || !strings.Contains(string(text), `"result":"`+result+`"`) {
+		t.Errorf("check: got %d %s, want %s", status, text, result)
+	}
+	var got []string
+	rows, err := h.DB.Query(t.Context(), `select distinct kind from conservation_finding order by kind`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var kind string
+		if err := rows.Scan(&kind); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, kind)
+	}
+	if err := rows.Err(); err != nil || !slices.Equal(got, kinds) {
+		t.Errorf("found: got %v, %v; want %v (%s)", got, err, kinds, text)
+	}
+}
