@@ -79,3 +79,42 @@ func TestConservationMissesAPayment(t *testing.T) {
 		t.Errorf("payments: got %d, want the first payout's alone", got)
 	}
 }
+
+// A payout that a process has stored and not begun when transfers are halted, and its
+// asset is suspended, stays as it is however often its task comes: nothing leaves. Once
+// both are lifted it is paid once.
+func TestAPayoutOfAHaltedHouseStays(t *testing.T) {
+	t.Parallel()
+	h := unowned(t)
+	u := h.unjudged(t, h.coin(), 1_000_000)
+	run := func(statement string, args ...any) {
+		t.Helper()
+		if tag, err := h.DB.Exec(u.ctx, statement, args...); err != nil || tag.RowsAffected() != 1 {
+			t.Fatalf("%s: got %v, %v; want one row", statement, tag, err)
+		}
+	}
+	reqID := u.diedInInit()
+	run(`insert into transfer_halt (scope, evidence) values ('all', '{}')`)
+	run(`update assets_tb set status = 'SUSPENDED' where asset_id = $1`, u.asset.ID)
+	stays := func(what string) {
+		t.Helper()
+		for range 3 {
+			if status := u.task(reqID); status != http.StatusNoContent {
+				t.Errorf("%s, its task: got %d, want 204", what, status)
+			}
+			if err := h.Chain.Mine(2); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := u.load(reqID).State; got != transfer.Init {
+			t.Errorf("%s: got %s, want INIT", what, got)
+		}
+		u.wantMoney(what, 1_000_000, 0, 0)
+	}
+	stays("halted and suspended")
+	run(`update transfer_halt set resumed_at = clock_timestamp(), resumed_by = 'o', resume_reason = 'r' where resumed_at is null`)
+	stays("suspended")
+	run(`update assets_tb set status = 'ACTIVE' where asset_id = $1`, u.asset.ID)
+	x := u.stepTo(reqID, happy)
+	u.wantMoney("resumed", 1_000_000-x.Units, x.Units, 1)
+}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/big"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -296,4 +297,48 @@ func TestAPaymentWithoutADebitIsFound(t *testing.T) {
 	m := h.onChain(1000)
 	h.wantWrong("paid without a debit", m, "PAYMENT_DIFFERS")
 	h.wantWrong("as before", m, "PAYMENT_DIFFERS")
+}
+
+// How far a payer was read and the payments of those blocks are stored in one commit, and
+// only by the run that read on from there: a payment that cannot be stored leaves the
+// blocks unread, and a run that was overtaken stores nothing.
+func TestAReadingIsStoredWhole(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.mine(10)
+	if _, err := h.reader(3).Check(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	b := book.New(h.db.DB)
+	read := func() conservation.ChainReading {
+		t.Helper()
+		all, err := b.Readings(t.Context(), 0)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("readings: got %+v, %v; want one", all, err)
+		}
+		return all[0]
+	}
+	from := read()
+	to := from
+	to.Block += 5
+	payment := book.FoundPayment{TxHash: "0x" + strings.Repeat("ab", 32), LogIndex: -1, BlockNumber: from.Block + 1, BlockHash: from.BlockHash, Amount: "7"}
+	broken := payment
+	broken.Amount = "-7"
+	if _, err := b.StoreReading(t.Context(), from, to, to.Block, []book.FoundPayment{payment, broken}); err == nil {
+		t.Error("a payment of a negative amount: got no error")
+	}
+	if n := value[int](h, `select count(*) from conservation_payment`); read().Block != from.Block || n != 0 {
+		t.Errorf("after an error: got block %d and %d payments, want %d and none", read().Block, n, from.Block)
+	}
+	further := to
+	further.Block += 5
+	for i, run := range []conservation.ChainReading{further, to} {
+		stored, err := b.StoreReading(t.Context(), from, run, further.Block, []book.FoundPayment{payment})
+		if err != nil || stored != (i == 0) {
+			t.Errorf("run %d: got stored %t, %v; want the first alone", i, stored, err)
+		}
+	}
+	if got := read().Block; got != further.Block {
+		t.Errorf("read up to: got %d, want %d", got, further.Block)
+	}
 }
