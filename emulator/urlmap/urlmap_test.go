@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/urlmap"
+	"github.com/fencepost/fencepost/shared/porttest"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 )
@@ -54,17 +55,6 @@ func add(t *testing.T, m *urlmap.Map, service, addr string) string {
 		t.Fatal(err)
 	}
 	return addr
-}
-
-// refusing is an address where nobody listens.
-func refusing(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // breaking is the address of a backend that answers the first requests of each
@@ -199,7 +189,7 @@ func TestBackendsTakeTurnsAndComeAndGo(t *testing.T) {
 func TestABackendThatRefusesIsPassedOverWithTheBodyWhole(t *testing.T) {
 	t.Parallel()
 	m := start(t, urlmap.Options{})
-	add(t, m, "create", refusing(t))
+	add(t, m, "create", porttest.Refused(t))
 	backend(t, m, "create", "alive")
 	for range 2 {
 		if got, want := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "body"), (answer{200, "alive /api/v1/tx body", nil}); got != want {
@@ -250,7 +240,7 @@ func TestNoBackendIsUnavailable(t *testing.T) {
 	if got := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "b"); got != want {
 		t.Errorf("got %+v without a backend, want %+v", got, want)
 	}
-	add(t, m, "create", refusing(t))
+	add(t, m, "create", porttest.Refused(t))
 	if got := ask(t, "POST", m.PublicURL()+"/api/v1/tx", "b"); got != want {
 		t.Errorf("got %+v with one that refuses, want %+v", got, want)
 	}

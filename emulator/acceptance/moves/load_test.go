@@ -46,7 +46,7 @@ func (d *deployment) run() *load {
 	var group sync.WaitGroup
 	work := func(post func()) {
 		group.Go(func() {
-			for tick := time.Tick(50 * time.Millisecond); ; {
+			for tick := time.Tick(200 * time.Millisecond); ; {
 				select {
 				case <-over:
 					return

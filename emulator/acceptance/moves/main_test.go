@@ -79,10 +79,16 @@ type deployment struct {
 	log     *keptLog
 }
 
+// room has a place for each deployment that may run at one time: each has clusters and a
+// load of its own, and with more of them two cores do not keep up.
+var room = make(chan struct{}, 2)
+
 // deploy starts a deployment with four submitters and payouts. It is swept each second,
 // unless o says otherwise: sweeps write a mark in each minute, where one is kept.
 func deploy(t *testing.T, marked bool, o stack.Options) *deployment {
 	t.Helper()
+	room <- struct{}{}
+	t.Cleanup(func() { <-room })
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	t.Cleanup(cancel)
 	d := &deployment{ctx: ctx, t: t, log: new(keptLog)}

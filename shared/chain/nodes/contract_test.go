@@ -1,7 +1,6 @@
 package nodes_test
 
 import (
-	"net"
 	"testing"
 	"time"
 
@@ -10,18 +9,11 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/porttest"
 )
 
 // dead is the address of a node that is not there.
-func dead(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return "http://" + listener.Addr().String()
-}
+func dead(t *testing.T) string { return "http://" + porttest.Refused(t) }
 
 // Several nodes keep the contract of one, wherever in the list those are that are
 // not there.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fencepost/fencepost/shared/ledger/trading"
+	"github.com/fencepost/fencepost/shared/porttest"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -189,12 +189,7 @@ func TestDeadlines(t *testing.T) {
 // Nobody there, or a connection that breaks, is unknown.
 func TestBrokenConnections(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := "http://" + listener.Addr().String()
-	listener.Close()
+	url := "http://" + porttest.Refused(t)
 	wantUnknown(t, "nobody there", client(t, url, time.Minute).Withdraw(t.Context(), call()))
 	for _, begin := range []string{"", applied[:len(applied)-1]} {
 		l := answering(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -1,0 +1,20 @@
+package porttest
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+)
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	at := Refused(t)
+	if _, err := net.Dial("tcp", at); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("dial %s: got %v, want connection refused", at, err)
+	}
+	if l, err := net.Listen("tcp", at); err == nil {
+		_ = l.Close()
+		t.Errorf("listen on %s: got no error, want it to be taken", at)
+	}
+}
