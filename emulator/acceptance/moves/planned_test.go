@@ -102,18 +102,7 @@ func (d *deployment) movesAsPlanned(move func()) {
 	if now := d.marked(); now.Generation <= last.Generation {
 		d.t.Errorf("the mark after the confirmation: got generation %d, want one above %d", now.Generation, last.Generation)
 	}
-	released := map[string]bool{}
-	d.poll("every submitter is released in bulk", func() bool { // those in flight first have to be mined
-		_, text, u := d.releaseUntouched()
-		for _, s := range u.Released {
-			released[s] = true
-		}
-		d.t.Logf("release-untouched: %s", text)
-		return u.Released != nil && u.Remaining == 0
-	})
-	if len(released) != len(d.everyone()) {
-		d.t.Errorf("released: got %d submitters, want all %d", len(released), len(d.everyone()))
-	}
+	d.releasesAll()
 	d.nothingInDoubt()
 	l.more(40)
 	l.stop()
@@ -121,6 +110,41 @@ func (d *deployment) movesAsPlanned(move func()) {
 	d.nothingInDoubt()
 	d.once()
 	d.check()
+}
+
+// releasesAll releases every submitter in bulk, and singly those that stay: what was bound
+// and not sent when the move was announced is sent after the release alone, so that the
+// account never has as many transactions as the database knows.
+func (d *deployment) releasesAll() {
+	d.t.Helper()
+	bulk, same := 0, map[string]int{}
+	d.poll("every submitter is released", func() bool { // those in flight first have to be mined
+		_, text, u := d.releaseUntouched()
+		bulk += len(u.Released)
+		d.t.Logf("release-untouched: %s", text)
+		for _, one := range u.Left {
+			if !strings.HasSuffix(one.Why, "release it by itself") {
+				continue
+			}
+			if same[one.Submitter+one.Why]++; same[one.Submitter+one.Why] == 20 {
+				d.resumes(one.Submitter)
+			}
+		}
+		return u.Released != nil && u.Remaining == 0
+	})
+	if bulk == 0 {
+		d.t.Error("released in bulk: got no submitter")
+	}
+}
+
+// resumes releases one submitter, of which nothing was lost.
+func (d *deployment) resumes(submitter string) {
+	d.t.Helper()
+	incident := value[int](d, `select coalesce(max(episode), 0) from protect_episode where submitter = $1 and closed_at is null`, submitter)
+	status, text := d.operate("/admin/v1/submitters/"+submitter+"/release", map[string]any{"episode": incident, "mode": "resume", "reason": "the rehearsal"})
+	if status != http.StatusOK && status != http.StatusConflict { // it was released in bulk meanwhile
+		d.t.Fatalf("release of %s: got %d %s, want 200", submitter, status, text)
+	}
 }
 
 // committed is what must be the same before and after a planned move.
