@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 }
 
 // within bounds everything that a test waits for.
-const within = 10 * time.Minute
+const within = 8 * time.Minute
 
 // bench is a running stack and a look behind its back.
 type bench struct {

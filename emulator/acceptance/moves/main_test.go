@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 }
 
 // within bounds everything that a test waits for.
-const within = 10 * time.Minute
+const within = 8 * time.Minute
 
 // quick are settings under which a lost lease is taken over within seconds.
 var quick = map[string]string{
