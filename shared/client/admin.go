@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"encoding/json"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -27,17 +29,35 @@ type Policy struct {
 	Targets        []string `json:"targets,omitempty"`        // addresses, and "deploy" for contracts to deploy
 }
 
-// Submitter is a signing account under management, as far as most callers want it.
+// Submitter is a signing account under management.
 type Submitter struct {
-	Submitter     string   `json:"submitter"`
-	Status        string   `json:"status"` // ACTIVE or SUSPENDED
-	MaxInFlight   int      `json:"maxInFlight"`
-	Callers       []string `json:"callers"`
-	NextNonce     uint64   `json:"nextNonce"`     // the next to be given
-	InFlightState string   `json:"inFlightState"` // IDLE, IN_FLIGHT or PROTECT
-	Queued        int64    `json:"queued"`        // how many intents wait, with those that are held
-	Held          int64    `json:"held"`          // how many get no nonce until their caller or an operator decides
-	Policy        *Policy  `json:"policy"`        // nil: no limits
+	Submitter      string           `json:"submitter"`
+	Signer         string           `json:"signer"` // as in a [Registration]
+	Status         string           `json:"status"` // ACTIVE or SUSPENDED
+	StartNonce     uint64           `json:"startNonce"`
+	StartReason    string           `json:"startReason"` // why StartNonce is not 0; "": none was given
+	MaxInFlight    int              `json:"maxInFlight"`
+	Callers        []string         `json:"callers"`
+	CreatedAt      time.Time        `json:"createdAt"`
+	CreatedBy      string           `json:"createdBy"`
+	NextNonce      uint64           `json:"nextNonce"`      // the next to be given
+	InFlightState  string           `json:"inFlightState"`  // IDLE, IN_FLIGHT or PROTECT
+	InFlightNonce  *uint64          `json:"inFlightNonce"`  // the lowest that is open; nil: none
+	InFlightTxID   string           `json:"inFlightTxId"`   // the transaction that has it; "": none
+	Queued         int64            `json:"queued"`         // how many intents wait, with those that are held
+	Held           int64            `json:"held"`           // how many get no nonce until their caller or an operator decides
+	FencingToken   int64            `json:"fencingToken"`   // the last one given
+	LeaseOwner     string           `json:"leaseOwner"`     // the invocation that holds the lease; "": none
+	LeaseExpiresAt *time.Time       `json:"leaseExpiresAt"` // nil: no lease
+	Protect        *ProtectIncident `json:"protect"`        // the open incident; nil: none
+	Policy         *Policy          `json:"policy"`         // nil: no limits
+}
+
+// ProtectIncident is an open PROTECT incident of a submitter.
+type ProtectIncident struct {
+	Episode  int             `json:"episode"` // its number; [Release] names it
+	Since    time.Time       `json:"since"`
+	Evidence json.RawMessage `json:"evidence"` // what the nodes said
 }
 
 // RegisterSubmitter registers the account; the same terms again are no error. It is
@@ -90,6 +110,19 @@ func (c *Client) Submitter(ctx context.Context, submitter string) (out Submitter
 	return out, err
 }
 
+// ListSubmitters yields all submitters by name, page by page as they are wanted. It ends
+// at the first error. It is for operators.
+func (c *Client) ListSubmitters(ctx context.Context) iter.Seq2[Submitter, error] {
+	return pages("after", url.Values{}, func(values url.Values) ([]Submitter, string, error) {
+		var page struct {
+			Submitters []Submitter `json:"submitters"`
+			NextAfter  string      `json:"nextAfter"`
+		}
+		err := c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/submitters", query: values}, &page)
+		return page.Submitters, page.NextAfter, err
+	})
+}
+
 // Proceed lets one held intent go on, and returns its state. The reason is kept. It is
 // for operators.
 func (c *Client) Proceed(ctx context.Context, txID, reason string) (TxState, error) {
@@ -103,9 +136,11 @@ func (c *Client) Proceed(ctx context.Context, txID, reason string) (TxState, err
 
 // ProceedReport is what a call of [Client.ProceedAll] did, and what is left.
 type ProceedReport struct {
-	Proceeded int `json:"proceeded"`
-	Remaining int `json:"remaining"` // above 0: call again
-	Payouts   int `json:"payouts"`   // held; their transfers decide
+	Submitter string `json:"submitter"`
+	Proceeded int    `json:"proceeded"`
+	Remaining int    `json:"remaining"` // above 0: call again
+	Payouts   int    `json:"payouts"`   // held; their transfers decide
+	Beside    int    `json:"beside"`    // held for foreign transactions: see MatchForeign and WriteOffForeign
 }
 
 // ProceedAll lets held intents of the submitter go on, some of them a call. The reason
@@ -143,10 +178,14 @@ func (c *Client) ReleaseUntouched(ctx context.Context, q UntouchedQuery) (out Un
 
 // CheckReport is what a check of conservation came to.
 type CheckReport struct {
-	Result  string `json:"result"`  // ok; standing: wrong, but nothing that was not known; violated
-	Entries int64  `json:"entries"` // of the journals, read by it
-	Final   int64  `json:"final"`   // transfers that became final, read by it
-	Wrong   int64  `json:"wrong"`
+	Result  string      `json:"result"`  // ok; standing: wrong, but nothing that was not known; violated
+	Full    bool        `json:"full"`    // from the beginning of the journals
+	Entries int64       `json:"entries"` // of the journals, read by it
+	Final   int64       `json:"final"`   // transfers that became final, read by it
+	Wrong   int64       `json:"wrong"`
+	Found   []Finding   `json:"found"`  // the first 100
+	Fresh   int64       `json:"fresh"`  // how many of them no check had found before
+	Halted  []HaltScope `json:"halted"` // what it has halted
 }
 
 // CheckConservation checks now that no money came from nothing or is gone; full: from
@@ -168,23 +207,16 @@ type PayoutStatement struct {
 	Reason    string   `json:"reason"`
 }
 
-// PayoutEvidence is what is known of a payout after a statement.
-type PayoutEvidence struct {
-	State        TransferState `json:"state"`
-	LastEvidence string        `json:"last_evidence"` // what the statement came to, for a person
-	ProvedBy     string        `json:"proved_by"`     // the transaction that proves it paid; "": none does
-}
-
 // StatePayout states whether the payout was paid; STATEMENT_STANDS: another statement has
 // to be withdrawn first. It is for operators.
-func (c *Client) StatePayout(ctx context.Context, reqID string, s PayoutStatement) (out PayoutEvidence, err error) {
+func (c *Client) StatePayout(ctx context.Context, reqID string, s PayoutStatement) (out Why, err error) {
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/payout-statement", body: s}, &out)
 	return out, err
 }
 
 // WithdrawStatement takes the standing statement about the payout back; NO_STATEMENT:
 // there is none, or it has taken effect. It is for operators.
-func (c *Client) WithdrawStatement(ctx context.Context, reqID, reason string) (out PayoutEvidence, err error) {
+func (c *Client) WithdrawStatement(ctx context.Context, reqID, reason string) (out Why, err error) {
 	body := map[string]string{"reason": reason}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/payout-statement/withdraw", body: body}, &out)
 	return out, err

@@ -21,6 +21,8 @@ type TransferRequest struct {
 	// whose attempts are then one request, and no other call ever is the same. Who may
 	// die in the middle gives its own, and keeps it.
 	CID string `json:"cid"`
+
+	UserID int64 `json:"user_id,omitempty"` // has to be the token's user; 0: left out
 }
 
 // PayoutRequest asks for money to be paid from Funding to an address outside.
@@ -28,7 +30,8 @@ type PayoutRequest struct {
 	Asset   string `json:"asset"`
 	Amount  string `json:"amount"`
 	Address string `json:"address"`
-	CID     string `json:"cid"` // as in [TransferRequest]
+	CID     string `json:"cid"`               // as in [TransferRequest]
+	UserID  int64  `json:"user_id,omitempty"` // as in [TransferRequest]
 }
 
 // TransferState is how far a transfer or payout is.
@@ -132,7 +135,7 @@ func (c *Client) ListTransfers(ctx context.Context, q TransferQuery) iter.Seq2[T
 	values := url.Values{}
 	setUnless(values, "state", string(q.State), "")
 	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
-	return pages(values, func(values url.Values) ([]Transfer, string, error) {
+	return pages("pageToken", values, func(values url.Values) ([]Transfer, string, error) {
 		var page struct {
 			Transfers     []Transfer `json:"transfers"`
 			NextPageToken string     `json:"next_page_token"`

@@ -173,7 +173,7 @@ func (c *Client) ListTx(ctx context.Context, q TxQuery) iter.Seq2[ListedTx, erro
 	values := url.Values{"submitter": {q.Submitter}}
 	setUnless(values, "state", string(q.State), "")
 	setUnless(values, "pageSize", strconv.Itoa(q.PageSize), "0")
-	return pages(values, func(values url.Values) ([]ListedTx, string, error) {
+	return pages("pageToken", values, func(values url.Values) ([]ListedTx, string, error) {
 		var page struct {
 			Transactions  []ListedTx `json:"transactions"`
 			NextPageToken string     `json:"nextPageToken"`
@@ -189,8 +189,9 @@ func setUnless(values url.Values, name, value, none string) {
 	}
 }
 
-// pages follows a list from page to page.
-func pages[T any](values url.Values, fetch func(url.Values) (page []T, next string, err error)) iter.Seq2[T, error] {
+// pages follows a list from page to page; the parameter named cursor says where the next
+// begins.
+func pages[T any](cursor string, values url.Values, fetch func(url.Values) (page []T, next string, err error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for {
 			page, next, err := fetch(values)
@@ -207,7 +208,7 @@ func pages[T any](values url.Values, fetch func(url.Values) (page []T, next stri
 			if next == "" {
 				return
 			}
-			values.Set("pageToken", next)
+			values.Set(cursor, next)
 		}
 	}
 }

@@ -1,0 +1,210 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Lost is one page of the nonces that the chain has consumed and Fencepost does not know.
+type Lost struct {
+	ChainCount   uint64      `json:"chainCount"`   // the chain's latest count of the account
+	FinalCount   *uint64     `json:"finalCount"`   // the count at the finalized block, which a resync accepts; nil: the node has none
+	NextNonce    uint64      `json:"nextNonce"`    // of Fencepost
+	UnknownCalls int         `json:"unknownCalls"` // queued intents whose handlers have not run: each may have been any of the nonces
+	Nonces       []LostNonce `json:"nonces"`       // at most 20
+	More         bool        `json:"more"`         // there are more than are shown
+	NextFrom     *uint64     `json:"nextFrom"`     // where the next page begins; nil: this was the last
+}
+
+// LostNonce is a nonce that a foreign transaction has consumed.
+type LostNonce struct {
+	Nonce     uint64              `json:"nonce"`
+	Taker     *ForeignTransaction `json:"taker"`     // nil: Unknown says why
+	Unknown   string              `json:"unknown"`   // why Taker cannot be shown; "": it is shown
+	Succeeded *bool               `json:"succeeded"` // false: it reverted; nil: it was not read at finality yet
+	Payouts   []string            `json:"payouts"`   // ReqIDs of open payouts that want the same
+	Intents   []MatchingIntent    `json:"intents"`   // those that want the same: to, value and data
+}
+
+// ForeignTransaction is a transaction on the chain that Fencepost has no record of.
+type ForeignTransaction struct {
+	Hash        string `json:"hash"`
+	BlockNumber uint64 `json:"blockNumber"`
+	BlockHash   string `json:"blockHash"`
+	Node        string `json:"node"`  // the node that answered
+	To          string `json:"to"`    // "": it deployed a contract
+	Value       string `json:"value"` // wei
+}
+
+// MatchingIntent is an intent that wants what a foreign transaction did.
+type MatchingIntent struct {
+	TxID      string  `json:"txId"`
+	RequestID string  `json:"requestId"`
+	State     TxState `json:"state"`
+	SubState  string  `json:"subState"` // "": none
+}
+
+// Lost returns the page of lost nonces that begins at the nonce from; 0: the first page.
+// Pass NextFrom of one page to get the next. It is for operators.
+func (c *Client) Lost(ctx context.Context, submitter string, from uint64) (out Lost, err error) {
+	values := url.Values{}
+	setUnless(values, "from", strconv.FormatUint(from, 10), "0")
+	err = c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/lost", query: values}, &out)
+	return out, err
+}
+
+// Release ends one PROTECT incident of a submitter.
+type Release struct {
+	Episode int    `json:"episode"` // its number, as [Client.Submitter] shows it
+	Mode    string `json:"mode"`    // resume: what was observed was wrong; resync: the loss is accepted
+	Reason  string `json:"reason"`  // kept with the operator's name
+
+	// Of resync alone.
+	Count    *uint64           `json:"count,omitempty"`    // the chain's count at its finalized block
+	Requests map[uint64]string `json:"requests,omitempty"` // by nonce: the RequestID that the lost transaction was, or "none"
+	Others   string            `json:"others,omitempty"`   // "matching": each nonce that Requests does not list gets its only match; "": none
+	Fill     int               `json:"fill,omitempty"`     // nonces from Count on that placeholders consume; 0: the service decides
+	DryRun   bool              `json:"-"`                  // report what would happen, and change nothing
+}
+
+// ReleaseReport is what a release did, or would do.
+type ReleaseReport struct {
+	Submitter  string       `json:"submitter"`
+	Episode    int          `json:"episode"`
+	Displaced  []uint64     `json:"displaced"`  // nonces that foreign transactions consumed
+	NotOnChain []NotOnChain `json:"notOnChain"` // final transactions that a reorg removed, which a resync accepts
+	NextNonce  uint64       `json:"nextNonce"`
+	DryRun     bool         `json:"dryRun"`  // true: nothing was changed
+	Named      []Named      `json:"named"`   // what each name did, by nonce
+	Filling    *Filling     `json:"filling"` // nil: nothing was to be filled
+}
+
+// NotOnChain is a final transaction that a reorg removed from the chain.
+type NotOnChain struct {
+	TxID      string `json:"txId"`
+	Nonce     uint64 `json:"nonce"`
+	Hash      string `json:"hash"`
+	Succeeded bool   `json:"succeeded"` // as it was when it was final
+}
+
+// Named is what one name of [Release.Requests] did.
+type Named struct {
+	Nonce     uint64 `json:"nonce"`
+	RequestID string `json:"requestId"`
+	TxID      string `json:"txId"`   // "": the request was not on record
+	TxHash    string `json:"txHash"` // of the foreign transaction; "": the node does not know it
+	Effect    string `json:"effect"` // RECORDED or REVERTED: the request ended so; PLACEHOLDER: it ends once a placeholder has consumed its nonce
+}
+
+// Filling are the nonces that placeholders consume. Until they are final, the submitter
+// gives out no other nonce.
+type Filling struct {
+	From  uint64 `json:"from"`  // the first
+	Below uint64 `json:"below"` // the one after the last
+}
+
+// Release ends the PROTECT incident, or with DryRun reports what that would do. A client
+// repeats it while the submitter is being served (NOT_LEADER). TOO_LATE: the incident is
+// not open; after an error that is [ErrUnknown] an earlier attempt may have ended it. It is
+// for operators.
+func (c *Client) Release(ctx context.Context, submitter string, in Release) (out ReleaseReport, err error) {
+	values := url.Values{}
+	setUnless(values, "dryRun", strconv.FormatBool(in.DryRun), "false")
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/release", query: values, body: in}, &out)
+	return out, err
+}
+
+// AcceptAuthority takes a restored database as the authority. Every submitter stays in
+// PROTECT until it is released, and new transfers stay halted. TOO_LATE: it is the
+// authority already. The reason is kept. It is for operators.
+func (c *Client) AcceptAuthority(ctx context.Context, reason string) error {
+	body := map[string]string{"reason": reason}
+	return c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/authority/accept", body: body}, nil)
+}
+
+// OpenForeign is a foreign transaction whose request is not known.
+type OpenForeign struct {
+	Nonce       uint64    `json:"nonce"` // that it consumed
+	TxHash      string    `json:"txHash"`
+	BlockNumber uint64    `json:"blockNumber"`
+	To          string    `json:"to"`        // "": it deployed a contract
+	ValueWei    string    `json:"valueWei"`  // wei
+	Succeeded   bool      `json:"succeeded"` // false: it reverted
+	TxID        string    `json:"txId"`      // the intent that is held for it; "": none
+	RequestID   string    `json:"requestId"` // of that intent
+	Since       time.Time `json:"since"`
+}
+
+// ListForeign yields the foreign transactions of the submitter whose requests are not
+// known, by nonce, page by page as they are wanted. It ends at the first error. It is for
+// operators.
+func (c *Client) ListForeign(ctx context.Context, submitter string) iter.Seq2[OpenForeign, error] {
+	return pages("after", url.Values{}, func(values url.Values) ([]OpenForeign, string, error) {
+		var page struct {
+			Foreign   []OpenForeign `json:"foreign"`
+			NextAfter *uint64       `json:"nextAfter"`
+		}
+		err := c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign", query: values}, &page)
+		if page.NextAfter == nil {
+			return page.Foreign, "", err
+		}
+		return page.Foreign, strconv.FormatUint(*page.NextAfter, 10), err
+	})
+}
+
+// Matched is how an intent ended that was a foreign transaction's.
+type Matched struct {
+	TxID     string  `json:"txId"`
+	State    TxState `json:"state"`
+	SubState string  `json:"subState"` // RECORDED or REVERTED
+}
+
+// MatchForeign records that the foreign transaction with the nonce was the request of a
+// held intent, which ends and never runs. TOO_LATE: one of the two has been decided. The
+// reason is kept. It is for operators.
+func (c *Client) MatchForeign(ctx context.Context, submitter string, nonce uint64, txID, reason string) (out Matched, err error) {
+	body := map[string]any{"nonce": nonce, "txId": txID, "reason": reason}
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign/match", body: body}, &out)
+	return out, err
+}
+
+// WrittenOff is what a call of [Client.WriteOffForeign] did, and what is left.
+type WrittenOff struct {
+	Submitter  string `json:"submitter"`
+	WrittenOff int    `json:"writtenOff"` // foreign transactions
+	Proceeded  int    `json:"proceeded"`  // held intents that go on
+	Remaining  int    `json:"remaining"`  // above 0: call again
+}
+
+// WriteOffForeign records that the foreign transaction with the nonce was no request of
+// any intent; a nil nonce: up to 100 of them. Intents that were held for them go on. The
+// reason is kept. It is for operators.
+func (c *Client) WriteOffForeign(ctx context.Context, submitter string, nonce *uint64, reason string) (out WrittenOff, err error) {
+	body := struct {
+		Nonce  *uint64 `json:"nonce,omitempty"`
+		Reason string  `json:"reason"`
+	}{nonce, reason}
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign/write-off", body: body}, &out)
+	return out, err
+}
+
+// Decision is what an operator ordered for a transaction.
+type Decision struct {
+	TxID    string  `json:"txId"`
+	State   TxState `json:"state"`
+	Ordered string  `json:"ordered"` // CANCEL, PLACEHOLDER, REPLACE or REBROADCAST: not carried out yet; "": nothing
+}
+
+// DecideTx orders what is done about a transaction that holds a nonce. action is "wait",
+// "rebroadcast" (the same bytes), "replace" (with higher fees) or "placeholder" (give it
+// up). It is carried out while no version of the transaction has a receipt; TOO_LATE: one
+// has. The reason is kept. It is for operators.
+func (c *Client) DecideTx(ctx context.Context, txID, action, reason string) (out Decision, err error) {
+	body := map[string]string{"action": action, "reason": reason}
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/tx/" + url.PathEscape(txID) + "/decide", body: body}, &out)
+	return out, err
+}

@@ -1,0 +1,176 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Why is all that is known of a transfer or payout.
+type Why struct {
+	Transfer
+	UserID       int64            `json:"user_id"`
+	CID          string           `json:"cid"`    // "": none
+	Payout       *PayoutTerms     `json:"payout"` // nil: it is no payout
+	StateSince   time.Time        `json:"state_since"`
+	Where        string           `json:"where"`         // the money is, for a person
+	LastEvidence string           `json:"last_evidence"` // the last that is known, for a person
+	NextTryAt    *time.Time       `json:"next_try_at"`   // nil: none is due
+	WouldUnblock string           `json:"would_unblock"` // what it waits for, for a person; "": nothing
+	RetryCount   int              `json:"retry_count"`
+	Failures     int              `json:"failures"` // unknown answers in a row, in this state
+	History      []Transition     `json:"history"`
+	Resolutions  []Resolution     `json:"resolutions"`  // what operators did
+	Statements   []Statement      `json:"statements"`   // what operators stated of a payout
+	ProvedBy     string           `json:"proved_by"`    // the transaction that proves a payout paid; "": none does
+	Acknowledged *Acknowledgement `json:"acknowledged"` // the newest; nil: none
+}
+
+// PayoutTerms are what a payout pays on its chain.
+type PayoutTerms struct {
+	Submitter string `json:"submitter"` // the payer
+	ChainID   int64  `json:"chain_id"`
+	Token     string `json:"token"` // the contract; "": the native coin
+	Address   string `json:"address"`
+	BaseUnits string `json:"base_units"` // of the chain, such as wei
+}
+
+// Transition is one change of a transfer's state.
+type Transition struct {
+	At         time.Time     `json:"at"`
+	From       TransferState `json:"from"` // "": it was created
+	State      TransferState `json:"state"`
+	Reason     string        `json:"reason"` // "": none
+	RetryCount int           `json:"retry_count"`
+}
+
+// Resolution is what an operator did about a transfer, and what its ledger answered.
+type Resolution struct {
+	Op         string     `json:"op"` // cancel, withdraw, deposit or refund
+	By         string     `json:"by"`
+	Reason     string     `json:"reason"`
+	At         time.Time  `json:"at"`
+	Verdict    string     `json:"verdict"` // SUCCESS, REFUSED or UNKNOWN; "": no answer yet
+	Refusal    string     `json:"refusal"` // why; "": not refused
+	AnsweredAt *time.Time `json:"answered_at"`
+	Outcome    string     `json:"outcome"` // that the operator gave: applied or not_applied; "": none
+	Line       string     `json:"line"`    // of the core's journal, that proves it; "": none was named
+}
+
+// Statement is what an operator stated of a payout.
+type Statement struct {
+	Paid           bool       `json:"paid"`
+	TxHash         string     `json:"tx_hash"`      // "": not paid
+	Then           string     `json:"then"`         // repost or refund; "": paid
+	NoncesBelow    uint64     `json:"nonces_below"` // all below must be consumed before it takes effect; 0: none must
+	NotBy          []string   `json:"not_by"`       // transactions that do the same, and are others' payments
+	By             string     `json:"by"`
+	Reason         string     `json:"reason"`
+	At             time.Time  `json:"at"`
+	ActedAt        *time.Time `json:"acted_at"`        // when it took effect; nil: not yet
+	WithdrawnAt    *time.Time `json:"withdrawn_at"`    // nil: it stands
+	WithdrawnBy    string     `json:"withdrawn_by"`    // "": it stands
+	WithdrawReason string     `json:"withdraw_reason"` // "": it stands
+}
+
+// Acknowledgement silences the alerts MON-001 and MON-002 of a transfer in one state.
+type Acknowledgement struct {
+	State  TransferState `json:"state"` // in which it counts
+	By     string        `json:"by"`
+	Reason string        `json:"reason"`
+	At     time.Time     `json:"at"`
+	Until  time.Time     `json:"until"`
+}
+
+// WhyTransfer tells where the money of a transfer or payout is, and what would move it on.
+// It is for operators.
+func (c *Client) WhyTransfer(ctx context.Context, reqID string) (out Why, err error) {
+	err = c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/why"}, &out)
+	return out, err
+}
+
+// CancelTransfer ends a transfer that has not begun; TOO_LATE: it has. The reason is kept.
+// It is for operators.
+func (c *Client) CancelTransfer(ctx context.Context, reqID, reason string) (out Transfer, err error) {
+	body := map[string]string{"reason": reason}
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/cancel", body: body}, &out)
+	return out, err
+}
+
+// Resolve asks the ledger for its answer to an operation of a transfer.
+type Resolve struct {
+	Op      string `json:"op"` // the operation that the transfer waits for: withdraw, deposit or refund
+	Reason  string `json:"reason"`
+	Outcome string `json:"outcome,omitempty"` // applied or not_applied, after BEYOND_HORIZON alone; "": the ledger says
+	Line    int64  `json:"line,omitempty"`    // of the core's journal, that proves Outcome; 0: a check of conservation must
+}
+
+// ResolveTransfer has the ledger tell what it stored under the operation, or refuse it for
+// ever; the transfer goes on by that. NOTHING_TO_RESOLVE: it does not wait for that answer.
+// BEYOND_HORIZON: the trading core may have forgotten it, and Outcome is needed.
+// NOT_FORGOTTEN: Outcome is not wanted. EVIDENCE_DIFFERS: the evidence says something else.
+// The reason is kept. It is for operators.
+func (c *Client) ResolveTransfer(ctx context.Context, reqID string, in Resolve) (out Transfer, err error) {
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/resolve", body: in}, &out)
+	return out, err
+}
+
+// Finding is what a check of conservation found wrong.
+type Finding struct {
+	ID       int64      `json:"id"` // that [Client.AdjustFinding] names; 0: the check has just found it
+	Kind     string     `json:"kind"`
+	Side     string     `json:"side"`   // FUNDING, SPOT or CHAIN; "": none
+	ReqID    string     `json:"req_id"` // of the transfer; "": none
+	UserID   int64      `json:"user_id"`
+	AssetID  int32      `json:"asset_id"`
+	Expected string     `json:"expected"`
+	Got      string     `json:"got"`
+	At       *time.Time `json:"at"` // when it was found first; nil: now
+}
+
+// HaltScope is what a halt of new transfers covers.
+type HaltScope struct {
+	Scope   string `json:"scope"`    // user_asset, asset or all
+	UserID  *int64 `json:"user_id"`  // nil: of all users
+	AssetID *int32 `json:"asset_id"` // nil: of all assets
+}
+
+// Halt is an open halt of new transfers.
+type Halt struct {
+	HaltScope
+	ID       int64           `json:"id"` // that [Client.ResumeHalt] names
+	Since    time.Time       `json:"since"`
+	Evidence json.RawMessage `json:"evidence"`
+}
+
+// LastCheck is what the last check of conservation came to.
+type LastCheck struct {
+	At       time.Time `json:"at"`
+	Result   string    `json:"result"`   // ok or standing
+	Standing int       `json:"standing"` // how much is wrong and not known to be right again
+	Found    []Finding `json:"found"`    // the first 100
+}
+
+// Conservation is the last check of conservation, and what is halted.
+type Conservation struct {
+	LastCheck *LastCheck `json:"last_check"` // nil: none has come to its end
+	OpenHalts int        `json:"open_halts"` // how many are open
+	Halts     []Halt     `json:"halts"`      // the newest of them, newest first
+}
+
+// Conservation shows the last check of conservation and the open halts. It is for
+// operators.
+func (c *Client) Conservation(ctx context.Context) (out Conservation, err error) {
+	err = c.call(ctx, request{method: http.MethodGet, path: "/admin/v1/conservation"}, &out)
+	return out, err
+}
+
+// ResumeHalt ends one halt of new transfers; earlier: and all that were opened before it.
+// TOO_LATE: it is not open. The reason is kept. It is for operators.
+func (c *Client) ResumeHalt(ctx context.Context, id int64, earlier bool, reason string) error {
+	body := map[string]any{"earlier": earlier, "reason": reason}
+	return c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/halts/" + strconv.FormatInt(id, 10) + "/resume", body: body}, nil)
+}
