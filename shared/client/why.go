@@ -92,8 +92,8 @@ func (c *Client) WhyTransfer(ctx context.Context, reqID string) (out Why, err er
 	return out, err
 }
 
-// CancelTransfer ends a transfer that has not begun; TOO_LATE: it has. The reason is kept.
-// It is for operators.
+// CancelTransfer ends a transfer that has not begun; TOO_LATE: it has begun. One that was
+// cancelled before is returned as it is. The reason is kept. It is for operators.
 func (c *Client) CancelTransfer(ctx context.Context, reqID, reason string) (out Transfer, err error) {
 	body := map[string]string{"reason": reason}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/transfers/" + url.PathEscape(reqID) + "/cancel", body: body}, &out)

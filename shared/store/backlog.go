@@ -19,6 +19,8 @@ type Backlog struct {
 	WaitBalance int // submitters in whose queue something waits for the account to be funded
 	WaitFee     int // submitters in whose queue something waits for lower fees
 	BumpHeld    int // transactions that a bound keeps from being replaced at a higher fee
+
+	HeldLongest time.Duration // since the intent that has been held for longest could be held; 0: none is held
 }
 
 // backlog reads only what is unfinished. Of one submitter's nonces the lowest has

@@ -1,0 +1,87 @@
+package acceptance
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// An operator reads the pages of lost nonces by the client, tries a release, which changes
+// nothing, and releases the submitter.
+func TestClientShowsLostNoncesAndReleases(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	s := b.Submitters()[0]
+	const lost = 23 // more than one page
+	to := func(i int) common.Address { return common.Address{0xcc, byte(i + 1)} }
+	b.Chain.StopMining()
+	b.post(t, orderTo(s, "by-hand", to(lost-1), 1000))
+	b.await(t, s, nonce.Tracking, 1)
+	b.Chain.DropPool()
+	for i := range lost {
+		b.payByHand(t, uint64(i), to(i), 1000)
+	}
+	b.Chain.StartMining()
+	episode, _ := b.inProtect(t, s)
+	if err := poll(b.ctx, func() bool { return len(b.mined(t, s)) == lost }); err != nil {
+		t.Fatalf("mined: got %d, want %d: %v", len(b.mined(t, s)), lost, err)
+	}
+	b.mine(t, 70)
+	operator, err := b.Client(stack.OperatorAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var all []client.LostNonce
+	for from := uint64(0); ; {
+		page, err := operator.Lost(b.ctx, string(s), from)
+		if err != nil || page.ChainCount != lost || page.FinalCount == nil || *page.FinalCount != lost || page.More != (page.NextFrom != nil) {
+			t.Fatalf("lost from %d: got %+v, %v; want counts of %d", from, page, err, lost)
+		}
+		if all = append(all, page.Nonces...); page.NextFrom == nil {
+			break
+		}
+		from = *page.NextFrom
+	}
+	if len(all) != lost || all[0].Taker == nil || all[0].Taker.Value != "1000" || len(all[lost-1].Intents) != 1 || all[lost-1].Intents[0].RequestID != "by-hand" {
+		t.Fatalf("lost: got %d, %+v; want %d, and the intent at the last", len(all), all, lost)
+	}
+
+	count := uint64(lost)
+	in := client.Release{Episode: episode, Mode: "resync", Reason: "paid by hand", Count: &count, DryRun: true}
+	refused := func() bool { // not before all transactions were read: then 400 by another text
+		_, err = operator.Release(b.ctx, string(s), in)
+		return client.CodeOf(err) == "INVALID_FIELD"
+	}
+	if poll(b.ctx, refused) != nil {
+		t.Fatalf("trial without a name: got %v, want INVALID_FIELD", err)
+	}
+	in.Requests = map[uint64]string{lost - 1: "by-hand"}
+	var tried, done client.ReleaseReport
+	if poll(b.ctx, func() bool { tried, err = operator.Release(b.ctx, string(s), in); return err == nil }) != nil {
+		t.Fatalf("trial: %v", err)
+	}
+	if shown, err := operator.Submitter(b.ctx, string(s)); err != nil || shown.Protect == nil || shown.Protect.Episode != episode {
+		t.Errorf("after the trial: got %+v, %v; want the incident open", shown, err)
+	}
+	in.DryRun = false
+	if poll(b.ctx, func() bool { done, err = operator.Release(b.ctx, string(s), in); return err == nil }) != nil {
+		t.Fatalf("release: %v", err)
+	}
+	if !tried.DryRun || done.DryRun || len(done.Named) != 1 || done.Named[0].RequestID != "by-hand" || done.NextNonce != lost {
+		t.Errorf("got %+v after the trial %+v; want the name honoured, and nonce %d next", done, tried, lost)
+	}
+	if tried.DryRun = false; !cmp.Equal(tried, done) {
+		t.Errorf("the trial against the release (-tried +done):\n%s", cmp.Diff(tried, done))
+	}
+	in.Reason = "again"
+	if _, err := operator.Release(b.ctx, string(s), in); client.CodeOf(err) != "TOO_LATE" {
+		t.Errorf("release again: got %v, want TOO_LATE", err)
+	}
+}
