@@ -20,6 +20,7 @@ func (a *App) gauge(ctx context.Context) error {
 	}
 	telemetry.QueueDepth.Record(ctx, int64(b.Queued))
 	telemetry.HeldIntents.Record(ctx, int64(b.Held))
+	telemetry.HeldAge.Record(ctx, int64(b.HeldLongest/time.Second))
 	telemetry.QueueFullness.Record(ctx, float64(b.Fullest)/float64(a.config.Queue.MaxPerSubmitter))
 	telemetry.InFlightAge.Record(ctx, int64(b.OldestHeld/time.Second))
 	telemetry.ProtectSubmitters.Record(ctx, int64(b.Protected))

@@ -98,7 +98,7 @@ func TestMetricsOfRealIntents(t *testing.T) {
 		`tx_create_total{result="accepted"}`: 2, `tx_create_total{result="known"}`: 1, `tx_create_total{result="refused"}`: 2,
 		`tx_submit_total{result="accepted"}`: 2, `receipt_check_total{result="found"}`: 0, `finality_total{result="confirmed"}`: 2,
 		`lease_acquire_total{result="inserted"}`: 2,
-		`queue_depth`:                            0, `held_intents`: 0, `queue_fullness_ratio`: 0, `in_flight_age_seconds`: 0, `protect_submitters`: 0, `stuck_transactions`: 0, `receipt_backlog`: 0,
+		`queue_depth`:                            0, `held_intents`: 0, `held_age_seconds`: 0, `queue_fullness_ratio`: 0, `in_flight_age_seconds`: 0, `protect_submitters`: 0, `stuck_transactions`: 0, `receipt_backlog`: 0,
 	}
 	began := time.Now()
 	b.flushed(t, c, "what was counted came", func() bool {

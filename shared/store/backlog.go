@@ -20,7 +20,7 @@ type Backlog struct {
 	WaitFee     int // submitters in whose queue something waits for lower fees
 	BumpHeld    int // transactions that a bound keeps from being replaced at a higher fee
 
-	HeldLongest time.Duration // since the intent that has been held for longest could be held; 0: none is held
+	HeldLongest time.Duration // since the held intent that was left alone for longest was changed last; 0: none is held
 }
 
 // backlog reads only what is unfinished. Of one submitter's nonces the lowest has
@@ -44,12 +44,13 @@ select (select coalesce(sum(length), 0) from queue), (select coalesce(max(length
             else (select count(*) from submitter) end,
        (select count(*) from queue where poor), (select count(*) from queue where dear),
        (select count(*) from unsettled where last_error like 'gas bump: %'),
-       (select count(*) from managed_tx where queued and held)`
+       (select count(*) from managed_tx where queued and held),
+       (select coalesce(clock_timestamp() - min(updated_at), interval '0') from managed_tx where queued and held)`
 
 // Backlog reads what waits, in one round trip.
 func (s *Store) Backlog(ctx context.Context) (b Backlog, err error) {
 	err = s.db.QueryRow(ctx, backlog).Scan(&b.Queued, &b.Fullest, &b.OldestHeld, &b.Stuck, &b.NoReceipt, &b.Protected,
-		&b.WaitBalance, &b.WaitFee, &b.BumpHeld, &b.Held)
+		&b.WaitBalance, &b.WaitFee, &b.BumpHeld, &b.Held, &b.HeldLongest)
 	if err != nil {
 		return Backlog{}, fmt.Errorf("read the backlog: %w", err)
 	}

@@ -78,6 +78,10 @@ var (
 	// HeldIntents is how many intents get no nonce until their caller or an operator
 	// decides; the sweep sets it.
 	HeldIntents = gauge("held_intents", "intents held after a restore", "{intent}")
+
+	// HeldAge is for how long the held intent that was left alone for longest has waited,
+	// in seconds; the sweep sets it.
+	HeldAge = gauge("held_age_seconds", "time that the oldest held intent has waited", "s")
 	// QueueFullness is how near the fullest queue is to its bound, from 0 to 1; the
 	// sweep sets it.
 	QueueFullness = ratio("queue_fullness_ratio", "fullest queue, as a part of its bound")

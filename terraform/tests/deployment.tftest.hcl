@@ -277,7 +277,7 @@ run "everything" {
   assert {
     condition = toset([for url in output.runbooks : trimsuffix(basename(url), ".md")]) == toset([
       "balance", "carried-out-twice", "chain-unread", "fee-ceiling", "gas-bump-held", "mempool-lost",
-      "conservation-full-missed", "conservation-missed", "conservation-violated", "database", "events-late", "fenced-writes", "function-errors", "in-flight-age",
+      "conservation-full-missed", "conservation-missed", "conservation-violated", "database", "events-late", "fenced-writes", "function-errors", "held-intents", "in-flight-age",
       "mark-uncompared", "metrics-absent", "node-left-out", "payout-blocked", "protect", "queue-full", "receipt-backlog", "refund-failing", "restored-database",
       "resubmits", "signer-failing", "stuck", "sweep-missed", "transfer-stuck", "unusual-transfers",
     ])

@@ -585,7 +585,7 @@ run "alerts" {
   assert {
     condition = alltrue([for metric in [
       "lease_acquire_total", "lease_fenced_total", "tx_create_total", "tx_sign_total", "tx_sign_milliseconds_total", "tx_submit_total", "receipt_check_total", "confirmations_newFork_total",
-      "tx_resubmit_total", "finality_total", "stuck_decision_total", "queue_depth", "held_intents", "in_flight_age_seconds", "protect_submitters",
+      "tx_resubmit_total", "finality_total", "stuck_decision_total", "queue_depth", "held_intents", "held_age_seconds", "in_flight_age_seconds", "protect_submitters",
       "transfer_total", "transfer_stuck_seconds", "refund_failures_total", "conservation_check_total",
       "event_delivery_total", "event_backlog", "event_age_seconds",
       "gas_bump_total", "gas_bump_extra_gwei_total", "gas_bump_held", "mempool_diagnosis_total",

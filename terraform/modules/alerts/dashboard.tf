@@ -13,6 +13,7 @@ locals {
     { title = "Diagnoses a second", query = "sum by (signal) (rate(mempool_diagnosis_total[5m]))" },
     { title = "Intents that wait", query = "max(queue_depth)" },
     { title = "Intents that are held", query = "max(held_intents)" },
+    { title = "Oldest held intent, seconds", query = "max(held_age_seconds)" },
     { title = "Fullest queue, of its bound", query = "max(queue_fullness_ratio)" },
     { title = "Sent, without a receipt", query = "max(receipt_backlog)" },
     { title = "Transactions that are STUCK", query = "max(stuck_transactions)" },

@@ -77,6 +77,11 @@ locals {
       title      = "Conservation does not read a payer's chain"
       conditions = [{ title = "Not read up to the last final block for half an hour", promql = "max by (chain) (conservation_chain_unread_seconds) > 1800", duration = "300s" }]
     }
+    held-intents = {
+      severity   = "ERROR"
+      title      = "Held intents wait for a decision"
+      conditions = [{ title = "One has waited for half an hour", promql = "max(held_age_seconds) > 1800", duration = "300s" }]
+    }
     mark-uncompared = {
       severity   = "ERROR"
       title      = "The database is not compared with its mark"
