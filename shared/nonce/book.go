@@ -60,6 +60,15 @@ type Book interface {
 	// StoreForeign stores foreign transactions under the fence. Of one nonce what was
 	// read last is kept. The error wraps [lease.ErrFenced] if the lease is no longer held.
 	StoreForeign(ctx context.Context, l lease.Lease, all []ForeignTransaction) error
+
+	// ForeignReading says how far blocks were read for foreign transactions of s in an
+	// episode of PROTECT, and from where they may be read for nonces from one on.
+	ForeignReading(ctx context.Context, s Submitter, episode int, from uint64) (ForeignReading, error)
+
+	// StoreForeignRead stores foreign transactions that were found in blocks, and how far
+	// those were read, in one commit under the fence. The error wraps [lease.ErrFenced] if
+	// the lease is no longer held.
+	StoreForeignRead(ctx context.Context, l lease.Lease, found []ForeignTransaction, r ForeignReading) error
 }
 
 // Taken is the answer of [Book.Take].

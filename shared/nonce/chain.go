@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math/big"
+	"time"
 )
 
 // ChainConnector is what the transaction manager needs of one chain.
@@ -44,6 +45,13 @@ type ChainConnector interface {
 	// will not tell however often it is asked. After any other error the same
 	// question may be answered.
 	Taken(ctx context.Context, s Submitter, n uint64) (Taker, error)
+
+	// ReadBlocks reads final blocks of one node's chain whole, and finds the
+	// transactions of the account in them. A node keeps its blocks, also where it no
+	// longer keeps old counts. An answer that tells of fewer blocks than were asked
+	// for is no error. The error wraps [ErrNotTold] if the node has answered and will
+	// not give the blocks however often it is asked.
+	ReadBlocks(ctx context.Context, q BlocksQuery) (BlocksRead, error)
 }
 
 // ErrNotTaken reports a nonce that the chain has not consumed.
@@ -52,6 +60,27 @@ var ErrNotTaken = errors.New("the nonce is not consumed")
 // ErrNotTold reports a consumed nonce of which a node cannot tell by what: it no longer
 // keeps so old a state or block, or no transaction of the account did it.
 var ErrNotTold = errors.New("the node cannot tell what consumed the nonce")
+
+// ErrNoCounts reports a consumed nonce of which a node cannot tell by what, since it no
+// longer keeps the account's counts at blocks so old. It may still keep the blocks.
+var ErrNoCounts = errors.New("the node keeps no counts of so old a block")
+
+// BlocksQuery asks for the transactions of an account in the blocks that follow one.
+type BlocksQuery struct {
+	Submitter Submitter
+	After     uint64    // the block that was read last
+	Most      int       // how many blocks are read at most
+	OlderThan time.Time // not zero: no block is read, and [BlocksRead.End] is the last final block that is older, or the first block of the chain
+	Turn      int       // of a chain with several nodes: how many of them are passed over at first
+}
+
+// BlocksRead is what one node's blocks have of an account.
+type BlocksRead struct {
+	Node   string           // which node answered; no credentials
+	Final  uint64           // the last final block
+	End    uint64           // every block after the query's After, up to this one, was read
+	Takers map[uint64]Taker // the account's transactions, by their nonces
+}
 
 // Taker is the transaction that consumed a nonce, whoever signed it.
 type Taker struct {

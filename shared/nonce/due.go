@@ -150,6 +150,9 @@ func (r Rules) due(w Work) due {
 	}
 	if w.Suspicion != nil && !w.Protected || w.fell() || w.ForeignLeft {
 		next := w.now().Add(r.BlockTime)
+		if w.ForeignSoon {
+			next = w.now()
+		}
 		d.earliest(KindConfirm, &next)
 	}
 	switch seat := w.seat(); {

@@ -24,17 +24,35 @@ func (t *tenure) readForeign(ctx context.Context) error {
 		return nil
 	}
 	t.work.ForeignLeft = true
-	read, err := t.readSomeForeign(ctx)
+	step, err := t.readSomeForeign(ctx)
 	switch {
 	case errors.Is(err, lease.ErrFenced):
 		return err
 	case err != nil:
 		t.Log.WarnContext(ctx, "foreign transactions not read: they are asked for again", append(t.attrs(), "error", err.Error())...)
 		return nil
-	case len(read) == 0:
-		return nil
 	}
-	if err := t.Book.StoreForeign(ctx, t.work.Lease, read); err != nil {
+	return t.storeForeign(ctx, step)
+}
+
+// foreignStep is what one step of the reading has brought.
+type foreignStep struct {
+	found []ForeignTransaction // proved, and not stored yet
+	moved *ForeignReading      // how far blocks were read; nil: no further than before
+}
+
+func (s foreignStep) empty() bool { return len(s.found) == 0 && s.moved == nil }
+
+func (t *tenure) storeForeign(ctx context.Context, step foreignStep) (err error) {
+	switch {
+	case step.empty():
+		return nil
+	case step.moved != nil:
+		err = t.Book.StoreForeignRead(ctx, t.work.Lease, step.found, *step.moved)
+	default:
+		err = t.Book.StoreForeign(ctx, t.work.Lease, step.found)
+	}
+	if err != nil {
 		return fmt.Errorf("store foreign transactions of %s: %w", t.work.submitter(), err)
 	}
 	t.pass("foreign.stored")
@@ -42,35 +60,40 @@ func (t *tenure) readForeign(ctx context.Context) error {
 }
 
 // readSomeForeign reads what is not stored yet, and sees whether there is more. A nonce
-// of which the node does not tell keeps no other from being read.
-func (t *tenure) readSomeForeign(ctx context.Context) ([]ForeignTransaction, error) {
+// of which the node does not tell keeps no other from being read. Where the node has no
+// counts that are old enough for the lowest, the blocks are read.
+func (t *tenure) readSomeForeign(ctx context.Context) (foreignStep, error) {
 	v, err := t.look(ctx, Look{Submitter: t.work.submitter(), Account: true, FinalCount: true})
 	if err != nil || v.FinalCount == nil {
-		return nil, err
+		return foreignStep{}, err
 	}
 	left, err := t.foreignLeft(ctx, *v.FinalCount)
 	if err != nil {
-		return nil, err
+		return foreignStep{}, err
 	}
 	some := left
-	if len(left) > foreignMost { // not always the same: the node may never tell of them
-		first := rand.IntN(len(left))
-		some = slices.Concat(left[first:], left[:first])[:foreignMost]
+	if len(left) > foreignMost { // the lowest, and not always the same: the node may never tell of them
+		first := 1 + rand.IntN(len(left)-1)
+		some = slices.Concat(left[:1], left[first:], left[1:first])[:foreignMost]
 	}
 	found, told, errRead := t.takersOf(ctx, some)
+	if errors.Is(errRead, ErrNoCounts) {
+		return t.readForeignBlocks(ctx, v, left)
+	}
 	proven, errProof := t.provenForeign(ctx, found, *v.FinalCount)
 	t.work.ForeignLeft = told > 0 && told < len(left) || len(proven) < len(found) || v.Account.LatestCount > *v.FinalCount
 	if len(proven) > 0 && !errors.Is(errRead, lease.ErrFenced) {
-		return proven, nil
+		return foreignStep{found: proven}, nil
 	}
-	return nil, errors.Join(errRead, errProof)
+	return foreignStep{}, errors.Join(errRead, errProof)
 }
 
 // takersOf finds the foreign transactions that consumed these nonces, for as long as
 // half of what the rounds of a tenure may take. It says of how many nonces the node told.
+// That there are no counts for the first of them is the one answer that ends it.
 func (t *tenure) takersOf(ctx context.Context, nonces []uint64) (found []ForeignTransaction, told int, err error) {
-	for _, n := range nonces {
-		if time.Since(t.began) > t.Rules.RoundsEndAfter/2 {
+	for i, n := range nonces {
+		if t.halfOver() {
 			break
 		}
 		var taker Taker
@@ -81,12 +104,11 @@ func (t *tenure) takersOf(ctx context.Context, nonces []uint64) (found []Foreign
 		switch {
 		case errors.Is(failed, lease.ErrFenced):
 			return nil, 0, failed
+		case errors.Is(failed, ErrNoCounts) && i == 0:
+			return nil, 0, failed
 		case failed != nil:
 			err = failed
-			if t.untold == nil {
-				t.untold = make(map[uint64]bool)
-			}
-			t.untold[n] = errors.Is(failed, ErrNotTold)
+			t.tells(n, errors.Is(failed, ErrNotTold) && !errors.Is(failed, ErrNoCounts))
 			continue
 		case !t.work.knows(taker.Hash):
 			found = append(found, ForeignTransaction{Nonce: n, Episode: t.work.Episode, Taker: taker, CallDigest: taker.CallDigest()})
@@ -95,6 +117,17 @@ func (t *tenure) takersOf(ctx context.Context, nonces []uint64) (found []Foreign
 	}
 	return found, told, err
 }
+
+// tells keeps whether what consumed the nonce is not told, however often it is asked.
+func (t *tenure) tells(n uint64, untold bool) {
+	if t.untold == nil {
+		t.untold = make(map[uint64]bool)
+	}
+	t.untold[n] = untold
+}
+
+// halfOver says that half of what the rounds of a tenure may take is over.
+func (t *tenure) halfOver() bool { return time.Since(t.began) > t.Rules.RoundsEndAfter/2 }
 
 // foreignLeft lists the nonces below the final count that are not stored as consumed by
 // a foreign transaction, and may have been.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/fencepost/fencepost/shared/lease"
 )
@@ -225,18 +224,15 @@ func (t *tenure) evidenceOf(ctx context.Context, lost []uint64, count uint64) (e
 	e := evidence{lost: lost, foreign: make(map[uint64]ForeignTransaction)}
 	var failed error // why the last try read nothing
 	for {
-		read, err := t.readSomeForeign(ctx)
+		step, err := t.readSomeForeign(ctx)
 		failed = err
 		if errors.Is(err, lease.ErrFenced) || errors.Is(err, ErrNodes) {
 			return e, err
 		}
-		if len(read) == 0 {
-			break
-		}
-		if err := t.Book.StoreForeign(ctx, t.work.Lease, read); err != nil {
+		if err := t.storeForeign(ctx, step); err != nil {
 			return e, err
 		}
-		if time.Since(t.began) > t.Rules.RoundsEndAfter/2 {
+		if step.empty() || t.halfOver() {
 			break
 		}
 	}
@@ -257,7 +253,7 @@ func (t *tenure) evidenceOf(ctx context.Context, lost []uint64, count uint64) (e
 	case missing > 0 && failed != nil:
 		return e, fmt.Errorf("%w: %d of %d, and a node did not answer (%v)", ErrReading, missing, len(lost), failed)
 	case missing > 0:
-		return e, fmt.Errorf("%w: %d of %d", ErrReading, missing, len(lost))
+		return e, fmt.Errorf("%w: %d of %d%s", ErrReading, missing, len(lost), t.upTo.progress())
 	}
 	return e, t.stillOnChain(ctx, e)
 }

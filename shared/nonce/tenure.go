@@ -20,6 +20,8 @@ type tenure struct {
 	work   Work            // as the database has it: every write is carried over
 	open   bool            // the queue could be worked on when the chain was asked: only then its estimates were
 	untold map[uint64]bool // nonces that a foreign transaction consumed and of which the node does not tell
+	blocks int             // how many were read for foreign transactions
+	upTo   ForeignReading  // how far they were read
 	looked bool            // the chain was asked at least once
 	fresh  []string        // transactions about which code decided in this round: the next carries it out
 	joined int             // how many have joined the queue since it was loaded, as seen behind the release
@@ -69,7 +71,8 @@ func (t *tenure) again(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("go round again for %s: %w", t.work.submitter(), err)
 	}
-	next.ForeignLeft = t.work.ForeignLeft && next.Episode == t.work.Episode
+	same := next.Episode == t.work.Episode
+	next.ForeignLeft, next.ForeignSoon = t.work.ForeignLeft && same, t.work.ForeignSoon && same
 	t.work, t.stale = t.Rules.bind(next), false
 	return nil
 }

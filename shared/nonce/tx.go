@@ -153,6 +153,7 @@ type Work struct {
 	BumpSpentWei *big.Int // what replacements of the last 24 hours added at worst, where a gas bump has a budget; nil: nothing
 
 	ForeignLeft bool // foreign transactions of the open episode are not all read and final
+	ForeignSoon bool // and the blocks that have them are being read: the next step may follow at once
 
 	AsideUntil *uint64 // the lowest nonce that an intent set aside waits for; nil: none waits
 

@@ -184,6 +184,19 @@ type evidenceBook struct {
 	stored []ForeignTransaction
 	open   []OpenRequest
 	known  map[string]NamedRequest
+	read   ForeignReading // as it is stored
+}
+
+func (b *evidenceBook) ForeignReading(_ context.Context, _ Submitter, episode int, _ uint64) (ForeignReading, error) {
+	r := b.read
+	r.Episode = episode
+	return r, nil
+}
+
+func (b *evidenceBook) StoreForeignRead(ctx context.Context, l lease.Lease, found []ForeignTransaction, r ForeignReading) error {
+	r.MovedAt = dbNow
+	b.read = r
+	return b.StoreForeign(ctx, l, found)
 }
 
 func (b *evidenceBook) StoreForeign(_ context.Context, _ lease.Lease, all []ForeignTransaction) error {

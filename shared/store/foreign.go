@@ -64,6 +64,10 @@ values ($1, $2, $3, $4, $5, $6, $7, $8::text::numeric, $9, $10, $11, $12::text::
 
 // StoreForeign implements [nonce.Book].
 func (s *Store) StoreForeign(ctx context.Context, l lease.Lease, all []nonce.ForeignTransaction) error {
+	return s.send(ctx, foreignBatch(l, all))
+}
+
+func foreignBatch(l lease.Lease, all []nonce.ForeignTransaction) *pgx.Batch {
 	b := new(pgx.Batch)
 	b.Queue(`select hold_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
 	for _, f := range all {
@@ -74,5 +78,50 @@ func (s *Store) StoreForeign(ctx context.Context, l lease.Lease, all []nonce.For
 		b.Queue(insertForeign, l.Submitter, bigint(f.Nonce), f.Episode, f.Taker.Hash.String(), bigint(f.Taker.BlockNumber),
 			f.Taker.BlockHash.String(), to, f.Taker.ValueWei, f.Taker.Data, f.CallDigest[:], f.Succeeded, string(f.Receipt), f.Taker.Node)
 	}
+	return b
+}
+
+// foreignReading finds also where a reading begins: at the block of the last nonce below
+// $3 whose transaction is known.
+const foreignReading = `
+select r.submitter is not null, coalesce(r.start_block, 0), coalesce(r.block, 0), coalesce(r.final_block, 0), r.again, coalesce(r.passes, 0),
+       r.ended_at, coalesce(r.moved_at, s.created_at), s.created_at, greatest(
+         (select (m.receipt ->> 'blockNumber')::bigint from managed_tx m
+           where m.submitter = s.submitter and m.nonce < $3 and not m.unsettled and m.receipt is not null and m.recorded_nonce is null
+           order by m.nonce desc limit 1),
+         (select f.block_number from foreign_transaction f
+           where f.submitter = s.submitter and f.nonce < $3
+           order by f.nonce desc limit 1))
+  from submitter s
+  left join foreign_reading r on r.submitter = s.submitter and r.episode = $2
+ where s.submitter = $1`
+
+// ForeignReading implements [nonce.Book].
+func (s *Store) ForeignReading(ctx context.Context, sub nonce.Submitter, episode int, from uint64) (nonce.ForeignReading, error) {
+	r := nonce.ForeignReading{Episode: episode}
+	err := s.db.QueryRow(ctx, foreignReading, sub, episode, bigint(from)).Scan(&r.Begun, &r.Start, &r.Block, &r.Final, &r.Again, &r.Passes,
+		&r.EndedAt, &r.MovedAt, &r.Registered, &r.Settled)
+	if err != nil {
+		return r, fmt.Errorf("read how far blocks of %s were read: %w", sub, err)
+	}
+	return r, nil
+}
+
+const moveForeignReading = `
+insert into foreign_reading (submitter, episode, start_block, block, final_block, again, passes, ended_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8)
+    on conflict (submitter) do update
+   set (episode, start_block, block, final_block, again, passes, ended_at, moved_at)
+     = (excluded.episode, excluded.start_block, excluded.block, excluded.final_block, excluded.again, excluded.passes,
+        excluded.ended_at, clock_timestamp())`
+
+// StoreForeignRead implements [nonce.Book].
+func (s *Store) StoreForeignRead(ctx context.Context, l lease.Lease, found []nonce.ForeignTransaction, r nonce.ForeignReading) error {
+	b := foreignBatch(l, found)
+	var again *int64
+	if r.Again != nil {
+		again = new(bigint(*r.Again))
+	}
+	b.Queue(moveForeignReading, l.Submitter, r.Episode, bigint(r.Start), bigint(r.Block), bigint(r.Final), again, r.Passes, r.EndedAt)
 	return s.send(ctx, b)
 }

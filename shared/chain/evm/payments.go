@@ -431,19 +431,9 @@ func (c *Connector) PaymentsStart(ctx context.Context, q PaymentsQuery, before t
 	if err != nil {
 		return s, fmt.Errorf("find the first block to read, by node %s: %w", c.node, short{err})
 	}
-	low, high := uint64(0), p.Final+1 // the block at low is old enough, or is the first
-	for low+1 < high {
-		middle := low + (high-low)/2
-		asked := askBlock(hexutil.EncodeUint64(middle))
-		var b block
-		if err := errors.Join(c.roundTrip(ctx, []*call{asked}), asked.into(&b)); err != nil {
-			return s, fmt.Errorf("find the first block to read, by node %s: %w", c.node, short{err})
-		}
-		if int64(b.Time) < before.Unix() {
-			low = middle
-		} else {
-			high = middle
-		}
+	low, err := c.lastBefore(ctx, p.Final, before)
+	if err != nil {
+		return s, fmt.Errorf("find the first block to read, by node %s: %w", c.node, short{err})
 	}
 	asked, count := askBlock(hexutil.EncodeUint64(low)), c.askCount(q.Payer, low)
 	var b block

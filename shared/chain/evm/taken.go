@@ -168,7 +168,7 @@ func (s *search) read(ctx context.Context) (nonce.Taker, error) {
 		}
 	}
 	if s.silent != nil {
-		return nonce.Taker{}, fmt.Errorf("it was taken at block %d or below, where the node has no counts: %w", s.low, notTold(s.silent))
+		return nonce.Taker{}, fmt.Errorf("it was taken at block %d or below, where the node has no counts: %w", s.low, noCounts(s.silent))
 	}
 	return nonce.Taker{}, fmt.Errorf("block %d: %w", s.high, errElsewhere)
 }
@@ -183,6 +183,21 @@ func notTold(err error) error {
 	}
 	return err
 }
+
+// noCounts is notTold of a refusal to tell a count; one that holds for good wraps
+// [nonce.ErrNoCounts] too.
+func noCounts(err error) error {
+	if err = notTold(err); errors.Is(err, nonce.ErrNotTold) {
+		return countless{err}
+	}
+	return err
+}
+
+// countless is a node's refusal to tell an old count.
+type countless struct{ error }
+
+// Unwrap is the refusal and what it means.
+func (c countless) Unwrap() []error { return []error{nonce.ErrNoCounts, c.error} }
 
 // untold is a node's refusal that wraps [nonce.ErrNotTold]; the words are the node's.
 type untold struct{ error }

@@ -173,18 +173,45 @@ func (c *Connector) Open(raw []byte) (nonce.Address, nonce.Unsigned, nonce.Signe
 // not consumed, that is the answer. The error wraps [nonce.ErrNotTold] if each node has
 // answered that it cannot tell.
 func (c *Connector) Taken(ctx context.Context, s nonce.Submitter, n uint64) (taker nonce.Taker, err error) {
-	silent := len(c.nodes) // those that have not said so
-	err = c.Any(ctx, func(ctx context.Context, one *evm.Connector) error {
+	err = c.told(ctx, c.order(nonce.Look{}), func(ctx context.Context, one *evm.Connector) error {
 		taker, err = one.Taken(ctx, s, n)
+		return err
+	})
+	return taker, err
+}
+
+// ReadBlocks implements [nonce.ChainConnector]. The nodes are asked one after the other
+// until one gives blocks. The error wraps [nonce.ErrNotTold] if each node has answered
+// that it will not.
+func (c *Connector) ReadBlocks(ctx context.Context, q nonce.BlocksQuery) (r nonce.BlocksRead, err error) {
+	order := c.order(nonce.Look{})
+	first := q.Turn % len(order)
+	err = c.told(ctx, slices.Concat(order[first:], order[:first]), func(ctx context.Context, one *evm.Connector) error {
+		r, err = one.ReadBlocks(ctx, q)
+		return err
+	})
+	return r, err
+}
+
+// told asks the nodes one after the other until one answers. The error wraps
+// [nonce.ErrNotTold] if each node has answered that it cannot tell.
+func (c *Connector) told(ctx context.Context, order []*node, ask func(context.Context, *evm.Connector) error) error {
+	silent := len(c.nodes) // those that have not said so
+	err := c.anyOf(ctx, order, func(ctx context.Context, one *evm.Connector) error {
+		err := ask(ctx, one)
 		if errors.Is(err, nonce.ErrNotTold) {
 			silent--
 		}
 		return err
 	})
-	if errors.Is(err, nonce.ErrNotTold) && silent > 0 {
-		err = fmt.Errorf("%d of %d nodes may tell later: %s", silent, len(c.nodes), err)
+	switch later := "%d of %d nodes may tell later: %s"; {
+	case !errors.Is(err, nonce.ErrNotTold) || silent == 0:
+		return err
+	case errors.Is(err, nonce.ErrNoCounts):
+		return fmt.Errorf(later+": %w", silent, len(c.nodes), err.Error(), nonce.ErrNoCounts)
+	default:
+		return fmt.Errorf(later, silent, len(c.nodes), err.Error())
 	}
-	return taker, err
 }
 
 // Transaction reads a transaction by its hash, which it is held against: the first node
@@ -202,7 +229,10 @@ func (c *Connector) Transaction(ctx context.Context, hash nonce.Hash) (t evm.Tra
 // and decides nothing: what one node says is not put to the others, and nobody is left
 // out by it. The error wraps what each said, one that wraps [nonce.ErrNotTaken] first.
 func (c *Connector) Any(ctx context.Context, ask func(context.Context, *evm.Connector) error) error {
-	order := c.order(nonce.Look{})
+	return c.anyOf(ctx, c.order(nonce.Look{}), ask)
+}
+
+func (c *Connector) anyOf(ctx context.Context, order []*node, ask func(context.Context, *evm.Connector) error) error {
 	var said failures
 	for i, n := range order {
 		turn, cancel := share(ctx, len(order)-i-1)

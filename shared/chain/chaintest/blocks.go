@@ -1,0 +1,221 @@
+package chaintest
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// Every transaction of the account in final blocks is found, in steps of any size, with
+// what it did; those of others, and those above the last final block, are not.
+func testBlocks(t *testing.T, b *bundle) {
+	other := b.other(t)
+	var txs []nonce.Signed
+	for n, blocks := range []int{0, 1, 7, 1, 90} { // the first two in one block
+		txs = append(txs, b.tx(t, uint64(n), nil))
+		b.mustSend(t, txs[n])
+		b.mine(t, blocks)
+	}
+	young := b.tx(t, 5, nil)
+	b.mustSend(t, young)
+	b.mine(t, 1)
+	final := b.final(t)
+	for _, most := range []int{1, 7, 1000} {
+		got, end := b.read(t, 0, most)
+		if end != final {
+			t.Errorf("steps of %d: read up to block %d, want the last final block, %d", most, end, final)
+		}
+		want := map[uint64]nonce.Taker{}
+		for n := range txs {
+			want[uint64(n)] = b.taker(t, uint64(n))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("steps of %d (-want +got):\n%s", most, diff)
+		}
+	}
+	other.wantNoBlocks(t, "of an account that has sent nothing", 0)
+	b.wantNoBlocks(t, "behind the last final block", final)
+	if r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter}); err != nil || r.End != 0 || r.Final != final {
+		t.Errorf("no block asked for: got %+v, %v, want the last final block, %d", r, err, final)
+	}
+	if r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, After: final + 1, Most: 5}); err == nil || errors.Is(err, nonce.ErrNotTold) {
+		t.Errorf("after a block that is not final there: got %+v, %v, want an error after which another node is asked", r, err)
+	}
+}
+
+// A node that has thrown old states away, or says so of all counts, says of a nonce that
+// it has no counts so old, and gives the blocks.
+func testBlocksOnAPrunedNode(t *testing.T, b *bundle) {
+	old := b.tx(t, 0, nil)
+	b.mustSend(t, old)
+	b.mine(t, 1)
+	want := b.taker(t, 0)
+	b.mine(t, 200)
+	if b.KeepsStates {
+		b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
+			if _, ok := call.countsAt(); !ok {
+				return nil
+			}
+			return NodeError("missing trie node 5f3a")
+		}})
+	}
+	if err := b.wantUntold(t, "thrown away", 0); !errors.Is(err, nonce.ErrNoCounts) {
+		t.Errorf("thrown away: got %v, want ErrNoCounts", err)
+	}
+	got, _ := b.read(t, 0, 60)
+	if diff := cmp.Diff(map[uint64]nonce.Taker{0: want}, got); diff != "" {
+		t.Errorf("in the blocks of a pruned node (-want +got):\n%s", diff)
+	}
+}
+
+// Where the reading begins is found by the blocks' own times.
+func testBlocksFromATime(t *testing.T, b *bundle) {
+	b.mine(t, 120)
+	final := b.final(t)
+	headers := b.look(t, nonce.Look{FromBlock: 1, ToBlock: final}).Headers
+	from := func(at time.Time) uint64 {
+		t.Helper()
+		r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, OlderThan: at})
+		if err != nil || len(r.Takers) > 0 {
+			t.Errorf("older than %s: got %+v, %v", at, r, err)
+		}
+		return r.End
+	}
+	for _, n := range []int{1, 10, len(headers) - 1} {
+		at := time.Unix(int64(headers[n].Time), 0)
+		last := uint64(0)
+		for _, h := range headers {
+			if h.Time < headers[n].Time {
+				last = h.Number
+			}
+		}
+		if got := from(at); got != last {
+			t.Errorf("older than block %d: got block %d, want %d", headers[n].Number, got, last)
+		}
+	}
+	if got := from(time.Unix(1, 0)); got != 0 {
+		t.Errorf("before the chain: got block %d, want the first", got)
+	}
+	if got := from(time.Now().Add(1000 * time.Hour)); got != final {
+		t.Errorf("later than every block: got block %d, want the last final one, %d", got, final)
+	}
+}
+
+// What a node gives that is no block, or no transaction, is no answer; what came before
+// it is.
+func testBlocksSpoiled(t *testing.T, b *bundle) {
+	b.mustSend(t, b.tx(t, 0, nil))
+	b.mine(t, 120)
+	whole := func(response map[string]any) Fault {
+		return Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
+			if call.Method != getBlock || call.Params[1] != true {
+				return nil
+			}
+			return response
+		}}
+	}
+	changed := func(change func(block map[string]any)) Fault {
+		return Fault{Answer: func(call Call, own json.RawMessage) map[string]any {
+			if call.Method != getBlock || call.Params[1] != true {
+				return nil
+			}
+			var response struct{ Result map[string]any }
+			_ = json.Unmarshal(own, &response) // a node's answer
+			change(response.Result)
+			return map[string]any{"result": response.Result}
+		}}
+	}
+	for name, c := range map[string]struct {
+		fault   Fault
+		forGood bool
+	}{
+		"a dropped answer":  {Fault{Drop: true}, false},
+		"no final block":    {SpoilMethod(getBlock, map[string]any{"result": nil}), false},
+		"null for a block":  {whole(map[string]any{"result": nil}), false},
+		"rate limited":      {whole(NodeError("rate limit exceeded")), false},
+		"history expired":   {whole(NodeError("pruned history unavailable")), true},
+		"another block":     {changed(func(block map[string]any) { block["number"] = "0xffff" }), false},
+		"no value":          {changed(func(block map[string]any) { eachTx(block, "value", nil) }), false},
+		"text for a number": {changed(func(block map[string]any) { block["number"] = "few" }), false},
+	} {
+		b.proxy.Set(c.fault)
+		r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, Most: 50})
+		if err == nil || saysForGood(err) && !c.forGood || errors.Is(err, nonce.ErrNoCounts) {
+			t.Errorf("%s: got %+v, %v, want an error, for good %v", name, r, err, c.forGood)
+		}
+		if c.forGood && !saysForGood(err) {
+			t.Errorf("%s: got %v, want ErrNotTold", name, err)
+		}
+	}
+	b.proxy.Set(Fault{Answer: func(call Call, _ json.RawMessage) map[string]any {
+		if text, _ := call.Params[0].(string); call.Method == getBlock && call.Params[1] == true {
+			if n, err := hexutil.DecodeUint64(text); err == nil && n > 25 {
+				return NodeError("busy")
+			}
+		}
+		return nil
+	}})
+	r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, Most: 50})
+	if err != nil || r.End == 0 || r.End > 25 || r.Takers[0].Hash == (nonce.Hash{}) {
+		t.Errorf("blocks up to 25 alone: got %+v, %v, want some of them, with the transaction", r, err)
+	}
+	b.proxy.Set(Fault{})
+	b.submitter = nonce.NewSubmitter(b.ChainID+1, b.submitter.Address())
+	if r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, Most: 5}); err == nil {
+		t.Errorf("a submitter of another chain: got %+v, want an error", r)
+	}
+}
+
+// read reads every final block after one, in steps.
+func (b *bundle) read(t *testing.T, after uint64, most int) (all map[uint64]nonce.Taker, end uint64) {
+	t.Helper()
+	all, end = map[uint64]nonce.Taker{}, after
+	for {
+		r, err := b.connector.ReadBlocks(t.Context(), nonce.BlocksQuery{Submitter: b.submitter, After: end, Most: most, Turn: int(end)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.End > end+uint64(most) || r.End == end && end < r.Final {
+			t.Fatalf("after block %d: got read up to %d, want some blocks, and %d at most", end, r.End, most)
+		}
+		for n, taker := range r.Takers {
+			all[n] = taker
+		}
+		if end = r.End; end >= r.Final {
+			return all, end
+		}
+	}
+}
+
+func (b *bundle) wantNoBlocks(t *testing.T, what string, after uint64) {
+	t.Helper()
+	if got, _ := b.read(t, after, 1000); len(got) > 0 {
+		t.Errorf("%s: got %+v, want none", what, got)
+	}
+}
+
+// final is the number of the last final block.
+func (b *bundle) final(t *testing.T) uint64 {
+	t.Helper()
+	v := b.look(t, nonce.Look{Finality: "finalized"})
+	if v.Tagged == nil || v.Tagged.Number == 0 {
+		t.Fatalf("finalized: got %+v, want a block", v.Tagged)
+	}
+	return v.Tagged.Number
+}
+
+// taker is what consumed nonce n, as it is told by counts.
+func (b *bundle) taker(t *testing.T, n uint64) nonce.Taker {
+	t.Helper()
+	taker, err := b.connector.Taken(t.Context(), b.submitter, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return taker
+}

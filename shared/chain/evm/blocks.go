@@ -1,0 +1,106 @@
+package evm
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common/hexutil"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// ReadBlocks implements [nonce.ChainConnector]. It asks for the last final block, and then
+// for ten blocks in each round trip. What was read before a round trip fails is the answer.
+func (c *Connector) ReadBlocks(ctx context.Context, q nonce.BlocksQuery) (nonce.BlocksRead, error) {
+	r, err := c.readBlocks(ctx, q)
+	if err != nil {
+		return nonce.BlocksRead{}, fmt.Errorf("read blocks after %d for transactions of %s, by node %s: %w", q.After, q.Submitter, c.node, short{err})
+	}
+	return r, nil
+}
+
+func (c *Connector) readBlocks(ctx context.Context, q nonce.BlocksQuery) (r nonce.BlocksRead, err error) {
+	if q.Submitter.ChainID() != c.chainID {
+		return r, fmt.Errorf("submitter %q, chain %d: %w", q.Submitter, c.chainID, ErrWrongChain)
+	}
+	r = nonce.BlocksRead{Node: c.node, End: q.After, Takers: make(map[uint64]nonce.Taker)}
+	if r.Final, err = c.lastFinal(ctx); err != nil {
+		return r, err
+	}
+	if !q.OlderThan.IsZero() {
+		r.End, err = c.lastBefore(ctx, r.Final, q.OlderThan)
+		return r, notTold(err)
+	}
+	if r.Final < q.After { // this node is behind: it says nothing of what follows
+		return r, fmt.Errorf("its last final block is %d", r.Final)
+	}
+	for last := min(r.Final, q.After+uint64(max(q.Most, 0))); r.End < last; {
+		some := sentSearch{}
+		some.whole(r.End, min(last, r.End+blocksAtOnce))
+		txs, err := c.sentIn(ctx, q.Submitter.Address(), some.blocks)
+		switch {
+		case err != nil && r.End > q.After:
+			return r, nil
+		case err != nil:
+			return r, notTold(err)
+		}
+		for _, tx := range txs {
+			if r.Takers[uint64(tx.Nonce)], err = tx.taker(fullBlock{Number: hexutil.Uint64(tx.number), Hash: tx.hash}, c.node); err != nil {
+				return r, err
+			}
+		}
+		r.End = some.blocks[len(some.blocks)-1]
+	}
+	return r, nil
+}
+
+// lastFinal asks for the last final block: the one with the tag, or on a chain that is
+// declared to have none, so many below the head.
+func (c *Connector) lastFinal(ctx context.Context) (uint64, error) {
+	tag := "finalized"
+	if c.depth != nil {
+		tag = "latest"
+	}
+	asked := askBlock(tag)
+	var b block
+	if err := c.roundTrip(ctx, []*call{asked}); err != nil {
+		return 0, err
+	}
+	if err := asked.into(&b); err != nil {
+		return 0, fmt.Errorf("the %s block: %w", tag, err)
+	}
+	if c.depth == nil {
+		return uint64(b.Number), nil
+	}
+	height, _ := finalHeight(b.header(), c.depth) // 0 where there are too few
+	return height, nil
+}
+
+// lastBefore finds the last block up to final that is older than a time, or the first
+// block of the chain. It reads headers alone.
+func (c *Connector) lastBefore(ctx context.Context, final uint64, before time.Time) (uint64, error) {
+	s := &search{c: c, high: final + 1} // the block at low is old enough, or is the first
+	for s.low+1 < s.high {
+		heights := s.spread()
+		calls := make([]*call, len(heights))
+		for i, at := range heights {
+			calls[i] = askBlock(hexutil.EncodeUint64(at))
+		}
+		if err := c.roundTrip(ctx, calls); err != nil {
+			return 0, err
+		}
+		for i, at := range heights {
+			var b block
+			if err := calls[i].into(&b); err != nil {
+				return 0, fmt.Errorf("block %d: %w", at, err)
+			}
+			if int64(b.Time) >= before.Unix() {
+				s.high = at
+				break
+			}
+			s.low = at
+		}
+	}
+	return s.low, nil
+}

@@ -1,0 +1,248 @@
+package nonce
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/lease"
+)
+
+// ForeignReading is how far the blocks of a chain were read for foreign transactions of
+// one submitter, in one episode of PROTECT. It is a hint: what is stored of a transaction
+// is proved by its receipt, and the blocks are read again where one was not found.
+type ForeignReading struct {
+	Episode int
+	Begun   bool       // blocks are being read, or were
+	Start   uint64     // the block before the first that is read
+	Block   uint64     // every block after Start, up to this one, was read
+	Final   uint64     // the last final block, when it was last asked for
+	Again   *uint64    // how far they were read once more; nil: they are not read again now
+	Passes  int        // how often all of them were read
+	EndedAt *time.Time // when all final blocks had been read, the last time; nil: not yet
+	MovedAt time.Time  // when it was stored last
+
+	Settled    *uint64   // the block of the highest nonce that is settled and below those that are looked for; nil: none is
+	Registered time.Time // when the submitter was registered
+}
+
+// Bounds of the reading of blocks.
+const (
+	blocksMost       = 500              // in one invocation
+	blocksAtOnce     = 50               // by one call
+	passAgain        = time.Hour        // how long after its end all blocks are read again
+	unprovenMost     = 10 * time.Minute // how long the reading stays at a transaction that has no receipt
+	settledMargin    = 100              // blocks below the one of a settled nonce from which they are read
+	registeredMargin = 10 * time.Minute // by which the clocks of database and chain may differ
+	againMargin      = 1000             // blocks from which they are read again below the start, doubled each time
+)
+
+// progress is r in words for an operator, behind others; "" where no block was read.
+func (r ForeignReading) progress() string {
+	if !r.Begun {
+		return ""
+	}
+	return fmt.Sprintf("; the node keeps no counts so old, and blocks are read: up to %d of %d", r.Block, r.Final)
+}
+
+// readForeignBlocks looks for the foreign transactions in blocks, where a node has no
+// counts that are old enough: from the last nonce that is settled, forward, up to the last
+// final block. It goes on where the last step stopped. What no block has shown by then is
+// not told.
+func (t *tenure) readForeignBlocks(ctx context.Context, v View, left []uint64) (foreignStep, error) {
+	at, err := t.Book.ForeignReading(ctx, t.work.submitter(), t.work.Episode, left[0])
+	if err != nil {
+		return foreignStep{}, err
+	}
+	before := at
+	if !at.Begun {
+		if at, err = t.beginReading(ctx, at); err != nil {
+			return foreignStep{}, t.notGiven(left, err)
+		}
+	}
+	s := blockSpan{turn: at.Passes, patient: t.patient(before), head: v.Head.Number, count: *v.FinalCount, left: left}
+	if err := t.readSpan(ctx, &s, at.Block); err != nil {
+		return foreignStep{}, t.notGiven(left, err)
+	}
+	at.Block, at.Final = s.end, s.final
+	reached := at.Block >= at.Final
+	complete := reached && (at.EndedAt != nil || !slices.Contains(s.missing(), *v.FinalCount-1))
+	if reached && at.EndedAt == nil {
+		at.EndedAt = new(t.work.now())
+	}
+	if reached && s.read == 0 && len(s.missing()) > 0 {
+		if err := t.readOnceMore(ctx, &s, &at); err != nil {
+			return foreignStep{}, err
+		}
+	}
+	for _, n := range left {
+		t.tells(n, complete && slices.Contains(s.missing(), n))
+	}
+	moved := at.Block > before.Block || !before.Begun || len(s.proven) > 0
+	t.upTo = at
+	t.work.ForeignLeft = !complete || s.held || v.Account.LatestCount > *v.FinalCount
+	t.work.ForeignSoon = moved && !reached
+	if step := (foreignStep{found: s.proven, moved: &at}); moved || !sameReading(before, at) {
+		return step, nil
+	}
+	return foreignStep{}, nil
+}
+
+// notGiven keeps that no node gives the blocks, where that is why they were not read.
+func (t *tenure) notGiven(left []uint64, err error) error {
+	if errors.Is(err, ErrNotTold) {
+		t.work.ForeignLeft = false
+		for _, n := range left {
+			t.tells(n, true)
+		}
+	}
+	return err
+}
+
+// patient says that the reading stays at a transaction without a receipt.
+func (t *tenure) patient(at ForeignReading) bool {
+	return !at.Begun || t.work.now().Sub(at.MovedAt) < unprovenMost
+}
+
+// sameReading says that b is to be stored as a was.
+func sameReading(a, b ForeignReading) bool {
+	return a.Block == b.Block && a.Passes == b.Passes && (a.EndedAt == nil) == (b.EndedAt == nil) &&
+		(a.Again == nil) == (b.Again == nil) && (a.Again == nil || *a.Again == *b.Again)
+}
+
+// beginReading finds the block after which the reading begins.
+func (t *tenure) beginReading(ctx context.Context, at ForeignReading) (ForeignReading, error) {
+	at.Episode, at.Begun = t.work.Episode, true
+	if at.Settled != nil {
+		at.Start = *at.Settled - min(*at.Settled, settledMargin)
+		at.Block = at.Start
+		return at, nil
+	}
+	r, err := t.callBlocks(ctx, BlocksQuery{Submitter: t.work.submitter(), OlderThan: at.Registered.Add(-registeredMargin)})
+	at.Start, at.Block, at.Final = r.End, r.End, r.Final
+	return at, err
+}
+
+// readOnceMore has the blocks read again, slowly, where some nonce was in none of them:
+// the node may have been wrong, or the start too high.
+func (t *tenure) readOnceMore(ctx context.Context, s *blockSpan, at *ForeignReading) error {
+	if at.Again == nil {
+		if t.work.now().Sub(*at.EndedAt) < passAgain {
+			return nil
+		}
+		at.Again = new(at.Start - min(at.Start, againMargin<<min(at.Passes, 30)))
+	}
+	if err := t.readSpan(ctx, s, *at.Again); err != nil {
+		return err
+	}
+	if at.Again = new(s.end); s.end >= at.Block {
+		at.Again, at.EndedAt = nil, new(t.work.now())
+		at.Passes++
+	}
+	return nil
+}
+
+// blockSpan is what blocks were read for, and what they have.
+type blockSpan struct {
+	turn    int
+	patient bool // it stays at what is not proved
+	head    uint64
+	count   uint64
+	left    []uint64
+
+	end, final uint64 // the last block that needs not be read again; the last final one
+	read       int    // blocks
+	found      map[uint64]Taker
+	proven     []ForeignTransaction
+	ours       map[uint64]bool // nonces that versions on record here consumed
+	held       bool            // it stays at a transaction that is not proved, or not final for the node that was asked first
+}
+
+// missing are the nonces looked for that no block has shown.
+func (s *blockSpan) missing() []uint64 {
+	return slices.DeleteFunc(slices.Clone(s.left), func(n uint64) bool {
+		return s.ours[n] || slices.ContainsFunc(s.proven, func(f ForeignTransaction) bool { return f.Nonce == n })
+	})
+}
+
+// readSpan reads blocks after one, as many as the invocation may still read, and proves
+// what it finds. Its end is below the first transaction that is to be read again.
+func (t *tenure) readSpan(ctx context.Context, s *blockSpan, after uint64) error {
+	s.end, s.found, s.ours = after, make(map[uint64]Taker), make(map[uint64]bool)
+	for first := true; first || !t.halfOver(); first = false {
+		most := min(blocksAtOnce, blocksMost-t.blocks)
+		r, err := t.callBlocks(ctx, BlocksQuery{Submitter: t.work.submitter(), After: s.end, Most: most, Turn: s.turn})
+		if err != nil && !errors.Is(err, ErrNotTold) && !errors.Is(err, lease.ErrFenced) { // perhaps it was too much for one answer
+			r, err = t.callBlocks(ctx, BlocksQuery{Submitter: t.work.submitter(), After: s.end, Most: min(most, 1), Turn: s.turn})
+		}
+		if err == nil && r.Final > s.head+blocksMost {
+			err = fmt.Errorf("node %s says that block %d is final, and the head is block %d", r.Node, r.Final, s.head)
+		}
+		if err != nil && s.end > after && !errors.Is(err, lease.ErrFenced) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		t.blocks += int(r.End - s.end)
+		s.read += int(r.End - s.end)
+		s.end, s.final = r.End, max(s.final, r.Final)
+		s.take(t, r.Takers)
+		if r.End >= r.Final || t.blocks >= blocksMost || len(s.found) >= foreignMost {
+			break
+		}
+	}
+	return t.proveSpan(ctx, s)
+}
+
+// take keeps of the transactions those that are looked for.
+func (s *blockSpan) take(t *tenure, takers map[uint64]Taker) {
+	for n, taker := range takers {
+		switch looked := slices.Contains(s.left, n); {
+		case looked && t.work.knows(taker.Hash):
+			s.ours[n] = true
+		case looked || n >= s.count:
+			s.found[n] = taker
+		}
+	}
+}
+
+// proveSpan proves the first of what was found. The span ends below the first block of
+// those that are not proved.
+func (t *tenure) proveSpan(ctx context.Context, s *blockSpan) error {
+	var all []ForeignTransaction
+	for n, taker := range s.found {
+		all = append(all, ForeignTransaction{Nonce: n, Episode: t.work.Episode, Taker: taker, CallDigest: taker.CallDigest()})
+	}
+	slices.SortFunc(all, func(a, b ForeignTransaction) int { return cmp.Compare(a.Nonce, b.Nonce) })
+	some := slices.IndexFunc(all, func(f ForeignTransaction) bool { return f.Nonce >= s.count })
+	if some < 0 {
+		some = len(all)
+	}
+	some = min(some, foreignMost)
+	proven, err := t.provenForeign(ctx, all[:some], s.count)
+	if err != nil {
+		return err
+	}
+	s.proven = proven
+	for i, f := range all {
+		done := slices.ContainsFunc(proven, func(p ForeignTransaction) bool { return p.Nonce == f.Nonce })
+		if done || i < some && !s.patient {
+			continue
+		}
+		s.held = true
+		s.end = min(s.end, f.Taker.BlockNumber-1)
+	}
+	return nil
+}
+
+func (t *tenure) callBlocks(ctx context.Context, q BlocksQuery) (r BlocksRead, err error) {
+	err = t.call(ctx, func(ctx context.Context) error {
+		r, err = t.chain.ReadBlocks(ctx, q)
+		return err
+	})
+	return r, err
+}
