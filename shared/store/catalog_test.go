@@ -170,6 +170,7 @@ const (
 		insert into tx_document (tx_id, name, body) select tx_id, 'payload', '{}' from managed_tx where request_id = '41';
 		set constraints payload_is_stored immediate; set constraints payload_is_stored deferred`
 	newForeign = `insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, value_wei, call_digest, succeeded, receipt, node) values `
+	newReading = `insert into foreign_reading (submitter, episode, start_block, block, final_block, passes, again) values `
 	newHold    = `insert into foreign_hold (submitter, nonce, call_digest) values `
 	newDec     = `insert into tx_decision (tx_id, action, by, reason) values `
 	newPolicy  = `insert into submitter_policy (submitter, max_per_minute) values `
@@ -242,6 +243,13 @@ var furtherNonsense = map[string][]refusal{
 	"foreign_transaction_pkey":           {{newForeign + foreignOf("$bob, 7, 1", "$hash"), newForeign + foreignOf("$bob, 7, 1", "$hash")}},
 	"foreign_transaction_submitter_fkey": {{then: newForeign + foreignOf(carol+", 7, 1", "$hash")}},
 	"foreign_is_of_the_chain":            {{then: newForeign + foreignOf("$bob, -1, 1", "$hash")}, {then: newForeign + foreignOf("$bob, 7, 1", "'0x5'")}, {then: newForeign + foreignOf("$bob, 7, 0", "$hash")}},
+
+	"one_foreign_reading_per_submitter": {{newReading + `($bob, 1, 5, 9, 9, 0, null)`, newReading + `($bob, 2, 5, 9, 9, 0, null)`}},
+	"foreign_reading_of_a_submitter":    {{then: newReading + `(` + carol + `, 1, 5, 9, 9, 0, null)`}},
+	"foreign_reading_is_in_order": {
+		{then: newReading + `($bob, 0, 5, 9, 9, 0, null)`}, {then: newReading + `($bob, 1, -1, 9, 9, 0, null)`}, {then: newReading + `($bob, 1, 9, 5, 9, 0, null)`},
+		{then: newReading + `($bob, 1, 5, 9, -1, 0, null)`}, {then: newReading + `($bob, 1, 5, 9, 9, -1, null)`}, {then: newReading + `($bob, 1, 5, 9, 9, 0, 10)`},
+	},
 
 	"foreign_hold_pkey":        {{isForeign + `; ` + newHold + `($bob, 7, 'x')`, newHold + `($bob, 7, 'x')`}},
 	"hold_has_its_transaction": {{then: newHold + `($bob, 7, 'x')`}},

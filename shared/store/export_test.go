@@ -38,6 +38,7 @@ var HotStatements = map[string]string{
 	"overdue": overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,
 	"backlog": backlog, "proceedOne": proceedOne, "proceedRepeated": proceedRepeated, "proceedOldest": proceedOldest, "findHeld": findHeld, "holdQueued": holdQueued,
 	"lockHolds": lockHolds, "claimHolds": claimHolds, "writeOff": writeOff, "proceedUnknown": proceedUnknown, "openHolds": openHolds, "findHolds": findHolds,
+	"foreignReading": foreignReading,
 	"takeRecyclable": takeRecyclable, "reserveNext": reserveNext, "reserveRecyclable": reserveRecyclable, "markUsed": markUsed, "markRecyclable": markRecyclable,
 }
 

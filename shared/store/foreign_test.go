@@ -59,3 +59,88 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 		t.Errorf("without the lease: got %v, want it fenced", err)
 	}
 }
+
+// How far blocks were read is kept with what they had, in one commit under the fence: a
+// token that is not in force any more stores neither. Another episode begins anew.
+func TestForeignReadingIsKept(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	db.Register(t, bob, 1)
+	run(t, db, openEpisode, alice)
+	reading := func(episode int) nonce.ForeignReading {
+		t.Helper()
+		r, err := db.ForeignReading(t.Context(), alice, episode, 9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	first := reading(1)
+	if first.Begun || first.Settled != nil || time.Since(first.Registered) > time.Hour {
+		t.Errorf("before: got %+v, want none, and when the submitter was registered", first)
+	}
+	found := []nonce.ForeignTransaction{{Nonce: 8, Episode: 1, Succeeded: true, Receipt: []byte(`{}`),
+		Taker: nonce.Taker{Hash: nonce.Hash{1}, BlockNumber: 7, BlockHash: nonce.Hash{9}, Node: "node-1", ValueWei: "1"}}}
+	now := time.Now().Truncate(time.Microsecond)
+	kept := nonce.ForeignReading{Episode: 1, Begun: true, Start: 5, Block: 90, Final: 100}
+	ends := kept
+	ends.Block, ends.Again, ends.Passes, ends.EndedAt = 100, new(uint64(3)), 2, &now
+	w := take(t, db, alice, "a/1")
+	for i, want := range []nonce.ForeignReading{kept, ends, kept} {
+		if err := db.StoreForeignRead(t.Context(), w.Lease, found[:1-min(i, 1)], want); err != nil {
+			t.Fatal(err)
+		}
+		got := reading(1)
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(nonce.ForeignReading{}, "Settled", "Registered", "MovedAt")); diff != "" {
+			t.Errorf("stored %d (-want +got):\n%s", i, diff)
+		}
+		if got.Settled == nil || *got.Settled != 7 || got.MovedAt.Before(first.MovedAt) || time.Since(got.MovedAt) > time.Hour {
+			t.Errorf("stored %d: got settled at block %v, moved at %s; want block 7, now", i, got.Settled, got.MovedAt)
+		}
+	}
+	if got := reading(2); got.Begun || got.Block != 0 {
+		t.Errorf("of another episode: got %+v, want none", got)
+	}
+
+	next := take(t, db, alice, "a/1")
+	beyond, more := kept, []nonce.ForeignTransaction{found[0]}
+	beyond.Block, more[0].Nonce = 99, 9
+	if err := db.StoreForeignRead(t.Context(), w.Lease, more, beyond); !errors.Is(err, lease.ErrFenced) {
+		t.Errorf("under a stale token: got %v, want it fenced", err)
+	}
+	if got := reading(1); got.Block != 90 {
+		t.Errorf("under a stale token: got the reading at block %d, want it where it was, at 90", got.Block)
+	}
+	if all, err := db.ForeignTransactions(t.Context(), alice, 0, 99); err != nil || len(all) != 1 {
+		t.Errorf("under a stale token: got %+v, %v, want the first alone", all, err)
+	}
+	if err := db.StoreForeignRead(t.Context(), next.Lease, more, beyond); err != nil || reading(1).Block != 99 {
+		t.Errorf("under the token in force: got %v, block %d; want block 99", err, reading(1).Block)
+	}
+}
+
+// The reading begins at the last nonce whose transaction is known: one of ours that is
+// final, or a foreign one.
+func TestForeignReadingBeginsAtTheLastSettledNonce(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	for i, request := range []string{"a", "b"} {
+		post(t, db, alice, request)
+		finish(t, db, blockOf(uint64(7+10*i), 1))
+	}
+	run(t, db, openEpisode, alice)
+	w := take(t, db, alice, "a/1")
+	foreign := nonce.ForeignTransaction{Nonce: 4, Episode: 1, Receipt: []byte(`{}`),
+		Taker: nonce.Taker{Hash: nonce.Hash{1}, BlockNumber: 30, BlockHash: nonce.Hash{9}, Node: "node-1", ValueWei: "1"}}
+	if err := db.StoreForeign(t.Context(), w.Lease, []nonce.ForeignTransaction{foreign}); err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[uint64]uint64{0: 0, 1: 7, 2: 17, 4: 17, 5: 30, 9: 30} {
+		r, err := db.ForeignReading(t.Context(), alice, 1, from)
+		if err != nil || (r.Settled == nil) != (want == 0) || want != 0 && *r.Settled != want {
+			t.Errorf("for nonces from %d on: got %+v, %v; want block %d", from, r, err, want)
+		}
+	}
+}
