@@ -1,6 +1,9 @@
 package functions
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 
@@ -36,10 +39,11 @@ type lostNonce struct {
 
 // losses is what one page is made of.
 type losses struct {
-	s      nonce.Submitter
-	chain  nonce.ChainConnector
-	stored map[uint64]nonce.ForeignTransaction
-	open   []nonce.OpenRequest
+	s       nonce.Submitter
+	chain   nonce.ChainConnector
+	stored  map[uint64]nonce.ForeignTransaction
+	open    []nonce.OpenRequest
+	reading nonce.ForeignReading
 }
 
 // lost shows an operator each nonce that the chain has beyond the cursor, with
@@ -92,6 +96,9 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 	for _, f := range read {
 		page.stored[f.Nonce] = f
 	}
+	if page.reading, err = a.readingOf(r.Context(), known); err != nil {
+		return err
+	}
 	for n := from; n < below; n++ {
 		one, err := a.lostNonce(r, page, n)
 		if err != nil {
@@ -104,6 +111,17 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 	}
 	web.Reply(w, r, http.StatusOK, out)
 	return nil
+}
+
+// readingOf is how far blocks were read in the open episode.
+func (a *App) readingOf(ctx context.Context, known store.SubmitterView) (nonce.ForeignReading, error) {
+	var open struct{ Episode int }
+	if known.Protect != nil {
+		if err := json.Unmarshal(known.Protect, &open); err != nil {
+			return nonce.ForeignReading{}, err
+		}
+	}
+	return a.store.ForeignReading(ctx, known.Submitter, open.Episode, uint64(known.NextNonce))
 }
 
 // lostFrom is the nonce at which the page begins.
@@ -128,7 +146,9 @@ func (a *App) lostNonce(r *http.Request, page losses, n uint64) (lostNonce, erro
 	if !read || f.Taker.CallDigest() != f.CallDigest { // or its data are longer than what is kept
 		taker, err := page.chain.Taken(r.Context(), page.s, n)
 		if err != nil && !read {
-			one.Unknown = err.Error()
+			if one.Unknown = err.Error(); errors.Is(err, nonce.ErrNoCounts) {
+				one.Unknown = page.reading.Progress() + "; " + one.Unknown
+			}
 			return one, r.Context().Err()
 		}
 		if err == nil {

@@ -40,12 +40,15 @@ const (
 	againMargin      = 1000             // blocks from which they are read again below the start, doubled each time
 )
 
-// progress is r in words for an operator, behind others; "" where no block was read.
-func (r ForeignReading) progress() string {
-	if !r.Begun {
-		return ""
+// Progress is r in words for an operator.
+func (r ForeignReading) Progress() string {
+	switch {
+	case !r.Begun:
+		return "blocks are not read yet"
+	case r.EndedAt != nil:
+		return fmt.Sprintf("all blocks up to the last final one, %d, were read", r.Block)
 	}
-	return fmt.Sprintf("; the node keeps no counts so old, and blocks are read: up to %d of %d", r.Block, r.Final)
+	return fmt.Sprintf("blocks are being read: up to %d of %d", r.Block, r.Final)
 }
 
 // readForeignBlocks looks for the foreign transactions in blocks, where a node has no

@@ -253,7 +253,11 @@ func (t *tenure) evidenceOf(ctx context.Context, lost []uint64, count uint64) (e
 	case missing > 0 && failed != nil:
 		return e, fmt.Errorf("%w: %d of %d, and a node did not answer (%v)", ErrReading, missing, len(lost), failed)
 	case missing > 0:
-		return e, fmt.Errorf("%w: %d of %d%s", ErrReading, missing, len(lost), t.upTo.progress())
+		why := ""
+		if t.upTo.Begun {
+			why = "; the node keeps no counts so old, and " + t.upTo.Progress()
+		}
+		return e, fmt.Errorf("%w: %d of %d%s", ErrReading, missing, len(lost), why)
 	}
 	return e, t.stillOnChain(ctx, e)
 }

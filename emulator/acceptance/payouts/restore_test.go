@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	cloudtasksapi "cloud.google.com/go/cloudtasks/apiv2"
 	"cloud.google.com/go/cloudtasks/apiv2/cloudtaskspb"
@@ -30,9 +29,7 @@ import (
 // none of a house in which nothing went wrong.
 func unowned(t *testing.T) *house {
 	t.Helper()
-	// The node keeps the states of 128 blocks, and 70 are mined at once for finality. What
-	// consumed the lost nonces is read from them: blocks are slow enough for a slow machine.
-	h, err := build(t.Context(), stack.Options{SweepEvery: -1, CheckEvery: -1, Submitters: 2, BlockTime: 2 * time.Second})
+	h, err := build(t.Context(), stack.Options{SweepEvery: -1, CheckEvery: -1, Submitters: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +366,18 @@ type lostNonce struct {
 	Taker struct{ To, Hash, ValueWei string }
 }
 
+// lostOf is the page of lost nonces, once each shows what consumed it: the blocks of then
+// are older than the counts that the node keeps, and are read in steps.
 func (r *restoration) lostOf(p *page, s nonce.Submitter) (all []lostNonce, finalCount uint64) {
+	p.t.Helper()
+	r.swept(p.t, "what consumed each nonce is read", func() bool {
+		all, finalCount = r.shownLost(p, s)
+		return !slices.ContainsFunc(all, func(n lostNonce) bool { return n.Taker.Hash == "" })
+	})
+	return all, finalCount
+}
+
+func (r *restoration) shownLost(p *page, s nonce.Submitter) (all []lostNonce, finalCount uint64) {
 	p.t.Helper()
 	got := p.call("GET /admin/v1/submitters/{submitter}/lost", nil, string(s))
 	text, err := json.Marshal(got)
@@ -391,7 +399,7 @@ func (r *restoration) lostOf(p *page, s nonce.Submitter) (all []lostNonce, final
 // step4 finds what ran, when nothing is pending any more.
 func (r *restoration) step4(p *page) {
 	t := r.t
-	if err := r.Chain.Mine(70); err != nil {
+	if err := r.Chain.Mine(600); err != nil { // the restore takes so long
 		t.Fatal(err)
 	}
 	if all, _ := r.lostOf(p, r.Payer); len(all) != 5 { // INIT, SOURCE_PENDING, TARGET_PENDING, queued, and the lost one

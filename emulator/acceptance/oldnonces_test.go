@@ -1,0 +1,95 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// A restore is noticed when the chain is 700 blocks further, and its node has counts of
+// the last 128 alone. The lost nonces are found in the blocks, by steps in the background:
+// the release waits for them, shows and matches what ran by its call, and says of no nonce
+// that what consumed it is not known. Nothing runs twice.
+func TestLostNoncesOfOldBlocksAreFound(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	b.post(t, worth(s, "first", 100))
+	b.await(t, s, nonce.Tracking, 1)
+	_, ran := b.post(t, worth(s, "ran later", 102))
+	b.backUp(t)
+	b.Chain.StartMining()
+	b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", worth(s, "lost", 106))
+	b.await(t, s, nonce.Confirmed, 3)
+	b.mine(t, 700)
+	b.restore(t)
+
+	swept := func(what string, met func() bool) {
+		t.Helper()
+		if err := poll(b.ctx, func() bool { _ = b.RunSweep(b.ctx); return met() }); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	swept("the restore is noticed", func() bool {
+		return b.count(`select count(*) from protect_episode where submitter = $1 and closed_at is null`, s) == 1
+	})
+	b.operates(t, "/admin/v1/authority/accept", map[string]any{"reason": "the restore of the test"})
+	swept("what was in flight in the copy is final", func() bool {
+		return b.count(`select count(*) from managed_tx where submitter = $1 and state = 'CONFIRMED'`, s) == 1
+	})
+	episode, _ := b.inProtect(t, s)
+	body := map[string]any{"episode": episode, "mode": "resync", "count": 3, "reason": "reconciled"}
+	var status int
+	var text string
+	judged := func() bool {
+		_ = b.RunSweep(b.ctx)
+		if status, text = b.release(t, s, body); status == http.StatusServiceUnavailable && !strings.Contains(text, "being read") || strings.Contains(text, "is not known") {
+			t.Fatalf("release: got %d %s, want it to wait until all were read", status, text)
+		}
+		return status != http.StatusServiceUnavailable
+	}
+	if err := poll(b.ctx, judged); err != nil || status != http.StatusBadRequest || !strings.Contains(text, "ran later") || !strings.Contains(text, "nonce 1") {
+		t.Fatalf("nothing named: got %d %s, %v; want 400 with what ran at nonce 1", status, text, err)
+	}
+	if n := b.count(`select count(*) from foreign_reading where submitter = $1 and block >= 700`, s); n != 1 {
+		t.Error("blocks read: got none, want them read: the node has no counts of then")
+	}
+	b.wantShown(t, s, map[uint64]string{1: "102", 2: "106"})
+	body["others"] = "matching"
+	if err := poll(b.ctx, judged); err != nil || status != http.StatusOK {
+		t.Fatalf("others matching: got %d %s, %v", status, text, err)
+	}
+	b.wantRecorded(t, ran)
+	_, last := b.post(t, worth(s, "last", 108))
+	b.confirmed(t, last)
+	for wei, want := range map[int64]int{100: 1, 102: 1, 106: 1, 108: 1} {
+		if got := b.timesMined(t, wei); got != want {
+			t.Errorf("the intent of %d wei: got it on the chain %d times, want %d", wei, got, want)
+		}
+	}
+}
+
+// wantShown holds the operator's page of lost nonces against what consumed them.
+func (b bench) wantShown(t *testing.T, s nonce.Submitter, want map[uint64]string) {
+	t.Helper()
+	var page struct {
+		Nonces []struct {
+			Nonce uint64
+			Taker *nonce.Taker
+		}
+	}
+	_, text := b.again(t, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost", nil)
+	if err := json.Unmarshal([]byte(text), &page); err != nil || len(page.Nonces) != len(want) {
+		t.Fatalf("lost: got %s, %v; want %v", text, err, want)
+	}
+	for _, one := range page.Nonces {
+		if one.Taker == nil || one.Taker.ValueWei != want[one.Nonce] {
+			t.Errorf("lost nonce %d: got %s, want a transaction of %s wei", one.Nonce, text, want[one.Nonce])
+		}
+	}
+}
