@@ -52,9 +52,9 @@ func (r ForeignReading) Progress() string {
 }
 
 // readForeignBlocks looks for the foreign transactions in blocks, where a node has no
-// counts that are old enough: from the last nonce that is settled, forward, up to the last
-// final block. It goes on where the last step stopped. What no block has shown by then is
-// not told.
+// counts that are old enough. It reads forward from the last nonce that is settled, up to
+// the last final block, and goes on where the last step stopped. A nonce that no block has
+// shown by then is not told.
 func (t *tenure) readForeignBlocks(ctx context.Context, v View, left []uint64) (foreignStep, error) {
 	at, err := t.Book.ForeignReading(ctx, t.work.submitter(), t.work.Episode, left[0])
 	if err != nil {

@@ -164,8 +164,8 @@ func TestForeignTransactionsAreReadInSteps(t *testing.T) {
 	})
 }
 
-// What a quorum does not bear out is not stored, and is asked for again, whether it was
-// found by counts or in a block: the reading of blocks does not go past it.
+// A transaction that too few nodes show is not stored, and is asked for again, whether it
+// was found by counts or in a block. The reading of blocks does not go past it.
 func TestForeignTransactionsNeedAQuorum(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []uint64{0, 1999} {
@@ -230,8 +230,8 @@ func TestForeignTransactionsOfALostLease(t *testing.T) {
 	}
 }
 
-// Where the node has no counts so old, the blocks are read forward: from the last block
-// that is older than the submitter, at most 500 in an invocation, each once. The next
+// Where the node has no counts so old, the blocks are read forward, each once, and at most
+// 500 in an invocation. The first is the last that is older than the submitter. The next
 // invocation follows at once while there is more. The release waits meanwhile, and says
 // how far it is; it never says that what consumed a nonce is not known.
 func TestBlocksAreReadWhereCountsAreGone(t *testing.T) {

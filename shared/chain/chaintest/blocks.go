@@ -13,7 +13,7 @@ import (
 )
 
 // Every transaction of the account in final blocks is found, in steps of any size, with
-// what it did; those of others, and those above the last final block, are not.
+// its call. Those of others are not, nor those above the last final block.
 func testBlocks(t *testing.T, b *bundle) {
 	other := b.other(t)
 	var txs []nonce.Signed
