@@ -72,17 +72,19 @@ func (t *tenure) readForeignBlocks(ctx context.Context, v View, left []uint64) (
 	}
 	at.Block, at.Final = s.end, s.final
 	reached := at.Block >= at.Final
-	complete := reached && (at.EndedAt != nil || !slices.Contains(s.missing(), *v.FinalCount-1))
+	missing := s.missing()
+	complete := reached && (at.EndedAt != nil || !slices.Contains(missing, *v.FinalCount-1))
 	if reached && at.EndedAt == nil {
 		at.EndedAt = new(t.work.now())
 	}
-	if reached && s.read == 0 && len(s.missing()) > 0 {
+	if reached && s.read == 0 && len(missing) > 0 {
 		if err := t.readOnceMore(ctx, &s, &at); err != nil {
 			return foreignStep{}, err
 		}
+		missing = s.missing()
 	}
-	for _, n := range left {
-		t.tells(n, complete && slices.Contains(s.missing(), n))
+	for _, n := range missing {
+		t.tells(n, complete)
 	}
 	moved := at.Block > before.Block || !before.Begun || len(s.proven) > 0
 	t.upTo = at
@@ -175,7 +177,7 @@ func (s *blockSpan) missing() []uint64 {
 // what it finds. Its end is below the first transaction that is to be read again.
 func (t *tenure) readSpan(ctx context.Context, s *blockSpan, after uint64) error {
 	s.end, s.found, s.ours = after, make(map[uint64]Taker), make(map[uint64]bool)
-	for first := true; first || !t.halfOver(); first = false {
+	for first := true; first || !t.halfOver() && !t.late(); first = false {
 		most := min(blocksAtOnce, blocksMost-t.blocks)
 		r, err := t.callBlocks(ctx, BlocksQuery{Submitter: t.work.submitter(), After: s.end, Most: most, Turn: s.turn})
 		if err != nil && !errors.Is(err, ErrNotTold) && !errors.Is(err, lease.ErrFenced) { // perhaps it was too much for one answer
@@ -198,13 +200,13 @@ func (t *tenure) readSpan(ctx context.Context, s *blockSpan, after uint64) error
 			break
 		}
 	}
-	return t.proveSpan(ctx, s)
+	return t.proveSpan(ctx, s, after)
 }
 
 // take keeps of the transactions those that are looked for.
 func (s *blockSpan) take(t *tenure, takers map[uint64]Taker) {
 	for n, taker := range takers {
-		switch looked := slices.Contains(s.left, n); {
+		switch _, looked := slices.BinarySearch(s.left, n); {
 		case looked && t.work.knows(taker.Hash):
 			s.ours[n] = true
 		case looked || n >= s.count:
@@ -213,9 +215,10 @@ func (s *blockSpan) take(t *tenure, takers map[uint64]Taker) {
 	}
 }
 
-// proveSpan proves the first of what was found. The span ends below the first block of
-// those that are not proved.
-func (t *tenure) proveSpan(ctx context.Context, s *blockSpan) error {
+// proveSpan proves the first of the transactions that were found. The span ends below the
+// first block of those that are not proved; it goes on behind the one at which the reading
+// has stayed for long.
+func (t *tenure) proveSpan(ctx context.Context, s *blockSpan, after uint64) error {
 	var all []ForeignTransaction
 	for n, taker := range s.found {
 		all = append(all, ForeignTransaction{Nonce: n, Episode: t.work.Episode, Taker: taker, CallDigest: taker.CallDigest()})
@@ -233,7 +236,7 @@ func (t *tenure) proveSpan(ctx context.Context, s *blockSpan) error {
 	s.proven = proven
 	for i, f := range all {
 		done := slices.ContainsFunc(proven, func(p ForeignTransaction) bool { return p.Nonce == f.Nonce })
-		if done || i < some && !s.patient {
+		if done || i < some && !s.patient && f.Taker.BlockNumber == after+1 {
 			continue
 		}
 		s.held = true

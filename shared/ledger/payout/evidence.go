@@ -154,7 +154,10 @@ func (l *Ledger) proveNamed(ctx context.Context, t transfer.Transfer, found stor
 	if err != nil {
 		return err
 	}
-	taker, err := chain.Taken(ctx, payer(t), *found.TakenAt)
+	taker, err := chain.Taken(ctx, payer(t), *found.TakenAt) // nothing was read before the release
+	if errors.Is(err, nonce.ErrNotTold) {
+		err = fmt.Errorf("state whether it was paid, with the transaction's hash if it was: %w", err)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: a release, or an operator, named it for nonce %d: %w", ErrTaken, *found.TakenAt, err)
 	}

@@ -3,7 +3,9 @@ package payout_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/big"
+	"strings"
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -261,7 +263,7 @@ func TestPaidPayoutInInitWhoseWithdrawalIsRefused(t *testing.T) {
 type forgets struct{ payout.Chain }
 
 func (forgets) Taken(context.Context, nonce.Submitter, uint64) (nonce.Taker, error) {
-	return nonce.Taker{}, errors.New("the state of that block is not there any more")
+	return nonce.Taker{}, fmt.Errorf("%w: the state of that block is not there any more", nonce.ErrNotTold)
 }
 
 // A payout that a release has named is proved by the transaction that was read then,
@@ -274,5 +276,24 @@ func TestNamedPayoutIsProvedByWhatWasRead(t *testing.T) {
 	x := h.due(coin)
 	h.outside(0, address, onePayment)
 	h.restored(1, map[uint64]string{0: x.ReqID})
+	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
+}
+
+// Where nothing was read before the release that named a payout, and no node tells any
+// more, an operator is asked for the transaction's hash, which ends the payout.
+func TestNamedPayoutThatNobodyTellsOfEndsByAStatement(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	h.ledger.ChainOf = func(nonce.Submitter) (payout.Chain, error) { return forgets{h.connector}, nil }
+	x := h.due(coin)
+	hash := h.outside(0, address, onePayment)
+	h.restored(1, map[uint64]string{0: x.ReqID})
+	h.run(`delete from foreign_transaction`)
+	out := h.ledger.Deposit(t.Context(), x.Call())
+	if unknown(t, out, payout.ErrTaken); !strings.Contains(fmt.Sprint(out.Err), "state whether it was paid") {
+		t.Errorf("got %v, want a statement asked for", out.Err)
+	}
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
