@@ -22,6 +22,10 @@ type Episode struct {
 	// the chain may have anything there.
 	Foreign map[nonce.Submitter][]uint64
 
+	// Lost are the hashes of what databases had signed that were lost, and replaced by a
+	// backup: the chain may have them where the backup knows nothing of them.
+	Lost map[string]bool
+
 	// Settled says that the faults have stopped and everything should have
 	// ended. Without it the system may be at work while it is read, as long as
 	// finality takes at least one confirmation.

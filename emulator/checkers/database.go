@@ -79,7 +79,7 @@ select s.start_nonce, c.next_nonce, c.in_flight_tx_id, c.in_flight_nonce, c.in_f
 
 const selectManaged = `
 select m.tx_id, m.request_id, d.body, coalesce(m.handler, ''), m.state, coalesce(m.sub_state, ''), m.nonce, m.receipt, m.confirmed_at,
-       coalesce(m.reservation, '')
+       coalesce(m.reservation, ''), m.recorded_nonce
   from managed_tx m
   left join tx_document d on d.tx_id = m.tx_id and d.name = 'payload'
  where m.submitter = $1

@@ -45,8 +45,8 @@ func oneEffect(a *account, report reporter) {
 func effectFits(a *account, t managed, report reporter) {
 	var m mined
 	var found bool
-	if t.Nonce != nil {
-		m, found = a.minedAt[*t.Nonce]
+	if n := t.minedAt(); n != nil {
+		m, found = a.minedAt[*n]
 	}
 	switch {
 	case t.State == nonce.Confirmed && !found:
@@ -54,7 +54,7 @@ func effectFits(a *account, t managed, report reporter) {
 			report(t.ID, "it is %s, and the chain has nothing at its nonce", t.ended())
 		}
 	case t.State == nonce.Confirmed, t.State == nonce.Failed && t.Sub == nonce.Reverted && found:
-		if (t.Handler != "" || t.Reservation == nonce.Used) && !a.isPlaceholder(m.tx) || a.archived[t.ID] { // what its handler or owner made is known by its stored version alone
+		if (t.Handler != "" || t.Reservation == nonce.Used) && !a.isPlaceholder(m.tx) || a.archived[t.ID] || t.RecordedNonce != nil && t.Payload == nil { // what its handler or owner made is known by its stored version alone
 			return
 		}
 		if !carriesOut(m.tx, t.Payload) {
@@ -107,7 +107,7 @@ func minedAsRecorded(a *account, t managed, report reporter) {
 		}
 		return
 	}
-	if t.Nonce == nil || m.tx.Nonce() != *t.Nonce {
+	if n := t.minedAt(); n == nil || m.tx.Nonce() != *n {
 		report(t.ID, "it is %s by %s, which has nonce %d and not its own", t.ended(), m.hash(), m.tx.Nonce())
 	}
 	if m.block != t.Receipt.BlockHash && !a.shaken(t) {

@@ -48,9 +48,24 @@ func Gather(ctx context.Context, e Episode) (*Evidence, error) {
 	for _, a := range accounts {
 		a.foreign, a.settled = e.Foreign[a.submitter], e.Settled
 		a.head, a.chain = head, chain[a.submitter]
+		a.declareLost(e.Lost)
 		a.index()
 	}
 	return &Evidence{accounts}, nil
+}
+
+// declareLost declares each nonce at which the chain has what a lost database had signed
+// and this one has not.
+func (a *account) declareLost(lost map[string]bool) {
+	stored := make(map[nonce.Hash]bool)
+	for _, v := range a.versions {
+		stored[v.Hash] = true
+	}
+	for _, m := range a.chain {
+		if lost[m.hash().String()] && !stored[m.hash()] {
+			a.foreign = append(slices.Clip(a.foreign), m.tx.Nonce())
+		}
+	}
 }
 
 // index makes the look-ups. Of two transactions bound to one nonce either is
@@ -124,7 +139,16 @@ type managed struct {
 	Receipt   *nonce.Receipt
 	EndedAt   *time.Time // confirmed_at: of those that ended as mined
 
-	Reservation nonce.ReservationState // "": it is no reservation
+	Reservation   nonce.ReservationState // "": it is no reservation
+	RecordedNonce *uint64                // of the transaction that a release recorded for it
+}
+
+// minedAt is the nonce at which the chain has what t ended as.
+func (t managed) minedAt() *uint64 {
+	if t.RecordedNonce != nil {
+		return t.RecordedNonce
+	}
+	return t.Nonce
 }
 
 // passedOn says that t is a reservation whose nonce was given out again.

@@ -70,6 +70,7 @@ type episode struct {
 	operator *load.Operator
 	bank     *bank // nil: no transfers
 	storm    *storm
+	restores restores // that were made
 
 	stoppedAt time.Time // by the database's clock: the last fault was undone
 	ended     bool      // everything came to its end within the bound
@@ -126,7 +127,7 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 	})
 	e.storm = newStorm(e.world, all, events, e.kept)
 	e.load = load.New(load.Options{Stack: e.house, Accounts: e.accounts, Rate: e.rate, Source: e.fork()})
-	e.operator = &load.Operator{Stack: e.house, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.kept.event, Source: e.fork()}
+	e.operator = &load.Operator{Stack: e.house, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.kept.event, Source: e.fork(), Window: e.window, Reopened: make(map[string]bool)}
 	if err := e.openProgram(ctx); err != nil {
 		return nil, errors.Join(err, stop())
 	}
@@ -214,12 +215,17 @@ func (e *episode) play(ctx context.Context) error {
 	var living sync.WaitGroup
 	sweeps := e.fork()
 	living.Go(func() { e.load.Run(posting, within) })
-	living.Go(func() { e.program.Run(posting, within) })
+	if e.flags.restores == 0 { // what it reserved and signed is known to nobody else
+		living.Go(func() { e.program.Run(posting, within) })
+	}
 	living.Go(func() { e.operator.Run(within) })
 	living.Go(func() { e.world.Sweeper.Run(within, sweeps) })
 	living.Go(func() { e.report(within) })
 	e.openFor(posting, within, &living)
+	var restoring sync.WaitGroup
+	restoring.Go(func() { e.restoreAll(within) })
 	e.storm.pass(ctx)
+	restoring.Wait()
 	e.world.Calm()
 	e.operator.Calm()
 	if e.bank != nil {

@@ -58,6 +58,7 @@ type flags struct {
 	core       string
 	only       string
 	nodes      int
+	restores   int
 	set        stack.Settings
 }
 
@@ -76,6 +77,7 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
 	set.StringVar(&f.core, "core", "", "the trading core, a `program` already built; default: it is built now")
 	set.IntVar(&f.nodes, "nodes", 1, "how many nodes of the chain there are, a `number`; each fault of a node strikes one of them")
+	set.IntVar(&f.restores, "restores", 0, "how often the database is lost, and its backup put in its place with the operator following the runbook, a `number`; wants --transfers 0, and the program of the deployment rests")
 	set.Var(f.set, "set", "a setting of the functions over those of a run, as `NAME=VALUE`, such as gasbump.enabled=false; may be given again")
 	set.StringVar(&f.only, "only", "", "of the faults only those with this `text` in their name, to look closer at one")
 	set.Usage = func() {
@@ -109,6 +111,10 @@ func (f flags) check(rest []string) error {
 		return fmt.Errorf("--rate %v: want 0.1 to 1000", f.rate)
 	case f.transfers < 0 || f.transfers > 1000 || f.transfers > 0 && f.transfers < 0.1:
 		return fmt.Errorf("--transfers %v: want 0, or 0.1 to 1000", f.transfers)
+	case f.restores < 0 || f.restores > 9:
+		return fmt.Errorf("--restores %d: want 0 to 9", f.restores)
+	case f.restores > 0 && f.transfers > 0:
+		return fmt.Errorf("--restores %d: want --transfers 0 beside it: transfers across a restore are not in the mix", f.restores)
 	case len(f.kinds()) == 0:
 		return fmt.Errorf("--only %q: no fault has that in its name", f.only)
 	case f.every < 10*time.Millisecond:
@@ -131,6 +137,9 @@ func (f flags) command() string {
 		f.seed, f.minutes, f.submitters, f.window, f.rate, f.transfers, f.every)
 	if f.nodes != 1 {
 		c += fmt.Sprintf(" --nodes %d", f.nodes)
+	}
+	if f.restores > 0 {
+		c += fmt.Sprintf(" --restores %d", f.restores)
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.set)) {
 		c += fmt.Sprintf(" --set '%s=%s'", name, f.set[name])

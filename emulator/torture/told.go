@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,7 +43,7 @@ func (e *episode) told(ctx context.Context) ([]check, error) {
 	}
 	honest := check{Name: toldTrue, Promise: "CONFIRMED and EXECUTED were mined, once; CANCELLED, REJECTED, DISPLACED and what was refused never were"}
 	for _, in := range e.load.Ledger.Intents() {
-		if detail := contradicts(in, ends[in], chain); detail != "" {
+		if detail := contradicts(in, ends[in], chain, e.load.Ledger.Generation()); detail != "" {
 			honest.Violations = append(honest.Violations, checkers.Violation{
 				Checker: toldTrue, Submitter: string(in.Submitter), TxID: in.Told().TxID, Detail: fmt.Sprintf("request %q: %s", in.RequestID, detail),
 			})
@@ -87,7 +88,8 @@ func (e *episode) lastWord(ctx context.Context, in *load.Intent) (l last, proble
 	told := in.Told()
 	query := url.Values{"submitter": {string(in.Submitter)}, "requestId": {in.RequestID}}
 	status, text := e.askAs(ctx, stack.OperatorAccount, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
-	if status == http.StatusNotFound && told.TxID == "" {
+	before := told.End != nil && told.Generation != e.load.Ledger.Generation() // a restore
+	if status == http.StatusNotFound && (told.TxID == "" || before) {
 		return l, ""
 	}
 	var found struct {
@@ -104,6 +106,15 @@ func (e *episode) lastWord(ctx context.Context, in *load.Intent) (l last, proble
 	}
 	if told.TxID == "" {
 		return l, "" // stored, and its caller never heard
+	}
+	if before {
+		return l, "" // it may be lost: its caller has an end, and never posts it again
+	}
+	if told.Recorded {
+		if status, text = e.ask(ctx, http.MethodPost, "/api/v1/tx", in.Body()); status != http.StatusConflict || !strings.Contains(string(text), "REQUEST_RECORDED") {
+			return l, fmt.Sprintf("request %q was on record; posted again it got %d %s", in.RequestID, status, text)
+		}
+		return l, ""
 	}
 	if in.ByProgram() {
 		if found.TxID != told.TxID {
@@ -185,7 +196,7 @@ func readChain(ctx context.Context, node string) (map[effect][]*types.Receipt, e
 
 // contradicts says how the chain, or the house's last word, is other than the
 // caller was told; or nothing.
-func contradicts(in *load.Intent, l last, chain map[effect][]*types.Receipt) string {
+func contradicts(in *load.Intent, l last, chain map[effect][]*types.Receipt, generation int) string {
 	succeeded, reverted := 0, 0
 	for _, r := range chain[effect{in.Submitter.Address(), in.ValueWei.String()}] {
 		if r.Status == types.ReceiptStatusSuccessful {
@@ -197,6 +208,8 @@ func contradicts(in *load.Intent, l last, chain map[effect][]*types.Receipt) str
 	told := in.Told()
 	mined := fmt.Sprintf("the chain has it %d times succeeded, %d times reverted", succeeded, reverted)
 	switch {
+	case told.Generation != generation && told.End != nil, told.Recorded:
+		return acrossRestore(told, l, succeeded, reverted)
 	case told.End != nil && l.end != *told.End:
 		return fmt.Sprintf("its caller was told %s, and at the end it is %s", told.End, l.end)
 	case !l.stored && succeeded+reverted > 0:

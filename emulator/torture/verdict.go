@@ -38,6 +38,9 @@ func (v verdict) violations() (n int) {
 func (e *episode) judge(ctx context.Context) (v verdict, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
+	if err := e.restores.read(ctx); err != nil {
+		return v, err
+	}
 	found, err := e.checkers(ctx)
 	if err != nil {
 		return v, err
@@ -90,6 +93,9 @@ func (e *episode) falseAlarms(ctx context.Context) (check, error) {
 		if err := rows.Scan(&submitter, &n, &evidence); err != nil {
 			return c, err
 		}
+		if e.operator.Reopened[fmt.Sprint(submitter, " ", n)] || e.restores.names(evidence) {
+			continue
+		}
 		c.Violations = append(c.Violations, checkers.Violation{Checker: c.Name, Submitter: submitter, Detail: fmt.Sprintf("episode %d: %s", n, evidence)})
 	}
 	return c, rows.Err()
@@ -112,7 +118,7 @@ func (e *episode) managed() []nonce.Submitter {
 // for a moment, so what is only not at rest is looked at again.
 func (e *episode) checkers(ctx context.Context) (found []checkers.Violation, err error) {
 	all := checkers.Episode{
-		Database: e.house.Database, RPC: e.house.Chain.URL(), Submitters: e.managed(), Foreign: e.world.Foreign.Nonces(), Settled: e.ended,
+		Database: e.house.Database, RPC: e.house.Chain.URL(), Submitters: e.managed(), Foreign: e.world.Foreign.Nonces(), Lost: e.restores.hashes, Settled: e.ended,
 	}
 	if !e.ended {
 		return unended(ctx, all)
@@ -146,6 +152,10 @@ func (e *episode) missing(f figures) (names []string) {
 	required := maps.Clone(f.Faults)
 	maps.Copy(required, f.Callers)
 	maps.Copy(required, f.Powers)
+	if e.flags.restores > 0 {
+		maps.DeleteFunc(required, func(name string, _ int) bool { return slices.Contains(load.ProgramHabits(), name) })
+		required["restores from a backup"] = len(e.restores.made) / e.flags.restores
+	}
 	if f.Bank != nil {
 		maps.Copy(required, f.Bank.Users)
 	}
@@ -206,6 +216,9 @@ func (e *episode) count(ctx context.Context) (f figures, err error) {
 		Faults: e.storm.injected(), CrashPoints: e.world.Crashes.Hits(), Callers: e.load.Ledger.Did(),
 		Operators: map[string]int{load.Mistakes: e.operator.Decisions[load.Mistakes]}, Failed: make(map[string]int),
 		Posted: t.Posted, Refused: t.Refused, Accepted: t.Accepted, TookSeconds: time.Since(e.kept.began).Seconds(),
+	}
+	if e.flags.restores > 0 {
+		f.Faults["database lost, and restored from its backup"] = len(e.restores.made)
 	}
 	if f.Bank, err = e.countBank(ctx); err != nil {
 		return f, fmt.Errorf("count transfers: %w", err)

@@ -103,11 +103,13 @@ func (e *episode) toldOf(kept map[string]string) (found []checkers.Violation) {
 		}
 		told[key] = true
 		switch submitter, isKept := kept[key]; {
+		case !isKept && e.restores.told[key] == one.Submitter && m.OrderingKey == one.Submitter: // of a database that was lost
+			continue
 		case !isKept:
 			wrong(one, "%s %d was told, and is not kept", one.Type, one.Sequence)
 		case one.Submitter != submitter || m.OrderingKey != submitter:
 			wrong(one, "%s %d was told under %s, of %s", one.Type, one.Sequence, m.OrderingKey, submitter)
-		case one.Sequence != last[one.TxID]+1:
+		case one.Sequence != last[one.TxID]+1 && !e.restores.txs[one.TxID]:
 			wrong(one, "%s %d was told after %d", one.Type, one.Sequence, last[one.TxID])
 		}
 		last[one.TxID] = max(last[one.TxID], one.Sequence)

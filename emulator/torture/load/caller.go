@@ -41,7 +41,7 @@ func (c *caller) live(ctx context.Context) {
 		besides.Go(func() { c.changeItsMind(ctx) })
 	}
 	c.poll(ctx)
-	if c.intent.again && ctx.Err() == nil {
+	if c.intent.again && ctx.Err() == nil && !c.stale() {
 		c.ledger.did(Again)
 		c.post(ctx)
 	}
@@ -55,7 +55,7 @@ const slowestPoll = 8 * time.Second
 // poll asks until the intent is final, less and less often: with wide windows a thousand
 // callers wait at once, and their questions alone would occupy the machine.
 func (c *caller) poll(ctx context.Context) {
-	for wait := c.intent.pace; ctx.Err() == nil && !c.ask(ctx); wait = min(wait*3/2, slowestPoll) {
+	for wait := c.intent.pace; ctx.Err() == nil && !c.ended(ctx); wait = min(wait*3/2, slowestPoll) {
 		pause(ctx, wait)
 	}
 }
@@ -133,10 +133,14 @@ func (c *caller) postCopies(ctx context.Context) {
 }
 
 func (c *caller) post(ctx context.Context) {
-	known := c.intent.Told().TxID != ""
+	known, begun := c.intent.Told().TxID != "", c.ledger.Generation()
 	a := c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.Body())
 	switch {
 	case a.unclear():
+	case c.overtaken(begun), begun > 0 && c.stale():
+		c.repeatsAfterRestore(ctx)
+	case begun > 0 && a.code == "REQUEST_RECORDED":
+		c.recorded(a, begun)
 	case a.status == http.StatusAccepted, a.status == http.StatusOK:
 		c.accepted(a)
 	case a.code == "SUBMITTER_PROTECTED" && !known:
@@ -152,7 +156,7 @@ func (c *caller) accepted(a answer) {
 	var fresh int
 	c.set(func(t *Told) {
 		if t.TxID == "" {
-			t.TxID = a.body.TxID
+			t.TxID, t.Generation = a.body.TxID, c.ledger.Generation()
 		}
 		if a.status == http.StatusAccepted {
 			t.Fresh++
@@ -169,8 +173,12 @@ func (c *caller) accepted(a answer) {
 
 // postAnother tries the requestId with another payload.
 func (c *caller) postAnother(ctx context.Context) {
+	begun := c.ledger.Generation()
+	if c.stale() {
+		return // it may be lost, and would be new
+	}
 	a := c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.another())
-	if a.unclear() {
+	if a.unclear() || c.overtaken(begun) {
 		return
 	}
 	c.ledger.did(Conflicts)
@@ -211,9 +219,10 @@ func (c *caller) postForbidden(ctx context.Context) {
 
 // ask asks for the state, and says whether it is final.
 func (c *caller) ask(ctx context.Context) (final bool) {
+	begun := c.ledger.Generation()
 	a := c.call(ctx, http.MethodGet, "/api/v1/tx/"+c.intent.Told().TxID, nil)
 	switch {
-	case a.unclear():
+	case a.unclear(), c.overtaken(begun), c.stale(): // it is judged at the end
 		return false
 	case a.status != http.StatusOK:
 		c.ledger.lie(c.intent, fmt.Sprintf("asked for what was accepted: got %s", a))
@@ -231,6 +240,7 @@ func (c *caller) heard(a answer) (final bool) {
 		before = *t
 		if a.reached.State.Final() && t.End == nil {
 			t.End, t.EndAt = &a.reached, time.Now()
+			t.Generation = c.ledger.Generation()
 		}
 	})
 	final = a.reached.State.Final()
@@ -249,8 +259,12 @@ func (c *caller) changeItsMind(ctx context.Context) {
 	pause(ctx, c.intent.cancelAfter)
 	c.ledger.did(Cancels)
 	for ctx.Err() == nil {
+		begun := c.ledger.Generation()
+		if c.stale() {
+			return // it does not ask for a cancel of what may be lost
+		}
 		a := c.insist(ctx, http.MethodPost, "/api/v1/tx/"+c.intent.Told().TxID+"/cancel", nil)
-		if a.unclear() {
+		if a.unclear() || c.overtaken(begun) {
 			return
 		}
 		if c.cancelAnswered(a) {

@@ -51,6 +51,9 @@ type Told struct {
 	Outcome string // of a cancel: CANCELLED or EXECUTED; "": none heard
 	Refused bool   // by a clear answer, and never accepted
 	Done    bool   // its caller has stopped asking
+
+	Generation int  // of the database that gave TxID or End
+	Recorded   bool // by REQUEST_RECORDED: the chain has it
 }
 
 // End is a final answer. Every later one must be the same.

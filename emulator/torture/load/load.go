@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
@@ -80,6 +81,8 @@ type Ledger struct {
 	intents []*Intent
 	counts  map[string]int
 	lies    []Lie
+
+	generation atomic.Int64 // of the database: how often it was restored
 }
 
 // Lie is an answer that no house may give.

@@ -37,6 +37,11 @@ type Operator struct {
 	decidedLast map[string]time.Time
 	mu          sync.Mutex // guards both while decisions are under way
 	calm        atomic.Bool
+
+	Window     int                      // the widest of a submitter
+	restored   sync.Mutex               // held while a restored copy is reconciled: nothing is released before
+	restoredAt map[nonce.Submitter]bool // not released since the last restore
+	Reopened   map[string]bool          // the episodes that a restore has opened, as "submitter episode"
 }
 
 // What an operator does, as it is counted.
@@ -59,8 +64,10 @@ func (o *Operator) Calm() { o.calm.Store(true) }
 func (o *Operator) Run(ctx context.Context) {
 	o.Decisions, o.decidedLast = make(map[string]int), make(map[string]time.Time)
 	for ctx.Err() == nil {
+		o.restored.Lock()
 		o.decideAll(ctx)
 		o.releaseAll(ctx)
+		o.restored.Unlock()
 		pause(ctx, rounds)
 	}
 }
@@ -135,11 +142,15 @@ func (o *Operator) releaseAll(ctx context.Context) {
 		if p.Protect == nil {
 			continue
 		}
-		if mistake := o.Source.IntN(4); mistake == 0 && !o.calm.Load() {
+		if mistake := o.Source.IntN(4); mistake == 0 && !o.calm.Load() && !o.restoredAt[p.Submitter] {
 			o.mistake(ctx, p)
 		}
 		if body, err := o.way(ctx, p); err == nil && body != nil {
-			_, _, _ = o.release(ctx, p, body) // one that fails comes again
+			status, _, err := o.release(ctx, p, body) // one that fails comes again
+			if err == nil && status == http.StatusOK && o.restoredAt[p.Submitter] {
+				delete(o.restoredAt, p.Submitter)
+				o.Reopened[fmt.Sprint(p.Submitter, " ", p.Protect.Episode)] = true
+			}
 		}
 	}
 }
@@ -176,17 +187,16 @@ func (o *Operator) way(ctx context.Context, p protected) (body map[string]any, e
 	}
 	defer client.Close()
 	account := common.Address(p.Submitter.Address())
-	final, err := client.NonceAt(ctx, account, big.NewInt(rpc.FinalizedBlockNumber.Int64()))
-	if err != nil {
-		return nil, err
-	}
-	pending, err := client.PendingNonceAt(ctx, account)
+	final, pending, err := counts(ctx, client, account)
 	if err != nil || pending != final {
 		return nil, err
 	}
 	lowest := p.NextNonce
 	if p.InFlightNonce != nil {
 		lowest = *p.InFlightNonce
+	}
+	if o.Ledger.Generation() > 0 {
+		return o.wayAfterRestore(ctx, client, p, lowest, final)
 	}
 	lost := o.lost(ctx, client, p.Submitter, lowest, final)
 	if final > p.NextNonce || len(lost) > 0 {
@@ -211,4 +221,12 @@ func (o *Operator) lost(ctx context.Context, client *ethclient.Client, s nonce.S
 		}
 	}
 	return lost
+}
+
+// counts are the account's counts at the finalized block, and with all that is pending.
+func counts(ctx context.Context, client *ethclient.Client, account common.Address) (final, pending uint64, err error) {
+	if final, err = client.NonceAt(ctx, account, big.NewInt(rpc.FinalizedBlockNumber.Int64())); err == nil {
+		pending, err = client.PendingNonceAt(ctx, account)
+	}
+	return final, pending, err
 }

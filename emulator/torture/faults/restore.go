@@ -1,0 +1,87 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/migrations"
+)
+
+// Restore is a backup of the running database, and the database that it replaced.
+type Restore struct {
+	Backup, Lost string // URLs; Lost is "" before the backup is in place
+}
+
+const (
+	closeDoor = `alter database "LIVE" allow_connections false`
+	openDoor  = `alter database "LIVE" allow_connections true`
+	sendAway  = `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'LIVE' and pid <> pg_backend_pid()`
+)
+
+// BackUp copies the database as it is between two transactions.
+func (w *World) BackUp(ctx context.Context, n int) (*Restore, error) {
+	w.restarting.Lock()
+	defer w.restarting.Unlock()
+	ctx = context.WithoutCancel(ctx) // nobody else opens the door again
+	backup := fmt.Sprintf("LIVE_backup_%d", n)
+	err := w.onServer(ctx, closeDoor, sendAway, fmt.Sprintf(`create database "%s" template "LIVE"`, backup))
+	if opened := w.onServer(ctx, openDoor); err == nil {
+		err = opened
+	}
+	return &Restore{Backup: w.beside(backup)}, err
+}
+
+// PutBack throws the running database away and puts the backup in its place, which is
+// said to be a copy before anybody can reach it. The database thrown away stays, for
+// the verdict. between is called when nobody reaches the one any more, and nobody the
+// other so far.
+func (w *World) PutBack(ctx context.Context, r *Restore, n int, between func()) error {
+	w.restarting.Lock()
+	defer w.restarting.Unlock()
+	ctx = context.WithoutCancel(ctx)
+	lost, backup := fmt.Sprintf("LIVE_lost_%d", n), fmt.Sprintf("LIVE_backup_%d", n)
+	if err := w.onServer(ctx, closeDoor, sendAway, fmt.Sprintf(`alter database "LIVE" rename to "%s"`, lost)); err != nil {
+		return err
+	}
+	between()
+	if err := migrations.Distrust(ctx, r.Backup, "the database was lost, and restored from its backup"); err != nil {
+		return err
+	}
+	r.Lost = w.beside(lost)
+	return w.onServer(ctx, fmt.Sprintf(`alter database "%s" rename to "LIVE"`, backup), fmt.Sprintf(`alter database "%s" allow_connections true`, lost))
+}
+
+// onServer runs statements beside the database, whose name replaces LIVE.
+func (w *World) onServer(ctx context.Context, statements ...string) error {
+	u, err := url.Parse(w.Stack.Database)
+	if err != nil {
+		return err
+	}
+	name := strings.Trim(u.Path, "/")
+	u.Path = "/postgres"
+	conn, err := pgx.Connect(ctx, u.String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	for _, s := range statements {
+		if _, err := conn.Exec(ctx, strings.ReplaceAll(s, "LIVE", name)); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	return nil
+}
+
+// beside is the URL of a database of the same server.
+func (w *World) beside(name string) string {
+	u, err := url.Parse(w.Stack.Database)
+	if err != nil {
+		return ""
+	}
+	u.Path = "/" + strings.ReplaceAll(name, "LIVE", strings.Trim(u.Path, "/"))
+	return u.String()
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/torture/faults"
+	"github.com/fencepost/fencepost/emulator/torture/load"
+)
+
+// restores is what is known of the databases that were lost in the run.
+type restores struct {
+	made   []*faults.Restore
+	hashes map[string]bool   // of every version that one of them had stored
+	told   map[string]string // the events that one of them had: by key, the submitter
+	txs    map[string]bool   // the transactions that these are of
+}
+
+// restoreAll loses the database as often as it is asked for, evenly over the storm: each
+// time some seconds after a backup.
+func (e *episode) restoreAll(ctx context.Context) {
+	each := e.length() / time.Duration(max(e.flags.restores, 1))
+	for n := range e.flags.restores {
+		began := time.Now()
+		pause(ctx, each/4)
+		if err := e.restore(ctx, n); err != nil {
+			e.kept.event("restore %d: %v", n, err)
+			fmt.Fprintf(e.out, "%s restore %d did not happen: %v\n", e.clock(), n, err)
+			return
+		}
+		pause(ctx, time.Until(began.Add(each)))
+	}
+}
+
+// restore follows docs/runbooks/restore.md. The callers and the operator do their part by
+// themselves, once they know of it.
+func (e *episode) restore(ctx context.Context, n int) error {
+	backedUp := time.Now()
+	r, err := e.world.BackUp(ctx, n)
+	if err != nil {
+		return fmt.Errorf("back up: %w", err)
+	}
+	e.kept.event("restore %d: backed up", n)
+	pause(ctx, e.length()/time.Duration(4*e.flags.restores))
+	if err := e.operator.Restore(ctx, e.house.Submitters(), backedUp, func() error {
+		return e.world.PutBack(ctx, r, n, e.load.Ledger.Restored)
+	}); err != nil {
+		return fmt.Errorf("put back: %w", err)
+	}
+	e.restores.made = append(e.restores.made, r)
+	fmt.Fprintf(e.out, "%s the database was lost, and its backup of %s before is in its place\n", e.clock(), time.Since(backedUp).Round(time.Second))
+	return nil
+}
+
+// names says that a text names a transaction of a database that was lost.
+func (r *restores) names(text string) bool {
+	for hash := range r.hashes {
+		if strings.Contains(text, hash) {
+			return true
+		}
+	}
+	return false
+}
+
+// read takes from the databases that were lost what they had signed and told.
+func (r *restores) read(ctx context.Context) error {
+	r.hashes, r.told, r.txs = make(map[string]bool), make(map[string]string), make(map[string]bool)
+	for _, one := range r.made {
+		if err := r.readOne(ctx, one.Lost); err != nil {
+			return fmt.Errorf("read the database that was lost: %w", err)
+		}
+	}
+	return nil
+}
+
+func (r *restores) readOne(ctx context.Context, url string) error {
+	db, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+	var hash, txID, kind, submitter string
+	var sequence int
+	rows, _ := db.Query(ctx, `select tx_hash from tx_version`) // the reader has the error
+	if _, err := pgx.ForEachRow(rows, []any{&hash}, func() error { r.hashes[hash] = true; return nil }); err != nil {
+		return err
+	}
+	rows, _ = db.Query(ctx, `select e.tx_id::text, e.type, e.sequence, m.submitter from event e join managed_tx m using (tx_id)`)
+	_, err = pgx.ForEachRow(rows, []any{&txID, &kind, &sequence, &submitter}, func() error {
+		r.told[fmt.Sprintf("%s-%s-%d", txID, kind, sequence)], r.txs[txID] = submitter, true
+		return nil
+	})
+	return err
+}
+
+// acrossRestore says how the chain, or the last word, is other than a caller was told
+// before a restore. What is not promised across one: that a request which was not
+// carried out is still on record, that its end has the same name, and that one which was
+// carried out shows how the database that was lost had named its end. The chain is
+// asked all the same, and has each effect at most once.
+func acrossRestore(told load.Told, l last, succeeded, reverted int) string {
+	mined := fmt.Sprintf("the chain has it %d times succeeded, %d times reverted", succeeded, reverted)
+	switch {
+	case told.Recorded && succeeded+reverted != 1:
+		return "its caller was told REQUEST_RECORDED, and " + mined
+	case told.Recorded:
+	case succeeded != told.End.Successes() || reverted != told.End.Reverts():
+		return fmt.Sprintf("its caller was told %s before a restore, and %s", told.End, mined)
+	case l.stored && !told.End.Survives(l.end):
+		return fmt.Sprintf("its caller was told %s before a restore, and it is %s after it", told.End, l.end)
+	case !l.stored && succeeded+reverted > 0:
+		return "a restore has lost it, nobody has put it on record again, and " + mined
+	}
+	return ""
+}
