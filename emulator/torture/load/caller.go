@@ -227,6 +227,9 @@ func (c *caller) ask(ctx context.Context) (final bool) {
 	case a.status != http.StatusOK:
 		c.ledger.lie(c.intent, fmt.Sprintf("asked for what was accepted: got %s", a))
 		return false
+	case begun > 0 && a.reached.Sub == "HELD": // it says so: the same post lets it go on
+		c.post(ctx)
+		return false
 	}
 	return c.heard(a)
 }
