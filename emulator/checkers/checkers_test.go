@@ -107,6 +107,14 @@ select gen_random_uuid(), submitter, 'never came', caller, fingerprint, state, s
 			b.run(`update protect_episode set closed_at = clock_timestamp(), closed_by = 'op', mode = 'resume', reason = 'sent again'`)
 			b.mine(tx)
 		},
+		"a release recorded what a restore had lost": func(b *bench) {
+			b.recorded("lost", transfer)
+			b.carryOut(b.alice, "after", transfer, nonce.Confirmed, "")
+			b.post(b.alice, "held", transfer)
+			b.run(`update managed_tx set held = true, last_error = 'held: the database was restored' where tx_id = $1`, b.ids["held"])
+			b.run(`update managed_tx set held = false, last_error = null where tx_id = $1`, b.ids["held"])
+			b.run(`update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $1`, b.ids["held"])
+		},
 		"their quarter was archived": func(b *bench) {
 			for _, table := range []string{"tx_document", "tx_history"} {
 				b.forge(`delete from `+table+` where tx_id in ($1, $2)`, b.ids["pay"], b.ids["stop"])

@@ -45,6 +45,7 @@ type change struct {
 	Sub   nonce.SubState
 	Nonce *uint64
 	Token *int64
+	Held  bool // the change holds the transaction back in the queue
 }
 
 // readDatabase reads everything in one snapshot.
@@ -93,7 +94,7 @@ select v.tx_id, v.tx_hash, v.nonce, d.bytes
  order by v.nonce, v.version`
 
 const selectHistory = `
-select id, tx_id, from_state, state, coalesce(sub_state, ''), nonce, fencing_token
+select id, tx_id, from_state, state, coalesce(sub_state, ''), nonce, fencing_token, state = 'QUEUED' and coalesce(reason, '') like 'held: %'
   from tx_history
  where submitter = $1
  order by id`

@@ -18,6 +18,7 @@ import (
 // twice is done twice. Versions at two nonces are two effects, even before
 // either is mined: nothing but luck keeps the chain from taking both.
 func oneEffect(a *account, report reporter) {
+	recordedOnce(a, report)
 	nonces := make(map[string]map[uint64]bool)
 	effects := make(map[string][]nonce.Hash)
 	for _, t := range a.txs {
@@ -33,11 +34,46 @@ func oneEffect(a *account, report reporter) {
 				effects[t.RequestID] = append(effects[t.RequestID], v.Hash)
 			}
 		}
+		if m, ok := a.minedFor(t); ok && m.succeeded {
+			effects[t.RequestID] = append(effects[t.RequestID], m.hash())
+		}
 		if at, done := nonces[t.RequestID], effects[t.RequestID]; len(at) > 1 || len(done) > 1 {
 			report(t.ID, "request %q has versions at nonces %v; mined: %v", t.RequestID, slices.Sorted(maps.Keys(at)), done)
 		}
 		effectFits(a, t, report)
 	}
+}
+
+// recordedOnce holds each transaction that a release took for a request to that request
+// alone: it is no version of another, and no other was it.
+func recordedOnce(a *account, report reporter) {
+	holder, versionOf := make(map[nonce.Hash]string), make(map[nonce.Hash]string)
+	for _, v := range a.versions {
+		if v.tx != nil && !a.isPlaceholder(v.tx) {
+			versionOf[v.Hash] = v.TxID
+		}
+	}
+	for _, t := range a.txs {
+		m, ok := a.minedFor(t)
+		if !ok {
+			continue
+		}
+		if other, stored := versionOf[m.hash()]; stored {
+			report(t.ID, "it is recorded as %s, which is a stored version of %s", m.hash(), other)
+		}
+		if other, taken := holder[m.hash()]; taken {
+			report(t.ID, "it is recorded as %s, and so is %s", m.hash(), other)
+		}
+		holder[m.hash()] = t.ID
+	}
+}
+
+// minedFor is the foreign transaction that a release recorded for t.
+func (a *account) minedFor(t managed) (m mined, ok bool) {
+	if t.RecordedNonce != nil {
+		m, ok = a.minedAt[*t.RecordedNonce]
+	}
+	return m, ok
 }
 
 // effectFits compares what the chain has at a final transaction's nonce with

@@ -22,7 +22,7 @@ func legalHistory(a *account, report reporter) {
 			report(c.TxID, "change %d: %s after it was %s, which is final", c.ID, stateName(c.State, c.Sub), stateName(before.State, before.Sub))
 		case c.From == nil || *c.From != before.State:
 			report(c.TxID, "change %d: from %q, and it was %s", c.ID, *cmp.Or(c.From, new(nonce.State)), before.State)
-		case !before.State.May(c.State):
+		case !before.State.May(c.State) && !c.recorded():
 			report(c.TxID, "change %d: %s to %s, which no transition allows", c.ID, before.State, c.State)
 		}
 	}
@@ -41,6 +41,12 @@ func legalHistory(a *account, report reporter) {
 	}
 }
 
+// recorded says that c is the end of a request without a nonce, which a release found
+// on the chain.
+func (c change) recorded() bool {
+	return c.State == nonce.Confirmed && c.Sub == nonce.RecordedOnChain
+}
+
 // begins says whether c may be a transaction's first change. Besides QUEUED
 // there are two that are final from the start: the mark that keeps a request
 // which was cancelled before it came from ever running, and a nonce that a human
@@ -50,12 +56,16 @@ func begins(c change) bool {
 		c.State == nonce.Failed && (c.Sub == nonce.Cancelled || c.Sub == nonce.Displaced))
 }
 
-// fenced says whether c was written under a lease. Two are not, and carry
-// whatever token they found: the insert of an intent, and its cancel before
-// allocation.
-func (c change) fenced() bool {
+// fenced says whether c, which came after before, was written under a lease. These are
+// not, and carry whatever token they found: the insert of an intent, its cancel before
+// allocation, and what holds it back in the queue, lets it go on, or matches it with a
+// foreign transaction.
+func (c change) fenced(before change) bool {
 	if c.From == nil {
 		return c.Sub == nonce.Displaced || c.State == nonce.InFlight
+	}
+	if *c.From == nonce.Queued && (c.Held || before.Held) && (c.State == nonce.Queued || c.Sub == nonce.RecordedOnChain || c.Sub == nonce.Reverted) {
+		return before.Token != nil && (c.Token == nil || *c.Token != *before.Token)
 	}
 	return *c.From != nonce.Queued || c.State != nonce.Failed || c.Sub != nonce.Cancelled
 }
@@ -64,9 +74,12 @@ func (c change) fenced() bool {
 // the order of commits: a takeover waits for a fenced write under way.
 func tokenOrder(a *account, report reporter) {
 	var newest int64
+	last := make(map[string]change)
 	for _, c := range a.history {
+		before := last[c.TxID]
+		last[c.TxID] = c
 		switch {
-		case !c.fenced():
+		case !c.fenced(before):
 		case c.Token == nil:
 			report(c.TxID, "change %d to %s: written without a token", c.ID, stateName(c.State, c.Sub))
 		case *c.Token < newest:

@@ -29,6 +29,42 @@ var chainSeeds = []seed{
 	{"a mined transaction is left", func(b *bench) {
 		b.mine(b.submit(b.alice, "left", transfer))
 	}, []string{"settled"}, "still SUBMITTED at nonce 4"},
+
+	// Beside a restore, which lost what is at nonce 4.
+	{"a stranger uses the key after a restore", func(b *bench) {
+		b.recorded("lost", transfer)
+		b.mine(b.sign(0, 5, transfer))
+	}, []string{"mined-is-stored"}, "bound to nobody"},
+	{"what a release recorded was something else", func(b *bench) { b.recorded("lost", call) },
+		[]string{"one-effect"}, "not what its payload asks"},
+	{"what a release recorded is another's own", func(b *bench) {
+		b.recorded("lost", transfer)
+		b.forge(`update managed_tx set recorded_nonce = 0, receipt = (select receipt from managed_tx where tx_id = $2) where tx_id = $1`, b.ids["lost"], b.ids["pay"])
+	}, []string{"one-effect"}, "a stored version of"},
+	{"two requests are recorded as one transaction", func(b *bench) {
+		b.recorded("lost", transfer)
+		b.post(b.alice, "second", transfer)
+		b.forge(`
+update managed_tx m set state = o.state, sub_state = o.sub_state, recorded_nonce = o.recorded_nonce, receipt = o.receipt, fencing_token = o.fencing_token
+  from managed_tx o where m.tx_id = $1 and o.tx_id = $2`, b.ids["second"], b.ids["lost"])
+		b.changed("second", "QUEUED", "CONFIRMED")
+		b.forge(`update tx_history set sub_state = 'RECORDED' where tx_id = $1 and state = 'CONFIRMED'`, b.ids["second"])
+	}, []string{"one-effect"}, "and so is"},
+	{"what a release recorded runs again", func(b *bench) {
+		b.recorded("lost", transfer)
+		again := b.submit(b.alice, "again", transfer)
+		b.finish(b.alice, "again", again, nonce.Confirmed, "")
+		b.forge(`alter table managed_tx drop constraint one_tx_per_request`)
+		b.forge(`update managed_tx set request_id = 'lost' where tx_id = $1`, b.ids["again"])
+	}, []string{"one-effect"}, `request "lost"`},
+	{"a release confirms what it did not find", func(b *bench) {
+		b.recorded("lost", transfer)
+		b.restate("lost", nonce.Confirmed, "")
+	}, []string{"legal-history"}, "QUEUED to CONFIRMED"},
+	{"a release by an older token", func(b *bench) {
+		b.recorded("lost", transfer)
+		b.forge(`update tx_history set fencing_token = 1 where tx_id = $1 and state = 'CONFIRMED'`, b.ids["lost"])
+	}, []string{"token-order"}, "under token 1 after token"},
 }
 
 // seeds are bugs that the database shows. In the episode nonces 0 to 3 of alice
@@ -223,6 +259,30 @@ func (b *bench) point(state, requestID string, n int64) {
 	b.Helper()
 	b.forge(`update submitter_nonce_cursor set in_flight_state = $2, in_flight_tx_id = $3, in_flight_nonce = $4 where submitter = $1`,
 		b.alice, state, b.ids[requestID], n)
+}
+
+// recorded is an intent that a restored copy had in its queue, and whose transaction, as
+// payload says, the lost database had mined at nonce 4: a release found it there.
+func (b *bench) recorded(requestID, payload string) {
+	b.Helper()
+	b.post(b.alice, requestID, transfer)
+	b.run(`update managed_tx set held = true, last_error = 'held: the database was restored' where tx_id = $1`, b.ids[requestID])
+	tx := b.sign(0, 4, payload)
+	b.mine(tx)
+	receipt, err := b.client.TransactionReceipt(b.Context(), tx.Hash())
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := b.take(b.alice)
+	b.run(`
+update managed_tx
+   set state = 'CONFIRMED', sub_state = 'RECORDED', nonce = 4, prev_nonce = 3, recorded_nonce = 4, tx_hash = $2, held = false, last_error = 'a release recorded it',
+       receipt = jsonb_build_object('txHash', $2::text, 'blockNumber', $3::bigint, 'blockHash', $4::text, 'succeeded', true),
+       confirmations = '[]', confirmed_at = clock_timestamp(), fencing_token = $5
+ where tx_id = $1`, b.ids[requestID], tx.Hash().Hex(), receipt.BlockNumber.Int64(), receipt.BlockHash.Hex(), w.Lease.Token)
+	b.run(`update submitter_nonce_cursor set next_nonce = 5 where submitter = $1`, b.alice)
+	b.write(nonce.Write{Lease: w.Lease})
+	b.Lost = map[string]bool{tx.Hash().Hex(): true}
 }
 
 // underWay leaves a transaction unsettled at nonce 4, in an episode that has not
