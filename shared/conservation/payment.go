@@ -110,7 +110,7 @@ type Owed struct {
 	Start   uint64  // blocks up to this one are not read
 	Read    uint64  // and blocks up to this one were
 	Found   bool    // its payment was found, or an operator decided that it was paid
-	Judged  bool    // a payment of it was found that differs
+	Judged  bool    // a payment of it was found that differs, or that is to be judged
 }
 
 // Judge says whether the payment needs to be looked for no longer, or that it is missing.

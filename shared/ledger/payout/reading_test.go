@@ -129,6 +129,43 @@ func TestTheChainExplainsPayouts(t *testing.T) {
 	}
 }
 
+// A payout whose payment was read is not missing its payment while another run of the
+// check has it judged again: that run may reopen what this one has settled just now.
+func TestAFullCheckBesideAnotherFindsNothing(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	h.deploy(contracts.Token())
+	m := h.onChain(1000)
+	h.committed()
+	tokens := h.due(token)
+	h.drive(tokens.ReqID, transfer.TargetPending)
+	h.mineUntil(tokens.ReqID, "CONFIRMED")
+	h.drive(tokens.ReqID, transfer.Committed)
+	for range 2 {
+		h.wantWrong("before", m)
+	}
+	if err := book.New(h.db.DB).Reopen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.define(`create function reopen() returns trigger language plpgsql as $$ begin new.outcome := null; new.req_id := null; return new; end $$`)
+	h.define(`create trigger reopened before update on conservation_payment for each row execute function reopen()`)
+	h.wantWrong("reopened while they are judged", m)
+	h.define(`drop trigger reopened on conservation_payment`)
+	h.wantWrong("judged again", m)
+	if n := value[int](h, `select count(*) from conservation_owed where paid`); n != 2 {
+		t.Errorf("got %d payouts whose payment was found, want 2", n)
+	}
+}
+
+// define runs a statement that changes no row.
+func (h *house) define(statement string) {
+	h.t.Helper()
+	if _, err := h.db.DB.Exec(h.t.Context(), statement); err != nil {
+		h.t.Fatalf("%s: %v", statement, err)
+	}
+}
+
 // A payment by the payer's key from outside is found, halts, and stands until an operator
 // has written it off.
 func TestAPaymentWithoutATransferIsFound(t *testing.T) {

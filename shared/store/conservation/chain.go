@@ -192,7 +192,9 @@ update conservation_payment
  where submitter = $1 and tx_hash = $2 and log_index = $3`
 
 // owedPayouts reads payouts whose payment was not found. The block of a payment is what
-// its proof says; of one without any proof it is at most the last final block.
+// its proof says; of one without any proof it is at most the last final block. Another run
+// of the check may read on meanwhile, or open again what was settled: a payout whose
+// transaction was read, and is not judged just now, is not missing its payment.
 const owedPayouts = `
 select o.req_id, t.user_id, t.asset_id, coalesce(r.block_number, (m.receipt ->> 'blockNumber')::numeric::bigint, o.due),
        c.start_block, c.block, c.final_block,
@@ -204,7 +206,11 @@ select o.req_id, t.user_id, t.asset_id, coalesce(r.block_number, (m.receipt ->> 
   left join managed_tx m on m.submitter = t.payout_submitter and m.request_id = o.req_id and m.state = 'CONFIRMED'
   left join lateral (
        select bool_or(p.outcome = 'PAID') as paid, bool_or(p.outcome is null) as judged
-         from conservation_payment p where p.req_id = o.req_id and p.submitter = c.submitter and p.pass = c.pass) as pay on true
+         from (select outcome, submitter, pass from conservation_payment where req_id = o.req_id
+               union all
+               select outcome, submitter, pass from conservation_payment
+                where submitter = c.submitter and tx_hash in (r.tx_hash, m.receipt ->> 'txHash') and outcome is null) as p
+        where p.submitter = c.submitter and p.pass = c.pass) as pay on true
  where not o.paid
  order by o.req_id
  limit $1`
