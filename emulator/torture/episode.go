@@ -193,7 +193,7 @@ func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err er
 // house registers all alike.
 func (e *episode) windows(ctx context.Context) error {
 	for i, s := range e.house.Submitters() {
-		a := load.Account{Submitter: s, Window: e.window}
+		a := load.Account{Submitter: s, Window: e.window, Program: i < programAccounts}
 		if i%2 == 0 {
 			a.Window = 1
 			if _, err := e.db.Exec(ctx, `update submitter set max_in_flight = 1 where submitter = $1`, s); err != nil {

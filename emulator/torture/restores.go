@@ -6,17 +6,25 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/torture/faults"
 	"github.com/fencepost/fencepost/emulator/torture/load"
 )
 
-// restores is what is known of the databases that were lost in the run.
+// restores is what is known of the databases that were lost in the run, beyond what
+// their backups have.
 type restores struct {
-	made   []*faults.Restore
-	hashes map[string]bool   // of every version that one of them had stored
-	told   map[string]string // the events that one of them had: by key, the submitter
+	made []*faults.Restore
+	kept []*memory // of each of their backups, as it was made
+	memory
+}
+
+// memory is what a database has stored and told.
+type memory struct {
+	hashes map[string]bool   // of every version
+	told   map[string]string // the events: by key, the submitter
 	txs    map[string]bool   // the transactions that these are of
 }
 
@@ -45,13 +53,17 @@ func (e *episode) restore(ctx context.Context, n int) error {
 		return fmt.Errorf("back up: %w", err)
 	}
 	e.kept.event("restore %d: backed up", n)
+	had, err := remember(ctx, r.Backup)
+	if err != nil {
+		return fmt.Errorf("read the backup: %w", err)
+	}
 	pause(ctx, e.length()/time.Duration(4*e.flags.restores))
 	if err := e.operator.Restore(ctx, e.house.Submitters(), backedUp, func() error {
-		return e.world.PutBack(ctx, r, n, e.load.Ledger.Restored)
+		return e.world.PutBack(ctx, r, n, func() { e.load.Ledger.Restored(backedUp) })
 	}); err != nil {
 		return fmt.Errorf("put back: %w", err)
 	}
-	e.restores.made = append(e.restores.made, r)
+	e.restores.made, e.restores.kept = append(e.restores.made, r), append(e.restores.kept, had)
 	fmt.Fprintf(e.out, "%s the database was lost, and its backup of %s before is in its place\n", e.clock(), time.Since(backedUp).Round(time.Second))
 	return nil
 }
@@ -66,35 +78,57 @@ func (r *restores) names(text string) bool {
 	return false
 }
 
-// read takes from the databases that were lost what they had signed and told.
+// read takes from the databases that were lost what they had signed and told, and what
+// their backups had not.
 func (r *restores) read(ctx context.Context) error {
-	r.hashes, r.told, r.txs = make(map[string]bool), make(map[string]string), make(map[string]bool)
-	for _, one := range r.made {
-		if err := r.readOne(ctx, one.Lost); err != nil {
+	r.memory = memory{make(map[string]bool), make(map[string]string), make(map[string]bool)}
+	for i, one := range r.made {
+		lost, err := remember(ctx, one.Lost)
+		if err != nil {
 			return fmt.Errorf("read the database that was lost: %w", err)
 		}
+		r.add(lost, r.kept[i])
 	}
 	return nil
 }
 
-func (r *restores) readOne(ctx context.Context, url string) error {
+// add adds what lost has and kept has not.
+func (m *memory) add(lost, kept *memory) {
+	for hash := range lost.hashes {
+		if !kept.hashes[hash] {
+			m.hashes[hash] = true
+		}
+	}
+	for key, submitter := range lost.told {
+		if _, also := kept.told[key]; !also {
+			m.told[key], m.txs[txOf(key)] = submitter, true
+		}
+	}
+}
+
+// txOf is the transaction of an event's key.
+func txOf(key string) string { return key[:len(uuid.Nil.String())] }
+
+// remember reads what a database has stored and told.
+func remember(ctx context.Context, url string) (*memory, error) {
 	db, err := pgx.Connect(ctx, url)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
+	m := &memory{make(map[string]bool), make(map[string]string), make(map[string]bool)}
 	var hash, txID, kind, submitter string
 	var sequence int
 	rows, _ := db.Query(ctx, `select tx_hash from tx_version`) // the reader has the error
-	if _, err := pgx.ForEachRow(rows, []any{&hash}, func() error { r.hashes[hash] = true; return nil }); err != nil {
-		return err
+	if _, err := pgx.ForEachRow(rows, []any{&hash}, func() error { m.hashes[hash] = true; return nil }); err != nil {
+		return nil, err
 	}
 	rows, _ = db.Query(ctx, `select e.tx_id::text, e.type, e.sequence, m.submitter from event e join managed_tx m using (tx_id)`)
 	_, err = pgx.ForEachRow(rows, []any{&txID, &kind, &sequence, &submitter}, func() error {
-		r.told[fmt.Sprintf("%s-%s-%d", txID, kind, sequence)], r.txs[txID] = submitter, true
+		m.told[fmt.Sprintf("%s-%s-%d", txID, kind, sequence)], m.txs[txID] = submitter, true
 		return nil
 	})
-	return err
+	return m, err
 }
 
 // acrossRestore says how the chain, or the last word, is other than a caller was told
@@ -105,9 +139,6 @@ func (r *restores) readOne(ctx context.Context, url string) error {
 func acrossRestore(told load.Told, l last, succeeded, reverted int) string {
 	mined := fmt.Sprintf("the chain has it %d times succeeded, %d times reverted", succeeded, reverted)
 	switch {
-	case told.Recorded && succeeded+reverted != 1:
-		return "its caller was told REQUEST_RECORDED, and " + mined
-	case told.Recorded:
 	case succeeded != told.End.Successes() || reverted != told.End.Reverts():
 		return fmt.Sprintf("its caller was told %s before a restore, and %s", told.End, mined)
 	case l.stored && !told.End.Survives(l.end):

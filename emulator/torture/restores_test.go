@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/emulator/torture/load"
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -41,5 +42,42 @@ func TestAcrossRestoreTheChainIsAsked(t *testing.T) {
 		if got := acrossRestore(c.told, l, c.succeeded, c.reverted); (got != "") != c.wrong {
 			t.Errorf("%s: got %q, want a contradiction: %t", name, got, c.wrong)
 		}
+	}
+}
+
+// Only what was told after a backup was begun, by the database that it replaced or one
+// before it, may be lost.
+func TestABackupKeepsWhatWasToldBefore(t *testing.T) {
+	t.Parallel()
+	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
+	var l load.Ledger
+	l.Restored(at(10))
+	l.Restored(at(30))
+	for name, c := range map[string]struct {
+		told load.Told
+		lost bool
+	}{
+		"before the first backup":       {load.Told{End: &load.End{}, EndAt: at(9)}, false},
+		"after the first backup":        {load.Told{End: &load.End{}, EndAt: at(11)}, true},
+		"by the copy, before the other": {load.Told{End: &load.End{}, EndAt: at(29), Generation: 1}, false},
+		"by the copy, after the other":  {load.Told{End: &load.End{}, EndAt: at(31), Generation: 1}, true},
+		"by the last":                   {load.Told{End: &load.End{}, EndAt: at(40), Generation: 2}, false},
+		"no end was told":               {load.Told{EndAt: at(11)}, false},
+	} {
+		if got := l.MayBeLost(c.told); got != c.lost {
+			t.Errorf("%s: got may be lost %t, want %t", name, got, c.lost)
+		}
+	}
+}
+
+// What a lost database had is excused only as far as its backup had it not.
+func TestABackupExcusesNothingThatItHas(t *testing.T) {
+	t.Parallel()
+	const a, b = "01a20686-17ce-728d-87b6-27905b841302", "01a2067f-7e5a-7c69-ab98-133478f0c6d3"
+	m := memory{map[string]bool{}, map[string]string{}, map[string]bool{}}
+	m.add(&memory{hashes: map[string]bool{"1": true, "2": true}, told: map[string]string{a + "-queued-1": "s", b + "-queued-1": "s"}},
+		&memory{hashes: map[string]bool{"1": true}, told: map[string]string{a + "-queued-1": "s"}})
+	if m.hashes["1"] || !m.hashes["2"] || m.txs[a] || !m.txs[b] || len(m.told) != 1 {
+		t.Errorf("got %+v, want only what the backup has not", m)
 	}
 }

@@ -43,7 +43,7 @@ func (e *episode) told(ctx context.Context) ([]check, error) {
 	}
 	honest := check{Name: toldTrue, Promise: "CONFIRMED and EXECUTED were mined, once; CANCELLED, REJECTED, DISPLACED and what was refused never were"}
 	for _, in := range e.load.Ledger.Intents() {
-		if detail := contradicts(in, ends[in], chain, e.load.Ledger.Generation()); detail != "" {
+		if detail := contradicts(in, ends[in], chain, e.load.Ledger.MayBeLost(in.Told())); detail != "" {
 			honest.Violations = append(honest.Violations, checkers.Violation{
 				Checker: toldTrue, Submitter: string(in.Submitter), TxID: in.Told().TxID, Detail: fmt.Sprintf("request %q: %s", in.RequestID, detail),
 			})
@@ -88,8 +88,8 @@ func (e *episode) lastWord(ctx context.Context, in *load.Intent) (l last, proble
 	told := in.Told()
 	query := url.Values{"submitter": {string(in.Submitter)}, "requestId": {in.RequestID}}
 	status, text := e.askAs(ctx, stack.OperatorAccount, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
-	before := told.End != nil && told.Generation != e.load.Ledger.Generation() // a restore
-	if status == http.StatusNotFound && (told.TxID == "" || before) {
+	lost := e.load.Ledger.MayBeLost(told)
+	if status == http.StatusNotFound && (told.TxID == "" || lost) {
 		return l, ""
 	}
 	var found struct {
@@ -107,8 +107,8 @@ func (e *episode) lastWord(ctx context.Context, in *load.Intent) (l last, proble
 	if told.TxID == "" {
 		return l, "" // stored, and its caller never heard
 	}
-	if before {
-		return l, "" // it may be lost: its caller has an end, and never posts it again
+	if lost {
+		return l, "" // its caller has an end, and never posts it again
 	}
 	if told.Recorded {
 		if status, text = e.ask(ctx, http.MethodPost, "/api/v1/tx", in.Body()); status != http.StatusConflict || !strings.Contains(string(text), "REQUEST_RECORDED") {
@@ -195,8 +195,8 @@ func readChain(ctx context.Context, node string) (map[effect][]*types.Receipt, e
 }
 
 // contradicts says how the chain, or the house's last word, is other than the
-// caller was told; or nothing.
-func contradicts(in *load.Intent, l last, chain map[effect][]*types.Receipt, generation int) string {
+// caller was told; or nothing. lost says that a restore may have lost what it was told.
+func contradicts(in *load.Intent, l last, chain map[effect][]*types.Receipt, lost bool) string {
 	succeeded, reverted := 0, 0
 	for _, r := range chain[effect{in.Submitter.Address(), in.ValueWei.String()}] {
 		if r.Status == types.ReceiptStatusSuccessful {
@@ -208,7 +208,7 @@ func contradicts(in *load.Intent, l last, chain map[effect][]*types.Receipt, gen
 	told := in.Told()
 	mined := fmt.Sprintf("the chain has it %d times succeeded, %d times reverted", succeeded, reverted)
 	switch {
-	case told.Generation != generation && told.End != nil, told.Recorded:
+	case lost:
 		return acrossRestore(told, l, succeeded, reverted)
 	case told.End != nil && l.end != *told.End:
 		return fmt.Sprintf("its caller was told %s, and at the end it is %s", told.End, l.end)

@@ -53,7 +53,7 @@ func TestContradicts(t *testing.T) {
 			receipts = append(receipts, &types.Receipt{Status: types.ReceiptStatusFailed})
 		}
 		chain := map[effect][]*types.Receipt{{in.Submitter.Address(), "5"}: receipts}
-		if got := contradicts(in, last{stored: c.stored, end: c.end}, chain, 0); (got != "") != c.wrong {
+		if got := contradicts(in, last{stored: c.stored, end: c.end}, chain, false); (got != "") != c.wrong {
 			t.Errorf("%s: got %q, want a contradiction: %t", name, got, c.wrong)
 		}
 	}

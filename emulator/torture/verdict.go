@@ -219,6 +219,7 @@ func (e *episode) count(ctx context.Context) (f figures, err error) {
 	}
 	if e.flags.restores > 0 {
 		f.Faults["database lost, and restored from its backup"] = len(e.restores.made)
+		f.Operators[load.Matched], f.Operators[load.WrittenOff] = e.operator.Decisions[load.Matched], e.operator.Decisions[load.WrittenOff]
 	}
 	if f.Bank, err = e.countBank(ctx); err != nil {
 		return f, fmt.Errorf("count transfers: %w", err)

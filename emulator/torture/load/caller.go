@@ -77,6 +77,8 @@ type answer struct {
 	code    string // of a problem
 	body    struct{ TxID, Outcome string }
 	reached End
+
+	generation int // of the database when the request was sent
 }
 
 // unclear says that the caller cannot know what the request did.
@@ -88,7 +90,7 @@ func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, a.text) 
 func (c *caller) call(ctx context.Context, method, path string, body any) (a answer) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	a.begun = time.Now()
+	a.begun, a.generation = time.Now(), c.ledger.Generation()
 	status, text, err := c.house.Call(ctx, c.account, method, path, body)
 	if err != nil {
 		return a
@@ -100,7 +102,7 @@ func (c *caller) call(ctx context.Context, method, path string, body any) (a ans
 		SubState            *nonce.SubState
 	}
 	if err := json.Unmarshal(text, &all); err != nil {
-		return answer{begun: a.begun} // cut off
+		return answer{begun: a.begun, generation: a.generation} // cut off
 	}
 	a.code, a.body.TxID, a.body.Outcome, a.reached.State = all.Code, all.TxID, all.Outcome, all.State
 	if all.SubState != nil {
@@ -140,7 +142,7 @@ func (c *caller) post(ctx context.Context) {
 	case c.overtaken(begun), begun > 0 && c.stale():
 		c.repeatsAfterRestore(ctx)
 	case begun > 0 && a.code == "REQUEST_RECORDED":
-		c.recorded(a, begun)
+		c.recorded(ctx, begun)
 	case a.status == http.StatusAccepted, a.status == http.StatusOK:
 		c.accepted(a)
 	case a.code == "SUBMITTER_PROTECTED" && !known:
@@ -156,7 +158,7 @@ func (c *caller) accepted(a answer) {
 	var fresh int
 	c.set(func(t *Told) {
 		if t.TxID == "" {
-			t.TxID, t.Generation = a.body.TxID, c.ledger.Generation()
+			t.TxID, t.TxAt, t.Generation = a.body.TxID, time.Now(), a.generation
 		}
 		if a.status == http.StatusAccepted {
 			t.Fresh++
@@ -243,7 +245,7 @@ func (c *caller) heard(a answer) (final bool) {
 		before = *t
 		if a.reached.State.Final() && t.End == nil {
 			t.End, t.EndAt = &a.reached, time.Now()
-			t.Generation = c.ledger.Generation()
+			t.Generation = a.generation
 		}
 	})
 	final = a.reached.State.Final()

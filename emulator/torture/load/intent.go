@@ -45,8 +45,9 @@ type script struct {
 // Told is what a caller knows.
 type Told struct {
 	TxID    string // "": not accepted so far
-	Fresh   int    // how many answers said that they had stored the intent just then
-	End     *End   // nil: none heard
+	TxAt    time.Time
+	Fresh   int  // how many answers said that they had stored the intent just then
+	End     *End // nil: none heard
 	EndAt   time.Time
 	Outcome string // of a cancel: CANCELLED or EXECUTED; "": none heard
 	Refused bool   // by a clear answer, and never accepted

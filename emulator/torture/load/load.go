@@ -21,6 +21,7 @@ type Account struct {
 	Submitter nonce.Submitter
 	Window    int
 	Policy    bool // the submitter has [Policy]
+	Program   bool // a [Program] uses it too, whose requests wait behind what is posted
 }
 
 // Options say what load to put on a house.
@@ -46,7 +47,12 @@ func New(o Options) *Load { return &Load{Options: o, Ledger: newLedger()} }
 
 // backlog is how many unfinished intents a submitter gets at most: enough to keep
 // it busy, and few enough to end soon once faults stop.
-func (a Account) backlog() int { return 3 + 3*a.Window }
+func (a Account) backlog() int {
+	if a.Program {
+		return 3 + 3*min(a.Window, 8)
+	}
+	return 3 + 3*a.Window
+}
 
 // Run posts intents until ctx ends. Each has a caller of its own, who goes on
 // until it knows the intent's end, or until within ends.
@@ -83,6 +89,7 @@ type Ledger struct {
 	lies    []Lie
 
 	generation atomic.Int64 // of the database: how often it was restored
+	backups    []time.Time  // when the backup was begun of each database that was put in place
 }
 
 // Lie is an answer that no house may give.

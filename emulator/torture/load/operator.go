@@ -67,6 +67,10 @@ func (o *Operator) Run(ctx context.Context) {
 		o.restored.Lock()
 		o.decideAll(ctx)
 		o.releaseAll(ctx)
+		if o.Ledger.Generation() > 0 {
+			o.decideHeld(ctx)
+			o.decideForeign(ctx)
+		}
 		o.restored.Unlock()
 		pause(ctx, rounds)
 	}

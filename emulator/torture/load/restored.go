@@ -2,21 +2,46 @@ package load
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/big"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/torture/faults"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Restored says that the database is another from here on: what was answered before may
-// be lost, and each caller without an end repeats its request.
-func (l *Ledger) Restored() { l.generation.Add(1) }
+// Restored says that the database is another from here on, whose backup was begun at the
+// time given: what was answered since may be lost, and each caller without an end repeats
+// its request.
+func (l *Ledger) Restored(backedUp time.Time) {
+	l.mu.Lock()
+	l.backups = append(l.backups, backedUp)
+	l.mu.Unlock()
+	l.generation.Add(1)
+}
+
+// MayBeLost says that the end which a caller was told was told after the backup of a
+// database that replaced the one which told it.
+func (l *Ledger) MayBeLost(t Told) bool { return t.End != nil && l.lost(t.Generation, t.EndAt) }
+
+// lost says of what the database of that generation answered at a time whether a restore
+// may have lost it. What was answered before the backup is kept, and nothing excuses its
+// change.
+func (l *Ledger) lost(generation int, at time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return generation < len(l.backups) && !at.Before(l.backups[generation])
+}
 
 // Generation counts the restores so far.
 func (l *Ledger) Generation() int { return int(l.generation.Load()) }
@@ -25,14 +50,14 @@ func (l *Ledger) Generation() int { return int(l.generation.Load()) }
 // end as now after it: what happened on the chain stays, and what did not happen does
 // not happen, but may be called otherwise.
 func (e End) Survives(now End) bool {
-	if e.happened() {
+	if e.Happened() {
 		return now.State == e.State && (e.State == nonce.Confirmed || now.Sub == e.Sub)
 	}
 	return now.State == nonce.Failed && now.Sub != nonce.Reverted
 }
 
-// happened says that the chain has the request.
-func (e End) happened() bool { return e.State == nonce.Confirmed || e.Sub == nonce.Reverted }
+// Happened says that the chain has the request.
+func (e End) Happened() bool { return e.State == nonce.Confirmed || e.Sub == nonce.Reverted }
 
 // overtaken says that the answer's request was under way while the database was put
 // back: it says nothing of either database.
@@ -52,9 +77,12 @@ func (c *caller) repeatsAfterRestore(ctx context.Context) {
 		case a.unclear(), a.code == "SUBMITTER_PROTECTED", c.overtaken(begun):
 			pause(ctx, c.intent.pace)
 		case a.code == "REQUEST_RECORDED":
-			c.recorded(a, begun)
+			c.recorded(ctx, begun)
 		case a.status == http.StatusAccepted, a.status == http.StatusOK:
-			c.set(func(t *Told) { t.TxID, t.Fresh, t.Generation = a.body.TxID, 0, begun })
+			if told.TxID != "" && !c.ledger.lost(told.Generation, told.TxAt) && (a.status != http.StatusOK || a.body.TxID != told.TxID) {
+				c.ledger.lie(c.intent, fmt.Sprintf("accepted before the backup as %s, and repeated after the restore: got %s", told.TxID, a))
+			}
+			c.set(func(t *Told) { t.TxID, t.TxAt, t.Fresh, t.Generation = a.body.TxID, time.Now(), 0, begun })
 		default:
 			c.ledger.lie(c.intent, fmt.Sprintf("repeated after a restore: got %s", a))
 			c.set(func(t *Told) { t.Generation = begun })
@@ -62,15 +90,22 @@ func (c *caller) repeatsAfterRestore(ctx context.Context) {
 	}
 }
 
-// recorded takes note of "the chain has it", which is an end.
-func (c *caller) recorded(a answer, begun int) {
+// recorded takes note of "the chain has it, do not post it again": what is on record of
+// the request is its end.
+func (c *caller) recorded(ctx context.Context, begun int) {
+	query := url.Values{"submitter": {string(c.intent.Submitter)}, "requestId": {c.intent.RequestID}}
+	a := c.insist(ctx, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
+	if a.unclear() || c.overtaken(begun) {
+		return
+	}
+	before := c.intent.Told()
+	if a.status != http.StatusOK || !a.reached.Happened() || before.TxID != "" && !c.ledger.lost(before.Generation, before.TxAt) {
+		c.ledger.lie(c.intent, fmt.Sprintf("REQUEST_RECORDED of what was accepted as %q; asked for by its requestId: got %s", before.TxID, a))
+	}
 	c.set(func(t *Told) {
-		t.Recorded, t.Generation = true, begun
-		if a.body.TxID != "" {
-			t.TxID = a.body.TxID
-		}
+		t.Recorded, t.Generation, t.TxID, t.TxAt = true, begun, a.body.TxID, time.Now()
 		if t.End == nil {
-			t.End, t.EndAt = &End{State: nonce.Confirmed, Sub: "RECORDED"}, time.Now()
+			t.End, t.EndAt = &a.reached, time.Now()
 		}
 	})
 }
@@ -118,7 +153,7 @@ func (o *Operator) reconcile(ctx context.Context, accounts []nonce.Submitter, ba
 	})
 	for _, in := range o.Ledger.Intents() {
 		told := in.Told()
-		if told.End == nil || told.End.happened() || told.EndAt.Before(backedUp) || ctx.Err() != nil {
+		if told.End == nil || told.End.Happened() || told.EndAt.Before(backedUp) || ctx.Err() != nil {
 			continue
 		}
 		o.cancelAgain(ctx, told.TxID)
@@ -169,11 +204,19 @@ func (o *Operator) quiet(ctx context.Context, accounts []nonce.Submitter) bool {
 // this database's, which request of the run's own callers it was, by the value that is
 // of no other, or none.
 func (o *Operator) named(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) (map[uint64]string, error) {
-	byValue := make(map[string]string)
+	byValue, here, err := make(map[string]string), map[string]bool(nil), error(nil)
+	if here, err = o.stored(ctx, s); err != nil {
+		return nil, err
+	}
 	for _, in := range o.Ledger.Intents() {
-		if in.Submitter == s {
-			byValue[in.ValueWei.String()] = in.RequestID
+		if in.Submitter != s {
+			continue
 		}
+		told := in.Told()
+		if !here[in.RequestID] && told.End == nil && !told.Done && o.Source.IntN(2) == 0 {
+			continue // nobody has told the operator of it; its caller posts it again
+		}
+		byValue[in.ValueWei.String()] = in.RequestID
 	}
 	lost := make(map[uint64]string)
 	signer := types.LatestSignerForChainID(new(big.Int).SetUint64(o.Stack.Chain.ChainID()))
@@ -212,6 +255,79 @@ func (o *Operator) named(ctx context.Context, client *ethclient.Client, s nonce.
 		}
 	}
 	return lost, nil
+}
+
+// stored are the requests of the submitter that this database has.
+func (o *Operator) stored(ctx context.Context, s nonce.Submitter) (map[string]bool, error) {
+	rows, _ := o.DB.Query(ctx, `select request_id from managed_tx where submitter = $1`, s) // the reader has the error
+	here, id := make(map[string]bool), ""
+	_, err := pgx.ForEachRow(rows, []any{&id}, func() error { here[id] = true; return nil })
+	return here, err
+}
+
+// What an operator does after a restore beside releases, as it is counted.
+const (
+	Matched    = "a foreign transaction matched with a request"
+	WrittenOff = "a foreign transaction written off"
+)
+
+// decideHeld cancels what the copy holds in its queue and whose caller was told that it
+// never will be done: no caller posts it again.
+func (o *Operator) decideHeld(ctx context.Context) {
+	var txID, requestID string
+	var s nonce.Submitter
+	held := make(map[[2]string]string)
+	rows, _ := o.DB.Query(ctx, `select tx_id::text, submitter, request_id from managed_tx where queued and held and held_for is null`) // the reader has the error
+	if _, err := pgx.ForEachRow(rows, []any{&txID, &s, &requestID}, func() error { held[[2]string{string(s), requestID}] = txID; return nil }); err != nil || len(held) == 0 {
+		return
+	}
+	for _, in := range o.Ledger.Intents() {
+		if txID, ok := held[[2]string{string(in.Submitter), in.RequestID}]; ok && in.Told().End != nil && !in.Told().End.Happened() {
+			_, _, _ = o.call(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil) // one that fails comes again
+		}
+	}
+}
+
+// decideForeign matches each foreign transaction with the request that is held for it:
+// no two requests of the run do the same. What the stranger sent, and placeholders of a
+// database that was lost, are no requests.
+func (o *Operator) decideForeign(ctx context.Context) {
+	for _, s := range o.Stack.Submitters() {
+		status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/foreign", nil)
+		var list struct {
+			Foreign []struct {
+				Nonce                uint64
+				TxHash, ValueWei, To string
+				TxID                 *string
+			}
+		}
+		if err != nil || status != http.StatusOK || json.Unmarshal(text, &list) != nil {
+			continue
+		}
+		for _, f := range list.Foreign {
+			switch {
+			case f.TxID != nil:
+				o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": f.TxID, "reason": "no other request does this"})
+			case f.ValueWei == "0" && strings.EqualFold(f.To, s.Address().String()), o.strangers(s, f.TxHash):
+				o.decideOne(ctx, s, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "it was no request"})
+			}
+		}
+	}
+}
+
+func (o *Operator) decideOne(ctx context.Context, s nonce.Submitter, what, path string, body map[string]any) {
+	status, text, err := o.call(ctx, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/foreign/"+path, body)
+	o.Note("operator: %s of %s by %v: %d %s, error: %v", path, s, body, status, text, err)
+	if err == nil && status == http.StatusOK {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.Decisions[what]++
+	}
+}
+
+// strangers says that somebody else sent the transaction with the submitter's key.
+func (o *Operator) strangers(s nonce.Submitter, hash string) bool {
+	return slices.ContainsFunc(o.Foreign.Of(s), func(u faults.Use) bool { return u.Hash.Hex() == hash })
 }
 
 // wayAfterRestore is the way out of PROTECT once a database was lost: a resync that names
