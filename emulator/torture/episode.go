@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/torture/load"
 	"github.com/fencepost/fencepost/emulator/torture/plan"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )
 
@@ -127,7 +128,10 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 	})
 	e.storm = newStorm(e.world, all, events, e.kept)
 	e.load = load.New(load.Options{Stack: e.house, Accounts: e.accounts, Rate: e.rate, Source: e.fork()})
-	e.operator = &load.Operator{Stack: e.house, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.kept.event, Source: e.fork(), Window: e.window, Reopened: make(map[string]bool)}
+	e.operator = &load.Operator{Stack: e.house, DB: e.db, Foreign: e.world.Foreign, Ledger: e.load.Ledger, Note: e.kept.event, Source: e.fork(), Windows: make(map[nonce.Submitter]int)}
+	for _, a := range e.accounts {
+		e.operator.Windows[a.Submitter] = a.Window
+	}
 	if err := e.openProgram(ctx); err != nil {
 		return nil, errors.Join(err, stop())
 	}

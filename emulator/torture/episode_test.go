@@ -6,17 +6,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/torture/load"
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
+	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -173,6 +180,78 @@ func TestWithoutTransfers(t *testing.T) {
 	if err := run(t.Context(), f, &out, nil); err != nil || strings.Contains(out.String(), "core") {
 		t.Errorf("a run without transfers: got %v, want it passed without a core; it printed:\n%s", err, &out)
 	}
+}
+
+// restored is a short run in which the database is lost.
+func restored(t *testing.T, seed uint64) flags {
+	t.Helper()
+	f := short(t, seed)
+	f.transfers, f.restores, f.minutes = 0, 1, 0.25
+	return f
+}
+
+// A run in which the database is lost, and its backup put in its place, ends like any
+// other.
+func TestARunWithARestorePasses(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := run(t.Context(), restored(t, 17), &out, nil); err != nil || !strings.Contains(out.String(), "its backup of") {
+		t.Errorf("a run with a restore: got %v, want it passed; it printed:\n%s", err, &out)
+	}
+}
+
+// A restore excuses nothing but what was lost with it: a request that is done twice, and
+// a row from before the backup that says something else than the chain, are found.
+func TestARestoreHidesNothing(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	err := run(t.Context(), restored(t, 18), &out, func(ctx context.Context, e *episode) error {
+		return errors.Join(e.doAgain(ctx), tamper(ctx, e))
+	})
+	if !errors.Is(err, errVerdict) {
+		t.Fatalf("run with a tampered row and a request that is done twice: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
+	}
+	for _, want := range []string{"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsWhole + ": eip155"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it printed no %q:\n%s", want, &out)
+		}
+	}
+}
+
+// doAgain sends the last request that was carried out once more, past the house.
+func (e *episode) doAgain(ctx context.Context) error {
+	client, err := ethclient.DialContext(ctx, e.house.Chain.URL())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	key := devchain.DevAccounts(1)[0]
+	s := nonce.NewSubmitter(e.house.Chain.ChainID(), key.Address)
+	var value *big.Int
+	for _, in := range e.load.Ledger.Intents() {
+		if told := in.Told(); in.Submitter == s && told.End != nil && told.End.State == nonce.Confirmed {
+			value = in.ValueWei
+		}
+	}
+	n, err := client.PendingNonceAt(ctx, common.Address(key.Address))
+	if err != nil {
+		return err
+	}
+	id := new(big.Int).SetUint64(e.house.Chain.ChainID())
+	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: &common.Address{1}, Value: value, Gas: 21_000, GasFeeCap: big.NewInt(1e12), GasTipCap: big.NewInt(1e10),
+	})
+	if err == nil {
+		err = client.SendTransaction(ctx, tx)
+	}
+	for err == nil {
+		if _, err := client.TransactionReceipt(ctx, tx.Hash()); err == nil {
+			return nil
+		}
+		pause(ctx, 100*time.Millisecond)
+		err = ctx.Err()
+	}
+	return err
 }
 
 // An interrupted run ends soon, cleanly and without a verdict.

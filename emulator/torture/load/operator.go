@@ -38,10 +38,9 @@ type Operator struct {
 	mu          sync.Mutex // guards both while decisions are under way
 	calm        atomic.Bool
 
-	Window     int                      // the widest of a submitter
+	Windows    map[nonce.Submitter]int
 	restored   sync.Mutex               // held while a restored copy is reconciled: nothing is released before
 	restoredAt map[nonce.Submitter]bool // not released since the last restore
-	Reopened   map[string]bool          // the episodes that a restore has opened, as "submitter episode"
 }
 
 // What an operator does, as it is counted.
@@ -153,7 +152,6 @@ func (o *Operator) releaseAll(ctx context.Context) {
 			status, _, err := o.release(ctx, p, body) // one that fails comes again
 			if err == nil && status == http.StatusOK && o.restoredAt[p.Submitter] {
 				delete(o.restoredAt, p.Submitter)
-				o.Reopened[fmt.Sprint(p.Submitter, " ", p.Protect.Episode)] = true
 			}
 		}
 	}

@@ -99,7 +99,7 @@ func (c *caller) recorded(ctx context.Context, begun int) {
 		return
 	}
 	before := c.intent.Told()
-	if a.status != http.StatusOK || !a.reached.Happened() || before.TxID != "" && !c.ledger.lost(before.Generation, before.TxAt) {
+	if a.status != http.StatusOK || !a.reached.Happened() || before.TxID != "" && before.TxID != a.body.TxID && !c.ledger.lost(before.Generation, before.TxAt) {
 		c.ledger.lie(c.intent, fmt.Sprintf("REQUEST_RECORDED of what was accepted as %q; asked for by its requestId: got %s", before.TxID, a))
 	}
 	c.set(func(t *Told) {
@@ -342,7 +342,7 @@ func (o *Operator) wayAfterRestore(ctx context.Context, client *ethclient.Client
 	}
 	body := map[string]any{"mode": nonce.Resync, "count": final, "requests": lost, "reason": "restored; the chain was read"}
 	if o.restoredAt[p.Submitter] {
-		body["fill"] = max(o.Window, 1)
+		body["fill"] = o.Windows[p.Submitter]
 	}
 	return body, nil
 }
