@@ -54,6 +54,9 @@ func (e *episode) restore(ctx context.Context, n int) error {
 	}
 	e.kept.event("restore %d: backed up", n)
 	had, err := remember(ctx, r.Backup)
+	for ; err != nil && ctx.Err() == nil; had, err = remember(ctx, r.Backup) { // Postgres may be away
+		pause(ctx, 200*time.Millisecond)
+	}
 	if err != nil {
 		return fmt.Errorf("read the backup: %w", err)
 	}
