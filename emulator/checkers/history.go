@@ -64,7 +64,10 @@ func (c change) fenced(before change) bool {
 	if c.From == nil {
 		return c.Sub == nonce.Displaced || c.State == nonce.InFlight
 	}
-	if *c.From == nonce.Queued && (c.Held || before.Held) && (c.State == nonce.Queued || c.Sub == nonce.RecordedOnChain || c.Sub == nonce.Reverted) {
+	if c.Held {
+		return false
+	}
+	if before.Held && (c.State == nonce.Queued || c.Sub == nonce.RecordedOnChain || c.Sub == nonce.Reverted) { // nothing else writes what is held
 		return before.Token != nil && (c.Token == nil || *c.Token != *before.Token)
 	}
 	return *c.From != nonce.Queued || c.State != nonce.Failed || c.Sub != nonce.Cancelled

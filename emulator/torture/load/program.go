@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -92,11 +93,16 @@ func (p *Program) Run(ctx, within context.Context) {
 func (p *Program) Wait() { p.requests.Wait() }
 
 // draw decides what the n-th request is: a handler's, or a reservation. The first ones
-// have each way once, so that a short run has them all.
+// have each way once, and then those come first that have not come about, so that a short
+// run has them all.
 func (p *Program) draw(n int, key devchain.Account) (begin func(context.Context, *caller)) {
 	of := n
 	if ways := len(handlerWays) + len(reservationWays); n >= ways {
 		of = p.Source.IntN(ways)
+		done := p.Ledger.Did()
+		if i := slices.IndexFunc(ProgramHabits(), func(habit string) bool { return done[habit] == 0 }); i >= 0 {
+			of = i
+		}
 	}
 	if of < len(handlerWays) {
 		return func(ctx context.Context, c *caller) { p.handled(ctx, c, handlerWays[of]) }
