@@ -68,7 +68,7 @@ func (c change) fenced(before change) bool {
 		return false
 	}
 	if before.Held && (c.State == nonce.Queued || c.Sub == nonce.RecordedOnChain || c.Sub == nonce.Reverted) { // nothing else writes what is held
-		return before.Token != nil && (c.Token == nil || *c.Token != *before.Token)
+		return *cmp.Or(c.Token, new(int64)) != *cmp.Or(before.Token, new(int64))
 	}
 	return *c.From != nonce.Queued || c.State != nonce.Failed || c.Sub != nonce.Cancelled
 }

@@ -145,6 +145,13 @@ select gen_random_uuid(), submitter, 'displaced:4', caller, fingerprint, 4, 3, '
   from managed_tx where tx_id = $1`, b.ids["cancelled"])
 		b.run(`update submitter_nonce_cursor set next_nonce = 5 where submitter = $1`, b.alice)
 	}, []string{"token-order"}, "FAILED/DISPLACED: written under token 1"},
+	{"what is held is written under an older token", func(b *bench) {
+		b.post(b.alice, "held", transfer)
+		b.run(`update managed_tx set held = true, last_error = 'held: the database was restored' where tx_id = $1`, b.ids["held"])
+		b.run(`update managed_tx set held = false, last_error = null where tx_id = $1`, b.ids["held"])
+		b.run(`update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $1`, b.ids["held"])
+		b.forge(`update tx_history set fencing_token = 1 where tx_id = $1 and from_state = 'QUEUED' and state = 'QUEUED' and reason is null`, b.ids["held"])
+	}, []string{"token-order"}, "QUEUED: written under token 1 after token"},
 	{"a token goes down", func(b *bench) { b.forge(`update submitter_lease set fencing_token = 2 where submitter = $1`, b.alice) },
 		[]string{"token-order"}, "the lease is at token 2"},
 
