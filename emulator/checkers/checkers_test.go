@@ -115,6 +115,10 @@ select gen_random_uuid(), submitter, 'never came', caller, fingerprint, state, s
 			b.run(`update managed_tx set held = false, last_error = null where tx_id = $1`, b.ids["held"])
 			b.run(`update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $1`, b.ids["held"])
 		},
+		"a release recorded what its node could not tell of": func(b *bench) {
+			b.recorded("lost", transfer)
+			b.forge(`update managed_tx set receipt = null, confirmations = null, confirmed_at = null, tx_hash = null where tx_id = $1`, b.ids["lost"])
+		},
 		"their quarter was archived": func(b *bench) {
 			for _, table := range []string{"tx_document", "tx_history"} {
 				b.forge(`delete from `+table+` where tx_id in ($1, $2)`, b.ids["pay"], b.ids["stop"])

@@ -130,8 +130,15 @@ func endsAsOnChain(a *account, report reporter) {
 
 // minedAsRecorded holds t to its receipt: in the canonical chain, at its nonce,
 // in the block on record, and with the status that its state names. A
-// placeholder takes its nonce whatever its status.
+// placeholder takes its nonce whatever its status. Where the node could not tell a
+// release of the transaction any more, the chain alone says what it was.
 func minedAsRecorded(a *account, t managed, report reporter) {
+	if t.Receipt == nil && t.Sub == nonce.RecordedOnChain {
+		if m, ok := a.minedFor(t); !ok || !m.succeeded {
+			report(t.ID, "it is %s without a receipt, and the chain has no transaction at its nonce that succeeded", t.ended())
+		}
+		return
+	}
 	if t.Receipt == nil {
 		report(t.ID, "it is %s without a receipt", t.ended())
 		return

@@ -57,6 +57,10 @@ update managed_tx m set state = o.state, sub_state = o.sub_state, recorded_nonce
 		b.forge(`alter table managed_tx drop constraint one_tx_per_request`)
 		b.forge(`update managed_tx set request_id = 'lost' where tx_id = $1`, b.ids["again"])
 	}, []string{"one-effect"}, `request "lost"`},
+	{"what a release recorded unread has reverted", func(b *bench) {
+		b.recorded("lost", reverts)
+		b.forge(`update managed_tx set receipt = null where tx_id = $1`, b.ids["lost"])
+	}, []string{"ends-as-on-chain", "one-effect"}, "no transaction at its nonce that succeeded"},
 	{"a release confirms what it did not find", func(b *bench) {
 		b.recorded("lost", transfer)
 		b.restate("lost", nonce.Confirmed, "")

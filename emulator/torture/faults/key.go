@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -66,24 +67,23 @@ func (f *Foreign) Nonces() map[nonce.Submitter][]uint64 {
 }
 
 // useKey sends a transaction past the house, as somebody else would who has the
-// key: at the account's next nonce, or at one that the house has in flight.
+// key: at the account's next nonce, or at one that the house has in flight. It takes the
+// first key drawn that has such a nonce.
 func useKey(inFlight bool) func(context.Context, *World, *rand.Rand) (int, error) {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
-		key, err := pick(r, w.Keys)
-		if err != nil {
-			return 0, err
-		}
+		keys := slices.Clone(w.Keys)
+		r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 		client, err := ethclient.DialContext(ctx, w.Stack.Chain.URL())
 		if err != nil {
 			return 0, err
 		}
 		defer client.Close()
-		times, failure := 0, fmt.Errorf("%s had no nonce to take", key.Address)
+		times, failure := 0, errors.New("no key had a nonce to take")
 		until(ctx, patience, func() bool {
-			var n uint64
-			var found bool
-			if n, found = freeNonce(ctx, client, key, inFlight); found {
-				times, failure = w.takeNonce(ctx, client, key, n, inFlight)
+			for _, key := range keys {
+				if n, found := freeNonce(ctx, client, key, inFlight); found && times == 0 {
+					times, failure = w.takeNonce(ctx, client, key, n, inFlight)
+				}
 			}
 			return times > 0
 		})
