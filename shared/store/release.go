@@ -81,7 +81,24 @@ select 1 / (case when count(*) = $3 then 1 else 0 end)
 const drawNameEpoch = `
 update submitter_lease
    set name_epoch = left(gen_random_uuid()::text, 8)
- where submitter = $1`
+ where submitter = $1
+returning name_epoch`
+
+// queueNameEpoch adds it to the batch of a release by resync. This process names the
+// release's own task by the new epoch: before that task it loads nothing again.
+func (s *Store) queueNameEpoch(b *pgx.Batch, w nonce.Write) {
+	if leave := w.Cursor.Leave; leave == nil || leave.Mode != nonce.Resync {
+		return
+	}
+	b.Queue(drawNameEpoch, w.Lease.Submitter).QueryRow(func(row pgx.Row) error {
+		var epoch string
+		err := row.Scan(&epoch)
+		if err == nil {
+			s.names.saw(nonce.Submitter(w.Lease.Submitter), epoch)
+		}
+		return err
+	})
+}
 
 // queueLeave adds the end of an episode to a fenced batch.
 func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
@@ -119,7 +136,6 @@ func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
 		b.Queue(insertFills, l.Submitter, l.Token, bigint(f.Below), leave.By, plain(leave.Reason))
 	}
 	queueHolds(b, l, leave)
-	b.Queue(drawNameEpoch, l.Submitter)
 }
 
 // openRequests are intents in the queue, and payouts that are open and not on record.

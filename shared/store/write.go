@@ -37,6 +37,7 @@ func (s *Store) Write(ctx context.Context, w nonce.Write) (nonce.Written, error)
 	if len(w.Moves)+len(w.Allocate)+len(w.Reserve)+len(w.Store) > 0 || w.Mark != nil || !w.Cursor.Empty() {
 		queueCursor(b, w.Lease, w.Cursor)
 	}
+	s.queueNameEpoch(b, w)
 	queueRelease(b, w.Lease, w.Release, &done)
 	if w.Release == nonce.GiveBack {
 		b.Queue("commit")

@@ -1,0 +1,42 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// A release by resync draws a name epoch, and the process that released names its next
+// task by it: no load of the submitter follows before that. Another process has it with
+// its next create. Each release draws another one, and a resume draws none.
+func TestReleaseDrawsANameEpoch(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	other := storetest.Again(t, db)
+	db.Register(t, alice, 1)
+	if got := db.NameEpoch(alice); got != "" {
+		t.Errorf("before any release: got %q, want none", got)
+	}
+	lost(t, db, alice, nil, 5)
+	first := value[string](t, db, `select name_epoch from submitter_lease where submitter = $1`, alice)
+	if got := db.NameEpoch(alice); len(first) != 8 || got != first {
+		t.Errorf("the process that released: got %q, want %q, of 8 characters", got, first)
+	}
+	if _, err := other.Create(t.Context(), intent(alice, "next"), 10); err != nil || other.NameEpoch(alice) != first {
+		t.Errorf("another process after a create: got %q, %v; want %q", other.NameEpoch(alice), err, first)
+	}
+
+	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, alice)
+	resume := nonce.Leave{Episode: 2, Mode: nonce.Resume, By: "ann", Reason: "a false alarm"}
+	write(t, db, nonce.Write{Lease: take(t, db, alice, "release/2").Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &resume}})
+	if got := db.NameEpoch(alice); got != first {
+		t.Errorf("after a resume: got %q, want %q as before", got, first)
+	}
+	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 3, '{}')`, alice)
+	again := nonce.Leave{Episode: 3, Mode: nonce.Resync, By: "ann", Reason: "another loss", Count: 1}
+	write(t, db, nonce.Write{Lease: take(t, db, alice, "release/3").Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &again}})
+	if got := db.NameEpoch(alice); got == first || got != value[string](t, db, `select name_epoch from submitter_lease where submitter = $1`, alice) {
+		t.Errorf("after the next resync: got %q, want what was drawn, and another than %q", got, first)
+	}
+}
