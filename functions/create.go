@@ -94,7 +94,7 @@ func (a *App) intent(body createRequest) (store.Intent, error) {
 	if err != nil {
 		return store.Intent{}, err
 	}
-	if err := requestID("requestId", body.RequestID); err != nil {
+	if err := newRequestID("requestId", body.RequestID); err != nil {
 		return store.Intent{}, err
 	}
 	if len(body.Payload) == 0 {

@@ -45,3 +45,24 @@ func TestFillOfAReleaseIsBounded(t *testing.T) {
 		t.Errorf("not quiet: got %v, want 503", releaseProblem(nonce.ErrNotQuiet))
 	}
 }
+
+// A release spells what stands for no request in one way, and no new request has that name:
+// else a release could not name it.
+func TestNoneIsNoRequest(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"None", "NONE", " none", "none "} {
+		_, err := leaveOf(releaseRequest{Episode: new(1), Mode: nonce.Resync, Reason: "r", Count: new(uint64(1)), Requests: map[uint64]string{0: name}})
+		if p, ok := errors.AsType[*web.Problem](err); !ok || p.Field != "requests" {
+			t.Errorf("a release that says %q: got %v, want requests refused", name, err)
+		}
+		if p, ok := errors.AsType[*web.Problem](newRequestID("requestId", name)); !ok || p.Field != "requestId" {
+			t.Errorf("a new request %q: got %v, want it refused", name, newRequestID("requestId", name))
+		}
+	}
+	if _, err := leaveOf(releaseRequest{Episode: new(1), Mode: nonce.Resync, Reason: "r", Count: new(uint64(2)), Requests: map[uint64]string{0: "none", 1: "none"}}); err != nil {
+		t.Errorf("none of two: got %v", err)
+	}
+	if err := errors.Join(newRequestID("requestId", "none-1"), newRequestID("requestId", "nobody")); err != nil {
+		t.Errorf("other names: got %v", err)
+	}
+}

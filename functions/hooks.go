@@ -209,7 +209,7 @@ func (a *App) hooksMay(owner string, requests []string) error {
 		return errors.New("want one to 10000 requests: each gets a nonce")
 	}
 	for i, r := range requests {
-		if err := requestID("requestId", r); err != nil {
+		if err := newRequestID("requestId", r); err != nil {
 			return err
 		}
 		if !utf8.ValidString(r) {

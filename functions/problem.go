@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
@@ -159,3 +160,15 @@ func requestID(field, text string) error {
 	}
 	return nil
 }
+
+// newRequestID is requestID for what is to be stored. One is taken: by it a release says
+// that a transaction was no request.
+func newRequestID(field, text string) error {
+	if isNone(text) {
+		return web.FieldProblem(field, "is %q, which a release from PROTECT takes for no request: choose another", text)
+	}
+	return requestID(field, text)
+}
+
+// isNone says that text is [nonce.NoRequest], however it is spelled.
+func isNone(text string) bool { return strings.EqualFold(strings.TrimSpace(text), nonce.NoRequest) }

@@ -131,6 +131,9 @@ func leaveOf(body releaseRequest) (nonce.Leave, error) {
 		if err := requestID("requests", name); err != nil {
 			return l, web.FieldProblem("requests", "of nonce %d: want a requestId of 1 to 128 bytes, or %q where no request here was it", n, nonce.NoRequest)
 		}
+		if name != nonce.NoRequest && isNone(name) {
+			return l, web.FieldProblem("requests", "of nonce %d: is %q: want %q, or a requestId; none is spelled so", n, name, nonce.NoRequest)
+		}
 		if other, twice := named[name]; twice && name != nonce.NoRequest {
 			return l, web.FieldProblem("requests", "names %q for nonce %d and for nonce %d: a request runs once", name, min(n, other), max(n, other))
 		}

@@ -31,7 +31,7 @@ func (a *App) WithNonce(ctx context.Context, s nonce.Submitter, request, handler
 	if !slices.Contains(a.handlerNames, handler) {
 		return "", fmt.Errorf("%s: %w", handler, ErrNoHandler)
 	}
-	if err := requestID("requestId", request); err != nil {
+	if err := newRequestID("requestId", request); err != nil {
 		return "", err
 	}
 	payload, err := json.Marshal(input)

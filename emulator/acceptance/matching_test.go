@@ -1,7 +1,6 @@
 package acceptance
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -38,22 +37,6 @@ type releaseAnswer struct {
 	DryRun    bool
 }
 
-// tryRelease asks what a release would do.
-func (b bench) tryRelease(t *testing.T, s nonce.Submitter, body map[string]any) (answer releaseAnswer) {
-	t.Helper()
-	var status int
-	var text []byte
-	err := poll(b.ctx, func() bool { // 409 and 503 say: ask again
-		var err error
-		status, text, err = b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release?dryRun=true", body)
-		return err == nil && status != http.StatusConflict && status != http.StatusServiceUnavailable
-	})
-	if err != nil || status != http.StatusOK || json.Unmarshal(text, &answer) != nil {
-		t.Fatalf("trial: got %d %s, %v; want 200", status, text, err)
-	}
-	return answer
-}
-
 // A nonce and a request that match one to one are taken with others matching. Where one
 // transaction may have been two requests, or two transactions one request, the release
 // is refused by name. A trial writes nothing, and says what the release then does.
@@ -82,12 +65,7 @@ func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
 			b.mine(t, 70)
 
 			body := map[string]any{"episode": episode, "mode": "resync", "count": 4, "reason": "paid by hand", "others": "matching"}
-			var status int
-			var text string
-			_ = poll(b.ctx, func() bool {
-				status, text = b.release(t, s, body)
-				return status != http.StatusServiceUnavailable
-			})
+			status, text := b.askRelease(t, s, "", body)
 			for _, want := range []string{"nonce 0:", "nonce 1:", "nonce 2:", "double", "twin-a", "twin-b"} {
 				if status != http.StatusBadRequest || !strings.Contains(text, want) {
 					t.Errorf("what matches more than one: got %d %s, want 400 with %q", status, text, want)
@@ -99,15 +77,11 @@ func TestMatchingHoldsInBothDirectionsAndATrialWritesNothing(t *testing.T) {
 
 			body["requests"] = map[string]string{"0": "double", "1": nonce.NoRequest, "2": "twin-a"}
 			before := b.decidedUpon(t)
-			tried := b.tryRelease(t, s, body)
+			tried := b.released(t, s, "?dryRun=true", body)
 			if diff := cmp.Diff(before, b.decidedUpon(t)); diff != "" {
 				t.Errorf("the trial wrote (-before +after):\n%s", diff)
 			}
-			status, text = b.release(t, s, body)
-			var done releaseAnswer
-			if err := json.Unmarshal([]byte(text), &done); err != nil || status != http.StatusOK {
-				t.Fatalf("release: got %d %s", status, text)
-			}
+			done := b.released(t, s, "", body)
 			if !tried.DryRun || done.DryRun {
 				t.Errorf("dryRun: got %t for the trial and %t for the release, want true and false", tried.DryRun, done.DryRun)
 			}

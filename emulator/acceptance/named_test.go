@@ -11,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -91,23 +92,37 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 			if status, text := b.release(t, s, body); status != http.StatusBadRequest || !strings.Contains(text, "nonce 9") {
 				t.Fatalf("a name that would do nothing: got %d %s, want 400 with nonce 9", status, text)
 			}
+			for what, requests := range map[string]map[string]string{
+				"another case": {"0": "Named-11", "1": "lost"}, "a space": {"0": "named-11 ", "1": "lost"}, "none in another case": {"0": "None", "1": "lost"},
+				"one nonce spelled twice": {"0": "named-11", "00": "none", "1": "lost"}, "one request twice": {"0": "named-11", "1": "named-11"},
+			} {
+				body["requests"] = requests
+				b.refusedRelease(t, what, s, body, `"field":"requests`)
+			}
+			if status, c := b.cancel(t, ids[11]); status != http.StatusAccepted || c.Outcome != "PENDING" {
+				t.Errorf("cancel of what the chain has, before an operator has said so: got %d %+v, want 202 PENDING", status, c)
+			}
 			body["requests"] = map[string]string{"1": "lost"}
 			body["others"] = "matching"
-			status, text := b.release(t, s, body)
-			var released struct{ Named []nonce.Naming }
-			if err := json.Unmarshal([]byte(text), &released); err != nil || status != http.StatusOK || len(released.Named) != 2 ||
-				released.Named[0].RequestID != "named-11" || released.Named[0].Effect != nonce.NamedRecorded {
-				t.Fatalf("resync: got %d %s, want what each name did", status, text)
+			var released releaseAnswer
+			for status, text := range b.releasesAtOnce(t, s, body) { // one of the two is granted
+				if status == http.StatusOK && json.Unmarshal([]byte(text), &released) == nil || status == http.StatusConflict {
+					continue
+				}
+				t.Fatalf("resync: got %d %s, want 200 once and 409 once", status, text)
+			}
+			if len(released.Named) != 2 || released.Named[0].RequestID != "named-11" || released.Named[0].Effect != nonce.NamedRecorded {
+				t.Fatalf("resync: got %+v, want what each name did", released)
 			}
 			b.wantRecorded(t, ids[11])
-			b.wantLostIsTold(t, s)
-			if err := poll(b.ctx, func() bool {
-				var open int
-				err := b.DB.QueryRow(b.ctx, `select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED')`).Scan(&open)
-				return err == nil && open == 0
-			}); err != nil {
-				t.Fatalf("not everything ended: %v", err)
+			asLost, hash := orderTo(s, "lost", to(20), 777), released.Named[1].TxHash.String()
+			b.wantToldOfLost(t, stack.CallerAccount, asLost, hash, "CONFIRMED", "RECORDED")
+			b.wantLostIsHidden(t, stack.SchedulerAccount, asLost, hash)
+			if _, err := b.DB.Exec(b.ctx, `update submitter set callers = array_append(callers, $2) where submitter = $1`, s, stack.SchedulerAccount); err != nil {
+				t.Fatal(err)
 			}
+			b.wantToldOfLost(t, stack.SchedulerAccount, asLost, hash, "CONFIRMED", "RECORDED")
+			b.allEnded(t)
 			for i := range 12 {
 				want := int64(1000)
 				if i < min(window, 2) { // held a nonce that was lost
@@ -122,6 +137,31 @@ func TestANamedRequestIsExecutedOnceAndItsCallerHearsIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// releasesAtOnce asks twice at once for the same release, and returns the answers by status.
+func (b bench) releasesAtOnce(t *testing.T, s nonce.Submitter, body map[string]any) map[int]string {
+	t.Helper()
+	type answer struct {
+		status int
+		text   string
+	}
+	answers := make(chan answer)
+	for range 2 {
+		go func() {
+			status, text := b.askRelease(t, s, "", body)
+			answers <- answer{status, text}
+		}()
+	}
+	byStatus := make(map[int]string)
+	for range 2 {
+		a := <-answers
+		byStatus[a.status] = a.text
+	}
+	if len(byStatus) != 2 || byStatus[http.StatusOK] == "" {
+		t.Errorf("two releases at once: got %v, want one granted and one refused", byStatus)
+	}
+	return byStatus
 }
 
 // wantRecorded holds the answers about a named request against its end.
@@ -141,80 +181,125 @@ func (b bench) wantRecorded(t *testing.T, id string) {
 	}
 }
 
-// wantLostIsTold holds the answers about a request that was lost and named.
-func (b bench) wantLostIsTold(t *testing.T, s nonce.Submitter) {
+// wantToldOfLost holds what an account that may post for the submitter hears of a request
+// that was lost and named: for posting it again, by its request and by its txId.
+func (b bench) wantToldOfLost(t *testing.T, account string, intent map[string]any, hash, state, sub string) {
 	t.Helper()
-	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", transfer(s, "lost"))
-	if err != nil || status != http.StatusConflict || !strings.Contains(string(answer), `"REQUEST_RECORDED"`) || !strings.Contains(string(answer), "0x") {
-		t.Errorf("the lost request, posted again: got %d %s, %v; want 409 REQUEST_RECORDED with its hash", status, answer, err)
+	status, answer, err := b.Call(b.ctx, account, http.MethodPost, "/api/v1/tx", intent)
+	if err != nil || status != http.StatusConflict || !strings.Contains(string(answer), `"REQUEST_RECORDED"`) || !strings.Contains(string(answer), hash) {
+		t.Errorf("%v, posted again by %s: got %d %s, %v; want 409 REQUEST_RECORDED with %s", intent["requestId"], account, status, answer, err, hash)
 	}
-	status, answer, err = b.Call(b.ctx, stack.CallerAccount, http.MethodGet, "/api/v1/tx/by-request?submitter="+string(s)+"&requestId=lost", nil)
-	if err != nil || status != http.StatusOK || !strings.Contains(string(answer), `"RECORDED"`) {
-		t.Errorf("the lost request, asked for: got %d %s, %v; want 200, RECORDED", status, answer, err)
+	posted := string(answer)
+	path := fmt.Sprintf("/api/v1/tx/by-request?submitter=%s&requestId=%s", intent["submitter"], intent["requestId"])
+	status, answer, err = b.Call(b.ctx, account, http.MethodGet, path, nil)
+	var r record
+	if err != nil || status != http.StatusOK || json.Unmarshal(answer, &r) != nil || r.State != state || r.SubState == nil || *r.SubState != sub || r.TxHash == nil || *r.TxHash != hash {
+		t.Fatalf("%v, asked for by %s: got %d %s, %v; want 200, %s/%s with %s", intent["requestId"], account, status, answer, err, state, sub, hash)
+	}
+	if !strings.Contains(posted, r.TxID) {
+		t.Errorf("%v, posted again by %s: got %s, want the txId %s", intent["requestId"], account, posted, r.TxID)
+	}
+	status, answer, err = b.Call(b.ctx, account, http.MethodPost, "/api/v1/tx/"+r.TxID+"/cancel", nil)
+	if err != nil || status != http.StatusOK || !strings.Contains(string(answer), `"EXECUTED"`) {
+		t.Errorf("%v, cancelled by %s: got %d %s, %v; want EXECUTED", intent["requestId"], account, status, answer, err)
+	}
+}
+
+// wantLostIsHidden holds what an account hears of it that may not post for the submitter:
+// what it would hear of a request that never was.
+func (b bench) wantLostIsHidden(t *testing.T, account string, intent map[string]any, hash string) {
+	t.Helper()
+	status, answer, err := b.Call(b.ctx, account, http.MethodPost, "/api/v1/tx", intent)
+	if err != nil || status != http.StatusNotFound || !strings.Contains(string(answer), `"UNKNOWN_SUBMITTER"`) || strings.Contains(string(answer), hash) {
+		t.Errorf("%v, posted by %s: got %d %s, %v; want 404 UNKNOWN_SUBMITTER", intent["requestId"], account, status, answer, err)
+	}
+	path := fmt.Sprintf("/api/v1/tx/by-request?submitter=%s&requestId=%s", intent["submitter"], intent["requestId"])
+	if status, answer, err = b.Call(b.ctx, account, http.MethodGet, path, nil); err != nil || status != http.StatusNotFound {
+		t.Errorf("%v, asked for by %s: got %d %s, %v; want 404", intent["requestId"], account, status, answer, err)
 	}
 }
 
 // More than a hundred nonces are lost: they are shown page by page, the release judges
-// all of them, and nothing that matches runs a second time.
+// all of them, by the names given or by what matches, and nothing that was named runs a
+// second time.
 func TestManyLostNoncesAreShownAndJudged(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stack.Options{})
-	s := b.Submitters()[0]
-	const lost = 105
-	to := func(i int) common.Address { return common.Address{0xda, 0xda, byte(i + 1)} }
-	b.Chain.StopMining()
-	for i := range 30 { // the last 30 of them are requests here, too, accepted before PROTECT
-		b.post(t, orderTo(s, fmt.Sprintf("many-%d", lost-1-i), to(lost-1-i), 1000))
-	}
-	b.await(t, s, nonce.Tracking, 1)
-	b.Chain.DropPool()
-	for i := range lost {
-		b.payByHand(t, uint64(i), to(i), 1000)
-	}
-	b.Chain.StartMining()
-	episode, _ := b.inProtect(t, s)
-	if err := poll(b.ctx, func() bool { return len(b.mined(t, s)) == lost }); err != nil {
-		t.Fatalf("mined: got %d, want %d: %v", len(b.mined(t, s)), lost, err)
-	}
-	b.mine(t, 70)
-	shown, from := 0, "0"
-	for range 10 {
-		var page struct {
-			Nonces   []struct{ Intents []struct{ RequestID string } }
-			NextFrom *uint64
-		}
-		_, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost?from="+from, nil)
-		if err != nil || json.Unmarshal(answer, &page) != nil {
-			t.Fatalf("lost from %s: got %s, %v", from, answer, err)
-		}
-		if shown += len(page.Nonces); page.NextFrom == nil {
-			break
-		}
-		from = fmt.Sprint(*page.NextFrom)
-	}
-	if shown != lost {
-		t.Errorf("pages: got %d nonces, want %d", shown, lost)
-	}
-	body := map[string]any{"episode": episode, "mode": "resync", "count": lost, "reason": "paid by hand"}
-	var status int
-	var text string
-	judged := func() bool { // not before all were read: then 503, or it says what is not known
-		status, text = b.release(t, s, body)
-		return status != http.StatusServiceUnavailable && !strings.Contains(text, "is not known")
-	}
-	_ = poll(b.ctx, judged)
-	if status != http.StatusBadRequest || !strings.Contains(text, "many-104") {
-		t.Fatalf("nothing named: got %d %s, want 400 by name", status, text)
-	}
-	body["others"] = "matching"
-	if _ = poll(b.ctx, judged); status != http.StatusOK {
-		t.Fatalf("others matching: got %d %s", status, text)
-	}
-	b.await(t, s, nonce.Confirmed, 30)
-	b.mine(t, 5)
-	for i := range lost {
-		if got := b.received(t, to(i)); got != 1000 {
-			t.Errorf("nonce %d: got %d wei on the chain, want 1000, once", i, got)
-		}
+	for name, window := range map[string]int{"window 1, by hand": 1, "window 1, matching": 1, "window 8, by hand": 8, "window 8, matching": 8} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{Window: window, Submitters: 1})
+			s := b.Submitters()[0]
+			const lost, here = 105, 30
+			to := func(i int) common.Address { return common.Address{0xda, 0xda, byte(i + 1)} }
+			order := func(i int) map[string]any { return orderTo(s, fmt.Sprintf("many-%d", i), to(i), 1000) }
+			b.Chain.StopMining()
+			ids := make(map[int]string)
+			for i := lost - 1; i >= lost-here; i-- { // the last ones are requests here, too, accepted before PROTECT
+				_, ids[i] = b.post(t, order(i))
+			}
+			b.await(t, s, nonce.Tracking, window)
+			b.Chain.DropPool()
+			for i := range lost {
+				b.payByHand(t, uint64(i), to(i), 1000)
+			}
+			b.Chain.StartMining()
+			episode, _ := b.inProtect(t, s)
+			if err := poll(b.ctx, func() bool { return len(b.mined(t, s)) == lost }); err != nil {
+				t.Fatalf("mined: got %d, want %d: %v", len(b.mined(t, s)), lost, err)
+			}
+			b.mine(t, 70)
+			body := map[string]any{"episode": episode, "mode": "resync", "count": lost, "reason": "paid by hand"}
+			b.refusedRelease(t, "nothing named", s, body, "nonce 75:", "many-104", "nonce 104:")
+			shown, final := b.lostNonces(t, s)
+			if len(shown) != lost || final != lost {
+				t.Fatalf("pages: got %d nonces and a final count of %d, want %d", len(shown), final, lost)
+			}
+			requests := map[string]string{}
+			for i, one := range shown {
+				if one.Nonce != uint64(i) || one.Succeeded == nil || !*one.Succeeded || (len(one.Intents) == 1) != (ids[i] != "") || ids[i] != "" && one.Intents[0].TxID != ids[i] {
+					t.Errorf("shown in place %d: got %+v, want the nonce, its success and the intent %q", i, one, ids[i])
+				}
+				requests[fmt.Sprint(i)] = fmt.Sprintf("many-%d", i)
+			}
+			named := lost
+			if body["requests"] = requests; strings.HasSuffix(name, "by hand") {
+				delete(requests, "90") // one forgotten
+				b.refusedRelease(t, "one of them forgotten", s, body, "nonce 90:", "many-90")
+				requests["90"] = "many-90"
+			} else {
+				delete(body, "requests")
+				body["others"], named = "matching", here
+			}
+			before := b.decidedUpon(t)
+			tried := b.released(t, s, "?dryRun=true", body)
+			if diff := cmp.Diff(before, b.decidedUpon(t)); diff != "" {
+				t.Errorf("the trial wrote (-before +after):\n%s", diff)
+			}
+			done := b.released(t, s, "", body)
+			if tried.DryRun = false; !cmp.Equal(tried, done) || len(done.Named) != named || len(done.Displaced) != lost || done.NextNonce != lost {
+				t.Errorf("the release: got %d named, %d lost and next nonce %d, want %d, %d and %d, and the trial to say the same:\n%s",
+					len(done.Named), len(done.Displaced), done.NextNonce, named, lost, lost, cmp.Diff(tried, done))
+			}
+			b.allEnded(t)
+			b.post(t, orderTo(s, "after", common.Address{0xaf}, 1000))
+			b.allEnded(t)
+			b.mine(t, 5)
+			for i := range lost {
+				if got := b.received(t, to(i)); got != 1000 {
+					t.Errorf("nonce %d: got %d wei on the chain, want 1000, once", i, got)
+				}
+			}
+			for _, i := range []int{75, 90, 104} {
+				b.wantRecorded(t, ids[i])
+				if status, id := b.post(t, order(i)); status != http.StatusOK || id != ids[i] {
+					t.Errorf("many-%d, posted again: got %d %s, want 200 %s", i, status, id, ids[i])
+				}
+			}
+			if named == lost {
+				for _, i := range []int{0, 50, 74} {
+					b.wantToldOfLost(t, stack.CallerAccount, order(i), shown[i].Taker.Hash, "CONFIRMED", "RECORDED")
+				}
+			}
+		})
 	}
 }

@@ -99,25 +99,33 @@ func worth(s nonce.Submitter, requestID string, wei int) map[string]any {
 
 // timesMined is how often the chain has a transaction of that value to the receiver of
 // these tests.
-func (b bench) timesMined(t *testing.T, wei int64) (n int) {
+func (b bench) timesMined(t *testing.T, wei int64) int {
+	t.Helper()
+	return b.minedWorth(t)[wei]
+}
+
+// minedWorth is by value how often the chain has a transaction to the receiver of these
+// tests.
+func (b bench) minedWorth(t *testing.T) map[int64]int {
 	t.Helper()
 	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
+	mined := make(map[int64]int)
 	for number := uint64(0); number <= b.Chain.Head(); number++ {
 		block, err := client.BlockByNumber(b.ctx, new(big.Int).SetUint64(number))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, tx := range block.Transactions() {
-			if to := tx.To(); to != nil && *to == common.HexToAddress("0x00000000000000000000000000000000000cafe0") && tx.Value().Int64() == wei {
-				n++
+			if to := tx.To(); to != nil && *to == common.HexToAddress("0x00000000000000000000000000000000000cafe0") {
+				mined[tx.Value().Int64()]++
 			}
 		}
 	}
-	return n
+	return mined
 }
 
 // After a restore nothing comes back that was cancelled after the backup; what a caller

@@ -117,6 +117,11 @@ func (t *tenure) nameLost(ctx context.Context, l *Leave, v View, moves []Move, l
 	}
 	var done []Naming
 	for _, n := range slices.Sorted(maps.Keys(pairs)) {
+		if _, ok := known[pairs[n]]; !ok {
+			if err := t.misspelled(n, pairs[n], open); err != nil {
+				return nil, nil, err
+			}
+		}
 		one, err := t.name(l, v, e, moves, n, known)
 		if err != nil {
 			return nil, nil, err
@@ -133,6 +138,23 @@ func (t *tenure) nameLost(ctx context.Context, l *Leave, v View, moves []Move, l
 	}
 	l.Takers = e.takers(t.work.NextNonce)
 	return moves, done, nil
+}
+
+// misspelled reports a name that is not on record, and that differs from an open request
+// only in case or in spaces around it: the request that was meant would run again.
+func (t *tenure) misspelled(n uint64, name string, open []OpenRequest) error {
+	same := func(id string) bool { return strings.EqualFold(strings.TrimSpace(name), strings.TrimSpace(id)) }
+	for _, o := range open {
+		if o.RequestID != name && same(o.RequestID) {
+			return ErrNaming{n, name, fmt.Sprintf("no request has this requestId; one that is open has %q", o.RequestID)}
+		}
+	}
+	for _, x := range t.work.Unsettled {
+		if same(x.RequestID) {
+			return ErrNaming{n, name, fmt.Sprintf("no request has this requestId; one in flight has %q", x.RequestID)}
+		}
+	}
+	return nil
 }
 
 // notLost is why a nonce that was named is none of those that are lost.

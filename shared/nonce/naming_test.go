@@ -1,6 +1,7 @@
 package nonce
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -73,4 +74,28 @@ func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A name that is on record nowhere, and that is an open request's but for case or spaces, is
+// refused: what was meant would run again.
+func TestAMisspelledNameIsRefused(t *testing.T) {
+	t.Parallel()
+	x := pending(3)
+	x.RequestID = "flying"
+	w := workOf(1, 4, x)
+	w.Episode, w.Protected = 1, true
+	v := watching(viewOf(w, block('a', 100)), block('a', 95))
+	v.FinalCount = new(uint64(4))
+	to := Address{1}
+	taker := Taker{Hash: Hash{0xf0}, BlockNumber: 95, BlockHash: block('a', 95).Hash, To: &to, ValueWei: "1"}
+	for name, refused := range map[string]bool{"Order-1": true, "order-1 ": true, "Flying": true, "order-2": false, "ORDER-3": false} {
+		book := &evidenceBook{open: []OpenRequest{{RequestID: "order-1", Unknown: true}}, known: map[string]NamedRequest{"ORDER-3": {TxID: "t-3", State: Queued}},
+			stored: []ForeignTransaction{{Nonce: 3, Episode: 1, Taker: taker, CallDigest: taker.CallDigest(), Succeeded: true}}}
+		p := &panel{ChainConnector: reader(nil), views: []View{v}, quorum: 1}
+		tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Book: book}, chain: p, work: w, began: time.Now()}
+		_, _, err := tn.resync(t.Context(), &Leave{Mode: Resync, Count: 4, Requests: map[uint64]string{3: name}}, LostBytes{})
+		if naming, ok := errors.AsType[ErrNaming](err); ok != refused || !refused && err != nil {
+			t.Errorf("%q: got %v %v, want it refused %v", name, naming, err, refused)
+		}
+	}
 }

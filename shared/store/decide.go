@@ -35,7 +35,7 @@ type Decided struct {
 var ErrTooLate = errors.New("there is nothing to decide about the transaction in its state")
 
 // order is a compare-and-set and takes no lease: a transaction in the queue is
-// cancelled at once; one with a nonce gets an order, unless it has one, for
+// cancelled at once, or held where its submitter is in PROTECT; one with a nonce gets an order, unless it has one, for
 // whoever holds the lease.
 //
 // A payout is given back where it was cancelled. So the coordinator alone cancels one,
@@ -48,11 +48,13 @@ const order = `
 with hit as (
   update managed_tx
      set ordered = case when state = 'QUEUED' then null else $4 end,
-         last_error = case when state = 'QUEUED' then 'cancelled: ' || $5 else last_error end,
+         last_error = case when ` + parks + ` then 'held: its cancel is decided once an operator has released the submitter from PROTECT: cancel it again then'
+                           when state = 'QUEUED' then 'cancelled: ' || $5 else last_error end,
          next_check_at = case when state = 'QUEUED' then null else next_check_at end,
-         sub_state = case when state = 'QUEUED' then 'CANCELLED' else sub_state end,
-         state = case when state = 'QUEUED' then 'FAILED' else state end,
-         event_sequence = event_sequence + (state = 'QUEUED')::int,
+         sub_state = case when state = 'QUEUED' and not ` + parks + ` then 'CANCELLED' else sub_state end,
+         held = held or ` + parks + `,
+         state = case when state = 'QUEUED' and not ` + parks + ` then 'FAILED' else state end,
+         event_sequence = event_sequence + (state = 'QUEUED' and not ` + parks + `)::int,
          updated_at = clock_timestamp()
    where tx_id = $1 and (caller = $2 or $3) and (is_authority() or $3)
      and (state in ` + unsettledStates + ` or (state = 'QUEUED' and $4 = 'CANCEL' and ` + cancellable + `))
@@ -72,6 +74,10 @@ const (
 	// about that; in the queue of a copy until the release from PROTECT. A caller who cancels
 	// it is asked to come back, as CANCELLED would say that it never ran. An operator knows
 	// what was cancelled after the backup.
+	//
+	// What waits in the queue may have run too, while the submitter is in PROTECT: after a
+	// restore, or by hand. A caller's cancel parks it: it is held, and no release lets it go on.
+	parks       = `(state = 'QUEUED' and not held and not $3 and ` + payerInDoubt + `)`
 	cancellable = `(not held or held_for is null and ($3 or not ` + payerInDoubt + `))`
 	coordinates = `(ordered is distinct from 'CANCEL' or $4 not in ('REBROADCAST', 'REPLACE')) and ($2 = '` + PayoutCaller + `' or $4 not in ('CANCEL', 'PLACEHOLDER')
          or $4 = 'PLACEHOLDER' and exists (select from tx_decision d where d.tx_id = $1 and d.by = '` + PayoutCaller + `' and d.action = 'CANCEL'))`

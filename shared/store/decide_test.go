@@ -122,3 +122,62 @@ func TestDecisionByCode(t *testing.T) {
 		t.Errorf("decisions by code on record: got %d, want 2", n)
 	}
 }
+
+// What waits in the queue of a submitter in PROTECT may have been carried out: by hand, or
+// after the backup that the database comes from. Its caller's cancel says so, and parks it: it
+// does not run after the release. A release that names it ends it as carried out; else the
+// next cancel is definite. The same post takes the cancel back.
+func TestCancelInProtectIsDecidedAfterTheRelease(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 8)
+	ids := map[string]string{}
+	for i, name := range []string{"named", "not named", "wanted again", "the operator's"} {
+		a, _ := mustCreate(t, db, worth(alice, name, i+1))
+		ids[name] = a.TxID
+	}
+	run(t, db, openEpisode, alice)
+	shop, operator := store.Viewer{Caller: "shop"}, store.Viewer{Caller: "ann", Operator: true}
+	cancel := func(name string, by store.Viewer) store.Decided {
+		t.Helper()
+		got, err := db.Decide(t.Context(), store.Decision{TxID: ids[name], By: by, Action: nonce.OrderCancel, Reason: "asked"})
+		if err != nil {
+			t.Fatalf("cancel %s: %v", name, err)
+		}
+		return got
+	}
+	for _, name := range []string{"named", "not named", "wanted again"} {
+		for i := range 2 {
+			if got := cancel(name, shop); got.State != nonce.Queued || got.Recorded != (i == 0) {
+				t.Errorf("cancel %s in PROTECT: got %+v, want it QUEUED, and recorded once", name, got)
+			}
+		}
+		if got := subState(t, db, ids[name]); got != "HELD" {
+			t.Errorf("%s: got sub-state %q, want HELD", name, got)
+		}
+	}
+	if got := cancel("the operator's", operator); got.State != nonce.Failed || got.SubState != nonce.Cancelled {
+		t.Errorf("an operator's cancel in PROTECT: got %+v, want it CANCELLED", got)
+	}
+
+	w := take(t, db, alice, "release/1")
+	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &nonce.Leave{
+		Episode: 1, Mode: nonce.Resync, By: "ann", Reason: "paid by hand", Count: 1,
+		Requests: map[uint64]string{0: "named"}, End: []nonce.Naming{{Nonce: 0, RequestID: "named", TxID: ids["named"]}},
+	}}})
+	again := worth(alice, "wanted again", 3)
+	again.TxID = "00000000-0000-0000-0000-0000000000aa"
+	if _, held := mustCreate(t, db, again); held {
+		t.Error("posted again after its cancel: got it held still")
+	}
+	w = take(t, db, alice, "a/1")
+	if got := inQueue(w); len(got) != 1 || got[0] != "wanted again" {
+		t.Errorf("the queue after the release: got %v, want what was posted again", got)
+	}
+	if got := cancel("named", shop); got.State != nonce.Confirmed || got.SubState != nonce.RecordedOnChain {
+		t.Errorf("cancel of what was named: got %+v, want CONFIRMED/RECORDED", got)
+	}
+	if got := cancel("not named", shop); got.State != nonce.Failed || got.SubState != nonce.Cancelled {
+		t.Errorf("cancel after the release: got %+v, want it CANCELLED", got)
+	}
+}

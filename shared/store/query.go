@@ -115,9 +115,11 @@ func (s *Store) doubt(ctx context.Context, r Record, err error, sub nonce.Submit
 }
 
 // doubtful says whether "no such request" can be believed. A restored database
-// does not know what ran after its backup was made; an operator may have told it.
+// does not know what ran after its backup was made; an operator may have told it. What is
+// on record is not in doubt: it is another caller's.
 const doubtful = `
-select not is_authority() or ` + isProtected + ` or ` + isTaken
+select not is_authority() or ` + isProtected + ` or ` + isTaken + `
+   and not exists (select from managed_tx m where m.request_id = $2 and m.submitter = $1)`
 
 func (s *Store) record(ctx context.Context, query string, args ...any) (Record, error) {
 	rows, err := s.db.Query(ctx, query, args...)

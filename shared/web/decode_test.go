@@ -151,3 +151,22 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// Two spellings of a number would be one key of a map, and the entry of the first be lost in
+// silence.
+func TestKeysThatAreNumbersHaveOneSpelling(t *testing.T) {
+	t.Parallel()
+	type names struct {
+		Requests map[uint64]string `json:"requests"`
+	}
+	got, err := web.DecodeText[names]([]byte(`{"requests": {"0": "a", "18446744073709551615": "b"}}`))
+	if err != nil || got.Requests[0] != "a" || len(got.Requests) != 2 {
+		t.Errorf("two keys: got %v, %v", got, err)
+	}
+	for _, key := range []string{"00", "01", "+1", "-0", " 1", "1.0", "1e3", "0x1", "", "18446744073709551616"} {
+		_, err := web.DecodeText[names]([]byte(`{"requests": {"0": "a", "` + key + `": "b"}}`))
+		if p, ok := errors.AsType[*web.Problem](err); !ok || p.Code != web.InvalidField || !strings.HasPrefix(p.Field, "requests.") {
+			t.Errorf("the key %q: got %v, want INVALID_FIELD of requests", key, err)
+		}
+	}
+}

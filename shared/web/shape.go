@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -89,12 +90,25 @@ func (w *walker) object(path string, t reflect.Type, depth int) error {
 		if !known {
 			return &Problem{Code: UnsupportedField, Field: clip(at), Detail: "there is no such field; names are case-sensitive"}
 		}
+		if t != nil && t.Kind() == reflect.Map && !isKey(t.Key(), name) {
+			return FieldProblem(clip(at), "the name is not %s in digits alone, without leading zeros", wanted(t.Key()))
+		}
 		if err := w.value(at, inner, depth+1); err != nil {
 			return err
 		}
 	}
 	_, err := w.dec.Token()
 	return err
+}
+
+// isKey says that name is the one spelling of a key of type t: two spellings would be one
+// entry, and the first of them be lost.
+func isKey(t reflect.Type, name string) bool {
+	if t.Kind() != reflect.Uint64 {
+		return true
+	}
+	n, err := strconv.ParseUint(name, 10, 64)
+	return err == nil && strconv.FormatUint(n, 10) == name
 }
 
 func (w *walker) array(path string, t reflect.Type, depth int) error {

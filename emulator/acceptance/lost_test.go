@@ -1,0 +1,90 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// lostShown is one nonce of the list of lost nonces.
+type lostShown struct {
+	Nonce     uint64
+	Taker     *struct{ Hash string }
+	Succeeded *bool
+	Intents   []struct{ TxID, RequestID string }
+}
+
+// lostNonces are all pages of the list, and the final count that its last page shows.
+func (b bench) lostNonces(t *testing.T, s nonce.Submitter) (all []lostShown, final uint64) {
+	t.Helper()
+	for from := "0"; ; {
+		var page struct {
+			FinalCount *uint64
+			Nonces     []lostShown
+			NextFrom   *uint64
+		}
+		status, text := b.again(t, stack.OperatorAccount, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/lost?from="+from, nil)
+		if err := json.Unmarshal([]byte(text), &page); err != nil || status != http.StatusOK {
+			t.Fatalf("lost from %s: got %d %s", from, status, text)
+		}
+		if all = append(all, page.Nonces...); page.FinalCount != nil {
+			final = *page.FinalCount
+		}
+		if page.NextFrom == nil {
+			return all, final
+		}
+		from = fmt.Sprint(*page.NextFrom)
+	}
+}
+
+// askRelease asks for a release with this query, again while the answer says to ask again,
+// or that a node did not tell of a transaction.
+func (b bench) askRelease(t *testing.T, s nonce.Submitter, query string, body map[string]any) (status int, text string) {
+	t.Helper()
+	err := poll(b.ctx, func() bool {
+		code, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters/"+string(s)+"/release"+query, body)
+		status, text = code, string(answer)
+		return err == nil && status != http.StatusServiceUnavailable && !strings.Contains(text, "NOT_LEADER") && !strings.Contains(text, "is not known")
+	})
+	if err != nil {
+		t.Errorf("release of %s: never answered, at last %d %s", s, status, text)
+	}
+	return status, text
+}
+
+// released is askRelease that must be granted.
+func (b bench) released(t *testing.T, s nonce.Submitter, query string, body map[string]any) (answer releaseAnswer) {
+	t.Helper()
+	status, text := b.askRelease(t, s, query, body)
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || status != http.StatusOK {
+		t.Fatalf("release of %s%s: got %d %s, want 200", s, query, status, text)
+	}
+	return answer
+}
+
+// refusedRelease is askRelease that must be refused, with these texts.
+func (b bench) refusedRelease(t *testing.T, what string, s nonce.Submitter, body map[string]any, wants ...string) {
+	t.Helper()
+	status, text := b.askRelease(t, s, "", body)
+	for _, want := range wants {
+		if status != http.StatusBadRequest || !strings.Contains(text, want) {
+			t.Errorf("%s: got %d %s, want 400 with %q", what, status, text, want)
+		}
+	}
+}
+
+// allEnded waits until each transaction has ended.
+func (b bench) allEnded(t *testing.T) {
+	t.Helper()
+	var open int
+	if err := poll(b.ctx, func() bool {
+		return b.DB.QueryRow(b.ctx, `select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED')`).Scan(&open) == nil && open == 0
+	}); err != nil {
+		t.Fatalf("%d transactions did not end: %v", open, err)
+	}
+}

@@ -1,0 +1,120 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/processes"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/crash"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// A backup that is put back unnoticed has the fencing tokens of its time, and the names of
+// their tasks were used. A release by resync draws a name epoch for this account: what waits
+// at the release and what is posted after it ends by its own tasks, and no sweep runs. A
+// create that was stored before PROTECT, and whose process still has the old name epoch,
+// loses nothing. The epoch of the database stays.
+func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
+	t.Parallel()
+	for window, lost := range map[int]int{1: 25, 8: 105} { // a window of one sends one a second
+		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			b := setup(t, stack.Options{Window: window, Submitters: 1, Processes: 2, BlockTime: 100 * time.Millisecond,
+				Settings: map[string]string{crash.Variable: folder}})
+			s := b.Submitters()[0]
+			b.backUp(t)
+			for i := range lost {
+				b.postUntilAnswered(t, worth(s, fmt.Sprintf("lost-%d", i), 5000+i))
+			}
+			b.await(t, s, nonce.Confirmed, lost)
+			b.putBack(t)
+			epoch := b.epochOfTheDatabase(t)
+
+			held, answered := b.heldUpCreate(t, folder, worth(s, "held up", 4000))
+			if err := poll(b.ctx, func() bool {
+				return b.RunSweep(b.ctx) == nil && b.count(`select count(*) from protect_episode where submitter = $1 and closed_at is null`, s) == 1
+			}); err != nil {
+				t.Fatalf("the account never came into PROTECT: %v", err)
+			}
+			episode, _ := b.inProtect(t, s)
+			b.mine(t, 70)
+			none := map[string]string{} // the node may have forgotten the first of them: see [nonce.ErrPruned]
+			for n := range lost {
+				none[fmt.Sprint(n)] = nonce.NoRequest
+			}
+			b.released(t, s, "", map[string]any{"episode": episode, "mode": "resync", "count": lost, "reason": "restored", "requests": none})
+			b.await(t, s, nonce.Confirmed, 1) // what waited at the release
+
+			if err := held.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			if txID := <-answered; txID == "" {
+				t.Error("the create that was held up: got no txId")
+			}
+			token, err := b.Issuer.Token(b.ctx, stack.CallerAccount, stack.PublicAudience)
+			if err != nil {
+				t.Fatal(err)
+			}
+			status, answer, err := stack.CallWith(b.ctx, token, http.MethodPost, "http://"+held.Addr()+"/api/v1/tx", worth(s, "by the process that was held up", 4001))
+			if err != nil || status != http.StatusAccepted {
+				t.Fatalf("the process that was held up: got %d %s, %v; want 202", status, answer, err)
+			}
+			b.await(t, s, nonce.Confirmed, 2)
+			const next = 4
+			for i := range next {
+				b.postUntilAnswered(t, worth(s, fmt.Sprintf("next-%d", i), 6000+i))
+			}
+			b.await(t, s, nonce.Confirmed, 2+next)
+
+			if got := b.epochOfTheDatabase(t); got != epoch {
+				t.Errorf("the database's epoch: got %s after the release, want %s as before", got, epoch)
+			}
+			mined := b.minedWorth(t)
+			for wei := int64(4000); wei < 7000; wei++ {
+				want := 0
+				if wei < 4002 || wei >= 5000 && wei < int64(5000+lost) || wei >= 6000 && wei < 6000+next {
+					want = 1
+				}
+				if mined[wei] != want {
+					t.Errorf("the intent of %d wei: got it on the chain %d times, want %d", wei, mined[wei], want)
+				}
+			}
+		})
+	}
+}
+
+func (b bench) epochOfTheDatabase(t *testing.T) (epoch string) {
+	t.Helper()
+	if err := poll(b.ctx, func() bool { return b.DB.QueryRow(b.ctx, `select epoch from authority`).Scan(&epoch) == nil }); err != nil {
+		t.Fatalf("the database's epoch: %v", err)
+	}
+	return epoch
+}
+
+// heldUpCreate posts an intent whose process is stopped after the commit and before it
+// enqueues anything. Nothing else is sent to that process. The txId that it answers once it
+// goes on comes by the channel.
+func (b bench) heldUpCreate(t *testing.T, folder string, intent map[string]any) (held *processes.Process, txID <-chan string) {
+	t.Helper()
+	if err := crash.Arm(folder, "create.committed", 1, crash.Stop); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan string, 1)
+	go func() {
+		var body struct{ TxID string }
+		_ = poll(b.ctx, func() bool {
+			status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", intent)
+			return err == nil && status < 300 && json.Unmarshal(answer, &body) == nil
+		})
+		answered <- body.TxID
+	}()
+	held = b.paused(t)
+	b.forget(held)
+	return held, answered
+}

@@ -1,0 +1,216 @@
+package acceptance
+
+import (
+	"fmt"
+	"math/big"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// creates is a request that deploys this code.
+func creates(s nonce.Submitter, requestID string, code ...byte) map[string]any {
+	body := transfer(s, requestID)
+	body["payload"] = map[string]any{"data": fmt.Sprintf("0x%x", code)}
+	return body
+}
+
+// createByHand deploys code at nonce n with the key of the first dev account, past the house.
+func (b bench) createByHand(t *testing.T, n uint64, code ...byte) {
+	t.Helper()
+	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	id := new(big.Int).SetUint64(b.Chain.ChainID())
+	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, Value: new(big.Int), Data: code, Gas: 100_000, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(200e9),
+	})
+	if err == nil {
+		err = client.SendTransaction(b.ctx, tx)
+	}
+	if err != nil {
+		t.Fatalf("transaction by hand at nonce %d: %v", n, err)
+	}
+}
+
+// deployments is how often the chain has a transaction that deploys this code.
+func (b bench) deployments(t *testing.T, code ...byte) (n int) {
+	t.Helper()
+	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for number := uint64(0); number <= b.Chain.Head(); number++ {
+		block, err := client.BlockByNumber(b.ctx, new(big.Int).SetUint64(number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tx := range block.Transactions() {
+			if tx.To() == nil && string(tx.Data()) == string(code) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// A request that a release names for a transaction which reverted at finality ends
+// FAILED/REVERTED with that hash and receipt. It never runs again, cancel says EXECUTED, and
+// its caller hears the same by posting it again: also where the database had lost it.
+func TestANamedRequestThatRevertedEndsSo(t *testing.T) {
+	t.Parallel()
+	for _, window := range []int{1, 8} {
+		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, stack.Options{Window: window, Submitters: 1, Settings: map[string]string{"FENCEPOST_EVENTS_MODE": "mq_outbox"}})
+			s := b.Submitters()[0]
+			b.Chain.StopMining()
+			for i := range window { // they hold the nonces of the window
+				b.post(t, orderTo(s, fmt.Sprintf("holds-%d", i), common.Address{0xa0, byte(i + 1)}, 10))
+			}
+			b.await(t, s, nonce.Tracking, window)
+			here, lost := creates(s, "here", 0xfe), creates(s, "lost", 0xfe, 0xfe)
+			_, id := b.post(t, here)
+			b.Chain.DropPool()
+			b.createByHand(t, 0, 0xfe)
+			b.createByHand(t, 1, 0xfe, 0xfe)
+			b.Chain.StartMining()
+			episode, _ := b.inProtect(t, s)
+			b.mine(t, 70)
+			body := map[string]any{"episode": episode, "mode": "resync", "count": 2, "reason": "sent by hand"}
+			b.refusedRelease(t, "nothing named", s, body, "nonce 0:", "here")
+			body["requests"] = map[string]string{"0": "here", "1": "lost"}
+			done := b.released(t, s, "", body)
+			if len(done.Named) != 2 || done.Named[0].Effect != nonce.NamedReverted || done.Named[1].Effect != nonce.NamedReverted {
+				t.Fatalf("named: got %+v, want both REVERTED", done.Named)
+			}
+			_, r := b.ask(t, stack.CallerAccount, id)
+			hash := done.Named[0].TxHash.String()
+			if r.State != "FAILED" || *r.SubState != "REVERTED" || r.TxHash == nil || *r.TxHash != hash || !strings.Contains(string(r.Receipt), hash) {
+				t.Errorf("what was named: got %+v, want FAILED/REVERTED with hash and receipt of %s", r, hash)
+			}
+			if status, c := b.cancel(t, id); status != http.StatusOK || c != (cancelled{"EXECUTED", "FAILED", "REVERTED"}) {
+				t.Errorf("cancel: got %d %+v, want EXECUTED of FAILED/REVERTED", status, c)
+			}
+			if status, again := b.post(t, here); status != http.StatusOK || again != id {
+				t.Errorf("posted again: got %d %s, want 200 %s", status, again, id)
+			}
+			b.wantToldOfLost(t, stack.CallerAccount, lost, done.Named[1].TxHash.String(), "FAILED", "REVERTED")
+			b.allEnded(t)
+			var last event
+			for _, e := range b.replay(t, stack.CallerAccount) {
+				if e.TxID == id {
+					last = e
+				}
+			}
+			if last.Type != "TxFailed" || last.Data.Reason != "REVERTED" {
+				t.Errorf("its last event: got %+v, want TxFailed with REVERTED", last)
+			}
+			if one, other := b.deployments(t, 0xfe), b.deployments(t, 0xfe, 0xfe); one != 1 || other != 1 {
+				t.Errorf("on the chain: got %d and %d transactions, want one of each request", one, other)
+			}
+		})
+	}
+}
+
+// alertOf is the text that an alert of Terraform looks for in messages.
+func alertOf(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../terraform/modules/alerts/policies.tf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?s)\n    ` + name + ` = \{.*?message=~\\"\^([^\\]+)\\"`).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("the alert %s has no filter by message", name)
+	}
+	return `"message":"` + string(found[1])
+}
+
+// A request that is named for one nonce and has bytes at another: the release says that a
+// placeholder is to consume that one. It does, and the request was carried out once. Where
+// the bytes are mined all the same, which nobody can prevent, the alert of a second
+// execution is raised.
+func TestANamedRequestWithBytesAtAnotherNonce(t *testing.T) {
+	t.Parallel()
+	for _, window := range []int{1, 8} {
+		for _, mined := range []string{"placeholder", "own bytes"} {
+			t.Run(fmt.Sprintf("window %d, %s", window, mined), func(t *testing.T) {
+				t.Parallel()
+				b := setup(t, stack.Options{Window: 8, Submitters: 1, RPCProxy: true, Settings: quick})
+				s := b.Submitters()[0]
+				to := common.Address{0x2b}
+				b.Chain.StopMining()
+				_, first := b.post(t, orderTo(s, "first", common.Address{0x1a}, 10))
+				_, twice := b.post(t, orderTo(s, "twice", to, 1000))
+				b.await(t, s, nonce.Tracking, 2)
+				bytes := b.raw(t, twice, "ORIGINAL")
+				b.RPC.SetFaults(rpcproxy.Faults{LoseSend: 1}) // nothing that is sent again comes to the node
+				if _, err := b.DB.Exec(b.ctx, `update submitter set max_in_flight = $2 where submitter = $1`, s, window); err != nil {
+					t.Fatal(err) // a window of one binds no second nonce: it was made narrower afterwards
+				}
+				b.Chain.DropPool()
+				b.payByHand(t, 0, to, 1000)
+				b.Chain.StartMining()
+				episode, _ := b.inProtect(t, s)
+				b.mine(t, 70)
+				body := map[string]any{"episode": episode, "mode": "resync", "count": 1, "reason": "paid by hand", "requests": map[string]string{"0": "twice"}}
+				done := b.released(t, s, "", body)
+				if len(done.Named) != 1 || done.Named[0].Effect != nonce.NamedPlaceholder || done.Named[0].TxID != twice {
+					t.Fatalf("named: got %+v, want the effect PLACEHOLDER", done.Named)
+				}
+				b.versions(t, twice, "ORIGINAL", "PLACEHOLDER")
+				want := int64(1000)
+				if mined == "own bytes" {
+					want = 2000
+					client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer client.Close()
+					tx := new(types.Transaction)
+					if err := tx.UnmarshalBinary(bytes); err != nil {
+						t.Fatal(err)
+					}
+					if err := client.SendTransaction(b.ctx, tx); err != nil {
+						t.Fatal(err)
+					}
+					if err := poll(b.ctx, func() bool { return b.received(t, to) == want }); err != nil {
+						t.Fatalf("the bytes sent by hand were not mined: %v", err)
+					}
+				}
+				b.RPC.SetFaults(rpcproxy.Faults{})
+				b.allEnded(t)
+				if got := b.received(t, to); got != want {
+					t.Errorf("twice: got %d wei on the chain, want %d", got, want)
+				}
+				if raised := b.log.has(alertOf(t, "carried-out-twice")); raised != (mined == "own bytes") {
+					t.Errorf("the alert of a second execution: got it raised %v", raised)
+				}
+				if status, c := b.cancel(t, twice); status != http.StatusOK || c.Outcome != "EXECUTED" || c.State != "CONFIRMED" {
+					t.Errorf("cancel: got %d %+v, want EXECUTED", status, c)
+				}
+				if _, c := b.cancel(t, first); c != (cancelled{"CANCELLED", "FAILED", "DISPLACED"}) {
+					t.Errorf("what lost its nonce: got %+v, want it never carried out", c)
+				}
+				_, next := b.post(t, orderTo(s, "next", common.Address{0x3c}, 10))
+				b.confirmed(t, next)
+				b.wantContiguous(t, s, 3)
+			})
+		}
+	}
+}
