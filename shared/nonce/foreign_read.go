@@ -71,10 +71,10 @@ func (t *tenure) readSomeForeign(ctx context.Context) (foreignStep, error) {
 	if err != nil {
 		return foreignStep{}, err
 	}
-	some := left
-	if len(left) > foreignMost { // the lowest, and not always the same: the node may never tell of them
-		first := 1 + rand.IntN(len(left)-1)
-		some = slices.Concat(left[:1], left[first:], left[1:first])[:foreignMost]
+	some := slices.DeleteFunc(slices.Clone(left), func(n uint64) bool { return t.untold[n] })
+	if len(some) > foreignMost { // the lowest, and not always the same: the node may never tell of them
+		first := 1 + rand.IntN(len(some)-1)
+		some = slices.Concat(some[:1], some[first:], some[1:first])[:foreignMost]
 	}
 	found, told, errRead := t.takersOf(ctx, some)
 	if errors.Is(errRead, ErrNoCounts) {
@@ -118,12 +118,15 @@ func (t *tenure) takersOf(ctx context.Context, nonces []uint64) (found []Foreign
 	return found, told, err
 }
 
-// tells keeps whether what consumed the nonce is not told, however often it is asked.
+// tells keeps for this invocation whether what consumed the nonce is not told, however
+// often it is asked.
 func (t *tenure) tells(n uint64, untold bool) {
 	if t.untold == nil {
 		t.untold = make(map[uint64]bool)
 	}
-	t.untold[n] = untold
+	if delete(t.untold, n); untold {
+		t.untold[n] = true
+	}
 }
 
 // halfOver says that half of what the rounds of a tenure may take is over.

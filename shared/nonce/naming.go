@@ -245,7 +245,8 @@ func (e evidence) takers(next uint64) map[uint64]Taker {
 func (t *tenure) evidenceOf(ctx context.Context, lost []uint64, count uint64) (evidence, error) {
 	e := evidence{lost: lost, foreign: make(map[uint64]ForeignTransaction)}
 	var failed error // why the last try read nothing
-	for {
+	for more := true; more; {
+		untold := len(t.untold)
 		step, err := t.readSomeForeign(ctx)
 		failed = err
 		if errors.Is(err, lease.ErrFenced) || errors.Is(err, ErrNodes) {
@@ -254,9 +255,7 @@ func (t *tenure) evidenceOf(ctx context.Context, lost []uint64, count uint64) (e
 		if err := t.storeForeign(ctx, step); err != nil {
 			return e, err
 		}
-		if step.empty() || t.halfOver() {
-			break
-		}
+		more = (!step.empty() || len(t.untold) > untold) && !t.halfOver()
 	}
 	stored, err := t.Book.ForeignTransactions(ctx, t.work.submitter(), t.work.lowest(), count)
 	if err != nil {
