@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/tasks"
 )
 
 // A backup that is put back unnoticed has the fencing tokens of its time, and the names of
@@ -33,8 +35,9 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 				b.postUntilAnswered(t, worth(s, fmt.Sprintf("lost-%d", i), 5000+i))
 			}
 			b.await(t, s, nonce.Confirmed, lost)
-			b.putBack(t)
 			epoch := b.epochOfTheDatabase(t)
+			b.useUpNames(t, s, epoch)
+			b.putBack(t)
 
 			held, answered := b.heldUpCreate(t, folder, worth(s, "held up", 4000))
 			if err := poll(b.ctx, func() bool {
@@ -86,6 +89,23 @@ func TestAReleasedAccountNeedsNoSweepAfterARestore(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// useUpNames makes the task of each low token, as a longer life of the account would have.
+func (b bench) useUpNames(t *testing.T, s nonce.Submitter, epoch string) {
+	t.Helper()
+	maker := tasks.New(tasks.Options{
+		Parent:   "projects/" + b.Setting("FENCEPOST_TASKS_PROJECT") + "/locations/" + b.Setting("FENCEPOST_TASKS_LOCATION"),
+		Endpoint: b.Tasks.Addr(), QueuePrefix: "fencepost", QueueShards: 1, TargetURL: b.Setting("FENCEPOST_TASKS_TARGET_URL"),
+		ServiceAccount: stack.TasksAccount, Audience: stack.InternalAudience, DispatchDeadline: time.Minute,
+		Epoch: func(context.Context) (string, error) { return epoch, nil },
+	})
+	defer maker.Close()
+	for token := range int64(200) {
+		if err := maker.Advance(b.ctx, s, token); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
