@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -42,6 +43,7 @@ type losses struct {
 	s       nonce.Submitter
 	chain   nonce.ChainConnector
 	stored  map[uint64]nonce.ForeignTransaction
+	own     []nonce.Hash // versions that are stored for nonces of the page
 	open    []nonce.OpenRequest
 	reading nonce.ForeignReading
 }
@@ -99,10 +101,16 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 	if page.reading, err = a.readingOf(r.Context(), known); err != nil {
 		return err
 	}
+	if page.own, err = a.store.OwnVersions(r.Context(), s, from, below); err != nil {
+		return err
+	}
 	for n := from; n < below; n++ {
 		one, err := a.lostNonce(r, page, n)
 		if err != nil {
 			return err
+		}
+		if one.Taker != nil && slices.Contains(page.own, one.Taker.Hash) {
+			continue // mined, and not settled yet: it is not lost
 		}
 		out.Nonces = append(out.Nonces, one)
 	}

@@ -41,3 +41,13 @@ func (s *Store) IntentsAlike(ctx context.Context, sub nonce.Submitter, t nonce.T
 	}
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Alike])
 }
+
+// OwnVersions are the versions that are stored for the nonces of s from one on and below
+// another.
+func (s *Store) OwnVersions(ctx context.Context, sub nonce.Submitter, from, below uint64) ([]nonce.Hash, error) {
+	rows, err := s.db.Query(ctx, `select tx_hash from tx_version where submitter = $1 and nonce >= $2 and nonce < $3`, sub, bigint(from), bigint(below))
+	if err != nil {
+		return nil, fmt.Errorf("read the versions of %s from nonce %d on: %w", sub, from, err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[nonce.Hash])
+}

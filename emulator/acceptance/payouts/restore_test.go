@@ -295,7 +295,8 @@ func (r *restoration) after() {
 		u.stepTo(u.only().ReqID, happy)
 	}
 	id := r.never.only().ReqID
-	r.never.want("given up after the backup", r.never.resolve(id), http.StatusOK, "ROLLED_BACK", "")
+	r.never.wantGivenUp("given up after the backup", r.never.resolve(id))
+	r.never.stepTo(id, rollback)
 	r.refunding.stepTo(r.refunding.only().ReqID, rollback)
 	a := r.lost.pay(400_001, "cid", "c")
 	r.lost.want("after the backup", a, http.StatusAccepted, "PENDING", "")

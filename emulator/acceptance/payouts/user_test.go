@@ -106,6 +106,15 @@ func (u *user) pay(units uint64, more ...any) answer {
 	return a
 }
 
+// wantGivenUp wants an answer of a payout that is given up: its money is back, or on a
+// slow machine on its way back.
+func (u *user) wantGivenUp(what string, a answer) {
+	u.t.Helper()
+	if a.Status != http.StatusOK || a.State != "COMPENSATING" {
+		u.want(what, a, http.StatusOK, "ROLLED_BACK", "")
+	}
+}
+
 // accepted posts a payout that is on its way when it is answered.
 func (u *user) accepted(units uint64) (reqID string) {
 	u.t.Helper()
