@@ -34,9 +34,13 @@ func TestReleaseDrawsANameEpoch(t *testing.T) {
 		t.Errorf("after a resume: got %q, want %q as before", got, first)
 	}
 	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 3, '{}')`, alice)
-	again := nonce.Leave{Episode: 3, Mode: nonce.Resync, By: "ann", Reason: "another loss", Count: 1}
+	again := nonce.Leave{Episode: 3, Mode: nonce.Resync, By: "ann", Reason: "another loss", Count: 1, Matching: true}
 	write(t, db, nonce.Write{Lease: take(t, db, alice, "release/3").Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &again}})
 	if got := db.NameEpoch(alice); got == first || got != value[string](t, db, `select name_epoch from submitter_lease where submitter = $1`, alice) {
 		t.Errorf("after the next resync: got %q, want what was drawn, and another than %q", got, first)
+	}
+	others := `select string_agg(coalesce(released ->> 'others', 'named'), ' ' order by episode) from protect_episode where submitter = $1 and mode = 'resync'`
+	if got := value[string](t, db, others, alice); got != "named matching" {
+		t.Errorf("how the nonces without a name were judged, on record: got %q, want \"named matching\"", got)
 	}
 }

@@ -106,6 +106,9 @@ func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
 	if leave.Filling != nil {
 		what["filling"] = leave.Filling
 	}
+	if leave.Matching {
+		what["others"] = "matching"
+	}
 	released, _ := json.Marshal(what) // plain: cannot fail
 	b.Queue(`select close_episode($1, $2, $3, $4, $5, $6::jsonb || jsonb_build_object('change', `+lastChange+`))`,
 		l.Submitter, leave.Episode, leave.Mode, leave.By, leave.Reason, released)
