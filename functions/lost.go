@@ -43,7 +43,7 @@ type losses struct {
 	s       nonce.Submitter
 	chain   nonce.ChainConnector
 	stored  map[uint64]nonce.ForeignTransaction
-	own     []nonce.Hash // versions that are stored for nonces of the page
+	own     []string // versions that are stored for nonces of the page
 	open    []nonce.OpenRequest
 	reading nonce.ForeignReading
 }
@@ -109,7 +109,7 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if one.Taker != nil && slices.Contains(page.own, one.Taker.Hash) {
+		if one.Taker != nil && slices.Contains(page.own, one.Taker.Hash.String()) {
 			continue // mined, and not settled yet: it is not lost
 		}
 		out.Nonces = append(out.Nonces, one)

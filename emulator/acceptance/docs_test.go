@@ -101,7 +101,7 @@ func TestDocsHandlerOverHTTP(t *testing.T) {
 		return b.postUntilAnswered(t, map[string]any{"submitter": s, "requestId": request, "handler": handler, "payload": payload})
 	}
 	ends := map[string]string{
-		post("good", "shop", payload): "", post("none", "shop", "nothing"): "no such order", post("forged", "stranger", payload): "answered 401",
+		post("good", "shop", payload): "", post("unknown", "shop", "nothing"): "no such order", post("forged", "stranger", payload): "answered 401",
 	}
 	b.ends(t, map[nonce.Submitter]int{s: 3})
 	for id, want := range ends {

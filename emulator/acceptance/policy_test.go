@@ -74,7 +74,7 @@ func TestPolicyOverHTTP(t *testing.T) {
 	b.refused(t, paid("over", "5", cafe0), problem{Status: 429, Code: "DAILY_AMOUNT_EXCEEDED", Field: "payload.value"})
 	made := b.postUntilAnswered(t, ordered(s, "made", "")) // 5 wei to somebody else
 	b.postUntilAnswered(t, paid("rest", "4", cafe0))
-	b.postUntilAnswered(t, paid("none", "0", cafe0))
+	b.postUntilAnswered(t, paid("nothing", "0", cafe0))
 	b.refused(t, paid("fast", "0", cafe0), problem{Status: 429, Code: "RATE_LIMIT_EXCEEDED"})
 	if again := b.postUntilAnswered(t, paid("first", "6", cafe0)); again != first {
 		t.Errorf("a known request: got %s, want %s", again, first)

@@ -74,3 +74,21 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 		t.Errorf("another submitter's: got %+v, %v; want it untouched", r, err)
 	}
 }
+
+// What an operator is shown as lost leaves out the nonces that a version stored for them
+// consumed.
+func TestOwnVersionsAreThoseOfTheNonces(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 8)
+	for _, name := range []string{"a", "b", "c"} {
+		post(t, db, alice, name)
+	}
+	w := take(t, db, alice, "a/1")
+	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, true)})
+	want := value[string](t, db, `select tx_hash from managed_tx where nonce = 1`)
+	got, err := db.OwnVersions(t.Context(), alice, 1, 2)
+	if diff := cmp.Diff([]string{want}, got); err != nil || diff != "" {
+		t.Errorf("versions of nonce 1, %v (-want +got):\n%s", err, diff)
+	}
+}
