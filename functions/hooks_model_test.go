@@ -326,7 +326,7 @@ func (p *play) holds() {
 // consumed every nonce, and each transaction has the end that it must have.
 func (p *play) finish() {
 	p.over(`submitter = $1`, p.sub)
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for left := -1; left != 0; {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("%d transactions did not end: %s\nafter\n%s", left, p.bound(), p.story())

@@ -189,7 +189,7 @@ func (h house) run(statement string, args ...any) {
 // await polls until the condition holds.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

@@ -106,7 +106,7 @@ func TestClefDiesWithItsOwner(t *testing.T) {
 		}
 		return err != nil
 	}
-	tick, end := time.NewTicker(20*time.Millisecond), time.After(10*time.Second)
+	tick, end := time.NewTicker(20*time.Millisecond), time.After(2*time.Minute)
 	defer tick.Stop()
 	for !gone() {
 		select {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	location = "projects/p/locations/europe-west1"
-	deadline = 20 * time.Second // for whatever a test waits for
+	deadline = 2 * time.Minute // for whatever a test waits for
 )
 
 // bench is an emulator, the real client against it and a target that records.

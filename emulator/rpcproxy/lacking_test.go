@@ -53,7 +53,7 @@ func TestNodeWithoutTags(t *testing.T) {
 			}
 			for i := 2; i >= 0; i-- {
 				s.proxies[i].SetFaults(rpcproxy.Faults{})
-				for end := time.Now().Add(30 * time.Second); ; {
+				for end := time.Now().Add(2 * time.Minute); ; {
 					v, err := s.connector.Look(t.Context(), q)
 					if err == nil && s.number(v.Node) == i {
 						break

@@ -160,7 +160,7 @@ func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 			if n := b.pending(t); n != 1 {
 				t.Errorf("pending count at the node: got %d, want 1", n)
 			}
-			another, stop := context.WithTimeout(t.Context(), 10*time.Second)
+			another, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 			if name == rpcproxy.Hang {
 				another, stop = context.WithTimeout(t.Context(), 300*time.Millisecond)
 			}

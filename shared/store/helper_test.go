@@ -86,7 +86,7 @@ var written = []string{"managed_tx", "tx_version", "tx_document", "submitter_non
 // await polls until the condition holds.
 func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

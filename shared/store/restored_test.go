@@ -87,7 +87,7 @@ func recoverElsewhere(t *testing.T, db storetest.Bundle, cluster *pgcluster.Clus
 		t.Fatal(err)
 	}
 	defer fresh.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for recovering := true; recovering; {
 		if err := fresh.QueryRow(ctx, `select pg_is_in_recovery()`).Scan(&recovering); err != nil && ctx.Err() != nil {

@@ -96,7 +96,7 @@ func startChild(t *testing.T, drain time.Duration) *child {
 // await asks /healthz until it answers with the status.
 func (c *child) await(t *testing.T, status int) *http.Response {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for tick := time.Tick(5 * time.Millisecond); ; {
 		resp, err := c.client.Get(c.url + "/healthz")

@@ -135,7 +135,7 @@ func TestBlockTime(t *testing.T) {
 	t.Parallel()
 	b := setup(t, anvil.Options{BlockTime: 50 * time.Millisecond})
 	hash, _ := b.send(t, 0)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()

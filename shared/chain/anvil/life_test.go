@@ -113,7 +113,7 @@ func listens(address string) bool {
 
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for !done() {

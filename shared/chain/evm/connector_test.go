@@ -107,7 +107,7 @@ func TestIndexNotReady(t *testing.T) {
 	if err := chain.Mine(1); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for want := ([2]nonce.Answer{nonce.AnswerNotFound, nonce.AnswerNotFound}); answers() != want; {
 		select {
 		case <-deadline:

@@ -139,7 +139,7 @@ func TestOnlyTheBalanceRowIsWaitedFor(t *testing.T) {
 	holder := l.rival()
 	do(t, holder, `begin`)
 	do(t, holder, fmt.Sprintf(`select * from funding_apply('held', 'withdraw', %d, %d, 1)`, alice, fine))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	theirs := call("r", fine, 1)
 	theirs.UserID = bob

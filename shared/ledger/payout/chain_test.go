@@ -137,7 +137,7 @@ const onePayment = "1500000000000000000"
 
 func (h *house) await(what string, holds func() bool) {
 	h.t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

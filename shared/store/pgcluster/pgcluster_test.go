@@ -63,7 +63,7 @@ func execute(t *testing.T, conn *pgx.Conn, statement string) {
 // await polls until the condition holds.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

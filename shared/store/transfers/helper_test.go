@@ -150,7 +150,7 @@ func value[T any](t testing.TB, b bench, query string, args ...any) (v T) {
 // await polls until the condition holds.
 func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {

@@ -78,7 +78,7 @@ func (h house) post(t *testing.T, path, traceparent string) time.Duration {
 // until makes requests until the condition holds.
 func (h house) until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); {
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("still not so: %s; series %v, %d spans, %d calls", what, h.Series(), len(h.Spans()), h.Calls())
 		}
