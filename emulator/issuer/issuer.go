@@ -61,7 +61,7 @@ type Issuer struct {
 // [Issuer.Close].
 func Start(o Options) (*Issuer, error) {
 	o.Algorithm = cmp.Or(o.Algorithm, jwt.SigningMethodRS256.Alg())
-	k, err := newKey(o.Algorithm)
+	k, err := keyWith(o.Algorithm, firstRSA)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math/big"
+	"sync"
 
 	"github.com/golang-jwt/jwt/v5"
 )
@@ -21,22 +22,32 @@ type key struct {
 	jwk     map[string]string
 }
 
-func newKey(algorithm string) (key, error) {
+// firstRSA is made once for all issuers of a process: a key takes seconds under the race
+// detector. Each issuer gives it an id of its own.
+var firstRSA = sync.OnceValues(freshRSA)
+
+func freshRSA() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) }
+
+// newKey is a fresh key with a fresh id.
+func newKey(algorithm string) (key, error) { return keyWith(algorithm, freshRSA) }
+
+// keyWith is a key with a fresh id, and of RSA the private key that makeRSA returns.
+func keyWith(algorithm string, makeRSA func() (*rsa.PrivateKey, error)) (key, error) {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails, by its documentation
 	k := key{id: encode(id[:]), jwk: map[string]string{"use": "sig", "alg": algorithm}}
 	k.jwk["kid"] = k.id
 	switch algorithm {
 	case jwt.SigningMethodRS256.Alg():
-		return k.withRSA()
+		return k.withRSA(makeRSA)
 	case jwt.SigningMethodES256.Alg():
 		return k.withECDSA()
 	}
 	return key{}, fmt.Errorf("token algorithm %q: want RS256 or ES256", algorithm)
 }
 
-func (k key) withRSA() (key, error) {
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
+func (k key) withRSA(makeRSA func() (*rsa.PrivateKey, error)) (key, error) {
+	private, err := makeRSA()
 	if err != nil {
 		return key{}, fmt.Errorf("make an RSA key: %w", err)
 	}
