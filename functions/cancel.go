@@ -21,12 +21,13 @@ type cancelResponse struct {
 	Outcome  string         `json:"outcome"`
 	State    nonce.State    `json:"state"`
 	SubState nonce.SubState `json:"subState,omitempty"`
+	Stated   bool           `json:"stated,omitempty"` // EXECUTED on an operator's statement: nothing on the chain proves it
 }
 
 // What a cancel came to. Only the first two are definite, and they never change.
 const (
 	outcomeCancelled = "CANCELLED" // the intent was not carried out and never will be
-	outcomeExecuted  = "EXECUTED"  // one of the intent's own versions was mined, and is final
+	outcomeExecuted  = "EXECUTED"  // one of the intent's own versions was mined, and is final; or a release recorded it
 	outcomePending   = "PENDING"   // ask again: a placeholder competes for the nonce
 )
 
@@ -46,7 +47,7 @@ func (a *App) cancel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body := cancelResponse{TxID: txID, Outcome: outcome(out), State: out.State, SubState: out.SubState}
+	body := cancelResponse{TxID: txID, Outcome: outcome(out), State: out.State, SubState: out.SubState, Stated: out.Stated}
 	status := http.StatusOK
 	if body.Outcome == outcomePending {
 		status = http.StatusAccepted

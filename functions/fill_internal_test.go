@@ -2,6 +2,7 @@ package functions
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -64,5 +65,53 @@ func TestNoneIsNoRequest(t *testing.T) {
 	}
 	if err := errors.Join(newRequestID("requestId", "none-1"), newRequestID("requestId", "nobody")); err != nil {
 		t.Errorf("other names: got %v", err)
+	}
+}
+
+// What proves that the named requests were carried out is checked by its form, and goes
+// with resync. What nothing proves is refused by the field that would prove it.
+func TestProofOfAReleaseIsChecked(t *testing.T) {
+	t.Parallel()
+	h := "0x" + strings.Repeat("ab", 32)
+	resync := releaseRequest{Episode: new(1), Mode: nonce.Resync, Reason: "r", Count: new(uint64(9))}
+	for name, c := range map[string]struct {
+		mode     nonce.ReleaseMode
+		requests map[uint64]string
+		hashes   map[uint64]string
+		executed map[uint64]string
+		field    string // "": taken
+	}{
+		"a hash":                    {nonce.Resync, map[uint64]string{7: "r-7"}, map[uint64]string{7: h}, nil, ""},
+		"a hash of no request":      {nonce.Resync, nil, map[uint64]string{7: h}, nil, ""},
+		"a statement":               {nonce.Resync, map[uint64]string{7: "r-7"}, nil, map[uint64]string{7: "the explorer"}, ""},
+		"both for two nonces":       {nonce.Resync, map[uint64]string{6: "r-6", 7: "r-7"}, map[uint64]string{6: h}, map[uint64]string{7: "the explorer"}, ""},
+		"no hash":                   {nonce.Resync, nil, map[uint64]string{7: "0xab"}, nil, "hashes"},
+		"an empty hash":             {nonce.Resync, nil, map[uint64]string{7: ""}, nil, "hashes"},
+		"a hash with resume":        {nonce.Resume, nil, map[uint64]string{7: h}, nil, "hashes"},
+		"a statement with resume":   {nonce.Resume, nil, nil, map[uint64]string{7: "the explorer"}, "executed"},
+		"an empty statement":        {nonce.Resync, map[uint64]string{7: "r-7"}, nil, map[uint64]string{7: " "}, "executed"},
+		"a long statement":          {nonce.Resync, map[uint64]string{7: "r-7"}, nil, map[uint64]string{7: strings.Repeat("x", maxReason+1)}, "executed"},
+		"a statement of no request": {nonce.Resync, nil, nil, map[uint64]string{7: "the explorer"}, "executed"},
+		"a statement of none":       {nonce.Resync, map[uint64]string{7: "none"}, nil, map[uint64]string{7: "the explorer"}, "executed"},
+		"a statement beside a hash": {nonce.Resync, map[uint64]string{7: "r-7"}, map[uint64]string{7: h}, map[uint64]string{7: "the explorer"}, "executed"},
+	} {
+		body := resync
+		if body.Mode, body.Requests, body.Hashes, body.Executed = c.mode, c.requests, c.hashes, c.executed; c.mode == nonce.Resume {
+			body.Count = nil
+		}
+		l, err := leaveOf(body)
+		p, refused := errors.AsType[*web.Problem](err)
+		switch {
+		case c.field == "" && (err != nil || len(l.Hashes) != len(c.hashes) || len(l.Executed) != len(c.executed)):
+			t.Errorf("%s: got %+v, %v; want it taken", name, l, err)
+		case c.field != "" && (!refused || p.Code != web.InvalidField || p.Field != c.field):
+			t.Errorf("%s: got %v; want %s refused", name, err, c.field)
+		}
+	}
+	for _, field := range []string{"hashes", "executed"} {
+		err := releaseProblem(nonce.ErrUnproved{Field: field, Nonce: 7, Why: "no node tells"})
+		if p, ok := errors.AsType[*web.Problem](err); !ok || p.Code != web.InvalidField || p.Field != field || !strings.Contains(p.Detail, "nonce 7") {
+			t.Errorf("%s: got %v, want 400 of that field with the nonce", field, err)
+		}
 	}
 }

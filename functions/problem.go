@@ -117,7 +117,7 @@ func problem(err error) error {
 // recordedWords say what is on record of a request that the database had lost.
 func recordedWords(r store.RequestRecorded) string {
 	if r.TxHash == "" {
-		return "the chain has this request: it is transaction " + r.TxID + " here, by the record of an operator"
+		return "an operator stated that this request was carried out on the chain, and no node shows its transaction: it is transaction " + r.TxID + " here"
 	}
 	return "the chain has this request as " + r.TxHash + ": it is transaction " + r.TxID + " here"
 }

@@ -17,6 +17,8 @@ type releaseRequest struct {
 	Reason   string            `json:"reason"`
 	Count    *uint64           `json:"count"`
 	Requests map[uint64]string `json:"requests"`
+	Hashes   map[uint64]string `json:"hashes"`   // by which transactions nonces were consumed that no node tells of
+	Executed map[uint64]string `json:"executed"` // how the operator knows that a named request was carried out, where no node can prove it
 	Others   *string           `json:"others"`
 	Fill     *uint64           `json:"fill"` // the largest window that the account can have had when a database was lost
 }
@@ -116,6 +118,10 @@ func leaveOf(body releaseRequest) (nonce.Leave, error) {
 		return l, web.FieldProblem("count", "goes with resync")
 	case body.Mode == nonce.Resume && body.Requests != nil:
 		return l, web.FieldProblem("requests", "goes with resync: resume takes nothing for lost")
+	case body.Mode == nonce.Resume && body.Hashes != nil:
+		return l, web.FieldProblem("hashes", "goes with resync")
+	case body.Mode == nonce.Resume && body.Executed != nil:
+		return l, web.FieldProblem("executed", "goes with resync")
 	case body.Mode == nonce.Resume && body.Others != nil:
 		return l, web.FieldProblem("others", "goes with resync")
 	case body.Mode == nonce.Resume && body.Fill != nil:
@@ -143,7 +149,31 @@ func leaveOf(body releaseRequest) (nonce.Leave, error) {
 	if body.Count != nil {
 		l.Count = *body.Count
 	}
-	return l, nil
+	return l, proofOf(body, &l)
+}
+
+// proofOf checks what the operator gave as proof that the named requests were carried out.
+func proofOf(body releaseRequest, l *nonce.Leave) error {
+	l.Executed, l.Hashes = body.Executed, make(map[uint64]nonce.Hash, len(body.Hashes))
+	for n, text := range body.Hashes {
+		h, err := nonce.ParseHash(text)
+		if err != nil {
+			return web.FieldProblem("hashes", "of nonce %d: is %.70q: want the hash of the transaction that consumed the nonce, 0x and 64 hex digits", n, text)
+		}
+		l.Hashes[n] = h
+	}
+	for n, how := range body.Executed {
+		_, proved := body.Hashes[n]
+		switch name := body.Requests[n]; {
+		case strings.TrimSpace(how) == "" || len(how) > maxReason:
+			return web.FieldProblem("executed", "of nonce %d: want how you know that the request was carried out, in at most %d bytes: it is kept with your name", n, maxReason)
+		case name == "" || name == nonce.NoRequest:
+			return web.FieldProblem("executed", "of nonce %d: goes with the requestId that requests has for that nonce, and it has none", n)
+		case proved:
+			return web.FieldProblem("executed", "of nonce %d: give either the hash, which the chain's nodes are asked about, or your own statement", n)
+		}
+	}
+	return nil
 }
 
 // releaseProblem is what an operator may see of a release that did not happen.
@@ -153,7 +183,10 @@ func releaseProblem(err error) error {
 	var foreign nonce.ErrNotForeign
 	var naming nonce.ErrNaming
 	var fill nonce.ErrFill
+	var unproved nonce.ErrUnproved
 	switch {
+	case errors.As(err, &unproved):
+		return web.FieldProblem(unproved.Field, "cannot be taken so: %s; nothing was changed", unproved.Error())
 	case errors.As(err, &fill):
 		return web.FieldProblem("fill", "%s; nothing was changed", fill.Error())
 	case errors.Is(err, nonce.ErrUnfilled):

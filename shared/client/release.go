@@ -66,6 +66,8 @@ type Release struct {
 	// Of resync alone.
 	Count    *uint64           `json:"count,omitempty"`    // the chain's count at its finalized block
 	Requests map[uint64]string `json:"requests,omitempty"` // by nonce: the RequestID that the lost transaction was, or "none"
+	Hashes   map[uint64]string `json:"hashes,omitempty"`   // by nonce: the transaction that consumed it, where the nodes do not tell by themselves
+	Executed map[uint64]string `json:"executed,omitempty"` // by nonce: how you know that the request was carried out, where no node can prove it
 	Others   string            `json:"others,omitempty"`   // "matching": each nonce that Requests does not list gets its only match; "": none
 	Fill     int               `json:"fill,omitempty"`     // nonces from Count on that placeholders consume; 0: the service decides
 	DryRun   bool              `json:"-"`                  // report what would happen, and change nothing
@@ -96,8 +98,9 @@ type Named struct {
 	Nonce     uint64 `json:"nonce"`
 	RequestID string `json:"requestId"`
 	TxID      string `json:"txId"`   // "": the request was not on record
-	TxHash    string `json:"txHash"` // of the foreign transaction; "": the node does not know it
+	TxHash    string `json:"txHash"` // of the foreign transaction; "": no node tells of it
 	Effect    string `json:"effect"` // RECORDED or REVERTED: the request ended so; PLACEHOLDER: it ends once a placeholder has consumed its nonce
+	Stated    bool   `json:"stated"` // it rests on [Release.Executed] alone
 }
 
 // Filling are the nonces that placeholders consume. Until they are final, the submitter

@@ -399,7 +399,7 @@ func TestReleasesNeedAQuorum(t *testing.T) {
 		} {
 			p := &panel{ChainConnector: reader(nil), views: c.views, quorum: c.quorum}
 			tn := &tenure{Worker: &Worker{Rules: rulesOf(3), Log: slog.New(slog.DiscardHandler), Book: &evidenceBook{}}, chain: p, work: w, began: time.Now()}
-			_, out, err := tn.resync(t.Context(), &Leave{Mode: Resync, Count: 6, Requests: map[uint64]string{5: "r"}}, LostBytes{})
+			_, out, err := tn.resync(t.Context(), &Leave{Mode: Resync, Count: 6, Requests: map[uint64]string{5: "r"}, Executed: map[uint64]string{5: "seen"}}, LostBytes{})
 			if got := err == nil; got != c.want || err != nil && !errors.Is(err, ErrNodes) {
 				t.Errorf("%s: got %v, %v; want a resync %v", name, out, err, c.want)
 			}

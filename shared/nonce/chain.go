@@ -52,7 +52,24 @@ type ChainConnector interface {
 	// for is no error. The error wraps [ErrNotTold] if the node has answered and will
 	// not give the blocks however often it is asked.
 	ReadBlocks(ctx context.Context, q BlocksQuery) (BlocksRead, error)
+
+	// Transaction reads the transaction of that hash, mined or not. What it returns is
+	// proved by the hash. The error wraps [ErrNoTransaction] if no node that answered
+	// knows it.
+	Transaction(ctx context.Context, hash Hash) (SignedTransaction, error)
 }
+
+// SignedTransaction is a transaction that was read by its hash: who signed it, and what
+// it does.
+type SignedTransaction struct {
+	From  Address
+	Nonce uint64
+	Does  Taker // Hash, To, ValueWei and Data; it is of no block
+}
+
+// ErrNoTransaction reports a hash of which a node knows no transaction. It may come to
+// know it.
+var ErrNoTransaction = errors.New("the node knows no transaction of that hash")
 
 // ErrNotTaken reports a nonce that the chain has not consumed.
 var ErrNotTaken = errors.New("the nonce is not consumed")

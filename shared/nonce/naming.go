@@ -21,6 +21,7 @@ type Naming struct {
 	TxID      string       `json:"txId,omitempty"`   // "": the request was not on record
 	TxHash    *Hash        `json:"txHash,omitempty"` // of the foreign transaction; nil: the node does not tell of it
 	Effect    NamingEffect `json:"effect"`
+	Stated    bool         `json:"stated"` // an operator stated that it was carried out: no node can prove it
 }
 
 // NamingEffect is what naming a request did.
@@ -28,7 +29,7 @@ type NamingEffect string
 
 // The effects. After each the request's call is never signed again.
 const (
-	NamedRecorded    NamingEffect = "RECORDED"    // the request ended CONFIRMED/RECORDED
+	NamedRecorded    NamingEffect = "RECORDED"    // the request ended CONFIRMED/RECORDED, by its transaction or by an operator's statement
 	NamedReverted    NamingEffect = "REVERTED"    // the request ended FAILED/REVERTED: its transaction did
 	NamedPlaceholder NamingEffect = "PLACEHOLDER" // the request holds another nonce, which a placeholder is to consume; it ends then
 )
@@ -92,6 +93,9 @@ func (t *tenure) nameLost(ctx context.Context, l *Leave, v View, moves []Move, l
 			return nil, nil, ErrNaming{n, name, t.notLost(n, l.Count)}
 		}
 	}
+	if err := t.readByHash(ctx, l, lost); err != nil {
+		return nil, nil, err
+	}
 	e, err := t.evidenceOf(ctx, lost, l.Count)
 	if err != nil {
 		return nil, nil, err
@@ -102,6 +106,9 @@ func (t *tenure) nameLost(ctx context.Context, l *Leave, v View, moves []Move, l
 	}
 	pairs, err := t.pairs(l, e, open)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := e.proved(l, pairs); err != nil {
 		return nil, nil, err
 	}
 	said := l.Requests
@@ -171,7 +178,7 @@ func (t *tenure) notLost(n, count uint64) string {
 // name says what naming a request for nonce n does, or why it would do nothing.
 func (t *tenure) name(l *Leave, v View, e evidence, moves []Move, n uint64, known map[string]NamedRequest) (Naming, error) {
 	id := l.Requests[n]
-	one := Naming{Nonce: n, RequestID: id, Effect: NamedRecorded}
+	one := Naming{Nonce: n, RequestID: id, Effect: NamedRecorded, Stated: l.Executed[n] != ""}
 	if f, read := e.foreign[n]; read {
 		one.TxHash = &f.Taker.Hash
 		if !f.Succeeded {

@@ -3,8 +3,11 @@ package nonce
 // Recorded is what a release recorded of a request: the foreign transaction that it was.
 type Recorded struct {
 	Nonce   uint64   `json:"nonce"`   // the nonce that the transaction consumed
-	Receipt *Receipt `json:"receipt"` // nil: the node did not tell of it, and the operator named it all the same
+	Receipt *Receipt `json:"receipt"` // nil: no node told of it, and an operator stated that it was carried out
 }
+
+// StatedAsExecuted is the last error of a request that ended on an operator's word alone.
+const StatedAsExecuted = "an operator stated that a foreign transaction was this request and was carried out; no node shows that transaction, so nothing on the chain proves it"
 
 // spent says that t's request was carried out by a foreign transaction, and that a
 // placeholder is not there yet to consume t's own nonce.
@@ -14,10 +17,11 @@ func (t Tx) spent() bool { return t.Recorded != nil && !t.isPlaceholder(t.Hash()
 func recordedAs(t Tx, r Recorded) Tx {
 	t.Recorded, t.Receipt, t.Confirmations = &r, r.Receipt, nil
 	t.State, t.Sub, t.Ordered, t.NextCheckAt, t.NextResubmitAt = Confirmed, RecordedOnChain, "", nil, nil
-	t.LastError = "a release recorded that a foreign transaction was this request"
 	if r.Receipt == nil {
+		t.LastError = StatedAsExecuted
 		return t
 	}
+	t.LastError = "a release recorded that a foreign transaction was this request"
 	t.Confirmations = []Header{{Number: r.Receipt.BlockNumber, Hash: r.Receipt.BlockHash}}
 	if !r.Receipt.Succeeded {
 		t.State, t.Sub = Failed, Reverted

@@ -24,6 +24,8 @@ type Leave struct {
 	Reason   string
 	Count    uint64            // for resync: the chain's count that is accepted
 	Requests map[uint64]string // for resync: which request each lost nonce was, or [NoRequest]
+	Hashes   map[uint64]Hash   // for resync: by which transaction each lost nonce was consumed, where no node tells
+	Executed map[uint64]string // for resync: how the operator knows that the request which is named for the nonce was carried out, where no node can prove it
 	Matching bool              // for resync: nonces that Requests does not list get the requests that match one to one
 	DryRun   bool              // for resync: nothing is written
 	Fill     *uint64           // for resync: the largest window that the submitter can have had; nil: as the rules have it (see [LostBytes])

@@ -28,6 +28,7 @@ type Decided struct {
 	Token     int64       // in force after the commit
 	Recorded  bool        // the decision was new
 	Trace     []byte      // of the transaction's request, a [telemetry.Origin]; nil: not traced
+	Stated    bool        // it ended on an operator's statement that it was carried out, without a receipt
 }
 
 // ErrTooLate reports a decision about a transaction that is final, or, but for
@@ -93,7 +94,8 @@ select tx_id, $4, $2, $5
 
 const findDecided = `
 select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''), coalesce(l.fencing_token, 0),
-       is_authority() or $3, m.caller = '` + PayoutCaller + `' and $2 <> '` + PayoutCaller + `', m.trace
+       is_authority() or $3, m.caller = '` + PayoutCaller + `' and $2 <> '` + PayoutCaller + `', m.trace,
+       coalesce(m.sub_state = 'RECORDED', false) and m.receipt is null
   from managed_tx m
   left join submitter_lease l on l.submitter = m.submitter
  where m.tx_id = $1 and (m.caller = $2 or $3 or ` + recordedForAll + `)`
@@ -136,7 +138,7 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 	})
 	b.Queue("commit")
 	b.Queue(findDecided, d.TxID, d.By.Caller, d.By.Operator).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed, &payout, &out.Trace)
+		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed, &payout, &out.Trace, &out.Stated)
 	})
 	err := s.send(ctx, b)
 	switch {

@@ -59,8 +59,8 @@ func TestH08ANamedLostRequestNeverRunsAgain(t *testing.T) {
 		if err != nil || r.State != nonce.Confirmed || r.SubState == nil || *r.SubState != "RECORDED" || r.TxHash == nil || *r.TxHash != foreign.Taker.Hash.String() || r.Receipt == nil {
 			t.Errorf("by request, for %+v: got %+v, %v; want it RECORDED with its hash and its receipt", v, r, err)
 		}
-		if d, err := db.Decide(t.Context(), store.Decision{TxID: r.TxID, By: v, Action: nonce.OrderCancel, Reason: "r"}); err != nil || d.State != nonce.Confirmed {
-			t.Errorf("cancel, for %+v: got %+v, %v; want it CONFIRMED", v, d, err)
+		if d, err := db.Decide(t.Context(), store.Decision{TxID: r.TxID, By: v, Action: nonce.OrderCancel, Reason: "r"}); err != nil || d.State != nonce.Confirmed || d.Stated {
+			t.Errorf("cancel, for %+v: got %+v, %v; want it CONFIRMED, by its receipt", v, d, err)
 		}
 	}
 	if r, err := db.TxByRequest(t.Context(), alice, "waiting", shop); err != nil || r.TxID != waiting.TxID || r.State != nonce.Failed {
@@ -90,5 +90,33 @@ func TestOwnVersionsAreThoseOfTheNonces(t *testing.T) {
 	got, err := db.OwnVersions(t.Context(), alice, 1, 2)
 	if diff := cmp.Diff([]string{want}, got); err != nil || diff != "" {
 		t.Errorf("versions of nonce 1, %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// A request that ended on an operator's statement alone says so wherever it is asked for,
+// and the release has the statement on record.
+func TestAStatementIsToldAsOne(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	waiting := post(t, db, alice, "waiting")
+	run(t, db, openEpisode, alice)
+	w := take(t, db, alice, "a/1")
+	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.GiveBack, Cursor: nonce.CursorChange{Trust: true, Leave: &nonce.Leave{
+		Episode: 1, Mode: nonce.Resync, By: "op", Reason: "restored", Count: 2,
+		Requests: map[uint64]string{0: "lost", 1: "waiting"}, Executed: map[uint64]string{0: "the explorer", 1: "the receipt on paper"},
+		End: []nonce.Naming{{Nonce: 0, RequestID: "lost"}, {Nonce: 1, RequestID: "waiting", TxID: waiting.TxID}},
+	}}})
+	for _, id := range []string{"lost", "waiting"} {
+		r, err := db.TxByRequest(t.Context(), alice, id, shop)
+		if err != nil || r.State != nonce.Confirmed || r.Receipt != nil || r.ConfirmedAt != nil || r.LastError == nil || *r.LastError != nonce.StatedAsExecuted {
+			t.Errorf("%s: got %+v, %v; want it CONFIRMED on a statement, without a receipt", id, r, err)
+		}
+		if d, err := db.Decide(t.Context(), store.Decision{TxID: r.TxID, By: shop, Action: nonce.OrderCancel, Reason: "r"}); err != nil || !d.Stated {
+			t.Errorf("cancel of %s: got %+v, %v; want it told that it was stated", id, d, err)
+		}
+	}
+	if got := value[string](t, db, `select released ->> 'executed' from protect_episode`); got != `{"0": "the explorer", "1": "the receipt on paper"}` {
+		t.Errorf("on record: got %s, want both statements", got)
 	}
 }

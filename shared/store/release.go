@@ -37,7 +37,8 @@ with named as (
          sub_state = case when f.succeeded is false then 'REVERTED' else 'RECORDED' end,
          nonce = g.nonce, prev_nonce = g.prev_nonce, recorded_nonce = r.nonce, tx_hash = f.tx_hash,
          receipt = f.receipt, confirmations = f.confirmations, confirmed_at = case when f.receipt is not null then clock_timestamp() end,
-         last_error = 'a release recorded that a foreign transaction was this request' || case when f.succeeded is false then ', and it reverted' else '' end,
+         last_error = case when f.receipt is null then '` + nonce.StatedAsExecuted + `'
+                           else 'a release recorded that a foreign transaction was this request' || case when f.succeeded is false then ', and it reverted' else '' end end,
          event_sequence = m.event_sequence + case when f.receipt is null then 1 when f.succeeded then 2 else 3 end,
          fencing_token = $2, next_check_at = null, set_aside_nonce = null, updated_at = clock_timestamp()
     from named r
@@ -108,6 +109,9 @@ func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
 	}
 	if leave.Matching {
 		what["others"] = "matching"
+	}
+	if len(leave.Executed) > 0 {
+		what["executed"] = leave.Executed
 	}
 	released, _ := json.Marshal(what) // plain: cannot fail
 	b.Queue(`select close_episode($1, $2, $3, $4, $5, $6::jsonb || jsonb_build_object('change', `+lastChange+`))`,

@@ -13,14 +13,10 @@ import (
 
 // ErrNoTransaction reports a hash of which a node knows no transaction. It may come to
 // know it.
-var ErrNoTransaction = errors.New("the node knows no transaction of that hash")
+var ErrNoTransaction = nonce.ErrNoTransaction
 
 // Transaction is a signed transaction, mined or not: who signed it, and what it does.
-type Transaction struct {
-	From  nonce.Address
-	Nonce uint64
-	Does  nonce.Taker // Hash, To, ValueWei and Data; it is of no block
-}
+type Transaction = nonce.SignedTransaction
 
 // Transaction reads the transaction of that hash. A node cannot lie about it: its parts
 // are held against the hash, and who signed it is computed from them. The error wraps
