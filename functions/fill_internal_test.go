@@ -2,10 +2,13 @@ package functions
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
@@ -113,5 +116,14 @@ func TestProofOfAReleaseIsChecked(t *testing.T) {
 		if p, ok := errors.AsType[*web.Problem](err); !ok || p.Code != web.InvalidField || p.Field != field || !strings.Contains(p.Detail, "nonce 7") {
 			t.Errorf("%s: got %v, want 400 of that field with the nonce", field, err)
 		}
+	}
+}
+
+// A foreign transaction that proves another payout is refused by a code of its own.
+func TestAUsedProofHasItsOwnCode(t *testing.T) {
+	t.Parallel()
+	err := problem(fmt.Errorf("match: %w", store.ErrProofUsed))
+	if p, ok := errors.AsType[*web.Problem](err); !ok || p.Code.Name != "PROOF_USED" || p.Code.Status != http.StatusConflict || !strings.Contains(p.Detail, "write-off") {
+		t.Errorf("got %v, want 409 PROOF_USED with what to do", err)
 	}
 }

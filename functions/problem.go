@@ -22,6 +22,7 @@ var (
 	notLeader          = web.Code{Name: "NOT_LEADER", Status: http.StatusConflict}
 	tooLate            = web.Code{Name: "TOO_LATE", Status: http.StatusConflict}
 	requestRecorded    = web.Code{Name: "REQUEST_RECORDED", Status: http.StatusConflict}
+	proofUsed          = web.Code{Name: "PROOF_USED", Status: http.StatusConflict}
 	notPlanned         = web.Code{Name: "NOT_A_PLANNED_MOVE", Status: http.StatusConflict}
 	moveExpected       = web.Code{Name: "MOVE_EXPECTED", Status: http.StatusServiceUnavailable}
 	queueFull          = web.Code{Name: "QUEUE_FULL", Status: http.StatusTooManyRequests}
@@ -96,6 +97,8 @@ func problem(err error) error {
 		return web.NewProblem(tooLate, "the transaction is held for a foreign transaction: GET /admin/v1/submitters/{submitter}/foreign shows which; match it or write it off; nothing was changed")
 	case errors.Is(err, store.ErrNoHold):
 		return web.NewProblem(tooLate, "no foreign transaction with that nonce waits for a decision: GET /admin/v1/submitters/{submitter}/foreign lists those that do; nothing was changed")
+	case errors.Is(err, store.ErrProofUsed):
+		return web.NewProblem(proofUsed, "the foreign transaction proves that another payout was paid, and one transaction is one request's: write it off (POST /admin/v1/submitters/{submitter}/foreign/write-off), and what is held for it goes on; nothing was changed")
 	case errors.Is(err, store.ErrNotMatching):
 		return web.FieldProblem("txId", "names an intent that is not held for that nonce, or that calls something else: GET /admin/v1/submitters/{submitter}/foreign shows the one that is held; nothing was changed")
 	case errors.Is(err, store.ErrNotHeld):

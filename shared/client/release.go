@@ -167,8 +167,9 @@ type Matched struct {
 }
 
 // MatchForeign records that the foreign transaction with the nonce was the request of a
-// held intent, which ends and never runs. TOO_LATE: one of the two has been decided. The
-// reason is kept. It is for operators.
+// held intent, which ends and never runs. TOO_LATE: one of the two has been decided.
+// PROOF_USED: the transaction proves that another payout was paid. The reason is kept. It
+// is for operators.
 func (c *Client) MatchForeign(ctx context.Context, submitter string, nonce uint64, txID, reason string) (out Matched, err error) {
 	body := map[string]any{"nonce": nonce, "txId": txID, "reason": reason}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign/match", body: body}, &out)

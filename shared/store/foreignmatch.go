@@ -18,10 +18,14 @@ var ErrNotMatching = errors.New("the intent is not held for that foreign transac
 // matchHold ends the hold of nonce $4 and its intent $5, as the foreign transaction ended:
 // CONFIRMED/RECORDED, or FAILED/REVERTED. An intent whose call is not known may be
 // matched in place of the one that is held for the nonce. That one is then held for another
-// free foreign transaction with its call; where there is none it goes on.
+// free foreign transaction with its call; where there is none it goes on. A transaction
+// that proves the payout of another request is no other's: $5 is left as it is.
 const matchHold = `
 with chosen as (
-  select h.tx_id as held, h.call_digest, f.succeeded, f.tx_hash, f.receipt, f.block_hash,
+  select h.tx_id as held, h.call_digest,
+         exists (select from payout_proof p
+                  where p.chain_id = split_part(h.submitter, ':', 2)::bigint and p.tx_hash = f.tx_hash
+                    and p.req_id is distinct from (select m.request_id from managed_tx m where m.tx_id = $5)) as proves, f.succeeded, f.tx_hash, f.receipt, f.block_hash,
          jsonb_build_object('txHash', f.tx_hash, 'blockNumber', f.block_number, 'blockHash', f.block_hash, 'succeeded', f.succeeded) as facts,
          jsonb_build_array(jsonb_build_object('number', f.block_number, 'hash', f.block_hash)) as confirmations
     from foreign_hold h
@@ -35,7 +39,7 @@ with chosen as (
          event_sequence = m.event_sequence + case when c.succeeded then 2 else 3 end,
          held = false, held_for = null, next_check_at = null, set_aside_nonce = null, updated_at = clock_timestamp()
     from chosen c
-   where m.tx_id = $5 and m.submitter is not distinct from $3 and m.state = 'QUEUED' and m.held
+   where m.tx_id = $5 and m.submitter is not distinct from $3 and m.state = 'QUEUED' and m.held and not c.proves
      and (m.tx_id = c.held or m.held_for = 'HANDLER')
   returning m.tx_id
 ), documented as (
@@ -67,21 +71,21 @@ with chosen as (
   insert into tx_decision (tx_id, action, by, reason)
   select tx_id, 'PROCEED', $1, $2 from spared
 )
-select exists (select from chosen), exists (select from ended)`
+select exists (select from chosen), exists (select from ended), exists (select from chosen where proves)`
 
 // MatchHold records that the foreign transaction which consumed the nonce was the request
-// of the held intent. The error wraps [ErrNotFound], [ErrForeign], [ErrNoHold] or
-// [ErrNotMatching].
+// of the held intent. The error wraps [ErrNotFound], [ErrForeign], [ErrNoHold],
+// [ErrNotMatching], or [ErrProofUsed] where the transaction proves another payout.
 func (s *Store) MatchHold(ctx context.Context, d HoldDecision, txID string) (p Proceeded, err error) {
 	if err := s.matches(ctx, d, txID); err != nil {
 		return p, err
 	}
-	var ours, open, ended bool
+	var ours, open, ended, proves bool
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(lockHolds, []string{string(d.Submitter)})
 	b.Queue(matchHold, d.By, plain(d.Reason), d.Submitter, optional(d.Nonce), txID).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&open, &ended)
+		return row.Scan(&open, &ended, &proves)
 	})
 	b.Queue(proceedUnknown, d.By, plain(d.Reason), d.Submitter)
 	b.Queue("commit")
@@ -97,6 +101,8 @@ func (s *Store) MatchHold(ctx context.Context, d HoldDecision, txID string) (p P
 		return p, fmt.Errorf("match %s: %w", txID, ErrForeign)
 	case !open:
 		return p, fmt.Errorf("nonce %d of %s: %w", *d.Nonce, d.Submitter, ErrNoHold)
+	case proves:
+		return p, fmt.Errorf("match %s with nonce %d of %s: %w", txID, *d.Nonce, d.Submitter, ErrProofUsed)
 	case !ended:
 		return p, fmt.Errorf("match %s with nonce %d of %s: %w", txID, *d.Nonce, d.Submitter, ErrNotMatching)
 	}

@@ -27,6 +27,14 @@ update payout_statement n
 // two only one happens, and what comes second sees the first.
 const lockTransfer = `select from transfers_tb where req_id = $1 for no key update`
 
+// lockHoldOf comes before a proof by a transaction ($1, its hash), which an operator may be
+// matching with another request: of the two only one happens, and what comes second sees
+// the first.
+const lockHoldOf = `
+select from foreign_hold h join foreign_transaction f using (submitter, nonce)
+ where f.tx_hash = $1 and h.ended_at is null
+   for no key update of h`
+
 const (
 	// samePayment are foreign transactions that do what statement n's payout wants ($4 is
 	// the digest of its call), and that are not on record as anything else.
@@ -139,6 +147,7 @@ func (s *Store) ProvePayout(ctx context.Context, in Intent, proof PayoutProof) e
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(lockTransfer, in.RequestID)
+	b.Queue(lockHoldOf, proof.TxHash)
 	b.Queue(insertProvedStone, in.Submitter, in.RequestID, PayoutCaller, in.TxID, in.Fingerprint[:], proof.TxHash, string(in.Payload))
 	b.Queue(insertProof, in.Submitter, in.RequestID, int64(proof.ChainID), proof.TxHash, proof.LogIndex, int64(proof.BlockNumber), string(proof.Receipt), proof.Statement)
 	b.Queue(demandProof, in.RequestID, proof.TxHash)

@@ -1,6 +1,7 @@
 package payout_test
 
 import (
+	"context"
 	"errors"
 	"math/big"
 	"testing"
@@ -493,9 +494,9 @@ func TestAReleaseRecordsThatANonceWasNoRequest(t *testing.T) {
 	}
 }
 
-// A repeated payout that is matched by mistake with the payment of another one ends by the
-// operator's statement that it was not paid.
-func TestMatchedWithAnothersPaymentEndsByAStatement(t *testing.T) {
+// A payout is not matched with the payment that proves another one. Once that is written
+// off it goes on, and is paid itself.
+func TestAPaymentThatProvesAnotherPayoutIsNotMatched(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	h.fund(coin)
@@ -507,11 +508,55 @@ func TestMatchedWithAnothersPaymentEndsByAStatement(t *testing.T) {
 	y := h.due(coin)
 	h.drive(y.ReqID, transfer.TargetPending)
 	zero := uint64(0)
-	d := store.HoldDecision{Submitter: h.payer, Nonce: &zero, By: "ann", Reason: "a mistake"}
-	if _, err := h.db.Store.MatchHold(t.Context(), d, value[string](h, `select tx_id::text from managed_tx where request_id = $1`, y.ReqID)); err != nil {
+	d := store.HoldDecision{Submitter: h.payer, Nonce: &zero, Limit: 1, By: "ann", Reason: "a mistake"}
+	if p, err := h.db.Store.MatchHold(t.Context(), d, value[string](h, `select tx_id::text from managed_tx where request_id = $1`, y.ReqID)); !errors.Is(err, store.ErrProofUsed) {
+		t.Errorf("match: got %+v, %v; want it refused: the transaction proves another payout", p, err)
+	}
+	if got := value[string](h, `select state || case when held then ' held' else '' end from managed_tx where request_id = $1`, y.ReqID); got != "QUEUED held" {
+		t.Errorf("after the refusal: got it %s, want it as it was", got)
+	}
+	if _, err := h.db.Store.WriteOff(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	unknown(t, h.ledger.Deposit(t.Context(), y.Call()), store.ErrProofUsed)
-	h.says(y.ReqID, store.PayoutStatement{Refund: true})
-	h.ends(y.ReqID, transfer.RolledBack, onePayment, "8.5")
+	h.mineUntil(y.ReqID, "CONFIRMED")
+	h.drive(y.ReqID, transfer.Committed)
+	if got := value[int](h, `select count(*) from payout_proof where tx_hash = $1`, hash); got != 1 {
+		t.Errorf("proofs by the transaction: got %d, want one", got)
+	}
+}
+
+// A proof by a foreign transaction waits while an operator matches that with a request: of
+// the two only one happens.
+func TestAProofWaitsForAMatch(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	hash := h.outside(0, address, onePayment)
+	h.restored(1, map[uint64]string{0: nonce.NoRequest})
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
+	match, err := h.db.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = match.Rollback(t.Context()) }()
+	if _, err := match.Exec(t.Context(), `select from foreign_hold where submitter = $1 and ended_at is null for update`, h.payer); err != nil {
+		t.Fatal(err)
+	}
+	proved := make(chan any, 1)
+	go func() { proved <- h.ledger.Deposit(context.Background(), x.Call()) }()
+	h.await("the proof waits", func() bool {
+		return value[int](h, `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) > 0
+	})
+	select {
+	case got := <-proved:
+		t.Errorf("while it is matched: got %v, want it to wait", got)
+	default:
+	}
+	if err := match.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if <-proved; value[int](h, `select count(*) from payout_proof where tx_hash = $1`, hash) != 1 {
+		t.Error("after the match: got no proof, want it")
+	}
 }
