@@ -23,7 +23,8 @@ type Backlog struct {
 	HeldLongest time.Duration // since the held intent that was left alone for longest was changed last; 0: none is held
 }
 
-// backlog reads only what is unfinished. Of one submitter's nonces the lowest has
+// backlog reads only what is unfinished. What waits since a time that is to come, because
+// the clock was set back, waits for no time. Of one submitter's nonces the lowest has
 // been held for longest.
 const backlog = `
 with queue as (
@@ -35,7 +36,7 @@ with queue as (
   select distinct on (submitter) tx_id, updated_at from unsettled order by submitter, nonce
 )
 select (select coalesce(sum(length), 0) from queue), (select coalesce(max(length), 0) from queue),
-       (select coalesce(clock_timestamp() - min(coalesce(v.created_at, l.updated_at)), interval '0')
+       (select greatest(clock_timestamp() - min(coalesce(v.created_at, l.updated_at)), interval '0')
           from lowest l
           left join tx_version v on v.tx_id = l.tx_id and v.version = 1),
        (select count(*) from unsettled where state = 'STUCK'),
@@ -45,7 +46,7 @@ select (select coalesce(sum(length), 0) from queue), (select coalesce(max(length
        (select count(*) from queue where poor), (select count(*) from queue where dear),
        (select count(*) from unsettled where last_error like 'gas bump: %'),
        (select count(*) from managed_tx where queued and held),
-       (select coalesce(clock_timestamp() - min(updated_at), interval '0') from managed_tx where queued and held)`
+       (select greatest(clock_timestamp() - min(updated_at), interval '0') from managed_tx where queued and held)`
 
 // Backlog reads what waits, in one round trip.
 func (s *Store) Backlog(ctx context.Context) (b Backlog, err error) {

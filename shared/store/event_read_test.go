@@ -148,6 +148,31 @@ func TestEventsWaitSinceTheyWereMade(t *testing.T) {
 	}
 }
 
+// What waits since a time that is to come, since the clock was set back, waits for no time,
+// and not for less.
+func TestBacklogsAreNotNegativeAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	db, _ := withEvents(t, store.EventsKept)
+	db.Register(t, alice, 1)
+	later := `clock_timestamp() + interval '9 minutes'`
+	postEvent(t, db, alice, "held")
+	run(t, db, `update managed_tx set held = true, updated_at = `+later)
+	postEvent(t, db, alice, "bound")
+	w := take(t, db, alice, "a/1")
+	write(t, db, nonce.Write{Lease: w.Lease, Allocate: allocations(w, false)})
+	run(t, db, `update managed_tx set updated_at = `+later+` where unsettled`)
+	run(t, db, `update event_outbox set body = jsonb_set(body::jsonb, '{timestamp}', to_jsonb(`+later+`))::json`)
+	if err := db.NumberEvents(t.Context(), []string{"hook"}); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := db.EventBacklogs(t.Context(), []string{"hook"}); err != nil || left[0].Streams != 1 || left[0].Oldest != 0 {
+		t.Errorf("events: got %+v, %v; want one that waits for 0", left, err)
+	}
+	if b, err := db.Backlog(t.Context()); err != nil || b.Held != 1 || b.HeldLongest != 0 || b.OldestHeld != 0 {
+		t.Errorf("intents: got %+v, %v; want one that is held for 0, and a nonce for 0", b, err)
+	}
+}
+
 // Positions of a database that was restored are never those that its predecessor gave,
 // and until it is accepted it gives none.
 func TestEventsOfARestoredDatabase(t *testing.T) {

@@ -199,13 +199,13 @@ func (s *Store) OverdueStreams(ctx context.Context, receivers []string, grace ti
 type EventBacklog struct {
 	Receiver string
 	Streams  int           // submitters with events that wait
-	Oldest   time.Duration // since when the oldest waits
+	Oldest   time.Duration // since when the oldest waits; not below 0, also where the clock was set back
 }
 
 // EventBacklogs are those of the receivers, each once, in one round trip.
 func (s *Store) EventBacklogs(ctx context.Context, receivers []string) ([]EventBacklog, error) {
 	rows, err := s.db.Query(ctx, `
-		select r.receiver, count(s.submitter), coalesce(clock_timestamp() - min(s.oldest_at), interval '0')
+		select r.receiver, count(s.submitter), greatest(clock_timestamp() - min(s.oldest_at), interval '0')
 		  from unnest($1::text[]) as r (receiver)
 		  left join event_stream s on s.receiver = r.receiver and s.pending
 		 group by r.receiver`, receivers)
