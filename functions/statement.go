@@ -188,6 +188,7 @@ type statementView struct {
 	By          string     `json:"by"`
 	Reason      string     `json:"reason"`
 	At          time.Time  `json:"at"`
+	Counts      bool       `json:"counts"`             // false: it was withdrawn, or the database has been restored since
 	ActedAt     *time.Time `json:"acted_at,omitempty"` // it took effect
 	Withdrawn   *time.Time `json:"withdrawn_at,omitempty"`
 	WithdrawnBy string     `json:"withdrawn_by,omitempty"`
@@ -197,7 +198,7 @@ type statementView struct {
 func statementViews(all []store.PastStatement) []statementView {
 	var views []statementView
 	for _, s := range all {
-		v := statementView{Paid: s.Paid, TxHash: s.TxHash, NoncesBelow: s.NoncesBelow, NotBy: s.NotBy, By: s.By, Reason: s.Reason, At: s.At.UTC(),
+		v := statementView{Paid: s.Paid, TxHash: s.TxHash, NoncesBelow: s.NoncesBelow, NotBy: s.NotBy, By: s.By, Reason: s.Reason, At: s.At.UTC(), Counts: s.Counts,
 			ActedAt: s.ActedAt, Withdrawn: s.WithdrawnAt, WithdrawnBy: s.WithdrawnBy, Why: s.WithdrawReason}
 		switch {
 		case s.Paid:

@@ -65,4 +65,31 @@ func TestStatementsAboutPayouts(t *testing.T) {
 			t.Errorf("why: got statements %s, want %q among them", shown, want)
 		}
 	}
+	if got, want := counting(t, ann, reqID), "[false false]"; got != want {
+		t.Errorf("which count, both withdrawn: got %s, want %s", got, want)
+	}
+	if got, want := h.as("ann", "POST", path, paid).is("state"), "200 TARGET_PENDING"; got != want {
+		t.Fatalf("stated anew: got %s, want %s", got, want)
+	}
+	if got, want := counting(t, ann, reqID), "[false false true]"; got != want {
+		t.Errorf("which count, the last stands: got %s, want %s", got, want)
+	}
+	h.run(`insert into authority_change (system_identifier, timeline_id, by, reason) select system_identifier, timeline_id, 'ann', 'restored again' from authority`)
+	if got, want := counting(t, ann, reqID), "[false false false]"; got != want {
+		t.Errorf("which count, after a later restore: got %s, want %s", got, want)
+	}
+}
+
+// counting says of each statement about a payout whether it is shown as one that counts.
+func counting(t *testing.T, c *client.Client, reqID string) string {
+	t.Helper()
+	why, err := c.WhyTransfer(t.Context(), reqID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []bool
+	for _, s := range why.Statements {
+		all = append(all, s.Counts)
+	}
+	return fmt.Sprint(all)
 }

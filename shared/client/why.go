@@ -70,6 +70,7 @@ type Statement struct {
 	By             string     `json:"by"`
 	Reason         string     `json:"reason"`
 	At             time.Time  `json:"at"`
+	Counts         bool       `json:"counts"`          // false: it was withdrawn, or the database has been restored since
 	ActedAt        *time.Time `json:"acted_at"`        // when it took effect; nil: not yet
 	WithdrawnAt    *time.Time `json:"withdrawn_at"`    // nil: it stands
 	WithdrawnBy    string     `json:"withdrawn_by"`    // "": it stands

@@ -115,10 +115,12 @@ type PastStatement struct {
 	WithdrawnAt    *time.Time
 	WithdrawnBy    string
 	WithdrawReason string
+	Counts         bool // it was not withdrawn, and no restore that came after it has made it void
 }
 
 const payoutStatements = `
-select to_jsonb(n), n.acted_at, n.withdrawn_at, coalesce(n.withdrawn_by, ''), coalesce(n.withdraw_reason, '')
+select to_jsonb(n), n.acted_at, n.withdrawn_at, coalesce(n.withdrawn_by, ''), coalesce(n.withdraw_reason, ''),
+       n.withdrawn_at is null and ` + ofThisChange + `
   from payout_statement n
  where n.req_id = $1
  order by n.id`
@@ -129,7 +131,7 @@ func (s *Store) PayoutStatements(ctx context.Context, reqID string) (all []PastS
 	b := new(pgx.Batch)
 	b.Queue(payoutStatements, reqID).Query(func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (p PastStatement, err error) {
-			err = row.Scan(&p.PayoutStatement, &p.ActedAt, &p.WithdrawnAt, &p.WithdrawnBy, &p.WithdrawReason)
+			err = row.Scan(&p.PayoutStatement, &p.ActedAt, &p.WithdrawnAt, &p.WithdrawnBy, &p.WithdrawReason, &p.Counts)
 			return p, err
 		})
 		return err
