@@ -58,7 +58,9 @@ type Book interface {
 	LostBytes(ctx context.Context, s Submitter) (LostBytes, error)
 
 	// StoreForeign stores foreign transactions under the fence. Of one nonce what was
-	// read last is kept. The error wraps [lease.ErrFenced] if the lease is no longer held.
+	// read last is kept, until a release has judged by it. Then the error wraps
+	// [ErrForeignChanged] where it is another one, and nothing is stored. It wraps
+	// [lease.ErrFenced] if the lease is no longer held.
 	StoreForeign(ctx context.Context, l lease.Lease, all []ForeignTransaction) error
 
 	// ForeignReading says how far blocks were read for foreign transactions of s in an
@@ -66,8 +68,7 @@ type Book interface {
 	ForeignReading(ctx context.Context, s Submitter, episode int, from uint64) (ForeignReading, error)
 
 	// StoreForeignRead stores foreign transactions that were found in blocks, and how far
-	// those were read, in one commit under the fence. The error wraps [lease.ErrFenced] if
-	// the lease is no longer held.
+	// those were read, in one commit under the fence. The error wraps that of StoreForeign.
 	StoreForeignRead(ctx context.Context, l lease.Lease, found []ForeignTransaction, r ForeignReading) error
 }
 

@@ -3,6 +3,7 @@ package nonce
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"strings"
 	"time"
@@ -20,6 +21,10 @@ type ForeignTransaction struct {
 	Receipt    json.RawMessage // as the node gave it: the proof
 	ReadAt     time.Time       // the database's clock; set by the store
 }
+
+// ErrForeignChanged reports a foreign transaction by which a release has judged, where a
+// node now has another one: a reorg went below finality. What is stored stays.
+var ErrForeignChanged = fmt.Errorf("%w that a nonce was consumed by the transaction by which an earlier release judged", ErrNodes)
 
 // ForeignDataMost bounds the data that is kept of a foreign transaction, in bytes. Of
 // longer data the digest of the call is kept.

@@ -32,7 +32,11 @@ func (t *tenure) readForeign(ctx context.Context) error {
 		t.Log.WarnContext(ctx, "foreign transactions not read: they are asked for again", append(t.attrs(), "error", err.Error())...)
 		return nil
 	}
-	return t.storeForeign(ctx, step)
+	if err = t.storeForeign(ctx, step); errors.Is(err, ErrForeignChanged) {
+		t.Log.ErrorContext(ctx, "a reorg below finality: a foreign transaction by which a release judged is another one now", append(t.attrs(), "error", err.Error())...)
+		return nil
+	}
+	return err
 }
 
 // foreignStep is what one step of the reading has brought.

@@ -440,3 +440,28 @@ func TestBlocksThatAreNotGiven(t *testing.T) {
 		}
 	})
 }
+
+// changedBook has judged by other transactions than those that are read now.
+type changedBook struct{ *evidenceBook }
+
+func (changedBook) StoreForeign(context.Context, lease.Lease, []ForeignTransaction) error {
+	return ErrForeignChanged
+}
+
+// Where a release has judged by a transaction that is another one now, the invocation says
+// so to operators and goes on: what is in flight is still watched. A release is refused.
+func TestAChangedForeignTransactionIsReported(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		c, w := newOldChain(1990)
+		var text strings.Builder
+		tn := reading(c, w, &evidenceBook{})
+		tn.Book, tn.Log = changedBook{&evidenceBook{}}, slog.New(slog.NewTextHandler(&text, nil))
+		if err := tn.readForeign(t.Context()); err != nil || !strings.Contains(text.String(), "level=ERROR") || !strings.Contains(text.String(), "reorg below finality") {
+			t.Errorf("got %v, and the log %s; want it to go on, and an ERROR", err, text.String())
+		}
+		if _, _, err := tn.resync(t.Context(), &Leave{Count: 1}, LostBytes{}); !errors.Is(err, ErrNodes) {
+			t.Errorf("a release: got %v, want it refused", err)
+		}
+	})
+}

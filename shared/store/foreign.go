@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -52,7 +53,8 @@ func scanForeign(row pgx.CollectableRow) (f nonce.ForeignTransaction, err error)
 }
 
 // insertForeign keeps what was read later, where a reorg put another transaction in the
-// place of one that was final.
+// place of one that was final; but not once a release has judged by that one: its requests
+// ended by it, and foreign_hold has the digest of its call.
 const insertForeign = `
 insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei, data,
                                  call_digest, succeeded, receipt, node)
@@ -60,23 +62,46 @@ values ($1, $2, $3, $4, $5, $6, $7, $8::text::numeric, $9, $10, $11, $12::text::
     on conflict (submitter, nonce) do update
    set (episode, tx_hash, block_number, block_hash, to_address, value_wei, data, call_digest, succeeded, receipt, node, read_at)
      = (excluded.episode, excluded.tx_hash, excluded.block_number, excluded.block_hash, excluded.to_address, excluded.value_wei,
-        excluded.data, excluded.call_digest, excluded.succeeded, excluded.receipt, excluded.node, clock_timestamp())`
+        excluded.data, excluded.call_digest, excluded.succeeded, excluded.receipt, excluded.node, clock_timestamp())
+ where foreign_transaction.tx_hash = excluded.tx_hash
+    or not exists (select from protect_episode e
+                    where e.submitter = foreign_transaction.submitter and e.episode >= foreign_transaction.episode and e.mode = 'resync')`
+
+// demandForeign ends the batch by a division by zero where one was not stored.
+const demandForeign = `
+select 1 / (case when count(*) = cardinality($2::bigint[]) then 1 else 0 end)
+  from unnest($2::bigint[], $3::text[]) as r (nonce, hash)
+  join foreign_transaction f on f.submitter = $1 and f.nonce = r.nonce and f.tx_hash = r.hash`
 
 // StoreForeign implements [nonce.Book].
 func (s *Store) StoreForeign(ctx context.Context, l lease.Lease, all []nonce.ForeignTransaction) error {
-	return s.send(ctx, foreignBatch(l, all))
+	return changed(s.send(ctx, foreignBatch(l, all)))
+}
+
+// changed is what a division by zero of demandForeign means.
+func changed(err error) error {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == noProofCode {
+		return nonce.ErrForeignChanged
+	}
+	return err
 }
 
 func foreignBatch(l lease.Lease, all []nonce.ForeignTransaction) *pgx.Batch {
 	b := new(pgx.Batch)
 	b.Queue(`select hold_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
+	var nonces []int64
+	var hashes []string
 	for _, f := range all {
+		nonces, hashes = append(nonces, bigint(f.Nonce)), append(hashes, f.Taker.Hash.String())
 		var to *string
 		if f.Taker.To != nil {
 			to = textOrNull(strings.ToLower(f.Taker.To.String()))
 		}
 		b.Queue(insertForeign, l.Submitter, bigint(f.Nonce), f.Episode, f.Taker.Hash.String(), bigint(f.Taker.BlockNumber),
 			f.Taker.BlockHash.String(), to, f.Taker.ValueWei, f.Taker.Data, f.CallDigest[:], f.Succeeded, string(f.Receipt), f.Taker.Node)
+	}
+	if len(all) > 0 {
+		b.Queue(demandForeign, l.Submitter, nonces, hashes)
 	}
 	return b
 }
@@ -123,5 +148,5 @@ func (s *Store) StoreForeignRead(ctx context.Context, l lease.Lease, found []non
 		again = new(bigint(*r.Again))
 	}
 	b.Queue(moveForeignReading, l.Submitter, r.Episode, bigint(r.Start), bigint(r.Block), bigint(r.Final), again, r.Passes, r.EndedAt)
-	return s.send(ctx, b)
+	return changed(s.send(ctx, b))
 }

@@ -60,6 +60,48 @@ func TestForeignTransactionsAreKept(t *testing.T) {
 	}
 }
 
+// A release has judged by what consumed a nonce, and intents are held by the digest of its
+// call. Another transaction in its place, after a reorg below finality, changes neither: the
+// reading is refused. The same transaction in another block is taken.
+func TestAJudgedForeignTransactionStaysTheSame(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 8)
+	lost(t, db, alice, nil, 5, 6)
+	run(t, db, `insert into protect_episode (submitter, episode, evidence) values ($1, 2, '{}')`, alice)
+	w := take(t, db, alice, "a/1")
+	before, err := db.ForeignTransactions(t.Context(), alice, 0, 9)
+	if err != nil || len(before) != 2 {
+		t.Fatalf("got %v, %v; want two", before, err)
+	}
+	other, moved := before[0], before[1]
+	other.Episode, other.Taker = 2, calls(7)
+	other.Taker.Hash, other.Taker.BlockHash, other.CallDigest = nonce.Hash{7}, nonce.Hash{8}, calls(7).CallDigest()
+	moved.Episode, moved.Taker.BlockNumber = 2, 99
+	for _, all := range [][]nonce.ForeignTransaction{{other}, {moved, other}} {
+		if err := db.StoreForeign(t.Context(), w.Lease, all); !errors.Is(err, nonce.ErrForeignChanged) || !errors.Is(err, nonce.ErrNodes) {
+			t.Errorf("another transaction at nonce 0: got %v, want it refused", err)
+		}
+	}
+	if err := db.StoreForeignRead(t.Context(), w.Lease, []nonce.ForeignTransaction{other}, nonce.ForeignReading{Episode: 2, Begun: true}); !errors.Is(err, nonce.ErrForeignChanged) {
+		t.Errorf("another transaction, found in blocks: got %v, want it refused", err)
+	}
+	after, err := db.ForeignTransactions(t.Context(), alice, 0, 9)
+	if diff := cmp.Diff(before, after); err != nil || diff != "" {
+		t.Errorf("what is stored, %v (-before +after):\n%s", err, diff)
+	}
+	if err := db.StoreForeign(t.Context(), w.Lease, []nonce.ForeignTransaction{moved}); err != nil {
+		t.Errorf("the same in another block: got %v, want it taken", err)
+	}
+	if n := value[int](t, db, `select count(*) from foreign_hold h join foreign_transaction f using (submitter, nonce) where h.call_digest = f.call_digest`); n != 2 {
+		t.Errorf("open rows with the digest of their transactions: got %d, want 2", n)
+	}
+	run(t, db, `update protect_episode set closed_at = now(), closed_by = 'ann', mode = 'resume', reason = 'r' where episode = 2`)
+	if a, held := mustCreate(t, db, worth(alice, "five", 5)); !held {
+		t.Errorf("an intent with the call that was judged: got %+v not held", a)
+	}
+}
+
 // How far blocks were read is kept with what they had, in one commit under the fence: a
 // token that is not in force any more stores neither. Another episode begins anew.
 func TestForeignReadingIsKept(t *testing.T) {
