@@ -77,9 +77,24 @@ func TestTX002ThousandConcurrentCreatesInTheDefaultWindow(t *testing.T) {
 	if err != nil || stored != n || open > 1 || outOfOrder != 0 || gaps {
 		t.Errorf("got %d stored, %d with an open nonce, %d out of the queue's order, gaps %t, %v; want %d, at most 1, 0, none", stored, open, outOfOrder, gaps, err, n)
 	}
+	if early := b.boundEarly(s); early != 0 {
+		t.Errorf("got %d nonces bound while the one before was open, want none", early)
+	}
 	if got := b.allMined(t, s.ChainID())[s.Address()]; len(got) < ended || !slices.IsSorted(got) || got[len(got)-1] != uint64(len(got)-1) {
 		t.Errorf("nonces on chain: got %v, want 0 to %d or more, each once and in order", got, ended-1)
 	}
+}
+
+// boundEarly counts the nonces of s that were bound before the nonce below had ended, by
+// the history of their transactions.
+func (b bench) boundEarly(s nonce.Submitter) int {
+	return b.count(`
+		select count(*)
+		  from managed_tx m
+		  join managed_tx below on below.submitter = m.submitter and below.nonce = m.nonce - 1
+		 where m.submitter = $1
+		   and (select min(id) from tx_history where tx_id = m.tx_id and from_state = 'QUEUED')
+		     < coalesce((select min(id) from tx_history where tx_id = below.tx_id and state in ('CONFIRMED', 'FAILED')), 'infinity'::float8)`, s)
 }
 
 // createTogether posts n intents, 64 at a time, each of which must be accepted.
