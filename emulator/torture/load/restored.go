@@ -202,11 +202,11 @@ func (o *Operator) quiet(ctx context.Context, accounts []nonce.Submitter) bool {
 
 // named says of each nonce from lowest on and below count, whose transaction is none of
 // this database's, which request of the run's own callers it was, by the value that is
-// of no other, or none.
-func (o *Operator) named(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) (map[uint64]string, error) {
-	byValue, here, err := make(map[string]string), map[string]bool(nil), error(nil)
+// of no other, or none; and which transaction it was.
+func (o *Operator) named(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) (lost, hashes map[uint64]string, err error) {
+	byValue, here := make(map[string]string), map[string]bool(nil)
 	if here, err = o.stored(ctx, s); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, in := range o.Ledger.Intents() {
 		if in.Submitter != s {
@@ -218,16 +218,16 @@ func (o *Operator) named(ctx context.Context, client *ethclient.Client, s nonce.
 		}
 		byValue[in.ValueWei.String()] = in.RequestID
 	}
-	lost := make(map[uint64]string)
+	lost, hashes = make(map[uint64]string), make(map[uint64]string)
 	signer := types.LatestSignerForChainID(new(big.Int).SetUint64(o.Stack.Chain.ChainID()))
 	head, err := client.BlockNumber(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for n := int64(head); n >= 0 && uint64(len(lost)) < count-min(lowest, count); n-- {
 		block, err := client.BlockByNumber(ctx, big.NewInt(n))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		below := false
 		for _, tx := range block.Transactions() {
@@ -241,7 +241,7 @@ func (o *Operator) named(ctx context.Context, client *ethclient.Client, s nonce.
 			}
 			var ours bool
 			if err := o.DB.QueryRow(ctx, `select exists (select from tx_version where tx_hash = $1)`, tx.Hash().Hex()).Scan(&ours); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if ours {
 				continue
@@ -249,12 +249,13 @@ func (o *Operator) named(ctx context.Context, client *ethclient.Client, s nonce.
 			if lost[tx.Nonce()] = byValue[tx.Value().String()]; lost[tx.Nonce()] == "" {
 				lost[tx.Nonce()] = nonce.NoRequest
 			}
+			hashes[tx.Nonce()] = tx.Hash().Hex()
 		}
 		if below {
 			break
 		}
 	}
-	return lost, nil
+	return lost, hashes, nil
 }
 
 // stored are the requests of the submitter that this database has.
@@ -333,14 +334,14 @@ func (o *Operator) strangers(s nonce.Submitter, hash string) bool {
 // wayAfterRestore is the way out of PROTECT once a database was lost: a resync that names
 // what the chain has. The first of each submitter fills its window.
 func (o *Operator) wayAfterRestore(ctx context.Context, client *ethclient.Client, p protected, lowest, final uint64) (map[string]any, error) {
-	lost, err := o.named(ctx, client, p.Submitter, lowest, final)
+	lost, hashes, err := o.named(ctx, client, p.Submitter, lowest, final)
 	if err != nil {
 		return nil, err
 	}
 	if !o.restoredAt[p.Submitter] && final <= p.NextNonce && len(lost) == 0 {
 		return map[string]any{"mode": nonce.Resume, "reason": "nothing of ours is lost"}, nil
 	}
-	body := map[string]any{"mode": nonce.Resync, "count": final, "requests": lost, "reason": "restored; the chain was read"}
+	body := map[string]any{"mode": nonce.Resync, "count": final, "requests": lost, "hashes": hashes, "reason": "restored; the chain was read"}
 	if o.restoredAt[p.Submitter] {
 		body["fill"] = o.Windows[p.Submitter]
 	}

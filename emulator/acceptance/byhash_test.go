@@ -1,0 +1,117 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/chain/chaintest"
+	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// The node has thrown its blocks away, and tells of no nonce which transaction consumed it. A
+// name is refused until the operator gives the transaction's hash: the request ends as that
+// transaction did. What the operator states without it is told as a statement.
+func TestANameIsProvedByTheHashOrToldAsAStatement(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Window: 1, Submitters: 1, RPCProxy: true, Settings: quick})
+	s := b.Submitters()[0]
+	pruned := chaintest.NewProxy(t, b.Chain.URL())
+	pruned.Set(chaintest.Fault{Answer: func(call chaintest.Call, _ json.RawMessage) map[string]any {
+		if call.Method == "eth_getBlockByNumber" && len(call.Params) == 2 && call.Params[1] == true {
+			return chaintest.NodeError("pruned history unavailable")
+		}
+		return nil
+	}})
+	b.RPC.SetTarget(pruned.URL)
+	paid := common.Address{0xb1}
+	b.Chain.StopMining()
+	b.post(t, orderTo(s, "held", common.Address{0xb0}, 10))
+	_, succeeded := b.post(t, orderTo(s, "succeeded", paid, 11))
+	_, reverted := b.post(t, orderTo(s, "reverted", common.Address{0xb2}, 12))
+	b.await(t, s, nonce.Tracking, 1)
+	b.Chain.DropPool()
+	first, second := b.signedByHand(t, 0, &paid, 11, nil), b.signedByHand(t, 1, nil, 0, []byte{0xfe})
+	b.signedByHand(t, 2, &common.Address{0xb3}, 13, nil)
+	b.Chain.StartMining()
+	episode, _ := b.inProtect(t, s)
+	b.mine(t, 70)
+
+	body := map[string]any{"episode": episode, "mode": "resync", "count": 3, "reason": "paid by hand",
+		"requests": map[string]string{"0": "succeeded", "1": "reverted", "2": "lost"}}
+	b.refusedRelease(t, "names alone", s, body, `"field":"hashes"`, "nonce 0", "archive node")
+	body["hashes"] = map[string]string{"0": second}
+	b.refusedRelease(t, "the hash of another nonce", s, body, `"field":"hashes"`, "has nonce 1")
+	body["hashes"] = map[string]string{"0": "0x" + strings.Repeat("ab", 32)}
+	b.refusedRelease(t, "a hash that no node knows", s, body, `"field":"hashes"`, "archive node")
+	body["hashes"] = map[string]string{"0": first, "1": second}
+	b.refusedRelease(t, "one hash too few", s, body, `"field":"hashes"`, "nonce 2")
+	body["executed"] = map[string]string{"1": "the explorer", "2": "the explorer"}
+	b.refusedRelease(t, "a statement beside a hash", s, body, `"field":"executed"`, "nonce 1")
+	body["executed"] = map[string]string{"2": "the explorer of the chain"}
+	done := b.released(t, s, "", body)
+	if got := fmt.Sprintln(len(done.Named), done.Named[0].Effect, done.Named[0].TxHash, done.Named[1].Effect, done.Named[1].TxHash, done.Named[2].Effect, done.Named[2].TxHash, done.Named[2].Stated); got != fmt.Sprintln(3, "RECORDED", first, "REVERTED", second, "RECORDED", "<nil>", true) {
+		t.Errorf("named: got %s, want the first two by their transactions, and the last stated", got)
+	}
+	b.wantRecorded(t, succeeded)
+	if state := b.count(`select count(*) from managed_tx where tx_id = $1 and state = 'FAILED' and sub_state = 'REVERTED' and tx_hash = $2 and receipt is not null`, reverted, second); state != 1 {
+		t.Error("the request whose transaction reverted: got another end, want FAILED/REVERTED with its receipt")
+	}
+	b.allEnded(t)
+	b.wantStated(t, orderTo(s, "lost", common.Address{0xb3}, 13))
+	if got := b.received(t, paid); got != 11 {
+		t.Errorf("what was named: got %d wei on the chain, want 11, once", got)
+	}
+}
+
+// wantStated holds what a caller hears of a request that ended on an operator's statement.
+func (b bench) wantStated(t *testing.T, intent map[string]any) {
+	t.Helper()
+	status, text := b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", intent)
+	if status != http.StatusConflict || !strings.Contains(text, `"REQUEST_RECORDED"`) || !strings.Contains(text, "an operator stated") {
+		t.Errorf("posted again: got %d %s, want 409 REQUEST_RECORDED that says whose word it is", status, text)
+	}
+	path := fmt.Sprintf("/api/v1/tx/by-request?submitter=%s&requestId=%s", intent["submitter"], intent["requestId"])
+	var r struct {
+		TxID, State, SubState, LastError string
+		TxHash                           *string
+		Receipt                          json.RawMessage
+	}
+	_, text = b.again(t, stack.CallerAccount, http.MethodGet, path, nil)
+	if err := json.Unmarshal([]byte(text), &r); err != nil || r.State+"/"+r.SubState != "CONFIRMED/RECORDED" || r.TxHash != nil || string(r.Receipt) != "null" || !strings.Contains(r.LastError, "an operator stated") {
+		t.Errorf("by request: got %s, %v; want CONFIRMED/RECORDED without a receipt, on an operator's statement", text, err)
+	}
+	if _, text = b.again(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+r.TxID+"/cancel", nil); !strings.Contains(text, `"EXECUTED"`) || !strings.Contains(text, `"stated":true`) {
+		t.Errorf("cancel: got %s, want EXECUTED, stated", text)
+	}
+}
+
+// signedByHand sends a transaction of the first account past the processes; its hash.
+func (b bench) signedByHand(t *testing.T, n uint64, to *common.Address, wei int64, data []byte) string {
+	t.Helper()
+	client, err := ethclient.DialContext(b.ctx, b.Chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	id := new(big.Int).SetUint64(b.Chain.ChainID())
+	tx, err := types.SignNewTx(devchain.DevAccounts(1)[0].Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
+		ChainID: id, Nonce: n, To: to, Value: big.NewInt(wei), Data: data, Gas: 100_000, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(200e9),
+	})
+	if err == nil {
+		err = client.SendTransaction(b.ctx, tx)
+	}
+	if err != nil {
+		t.Fatalf("transaction by hand at nonce %d: %v", n, err)
+	}
+	return tx.Hash().String()
+}
