@@ -26,7 +26,8 @@ const archive = "let rpc.urls, or the chain's entry in chains, have a node that 
 
 // readByHash reads the transactions whose hashes the operator gave for lost nonces. It
 // stores those that are not stored yet. Each has to be the account's, with that nonce, and
-// a quorum of the nodes has to give its receipt at finality.
+// a quorum of the nodes has to give its receipt at finality. One that is proved so takes
+// the place of another that was stored: a reorg below finality has removed that one.
 func (t *tenure) readByHash(ctx context.Context, l *Leave, lost []uint64) error {
 	if len(l.Hashes) == 0 {
 		return nil
@@ -41,12 +42,10 @@ func (t *tenure) readByHash(ctx context.Context, l *Leave, lost []uint64) error 
 	}
 	var left []uint64
 	for _, n := range slices.Sorted(maps.Keys(l.Hashes)) {
-		switch h, read := known[n]; {
-		case !slices.Contains(lost, n):
+		if !slices.Contains(lost, n) {
 			return ErrUnproved{"hashes", n, t.notLost(n, l.Count)}
-		case read && h != l.Hashes[n]:
-			return ErrUnproved{"hashes", n, fmt.Sprintf("the chain has transaction %s there: give that hash, or none", h)}
-		case !read:
+		}
+		if h, read := known[n]; !read || h != l.Hashes[n] {
 			left = append(left, n)
 		}
 	}

@@ -134,6 +134,30 @@ func TestOthersMatchingProvesNothing(t *testing.T) {
 	}
 }
 
+// A reorg below finality has removed the transaction that was stored: the one whose hash the
+// operator gives takes its place once it is proved, and the release goes on. A wrong hash
+// changes nothing.
+func TestAHashReplacesWhatAReorgRemoved(t *testing.T) {
+	t.Parallel()
+	h, gone := Hash{0xaa}, Hash{0xee}
+	v := consumed(1, Receipt{TxHash: h, BlockNumber: 95, BlockHash: block('a', 95).Hash, Succeeded: true, Document: []byte(`{}`)})
+	v.Receipts[Hash{0xbb}] = ReceiptAnswer{Answer: AnswerNotFound}
+	for hash, taken := range map[Hash]bool{{}: false, {0xbb}: false, h: true} {
+		chain, tn, book := unproved(v, v, v)
+		chain.byHash[h] = SignedTransaction{From: alice.Address(), Does: Taker{Hash: h, ValueWei: "1"}}
+		chain.byHash[Hash{0xbb}] = SignedTransaction{From: alice.Address(), Does: Taker{Hash: Hash{0xbb}, ValueWei: "1"}}
+		book.stored = []ForeignTransaction{{Nonce: 0, Episode: 1, Taker: Taker{Hash: gone, BlockNumber: 95, BlockHash: Hash{0xcc}, ValueWei: "1"}, Succeeded: true}}
+		l := Leave{Mode: Resync, Count: 1, Requests: map[uint64]string{0: "waits"}}
+		if hash != (Hash{}) {
+			l.Hashes = map[uint64]Hash{0: hash}
+		}
+		_, out, err := tn.resync(t.Context(), &l, LostBytes{})
+		if taken != (err == nil) || taken && (len(out.Named) != 1 || *out.Named[0].TxHash != h) || !taken && len(book.stored) != 1 {
+			t.Errorf("hash %s: got %+v, %v; want it taken %v", hash, out.Named, err, taken)
+		}
+	}
+}
+
 // What ended on an operator's word says so.
 func TestAStatementIsNoReceipt(t *testing.T) {
 	t.Parallel()
