@@ -18,10 +18,10 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// The node has thrown its blocks away, and tells of no nonce which transaction consumed it. A
-// name is refused until the operator gives the transaction's hash: the request ends as that
-// transaction did. What the operator states without it is told as a statement.
-func TestANameIsProvedByTheHashOrToldAsAStatement(t *testing.T) {
+// The node has thrown its blocks away, and shows for no nonce which transaction consumed it.
+// A name is refused until the operator gives the transaction's hash. The request then ends as
+// that transaction did. Callers read that a statement without a hash is an operator's.
+func TestANameIsProvedByTheHashOrRecordedAsAStatement(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stack.Options{Window: 1, Submitters: 1, RPCProxy: true, Settings: quick})
 	s := b.Submitters()[0]

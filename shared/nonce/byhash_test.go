@@ -50,8 +50,8 @@ func consumed(count uint64, receipts ...Receipt) View {
 	return v
 }
 
-// A request does not end CONFIRMED for a name alone: where no node tells by what the nonce
-// was consumed, the release wants the transaction's hash, and reads it from a quorum.
+// A request does not end CONFIRMED for a name alone. Where no node shows by what the nonce
+// was consumed, the release wants the transaction's hash. It reads that from a quorum.
 func TestANameIsProvedByTheHash(t *testing.T) {
 	t.Parallel()
 	h, other := Hash{0xaa}, Hash{0xbb}
@@ -124,7 +124,7 @@ func TestANameIsProvedByTheHash(t *testing.T) {
 	}
 }
 
-// What is not read matches nothing by itself, also where one request waits alone.
+// A nonce whose transaction was not read matches no request, also where one waits alone.
 func TestOthersMatchingProvesNothing(t *testing.T) {
 	t.Parallel()
 	_, tn, _ := unproved(consumed(1), consumed(1), consumed(1))
