@@ -46,3 +46,8 @@ func (a *App) Serve(ctx context.Context, s nonce.Submitter, kind nonce.Kind) err
 	}
 	return worker.Serve(ctx, s, kind)
 }
+
+// PayoutFinality is by what a payment of the payer is believed.
+func (a *App) PayoutFinality(s nonce.Submitter) (nonce.Finality, uint64, error) {
+	return a.transfers.payouts.FinalityOf(s)
+}

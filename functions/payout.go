@@ -13,8 +13,9 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// refundsFinality is by what payouts are final: a payer may be on any chain that is
-// served, so that one chain whose finality is none to give money back by turns them off.
+// refundsFinality is the finality by which payouts are offered or off: a payer may be on
+// any chain that is served, so that one chain whose finality is none to give money back by
+// turns them off. Of a payout its payer's own chain decides: see [App.payoutFinalityOf].
 func refundsFinality(c config.Config) (nonce.Finality, uint64) {
 	served := c.Served()
 	i := slices.IndexFunc(served, func(of config.ServedChain) bool {
@@ -30,7 +31,7 @@ func (a *App) payoutLedger(transfers payout.Transfers) *payout.Ledger {
 	finality, confirmations := refundsFinality(a.config)
 	l := payout.New(payout.Options{
 		Transfers: transfers, Manager: a.watched(), Wake: a.tasks, QueueBound: a.config.Queue.MaxPerSubmitter,
-		ChainOf: a.payoutChainOf, Finality: finality, Confirmations: confirmations,
+		ChainOf: a.payoutChainOf, Finality: finality, Confirmations: confirmations, FinalityOf: a.payoutFinalityOf,
 		Log: a.log, At: a.points,
 	})
 	if err := l.Off(); err != nil {
@@ -56,6 +57,15 @@ func (a *App) payoutChainOf(s nonce.Submitter) (payout.Chain, error) {
 		return nil, err
 	}
 	return payoutChain{watchedChain{c.connector}, c.connector}, nil
+}
+
+// payoutFinalityOf is by what transactions of the payer's chain are final.
+func (a *App) payoutFinalityOf(s nonce.Submitter) (nonce.Finality, uint64, error) {
+	c, err := a.servedOf(s)
+	if err != nil {
+		return "", 0, err
+	}
+	return nonce.Finality(c.Finality), uint64(c.Confirmations), nil
 }
 
 type payoutRequest struct {

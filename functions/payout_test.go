@@ -1,6 +1,7 @@
 package functions_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -139,5 +140,26 @@ func TestNoPayoutsByAFinalityThatMayBeUndone(t *testing.T) {
 	}
 	if got := h.post(alice, nil); got.status != 200 {
 		t.Errorf("a transfer: got %v, want 200", got)
+	}
+}
+
+// Of two chains each payer's own has the say on when its payments are final.
+func TestPayoutsAreFinalByTheirPayersChain(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	app, err := h.app(append(h.transferSettings(), "FENCEPOST_CHAIN_ID=1337", "FENCEPOST_CONFIRMATIONS_REQUIRED=1",
+		`FENCEPOST_CHAINS=[{"id": 1338, "urls": ["http://127.0.0.1:1"], "finality": "finalized"}, {"id": 1339, "urls": ["http://127.0.0.1:1"], "confirmations": 30}]`)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = app.Close(context.WithoutCancel(t.Context())) })
+	for chain, want := range map[uint64]string{1337: "confirmations 1", 1338: "finalized 1", 1339: "confirmations 30"} {
+		s := nonce.Submitter(strings.Replace(string(payer), ":1337:", fmt.Sprintf(":%d:", chain), 1))
+		if mode, depth, err := app.PayoutFinality(s); err != nil || fmt.Sprint(mode, " ", depth) != want {
+			t.Errorf("chain %d: got %s, %d, %v; want %s", chain, mode, depth, err, want)
+		}
+	}
+	if _, _, err := app.PayoutFinality(nonce.Submitter(strings.Replace(string(payer), ":1337:", ":7:", 1))); err == nil {
+		t.Error("a chain that is not served: got no error")
 	}
 }

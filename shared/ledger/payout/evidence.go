@@ -252,15 +252,19 @@ func (l *Ledger) proofOf(ctx context.Context, t transfer.Transfer, found store.P
 // finalReceipt is the receipt of a transaction in a block that is final, as a quorum of
 // the chain's nodes gives it.
 func (l *Ledger) finalReceipt(ctx context.Context, chain Chain, s nonce.Submitter, h nonce.Hash) (r nonce.Receipt, err error) {
+	f, err := l.finalityOf(s)
+	if err != nil {
+		return r, err
+	}
 	q := nonce.Look{Submitter: s, Receipts: []nonce.Hash{h}}
-	if l.Finality == nonce.ByFinalized {
+	if f.mode == nonce.ByFinalized {
 		q.Finality = string(nonce.ByFinalized)
 	}
 	v, err := chain.Look(ctx, q)
 	if err != nil {
 		return r, err
 	}
-	r, final := l.finalIn(v, h)
+	r, final := f.finalIn(v, h)
 	if !final {
 		return r, fmt.Errorf("it is not final yet: %w", ErrPending)
 	}
@@ -268,7 +272,7 @@ func (l *Ledger) finalReceipt(ctx context.Context, chain Chain, s nonce.Submitte
 	if v, err = chain.Look(ctx, q); err != nil {
 		return r, err
 	}
-	if !l.bearsOut(v, h, r) {
+	if !f.bearsOut(v, h, r) {
 		return r, fmt.Errorf("its block is not the chain's any more: %w", ErrPending)
 	}
 	if v.Witnesses == nil {
@@ -276,7 +280,7 @@ func (l *Ledger) finalReceipt(ctx context.Context, chain Chain, s nonce.Submitte
 	}
 	agree := 1
 	for _, other := range v.Witnesses.Ask(ctx, q, witnessesMost, v.Node) {
-		if l.bearsOut(other, h, r) {
+		if f.bearsOut(other, h, r) {
 			agree++
 		}
 	}
@@ -289,22 +293,36 @@ func (l *Ledger) finalReceipt(ctx context.Context, chain Chain, s nonce.Submitte
 // witnessesMost is how many other nodes are asked for a proof.
 const witnessesMost = 16
 
+// finality is by what a payer's transactions are final.
+type finality struct {
+	mode          nonce.Finality
+	confirmations uint64
+}
+
+func (l *Ledger) finalityOf(s nonce.Submitter) (f finality, err error) {
+	if l.FinalityOf == nil {
+		return finality{l.Finality, l.Confirmations}, nil
+	}
+	f.mode, f.confirmations, err = l.FinalityOf(s)
+	return f, err
+}
+
 // finalIn is the receipt in a view, and whether its block is final there.
-func (l *Ledger) finalIn(v nonce.View, h nonce.Hash) (nonce.Receipt, bool) {
+func (f finality) finalIn(v nonce.View, h nonce.Hash) (nonce.Receipt, bool) {
 	answer := v.Receipts[h]
 	r := answer.Receipt
 	if answer.Answer != nonce.AnswerFound || r.TxHash != h {
 		return r, false
 	}
-	if l.Finality == nonce.ByFinalized {
+	if f.mode == nonce.ByFinalized {
 		return r, v.Tagged != nil && r.BlockNumber <= v.Tagged.Number
 	}
-	return r, v.Head.Number >= r.BlockNumber && v.Head.Number-r.BlockNumber+1 >= l.Confirmations
+	return r, v.Head.Number >= r.BlockNumber && v.Head.Number-r.BlockNumber+1 >= f.confirmations
 }
 
 // bearsOut says that a view has the same receipt, final, in a block of its chain.
-func (l *Ledger) bearsOut(v nonce.View, h nonce.Hash, r nonce.Receipt) bool {
-	same, final := l.finalIn(v, h)
+func (f finality) bearsOut(v nonce.View, h nonce.Hash, r nonce.Receipt) bool {
+	same, final := f.finalIn(v, h)
 	return !v.Silent && final && same.BlockHash == r.BlockHash && same.Succeeded == r.Succeeded && v.Watched[r.BlockNumber] == r.BlockHash
 }
 

@@ -92,6 +92,9 @@ type Options struct {
 	Finality      nonce.Finality
 	Confirmations uint64
 
+	// FinalityOf says the same of a payer's own chain; nil: every payer's is that.
+	FinalityOf func(nonce.Submitter) (nonce.Finality, uint64, error)
+
 	Log *slog.Logger
 	At  func(point string) // passed at each step by its name ([Points]); nil but in tests
 }

@@ -297,3 +297,37 @@ func TestNamedPayoutThatNobodyTellsOfEndsByAStatement(t *testing.T) {
 	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
 	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
 }
+
+// Of several chains the payer's own says when a payment is final: neither is a payment
+// believed that only the default chain's rule has for final, nor does one wait for a tag
+// that its chain has not.
+func TestPaymentIsFinalByThePayersChain(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.fund(coin)
+	x := h.due(coin)
+	h.restored(0, nil)
+	h.await("the placeholders are final", func() bool {
+		h.serve()
+		h.mine(1)
+		return value[int](h, `select count(*) from managed_tx where fills and state = 'FAILED'`) == filled
+	})
+	hash := h.outside(filled, address, onePayment)
+	h.mine(1)
+	h.says(x.ReqID, store.PayoutStatement{Paid: true, TxHash: hash})
+	deposit := func(other nonce.Finality, depth uint64, own nonce.Finality, ownDepth uint64) transfer.Outcome {
+		l := h.newLedger(100)
+		l.Finality, l.Confirmations = other, depth
+		l.FinalityOf = func(s nonce.Submitter) (nonce.Finality, uint64, error) {
+			if s != h.payer {
+				t.Errorf("asked of %s, want the payer", s)
+			}
+			return own, ownDepth, nil
+		}
+		return l.Deposit(t.Context(), x.Call())
+	}
+	unknown(t, deposit(nonce.ByConfirmations, 1, nonce.ByFinalized, 0), payout.ErrPending)
+	unknown(t, deposit(nonce.ByConfirmations, 1, nonce.ByConfirmations, 1000), payout.ErrPending)
+	succeeds(t, deposit(nonce.ByFinalized, 0, nonce.ByConfirmations, 1))
+	h.ends(x.ReqID, transfer.Committed, onePayment, "8.5")
+}
