@@ -105,12 +105,13 @@ func (c *Coordinator) objection(t Transfer, op Op, o Outcome) error {
 }
 
 // prove checks an operator's word before anything is recorded. A line is for the
-// ledger to check: it has the journal.
+// ledger to check: it has the journal. That a refund was not applied no line says: what
+// the ledger checks is the line of the withdrawal.
 func (c *Coordinator) prove(ctx context.Context, t Transfer, op Op, w Word) error {
 	if ledger, ok := c.ledger(t, op).(Forgetful); !ok || !ledger.Forgot(t.LastUnknown) {
 		return ErrNotForgotten
 	}
-	if w.Line != 0 {
+	if w.Line != 0 && (op != Refund || w.Applied) {
 		return nil
 	}
 	if c.Proof == nil {
