@@ -201,6 +201,8 @@ func releaseProblem(err error) error {
 		p := web.NewProblem(notLeader, "the submitter is being served; nothing was changed")
 		p.RetryAfter = notLeaderRetryAfter
 		return p
+	case errors.Is(err, nonce.ErrNotAccepted):
+		return web.NewProblem(tooLate, "%s; nothing was changed", nonce.ErrNotAccepted)
 	case errors.Is(err, nonce.ErrEpisodeClosed):
 		return web.NewProblem(tooLate, "that episode is not open; nothing was changed: look at the submitter again")
 	case errors.As(err, &count):

@@ -12,6 +12,7 @@ type LostBytes struct {
 	Payer       bool   // the submitter pays out for the transfer coordinator
 	Restored    bool   // the database was accepted after a restore, and no release has filled the nonces since
 	Window      uint64 // the submitter's, as registered
+	Change      int64  // the number of the last change of the authority; 0: there was none
 	StatedBelow uint64 // a payout that an operator states as not paid waits for every nonce below; 0: none does
 }
 

@@ -28,6 +28,7 @@ type Leave struct {
 	Executed map[uint64]string // for resync: how the operator knows that the request which is named for the nonce was carried out, where no node can prove it
 	Matching bool              // for resync: nonces that Requests does not list get the requests that match one to one
 	DryRun   bool              // for resync: nothing is written
+	Change   int64             // filled in by the release: [LostBytes.Change], by which it was judged
 	Fill     *uint64           // for resync: the largest window that the submitter can have had; nil: as the rules have it (see [LostBytes])
 	Filling  *Filling          // for resync, filled in by the release: what placeholders consume; nil: nothing is filled
 	Resting  bool              // for resume: only where the chain's counts, mined and pending, are the next nonce here
@@ -42,6 +43,8 @@ var (
 	ErrNotLeader = errors.New("the submitter is being served by another invocation")
 	// ErrEpisodeClosed reports that the episode named is not the open one.
 	ErrEpisodeClosed = errors.New("that episode of PROTECT is not open")
+	// ErrNotAccepted reports a database that is not the one written last.
+	ErrNotAccepted = errors.New("the database is not the one written last, and no operator has accepted it: POST /admin/v1/authority/accept first")
 )
 
 // ErrCount reports a resync to another count than the chain's final one.
@@ -101,7 +104,10 @@ func (w *Worker) Release(ctx context.Context, s Submitter, l Leave) (out Release
 			err = errors.Join(err, t.Wake.Advance(context.WithoutCancel(ctx), s, t.work.Lease.Token+1)) // a mark may have been passed over
 		}
 	}()
-	if t.work.Episode != l.Episode || l.Episode == 0 {
+	switch {
+	case t.work.Foreign:
+		return out, ErrNotAccepted
+	case t.work.Episode != l.Episode || l.Episode == 0:
 		return out, ErrEpisodeClosed
 	}
 	wr := Write{Moves: resumed(t.work), Release: Abandon}
@@ -113,6 +119,7 @@ func (w *Worker) Release(ctx context.Context, s Submitter, l Leave) (out Release
 	if err != nil {
 		return out, err
 	}
+	l.Change = lost.Change
 	switch {
 	case l.Mode == Resync:
 		wr.Moves, out, err = t.resync(ctx, &l, lost)

@@ -43,7 +43,7 @@ const lostBytes = `
 select s.callers = array[$2::text],
        ` + lastChange + ` > coalesce((select max((e.released ->> 'change')::bigint) from protect_episode e
                                 where e.submitter = s.submitter and e.released ? 'filling'), 0),
-       s.max_in_flight,
+       s.max_in_flight, ` + lastChange + `,
        coalesce((select max(n.nonces_below) from payout_statement n join transfers_tb t using (req_id)
                   where t.open and t.payout_submitter = s.submitter and not n.paid and n.acted_at is null and n.withdrawn_at is null), 0)
   from submitter s
@@ -51,7 +51,7 @@ select s.callers = array[$2::text],
 
 // LostBytes implements [nonce.Book].
 func (s *Store) LostBytes(ctx context.Context, sub nonce.Submitter) (l nonce.LostBytes, err error) {
-	err = s.db.QueryRow(ctx, lostBytes, sub, PayoutCaller).Scan(&l.Payer, &l.Restored, &l.Window, &l.StatedBelow)
+	err = s.db.QueryRow(ctx, lostBytes, sub, PayoutCaller).Scan(&l.Payer, &l.Restored, &l.Window, &l.Change, &l.StatedBelow)
 	if err != nil {
 		return l, fmt.Errorf("read what %s may have lost: %w", sub, err)
 	}

@@ -78,6 +78,24 @@ select 1 / (case when count(*) = $3 then 1 else 0 end)
   from managed_tx
  where submitter = $1 and request_id = any($2) and recorded_nonce is not null and not queued`
 
+// holdAuthority keeps the database from being distrusted, and so from being accepted anew,
+// before the commit. sameAuthority refuses the whole release, by a division by zero, where
+// the database is not the authority, or not the one that the release was judged in.
+const (
+	holdAuthority = `select from authority for share`
+	sameAuthority = `select 1 / (case when is_authority() and ` + lastChange + ` = $1 then 1 else 0 end)`
+)
+
+// queueAuthority stands behind the fence. An acceptance locks what is queued and then the
+// authority, but only where the database is not the authority: no release gets beyond this
+// there, so that neither waits for the other.
+func queueAuthority(b *pgx.Batch, leave *nonce.Leave) {
+	if leave != nil {
+		b.Queue(holdAuthority)
+		b.Queue(sameAuthority, leave.Change)
+	}
+}
+
 // drawNameEpoch keeps names of tasks from being met again that are used up.
 const drawNameEpoch = `
 update submitter_lease

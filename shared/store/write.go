@@ -27,6 +27,7 @@ func (s *Store) Write(ctx context.Context, w nonce.Write) (nonce.Written, error)
 		b.Queue("begin")
 	}
 	b.Queue(`select hold_lease($1, $2, $3)`, w.Lease.Submitter, w.Lease.Owner, w.Lease.Token)
+	queueAuthority(b, w.Cursor.Leave)
 	if err := queueMoves(b, w.Lease, w.Moves, &done); err != nil {
 		return done, err
 	}

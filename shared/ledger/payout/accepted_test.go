@@ -1,0 +1,68 @@
+package payout_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// watchedChain is the payer's chain, with something done at a look for the final count.
+type watchedChain struct {
+	nonce.ChainConnector
+	at func()
+}
+
+func (c watchedChain) Look(ctx context.Context, q nonce.Look) (nonce.View, error) {
+	if q.FinalCount {
+		c.at()
+	}
+	return c.ChainConnector.Look(ctx, q)
+}
+
+// A release that was judged before the database was accepted ends no PROTECT after it:
+// what the copy has lost was not looked at, and no lost nonce was filled.
+func TestAReleaseFromBeforeTheAcceptanceEndsNothing(t *testing.T) {
+	t.Parallel()
+	for name, x := range map[string]struct {
+		copied bool // the release begins in a copy that nobody has accepted
+		mode   nonce.ReleaseMode
+		err    error // nil: whichever
+	}{
+		"begun in the copy":             {true, nonce.Resume, nonce.ErrNotAccepted},
+		"begun before, and still going": {false, nonce.Resync, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.mine(80)
+			h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, h.payer)
+			restored := func() { h.run(`update authority set timeline_id = timeline_id + 1`) }
+			accept := func() {
+				if err := h.db.Store.AcceptAuthority(t.Context(), "ann", "reconciled"); err != nil {
+					t.Error(err)
+				}
+			}
+			if x.copied {
+				restored()
+				h.worker.At = func(point string) {
+					if point == "release.taken" {
+						accept()
+					}
+				}
+			} else {
+				h.worker.Chain = func(nonce.Submitter) (nonce.ChainConnector, error) {
+					return watchedChain{h.connector, func() { restored(); accept() }}, nil
+				}
+			}
+			out, err := h.worker.Release(t.Context(), h.payer, nonce.Leave{Episode: 1, Mode: x.mode, By: "bob", Reason: "a false alarm"})
+			if err == nil || !errors.Is(err, x.err) && x.err != nil {
+				t.Errorf("release: got %+v, %v; want it refused", out, err)
+			}
+			if open := value[int](h, `select count(*) from protect_episode where closed_at is null`); open != 1 {
+				t.Errorf("open episodes: got %d, want the one of before", open)
+			}
+		})
+	}
+}
