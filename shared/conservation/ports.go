@@ -3,6 +3,7 @@ package conservation
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -69,6 +70,7 @@ type Checkpoint struct {
 	Version    int64
 	Full       bool // of a full run that has not come to its end
 	Cursors    Cursors
+	Began      time.Time // by the database, before the run read anything
 }
 
 // Step is what is stored at once, or not at all.

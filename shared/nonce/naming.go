@@ -219,7 +219,8 @@ func (t *tenure) endNamed(m Move, l *Leave, e evidence, n uint64) Move {
 		return m
 	}
 	m.To.Recorded, m.To.Ordered, m.To.NextCheckAt = &r, OrderPlaceholder, &t.work.Now
-	m.To.LastError = fmt.Sprintf("a release recorded that the transaction of nonce %d was this request: a placeholder is to consume its own nonce", n)
+	m.To.LastError = withDetail("a release recorded that a foreign transaction was this request: a placeholder is to consume its own place",
+		fmt.Sprintf("the foreign transaction consumed nonce %d", n))
 	m.Decided = &Decision{Action: OrderPlaceholder, By: l.By, Reason: l.Reason}
 	return m
 }

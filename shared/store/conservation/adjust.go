@@ -49,7 +49,7 @@ type CoreAdjust func(ctx context.Context, op transfer.Op, c transfer.Call, found
 // standingFinding is what there is to adjust. The lock keeps a second operator waiting.
 const standingFinding = `
 select f.side, f.user_id, f.asset_id, coalesce(s.expected, f.expected), coalesce(s.got, f.got),
-       exists (select from conservation_adjustment a where a.finding_id = f.finding_id and a.applied_at is not null), is_authority()
+       exists (select from conservation_adjustment a where a.finding_id = f.finding_id and a.applied_at is not null), is_authority(), f.at
   from conservation_finding f
   join conservation_standing s using (finding_id)
  where f.finding_id = $1 and f.kind = 'BALANCE_DIFFERS'
@@ -71,7 +71,7 @@ func (b *Book) Adjust(ctx context.Context, o AdjustmentOrder, core CoreAdjust) (
 		return applied(ctx, tx, d.number)
 	})
 	if err == nil && d.Side != transfer.Funding {
-		call := transfer.Call{ReqID: fmt.Sprint("finding-", o.FindingID), UserID: d.Account.UserID, AssetID: d.Account.AssetID, Units: d.Units, CreatedAt: d.first}
+		call := transfer.Call{ReqID: d.key(), UserID: d.Account.UserID, AssetID: d.Account.AssetID, Units: d.Units, CreatedAt: d.first}
 		if err = core(ctx, d.Op, call, d.found); err == nil {
 			err = applied(ctx, b.db, d.number)
 		}
@@ -88,7 +88,12 @@ type due struct {
 	number int64
 	found  uint64    // the balance that the last check saw
 	first  time.Time // when an adjustment of the finding was ordered first: the same at each attempt
+	when   time.Time // when the finding was found first
 }
+
+// key is what the core knows the finding by. It outlives a restore of this database, after
+// which other findings get the same numbers.
+func (d due) key() string { return fmt.Sprintf("finding-%d-%d", d.FindingID, d.when.UnixMicro()) }
 
 const putAdjustment = `
 insert into conservation_adjustment (finding_id, side, op, user_id, asset_id, units, by, reason)
@@ -99,7 +104,7 @@ returning id, at, least(at, (select min(at) from conservation_adjustment where f
 func orderAdjustment(ctx context.Context, tx pgx.Tx, o AdjustmentOrder) (d due, err error) {
 	var expected, got string
 	var adjusted, ours bool
-	err = tx.QueryRow(ctx, standingFinding, o.FindingID).Scan(&d.Side, &d.Account.UserID, &d.Account.AssetID, &expected, &got, &adjusted, &ours)
+	err = tx.QueryRow(ctx, standingFinding, o.FindingID).Scan(&d.Side, &d.Account.UserID, &d.Account.AssetID, &expected, &got, &adjusted, &ours, &d.when)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return d, ErrNoFinding

@@ -180,3 +180,90 @@ func TestEvidenceOf(t *testing.T) {
 		t.Errorf("an unknown request: got %+v, %v; want nothing", got, err)
 	}
 }
+
+// What differs again by as much, once a finding has its adjustment, is another finding: it
+// is told, halts, and has an adjustment of its own.
+func TestWhatDiffersAgainIsAnotherFinding(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.history()
+	w.clean()
+	w.steal(alice, gold, 3)
+	w.check(false)
+	was := w.standing()
+	if _, err := w.adjust(true); err != nil {
+		t.Fatal(err)
+	}
+	w.resume()
+	w.steal(alice, gold, 3)
+	if r := w.check(false); len(r.Fresh) != 1 || w.halts() != 1 {
+		t.Errorf("stolen again before a check: got %v new, %d halts; want one each", r.Fresh, w.halts())
+	}
+	if now := w.standing(); now.ID == was.ID {
+		t.Errorf("the finding: got %d again, want another", now.ID)
+	}
+	if _, err := w.adjust(true); err != nil {
+		t.Errorf("adjust: got %v, want it done", err)
+	}
+	w.clean()
+}
+
+// A check that has read an account before its adjustment, and stores after it, finds
+// nothing: neither is there a halt, nor a finding that could be adjusted once more.
+func TestACheckFromBeforeAnAdjustmentFindsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.history()
+	w.clean()
+	w.steal(alice, gold, 3)
+	w.check(false)
+	w.resume()
+	slow, done := w.Monitor, false
+	slow.At = func(point string) {
+		if point != "after funding's point" || done {
+			return
+		}
+		done = true
+		if _, err := w.adjust(true); err != nil {
+			t.Error(err)
+		}
+		w.check(false)
+	}
+	r, err := slow.Check(t.Context(), true)
+	if err != nil || !done || len(r.Fresh) != 0 || w.halts() != 0 {
+		t.Errorf("the slow check: got %+v, %v; want nothing new, and no halt", r, err)
+	}
+	if n := value[int](t, w.main, `select count(*) from conservation_standing`); n != 0 {
+		t.Errorf("standing: got %d, want nothing to adjust", n)
+	}
+	w.clean()
+}
+
+// The trading core outlives a restore, and findings are numbered anew then: the key of an
+// adjustment is of one finding, not of one number.
+func TestTheKeyOfAnAdjustmentIsOfOneFinding(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.history()
+	w.clean()
+	keys := map[string]bool{}
+	for range 2 {
+		exec(t, w.other, `update balances_tb set available = available - 2 * 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, alice, gold)
+		w.check(false)
+		order := checks.AdjustmentOrder{FindingID: w.standing().ID, By: "ann", Reason: "r"}
+		for range 2 {
+			_, _ = w.book().Adjust(t.Context(), order, func(_ context.Context, _ transfer.Op, c transfer.Call, _ uint64) error {
+				keys[c.ReqID] = true
+				return checks.ErrMoved
+			})
+		}
+		exec(t, w.other, `update balances_tb set available = available + 2 * 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, alice, gold)
+		w.check(false)
+		asOwner(t, w.main, "conservation_adjustment", `delete from conservation_adjustment`) // the backup has neither
+		asOwner(t, w.main, "conservation_finding", `delete from conservation_finding`)
+		exec(t, w.main, `alter table conservation_finding alter column finding_id restart`)
+	}
+	if len(keys) != 2 {
+		t.Errorf("keys of two findings with one number, each asked for twice: got %v, want two", keys)
+	}
+}

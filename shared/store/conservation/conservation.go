@@ -40,7 +40,7 @@ const resumable = `interval '1 hour'`
 // current finds where runs go on. A database that was restored, or made anew, is not
 // the one that its cursors are of.
 const current = `
-select generation, version, cursors, not is_current
+select generation, version, cursors, not is_current, clock_timestamp()
   from conservation_checkpoint
  where epoch = (select epoch from authority) and not over
    and case when $1 then begun_at > clock_timestamp() - ` + resumable + `
@@ -52,7 +52,7 @@ select generation, version, cursors, not is_current
 const begin = `
 insert into conservation_checkpoint (epoch, over)
 select epoch, false from authority
-returning generation, version, cursors, true`
+returning generation, version, cursors, true, clock_timestamp()`
 
 // Begin is where a run goes on. Without a current checkpoint an incremental run is a
 // full one.
@@ -62,7 +62,7 @@ func (b *Book) Begin(ctx context.Context, full bool) (c conservation.Checkpoint,
 		args      []any
 	}{{current, []any{full}}, {current, []any{true}}, {begin, nil}} {
 		var cursors []byte
-		err = b.db.QueryRow(ctx, try.statement, try.args...).Scan(&c.Generation, &c.Version, &cursors, &c.Full)
+		err = b.db.QueryRow(ctx, try.statement, try.args...).Scan(&c.Generation, &c.Version, &cursors, &c.Full, &c.Began)
 		if errors.Is(err, pgx.ErrNoRows) {
 			continue
 		}

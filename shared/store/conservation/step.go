@@ -36,7 +36,8 @@ select $1, side, asset_id, precision
     on conflict on constraint one_scale_each do nothing`
 
 // putFinding keeps a finding, unless it stands already; and that it still does, with
-// what was seen now.
+// what was seen now. An account that was adjusted after the run began ($11) may have been
+// read before: the next run judges it.
 const putFinding = `
 with again as (
   update conservation_standing
@@ -46,6 +47,8 @@ with again as (
   insert into conservation_finding (generation, kind, side, req_id, user_id, asset_id, expected, got, evidence)
   select $1, $3, nullif($4, ''), nullif($5, ''), $6, $7, $8, $9, $10::jsonb
    where not exists (select from conservation_standing where key = $2)
+     and not exists (select from conservation_adjustment a
+                      where $3 = 'BALANCE_DIFFERS' and a.side = $4 and a.user_id = $6 and a.asset_id = $7 and coalesce(a.applied_at, a.at) >= $11)
   returning finding_id
 )
 insert into conservation_standing (key, finding_id, seen, expected, got)
@@ -57,6 +60,12 @@ returning finding_id`
 const recovered = `
 delete from conservation_standing
  where (key like 'BALANCE\_DIFFERS|%' or key like 'PRECISION\_DIFFERS|%') and not key = any ($1)`
+
+// adjusted are findings that stand although their adjustment was made before the run began
+// ($2): the balance differs again, and that is another finding.
+const adjusted = `
+delete from conservation_standing s
+ where s.key = any ($1) and exists (select from conservation_adjustment a where a.finding_id = s.finding_id and a.applied_at < $2)`
 
 const openHalts = `
 select distinct scope, coalesce(user_id, 0), coalesce(asset_id, 0) from transfer_halt where resumed_at is null`
@@ -127,10 +136,15 @@ func written(s conservation.Step, out *conservation.Stored) (*pgx.Batch, error) 
 	}
 	keys := []string{}
 	for _, f := range s.Found {
-		if err := queueFinding(b, s.From.Generation, f, out); err != nil {
+		keys = append(keys, f.Key())
+	}
+	if s.Verdict && len(keys) > 0 {
+		b.Queue(adjusted, keys, s.From.Began)
+	}
+	for _, f := range s.Found {
+		if err := queueFinding(b, s.From, f, out); err != nil {
 			return nil, err
 		}
-		keys = append(keys, f.Key())
 	}
 	if s.Verdict {
 		b.Queue(recovered, keys)
@@ -186,12 +200,12 @@ func queueScales(b *pgx.Batch, generation int64, all []conservation.Scale) {
 	}
 }
 
-func queueFinding(b *pgx.Batch, generation int64, f conservation.Finding, out *conservation.Stored) error {
+func queueFinding(b *pgx.Batch, from conservation.Checkpoint, f conservation.Finding, out *conservation.Stored) error {
 	text, err := json.Marshal(f.Evidence)
 	if err != nil {
 		return fmt.Errorf("keep the evidence of %s: %w", f, err)
 	}
-	args := []any{generation, f.Key(), f.Kind, f.Side, f.ReqID, f.Account.UserID, f.Account.AssetID, f.Expected, f.Got, text}
+	args := []any{from.Generation, f.Key(), f.Kind, f.Side, f.ReqID, f.Account.UserID, f.Account.AssetID, f.Expected, f.Got, text, from.Began}
 	b.Queue(putFinding, args...).QueryRow(func(row pgx.Row) error {
 		var id int64
 		err := row.Scan(&id)

@@ -20,7 +20,9 @@ func (f forgetful) Refund(context.Context, transfer.Call) transfer.Outcome {
 	return transfer.Outcome{Err: errForgotten}
 }
 
-func (f forgetful) Forgot(lastUnknown string) bool { return lastUnknown == "refund: "+errForgotten.Error() }
+func (f forgetful) Forgot(lastUnknown string) bool {
+	return lastUnknown == "refund: "+errForgotten.Error()
+}
 
 func (f forgetful) Objection(transfer.Outcome) error { return nil }
 
