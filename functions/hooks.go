@@ -46,7 +46,8 @@ type Reservation struct {
 // must not send its bytes: they are sent once they are stored.
 //
 // The error wraps [ErrHooksOff], [nonce.ErrNotLeader] (another invocation serves s: try
-// again), [nonce.ErrNotNow] (PROTECT, no room, no money: try again later),
+// again), [nonce.ErrNotNow] (PROTECT, no room, no money: try again later), [nonce.ErrTooMany]
+// (more at once than the window of s, which is 1 while nonce.strict.enabled: ask for fewer),
 // [store.ErrRequestConflict], [store.ErrUnknownSubmitter] (not registered, or its
 // callers do not name "hooks"), or [store.ErrPolicy]: each request counts as an intent
 // in the submitter's maxPerMinute. Its Rule is [store.RuleRate] where the same may pass

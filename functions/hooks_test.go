@@ -109,7 +109,7 @@ func TestAllocateRefuses(t *testing.T) {
 			h.run(`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, h.lender)
 		}, want: wraps(nonce.ErrNotNow)},
 		"above what is reserved": {first: func(h hooks) { h.reserve("y", "theirs") }, want: wraps(nonce.ErrNotNow)},
-		"more than the window":   {requests: []string{"a", "b", "c"}, want: wraps(nonce.ErrNotNow)},
+		"more than the window":   {requests: []string{"a", "b", "c"}, want: wraps(nonce.ErrTooMany)},
 		"another owner's":        {first: func(h hooks) { h.reserve("y", "r") }, want: wraps(store.ErrRequestConflict)},
 		"one that is known, one that is not": {first: func(h hooks) { h.reserve("x", "a") }, requests: []string{"a", "b"},
 			want: wraps(store.ErrRequestConflict)},

@@ -46,12 +46,16 @@ var ErrNotOwner = errors.New("the reservation is not this owner's, or not any mo
 // changed.
 var ErrBytes = errors.New("the bytes are not what the nonce was reserved for")
 
+// ErrTooMany reports more reservations at once than the submitter's window has nonces:
+// trying again never helps. Nothing was changed.
+var ErrTooMany = errors.New("more nonces at once than the window has")
+
 // Reserve allocates a nonce for each request at once, or none: those that were given
 // back first, the lowest first, then those from the cursor on. It takes the lease,
 // waiting for it for a while, and asks the chain what every allocation asks: its
 // counts, and that the account can pay for a placeholder each.
 //
-// The error is [ErrNotLeader], [ErrNotNow] or the book's refusal by the submitter's
+// The error is [ErrNotLeader], [ErrNotNow], [ErrTooMany] or the book's refusal by the submitter's
 // policy; any other is unknown: a commit may have happened.
 func (w *Worker) Reserve(ctx context.Context, s Submitter, r Reserve) error {
 	h, err := w.hook(ctx, s)
@@ -60,6 +64,9 @@ func (w *Worker) Reserve(ctx context.Context, s Submitter, r Reserve) error {
 	}
 	defer h.leave(ctx)
 	w.pass("reserve.taken")
+	if uint64(len(r.Requests)) > h.work.Window {
+		return fmt.Errorf("%w: %d were asked for, and the window is %d", ErrTooMany, len(r.Requests), h.work.Window)
+	}
 	v, err := h.lookAgreed(ctx, h.accountOnly())
 	if err != nil {
 		return fmt.Errorf("look at the account of %s: %w", s, err)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math/big"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +64,11 @@ func TestNoNamedRequestIsSignedAfterAResync(t *testing.T) {
 			i := slices.IndexFunc(after.Unsettled, func(x Tx) bool { return x.RequestID == one.RequestID })
 			if one.Effect == NamedPlaceholder != (i >= 0) || i >= 0 && !after.Unsettled[i].spent() {
 				rt.Errorf("%+v: got it unsettled %v, ended in the queue %v", one, i >= 0, ends)
+			}
+			if i >= 0 && one.Effect == NamedPlaceholder {
+				if said, _ := CallerText(after.Unsettled[i].LastError); said == "" || strings.ContainsAny(said, "0123456789") {
+					rt.Errorf("%+v: got %q for its caller, want a reason without a number", one, said)
+				}
 			}
 			if i >= 0 && tn.Rules.resendDue(after.Unsettled[i], w.now().Add(time.Hour)) {
 				rt.Errorf("%+v: got its own bytes sent again", one)
