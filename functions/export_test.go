@@ -3,6 +3,7 @@ package functions
 import (
 	"context"
 
+	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
 	"github.com/fencepost/fencepost/shared/store"
@@ -18,6 +19,11 @@ func (a *App) Resolutions() (all []nonce.StuckResolution) {
 		all = append(all, c.worker.Resolution)
 	}
 	return all
+}
+
+// SetMark has the mark outside the database be o.
+func (a *App) SetMark(o mark.Object) {
+	a.marks = &marks{keeper: mark.Keeper{Object: o, Book: a.store}, adopts: a.store.AdoptMark}
 }
 
 // Outcome is what a cancel answers about a transaction.

@@ -59,6 +59,9 @@ func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, req
 	if err := a.hooksMay(owner, requests); err != nil {
 		return nil, err
 	}
+	if err := a.marks.look(ctx, a.log); err != nil {
+		return nil, err
+	}
 	found, err := a.reserved(ctx, s, owner, requests)
 	if err != nil {
 		return nil, err
@@ -190,6 +193,9 @@ func (a *App) ownReservation(ctx context.Context, txID, owner string) (store.Res
 	id, err := uuid.Parse(txID)
 	if err != nil {
 		return store.Reservation{}, store.ErrNotFound
+	}
+	if err := a.marks.look(ctx, a.log); err != nil {
+		return store.Reservation{}, err
 	}
 	r, err := a.store.Reservation(ctx, id.String())
 	if err == nil && r.Owner != owner {

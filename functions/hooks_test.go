@@ -2,6 +2,7 @@ package functions_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math/big"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/mark"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -357,5 +359,50 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 	var counted string
 	if err := h.DB.QueryRow(t.Context(), `select string_agg(added_wei || ' ' || intents, ', ' order by number) from submitter_use`).Scan(&counted); err != nil || counted != "0 1, 7 1" {
 		t.Errorf("counted: got %s, %v; want one intent, and 7 wei once", counted, err)
+	}
+}
+
+// another is the mark of another database.
+type another struct{ read atomic.Int64 }
+
+func (m *another) Read(context.Context) (mark.Seen, error) {
+	m.read.Add(1)
+	return mark.Seen{Mark: mark.Mark{ID: "of another"}, Generation: 7}, nil
+}
+
+func (*another) Write(context.Context, mark.Mark, int64) error { return mark.ErrMoved }
+
+// What is called from Go compares the database with the mark before it believes a row:
+// nothing is given out of a copy that looks like the database which was written last.
+func TestGoCallsLookAtTheMark(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(h hooks) error{
+		"WithNonce": func(h hooks) error {
+			_, err := h.WithNonce(t.Context(), h.lender, "r", "pay", map[string]string{})
+			return err
+		},
+		"Allocate": func(h hooks) error {
+			_, err := h.Allocate(t.Context(), h.lender, "x", "r")
+			return err
+		},
+		"MarkUsed":       func(h hooks) error { return h.MarkUsed(t.Context(), uuid.NewString(), "x", nil) },
+		"MarkRecyclable": func(h hooks) error { return h.MarkRecyclable(t.Context(), uuid.NewString(), "x", "r") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := withHooks(t, []string{"*"}, "FENCEPOST_HANDLERS_URLS=pay=http://127.0.0.1:1", "FENCEPOST_HANDLERS_SECRETS=pay=whsec_"+base64.StdEncoding.EncodeToString(make([]byte, 32)))
+			before, outside := h.bound(), new(another)
+			h.SetMark(outside)
+			if err := call(h); err == nil {
+				t.Error("in a copy: got no error")
+			}
+			if got := h.bound(); outside.read.Load() != 1 || got != before {
+				t.Errorf("the mark: got it read %d times, and %q bound; want once, and %q", outside.read.Load(), got, before)
+			}
+			var open int
+			if err := h.DB.QueryRow(t.Context(), `select count(*) from protect_episode where closed_at is null`).Scan(&open); err != nil || open != 1 {
+				t.Errorf("in PROTECT: got %d, %v; want the submitter", open, err)
+			}
+		})
 	}
 }

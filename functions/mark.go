@@ -41,7 +41,7 @@ func (a *App) openMark(ctx context.Context) error {
 }
 
 func (m *marks) close() error {
-	if m == nil {
+	if m == nil || m.object == nil {
 		return nil
 	}
 	return m.object.Close()

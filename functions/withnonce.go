@@ -49,6 +49,9 @@ func (a *App) WithNonce(ctx context.Context, s nonce.Submitter, request, handler
 		TxID: id.String(), Submitter: s, RequestID: request, Caller: handlerCaller + handler,
 		Payload: payload, Handler: handler, Fingerprint: handlerFingerprint(handler, payload),
 	}
+	if err := a.marks.look(ctx, a.log); err != nil {
+		return "", err
+	}
 	ctx, tell := a.collecting(ctx)
 	defer tell()
 	accepted, err := a.watched().Create(ctx, in, a.config.Queue.MaxPerSubmitter)
