@@ -83,16 +83,18 @@ func TestClientOfForeignTransactions(t *testing.T) {
 	if got, err := ann.MatchForeign(t.Context(), shopAccount, 0, held.TxID, "the same call"); err != nil || got.State != client.Confirmed || got.SubState != "RECORDED" {
 		t.Errorf("match: got %+v, %v; want CONFIRMED/RECORDED", got, err)
 	}
-	one := uint64(1)
-	if got, err := ann.WriteOffForeign(t.Context(), shopAccount, &one, "by hand"); err != nil || got.WrittenOff != 1 || got.Remaining != all-2 {
+	if got, err := ann.WriteOffForeign(t.Context(), shopAccount, new(uint64(1)), nil, "by hand"); err != nil || got.WrittenOff != 1 || got.Remaining != all-2 {
 		t.Errorf("write one off: got %+v, %v; want 1 of them, and %d left", got, err, all-2)
 	}
-	if _, err := ann.WriteOffForeign(t.Context(), shopAccount, &one, "again"); client.CodeOf(err) != "TOO_LATE" {
+	if _, err := ann.WriteOffForeign(t.Context(), shopAccount, new(uint64(1)), nil, "again"); client.CodeOf(err) != "TOO_LATE" {
 		t.Errorf("write it off again: got %v, want TOO_LATE", err)
 	}
-	for _, want := range []int{1, 0} {
-		if got, err := ann.WriteOffForeign(t.Context(), shopAccount, nil, "all"); err != nil || got.Remaining != want {
-			t.Errorf("write off the rest: got %+v, %v; want %d left", got, err, want)
+	for _, c := range []struct {
+		through         uint64
+		writes, remains int
+	}{{3, 2, all - 4}, {3, 0, all - 4}, {all - 2, all - 5, 1}, {all, 1, 0}} {
+		if got, err := ann.WriteOffForeign(t.Context(), shopAccount, nil, &c.through, "all that were seen"); err != nil || got.WrittenOff != c.writes || got.Remaining != c.remains {
+			t.Errorf("write off up to %d: got %+v, %v; want %d of them, and %d left", c.through, got, err, c.writes, c.remains)
 		}
 	}
 }

@@ -62,8 +62,9 @@ func (a *App) listForeign(w http.ResponseWriter, r *http.Request) error {
 }
 
 type writeOffRequest struct {
-	Nonce  *uint64 `json:"nonce"`
-	Reason string  `json:"reason"`
+	Nonce   *uint64 `json:"nonce"`
+	Through *uint64 `json:"through"` // all up to this nonce, the highest that the operator has seen
+	Reason  string  `json:"reason"`
 }
 
 type writeOffResponse struct {
@@ -73,8 +74,9 @@ type writeOffResponse struct {
 	Remaining  int             `json:"remaining"` // foreign transactions that wait for a decision: call again
 }
 
-// writeOffForeign records that a foreign transaction, or each of the submitter's, was no
-// request of ours. What was held for it goes on.
+// writeOffForeign records that a foreign transaction, or each up to a nonce, was no request
+// of ours. What was held for it goes on. Nothing is written off that was not named: what a
+// later release has left open is another matter.
 func (a *App) writeOffForeign(w http.ResponseWriter, r *http.Request) error {
 	operator, err := a.operator(r)
 	if err != nil {
@@ -92,7 +94,10 @@ func (a *App) writeOffForeign(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	d := store.HoldDecision{Submitter: s, Limit: foreignPage, By: operator, Reason: reason, Nonce: body.Nonce}
+	if (body.Nonce == nil) == (body.Through == nil) {
+		return web.FieldProblem("nonce", "is required, or through in its place: one nonce, or the highest of all that you mean, as GET …/foreign lists them")
+	}
+	d := store.HoldDecision{Submitter: s, Limit: foreignPage, By: operator, Reason: reason, Nonce: body.Nonce, Through: body.Through}
 	out, err := a.store.WriteOff(r.Context(), d)
 	if err != nil {
 		return err

@@ -133,6 +133,8 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 		{"/match", map[string]any{"nonce": 7, "txId": ids[0], "reason": "r"}, "409 TOO_LATE <nil>"},
 		{"/write-off", map[string]any{"nonce": 7, "reason": "r"}, "409 TOO_LATE <nil>"},
 		{"/write-off", map[string]any{"nonce": 0}, "400 INVALID_FIELD reason"},
+		{"/write-off", map[string]any{"reason": "nonce 0 was the owner's"}, "400 INVALID_FIELD nonce"},
+		{"/write-off", map[string]any{"nonce": 0, "through": 2, "reason": "r"}, "400 INVALID_FIELD nonce"},
 	} {
 		if got := h.as("ann", "POST", path+c.path, c.body).is("code", "field"); got != c.want {
 			t.Errorf("%s %v: got %s, want %s", c.path, c.body, got, c.want)
@@ -150,7 +152,7 @@ func TestForeignTransactionsOverHTTP(t *testing.T) {
 	if got, want := h.as("ann", "POST", path+"/write-off", map[string]any{"nonce": 1, "reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 0 1"; got != want {
 		t.Errorf("write off: got %s, want %s", got, want)
 	}
-	if got, want := h.as("ann", "POST", path+"/write-off", map[string]any{"reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 1 0"; got != want {
+	if got, want := h.as("ann", "POST", path+"/write-off", map[string]any{"through": 2, "reason": "r"}).is("writtenOff", "proceeded", "remaining"), "200 1 1 0"; got != want {
 		t.Errorf("write off the rest: got %s, want %s", got, want)
 	}
 }

@@ -181,17 +181,19 @@ type WrittenOff struct {
 	Submitter  string `json:"submitter"`
 	WrittenOff int    `json:"writtenOff"` // foreign transactions
 	Proceeded  int    `json:"proceeded"`  // held intents that go on
-	Remaining  int    `json:"remaining"`  // above 0: call again
+	Remaining  int    `json:"remaining"`  // of the submitter, whatever their nonces
 }
 
 // WriteOffForeign records that the foreign transaction with the nonce was no request of
-// any intent; a nil nonce: up to 100 of them. Intents that were held for them go on. The
-// reason is kept. It is for operators.
-func (c *Client) WriteOffForeign(ctx context.Context, submitter string, nonce *uint64, reason string) (out WrittenOff, err error) {
+// any intent; or, where nonce is nil, all up to the nonce through, 100 of them a call: call
+// again until none is written off. Intents that were held for them go on. The reason is
+// kept. It is for operators.
+func (c *Client) WriteOffForeign(ctx context.Context, submitter string, nonce, through *uint64, reason string) (out WrittenOff, err error) {
 	body := struct {
-		Nonce  *uint64 `json:"nonce,omitempty"`
-		Reason string  `json:"reason"`
-	}{nonce, reason}
+		Nonce   *uint64 `json:"nonce,omitempty"`
+		Through *uint64 `json:"through,omitempty"`
+		Reason  string  `json:"reason"`
+	}{nonce, through, reason}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/foreign/write-off", body: body}, &out)
 	return out, err
 }

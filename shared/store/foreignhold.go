@@ -154,6 +154,7 @@ func (s *Store) OpenHolds(ctx context.Context, sub nonce.Submitter, above int64,
 type HoldDecision struct {
 	Submitter nonce.Submitter
 	Nonce     *uint64 // nil: all of the submitter, Limit of them a call, the lowest first
+	Through   *uint64 // where Nonce is nil: the highest nonce that is meant; nil: all
 	Limit     int
 	By        string
 	Reason    string
@@ -177,7 +178,7 @@ const writeOff = `
 with chosen as (
   select h.nonce
     from foreign_hold h
-   where h.submitter = $3 and h.ended_at is null and ($4::bigint is null or h.nonce = $4) and is_authority()
+   where h.submitter = $3 and h.ended_at is null and ($4::bigint is null or h.nonce = $4) and ($6::bigint is null or h.nonce <= $6) and is_authority()
    order by h.nonce
    limit $5
 ), ended as (
@@ -241,7 +242,7 @@ func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WrittenOff, e
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(lockHolds, []string{string(d.Submitter)})
-	b.Queue(writeOff, d.By, plain(d.Reason), d.Submitter, optional(d.Nonce), d.Limit).QueryRow(func(row pgx.Row) error {
+	b.Queue(writeOff, d.By, plain(d.Reason), d.Submitter, optional(d.Nonce), d.Limit, optional(d.Through)).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&out.WrittenOff, &out.Proceeded)
 	})
 	b.Queue(proceedUnknown, d.By, plain(d.Reason), d.Submitter).Exec(func(tag pgconn.CommandTag) error {

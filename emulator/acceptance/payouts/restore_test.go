@@ -495,7 +495,7 @@ func (r *restoration) heldIntents(p *page) {
 	r.awaitTx(t, repeated, "QUEUED/HELD")
 	r.matches(p, r.busy, repeated)
 	r.awaitTx(t, repeated, "CONFIRMED/RECORDED")
-	p.call("POST /admin/v1/submitters/{submitter}/foreign/write-off", map[string]any{"reason": "nobody has asked for it again"}, string(r.busy))
+	p.call("POST /admin/v1/submitters/{submitter}/foreign/write-off", map[string]any{"through": 1_000_000, "reason": "nobody has asked for it again"}, string(r.busy))
 
 	a := r.lost.pay(400_001, "cid", "c") // the user repeats what was lost
 	r.lost.want("repeated", a, http.StatusServiceUnavailable, "", "SYSTEM_ERROR")
