@@ -17,6 +17,9 @@ import (
 // markEvery is between two looks of a process.
 const markEvery = time.Minute
 
+// lookFor bounds one look: the storage's own time, and the database's.
+const lookFor = 10 * time.Second
+
 // marks compares the database with the mark outside it. A nil one does nothing.
 type marks struct {
 	keeper mark.Keeper
@@ -60,7 +63,10 @@ func (m *marks) look(ctx context.Context, log *slog.Logger) error {
 	if time.Now().Before(m.next) {
 		return nil
 	}
-	_, err := m.keeper.Look(ctx)
+	// A caller that hangs up ends no look: what it broke off would count as unread.
+	looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookFor)
+	defer cancel()
+	_, err := m.keeper.Look(looking)
 	if err != nil && !decided(err) {
 		return web.UnavailableBecause(err, "the database could not be compared with the mark outside it")
 	}
