@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/mark"
@@ -26,8 +27,9 @@ type marks struct {
 	object *gcs.Object
 	adopts func(context.Context, mark.Seen, string) error
 
-	mu   sync.Mutex
-	next time.Time // by the monotonic clock
+	looked atomic.Bool // the first look has come to an end
+	mu     sync.Mutex
+	next   time.Time // by the monotonic clock
 }
 
 func (a *App) openMark(ctx context.Context) error {
@@ -51,14 +53,20 @@ func (m *marks) close() error {
 }
 
 // look compares before the first request that reads a row, and then once a minute.
-// Requests that come meanwhile wait. A foreign database has been distrusted when it
+// Requests that come during the first look wait; later one request looks, and the others
+// go on by what the last look said. A foreign database has been distrusted when it
 // returns: its own rows say so to whoever reads them. A mark that cannot be read stops
 // nobody; a database that could not be asked is not believed.
 func (m *marks) look(ctx context.Context, log *slog.Logger) error {
 	if m == nil {
 		return nil
 	}
-	m.mu.Lock()
+	if !m.mu.TryLock() {
+		if m.looked.Load() {
+			return nil
+		}
+		m.mu.Lock()
+	}
 	defer m.mu.Unlock()
 	if time.Now().Before(m.next) {
 		return nil
@@ -71,6 +79,7 @@ func (m *marks) look(ctx context.Context, log *slog.Logger) error {
 		return web.UnavailableBecause(err, "the database could not be compared with the mark outside it")
 	}
 	m.next = time.Now().Add(markEvery)
+	m.looked.Store(true)
 	m.tell(ctx, log, err)
 	return nil
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/mark"
 )
@@ -14,9 +16,16 @@ type foreignMark struct {
 	mark.Object
 	mark.Book
 	judged int
+	asked  chan struct{} // closed by the second read; nil: none waits
+	answer chan struct{} // closed where the second read may go on
+	reads  int
 }
 
 func (f *foreignMark) Read(ctx context.Context) (mark.Seen, error) {
+	if f.reads++; f.reads == 2 && f.asked != nil {
+		close(f.asked)
+		<-f.answer
+	}
 	return mark.Seen{Mark: mark.Mark{ID: "other"}, Generation: 1}, ctx.Err()
 }
 
@@ -40,4 +49,24 @@ func TestLookOutlivesItsCaller(t *testing.T) {
 	if f.judged == 0 {
 		t.Error("the caller hung up: the database was not compared, and the next request was let through")
 	}
+}
+
+// A storage that does not answer holds up the one request that looks again, and no other.
+func TestRequestsGoOnWhileOneLooksAgain(t *testing.T) {
+	t.Parallel()
+	f := &foreignMark{asked: make(chan struct{}), answer: make(chan struct{})}
+	m := &marks{keeper: mark.Keeper{Object: f, Book: f}}
+	log := slog.New(slog.DiscardHandler)
+	if err := m.look(t.Context(), log); err != nil {
+		t.Fatal(err)
+	}
+	m.next = time.Time{}
+	var looking sync.WaitGroup
+	looking.Go(func() { _ = m.look(t.Context(), log) })
+	<-f.asked
+	if err := m.look(t.Context(), log); err != nil || m.mu.TryLock() {
+		t.Errorf("a request beside the look: got %v, want it to go on while the look is under way", err)
+	}
+	close(f.answer)
+	looking.Wait()
 }
