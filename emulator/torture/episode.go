@@ -219,9 +219,7 @@ func (e *episode) play(ctx context.Context) error {
 	var living sync.WaitGroup
 	sweeps := e.fork()
 	living.Go(func() { e.load.Run(posting, within) })
-	if e.flags.restores == 0 { // what it reserved and signed is known to nobody else
-		living.Go(func() { e.program.Run(posting, within) })
-	}
+	living.Go(func() { e.program.Run(posting, within) })
 	living.Go(func() { e.operator.Run(within) })
 	living.Go(func() { e.world.Sweeper.Run(within, sweeps) })
 	living.Go(func() { e.report(within) })

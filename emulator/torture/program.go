@@ -36,6 +36,7 @@ func (e *episode) openProgram(ctx context.Context) error {
 	}
 	e.program = &load.Program{
 		App: app, Stack: e.house, Accounts: devchain.DevAccounts(programAccounts), Ledger: e.load.Ledger, Source: e.fork(), Note: e.kept.event,
+		OnlyHandlers: e.flags.restores > 0,
 	}
 	const allow = `update submitter set callers = callers || '{handler:wage,hooks}' where submitter = any ($1)`
 	_, err = e.db.Exec(ctx, allow, e.house.Submitters()[:programAccounts])

@@ -110,15 +110,15 @@ func (e *episode) lastWord(ctx context.Context, in *load.Intent) (l last, proble
 	if lost {
 		return l, "" // its caller has an end, and never posts it again
 	}
-	if told.Recorded {
-		if status, text = e.ask(ctx, http.MethodPost, "/api/v1/tx", in.Body()); status != http.StatusConflict || !strings.Contains(string(text), "REQUEST_RECORDED") {
-			return l, fmt.Sprintf("request %q was on record; posted again it got %d %s", in.RequestID, status, text)
-		}
-		return l, ""
-	}
 	if in.ByProgram() {
 		if found.TxID != told.TxID {
 			return l, fmt.Sprintf("request %q was accepted as %s; it is found as %s", in.RequestID, told.TxID, found.TxID)
+		}
+		return l, ""
+	}
+	if told.Recorded {
+		if status, text = e.ask(ctx, http.MethodPost, "/api/v1/tx", in.Body()); status != http.StatusConflict || !strings.Contains(string(text), "REQUEST_RECORDED") {
+			return l, fmt.Sprintf("request %q was on record; posted again it got %d %s", in.RequestID, status, text)
 		}
 		return l, ""
 	}

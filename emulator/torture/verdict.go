@@ -159,7 +159,7 @@ func (e *episode) missing(f figures) (names []string) {
 	maps.Copy(required, f.Callers)
 	maps.Copy(required, f.Powers)
 	if e.flags.restores > 0 {
-		maps.DeleteFunc(required, func(name string, _ int) bool { return slices.Contains(load.ProgramHabits(), name) })
+		maps.DeleteFunc(required, func(name string, _ int) bool { return strings.HasPrefix(name, load.Reserved) })
 		required["restores from a backup"] = len(e.restores.made) / e.flags.restores
 	}
 	if f.Bank != nil {

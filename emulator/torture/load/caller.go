@@ -18,6 +18,8 @@ type caller struct {
 	ledger  *Ledger
 	intent  *Intent
 	account string // that it asks as
+
+	submit func(context.Context) answer // posts the intent once; nil: over HTTP
 }
 
 // live posts the intent until the answer is clear, does what its script says, and
@@ -136,7 +138,7 @@ func (c *caller) postCopies(ctx context.Context) {
 
 func (c *caller) post(ctx context.Context) {
 	known, begun := c.intent.Told().TxID != "", c.ledger.Generation()
-	a := c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.Body())
+	a := c.submitted(ctx)
 	switch {
 	case a.unclear():
 	case c.overtaken(begun), begun > 0 && c.stale():
@@ -149,6 +151,20 @@ func (c *caller) post(ctx context.Context) {
 	default:
 		c.ledger.lie(c.intent, fmt.Sprintf("posted (accepted before: %t): got %s", known, a))
 	}
+}
+
+// submitted posts the intent until the answer is clear.
+func (c *caller) submitted(ctx context.Context) (a answer) {
+	if c.submit == nil {
+		return c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.Body())
+	}
+	for ctx.Err() == nil {
+		if a = c.submit(ctx); !a.unclear() {
+			break
+		}
+		pause(ctx, 300*time.Millisecond)
+	}
+	return a
 }
 
 // accepted takes note of a txId: one requestId has one for ever, and is stored

@@ -73,7 +73,9 @@ func (l *Load) Run(ctx, within context.Context) {
 		}
 		l.posted++
 		l.Ledger.add(in)
-		l.callers.Go(func() { (&caller{l.Stack, l.Ledger, in, stack.CallerAccount}).live(within) })
+		l.callers.Go(func() {
+			(&caller{house: l.Stack, ledger: l.Ledger, intent: in, account: stack.CallerAccount}).live(within)
+		})
 	}
 }
 

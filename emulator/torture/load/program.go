@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -33,6 +34,10 @@ type Program struct {
 	Ledger   *Ledger
 	Source   *rand.Rand
 	Note     func(format string, args ...any)
+
+	// OnlyHandlers has it reserve nothing: what was reserved and signed before a restore
+	// is known to nobody but the program.
+	OnlyHandlers bool
 
 	requests sync.WaitGroup
 }
@@ -96,11 +101,14 @@ func (p *Program) Wait() { p.requests.Wait() }
 // have each way once, and then those come first that have not come about, so that a short
 // run has them all.
 func (p *Program) draw(n int, key devchain.Account) (begin func(context.Context, *caller)) {
-	of := n
-	if ways := len(handlerWays) + len(reservationWays); n >= ways {
+	of, ways := n, len(handlerWays)+len(reservationWays)
+	if p.OnlyHandlers {
+		ways = len(handlerWays)
+	}
+	if n >= ways {
 		of = p.Source.IntN(ways)
 		done := p.Ledger.Did()
-		if i := slices.IndexFunc(ProgramHabits(), func(habit string) bool { return done[habit] == 0 }); i >= 0 {
+		if i := slices.IndexFunc(ProgramHabits()[:ways], func(habit string) bool { return done[habit] == 0 }); i >= 0 {
 			of = i
 		}
 	}
@@ -112,7 +120,7 @@ func (p *Program) draw(n int, key devchain.Account) (begin func(context.Context,
 }
 
 func (p *Program) follow(ctx context.Context, in *Intent, begin func(context.Context, *caller)) {
-	c := &caller{p.Stack, p.Ledger, in, stack.OperatorAccount}
+	c := &caller{house: p.Stack, ledger: p.Ledger, intent: in, account: stack.OperatorAccount}
 	defer c.set(func(t *Told) { t.Done = true })
 	if begin(ctx, c); in.Told().TxID == "" {
 		c.set(func(t *Told) { t.Refused = ctx.Err() == nil })
@@ -148,16 +156,29 @@ func (p *Program) handled(ctx context.Context, c *caller, way string) {
 	if way == "pays" {
 		wage.How = ""
 	}
-	err := p.insist(ctx, c.intent, func(ctx context.Context) error {
-		txID, err := p.App.WithNonce(ctx, c.intent.Submitter, c.intent.RequestID, "wage", wage)
-		if err == nil {
-			c.set(func(t *Told) { t.TxID = txID })
-		}
-		return err
-	}, store.ErrProtected)
-	if err == nil {
+	c.submit = func(ctx context.Context) answer { return p.withNonce(ctx, c.intent, wage) }
+	if c.post(ctx); c.intent.Told().TxID != "" {
 		p.Ledger.did(Handled + way)
 	}
+}
+
+// withNonce posts the request once. What it is told is what a caller over HTTP is.
+func (p *Program) withNonce(ctx context.Context, in *Intent, wage payroll.Wage) (a answer) {
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	a.begun, a.generation = time.Now(), p.Ledger.Generation()
+	txID, err := p.App.WithNonce(ctx, in.Submitter, in.RequestID, "wage", wage)
+	switch {
+	case err == nil:
+		a.status, a.body.TxID = http.StatusOK, txID
+	case errors.Is(err, store.ErrProtected):
+		a.status, a.code = http.StatusConflict, "SUBMITTER_PROTECTED"
+	case errors.Is(err, store.ErrRecorded):
+		a.status, a.code = http.StatusConflict, "REQUEST_RECORDED"
+	default:
+		p.Note("program: request %s: %v", in.RequestID, err)
+	}
+	return a
 }
 
 // owner is who reserves.

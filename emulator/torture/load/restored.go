@@ -72,7 +72,7 @@ func (c *caller) repeatsAfterRestore(ctx context.Context) {
 			return
 		}
 		begun := c.ledger.Generation()
-		a := c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.Body())
+		a := c.submitted(ctx)
 		switch {
 		case a.unclear(), a.code == "SUBMITTER_PROTECTED", c.overtaken(begun):
 			pause(ctx, c.intent.pace)
@@ -309,11 +309,25 @@ func (o *Operator) decideForeign(ctx context.Context) {
 			switch {
 			case f.TxID != nil:
 				o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": f.TxID, "reason": "no other request does this"})
+			case o.handlers(s, f.ValueWei) != "":
+				o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": o.handlers(s, f.ValueWei), "reason": "no other request does this"})
 			case f.ValueWei == "0" && strings.EqualFold(f.To, s.Address().String()), o.strangers(s, f.TxHash):
 				o.decideOne(ctx, s, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "it was no request"})
 			}
 		}
 	}
+}
+
+// handlers is the txId, in the database of now, of the open request whose transaction a
+// handler makes and which does this; "": none. Such a request is held for no one nonce.
+func (o *Operator) handlers(s nonce.Submitter, valueWei string) string {
+	for _, in := range o.Ledger.Intents() {
+		told := in.Told()
+		if in.program && in.Submitter == s && in.ValueWei.String() == valueWei && told.End == nil && told.Generation == o.Ledger.Generation() {
+			return told.TxID
+		}
+	}
+	return ""
 }
 
 func (o *Operator) decideOne(ctx context.Context, s nonce.Submitter, what, path string, body map[string]any) {
