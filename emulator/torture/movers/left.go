@@ -17,11 +17,12 @@ func (u *user) leave(ctx context.Context) {
 	r := transfer.Request{
 		ReqID: ulid.Make().String(), CID: u.wish.CID, UserID: u.wish.UserID, From: u.wish.From, To: u.wish.To, Asset: u.wish.Asset.Name, Amount: amount,
 	}
+	begun := u.ledger.Generation()
 	created, err := u.create(ctx, r)
 	if err != nil {
 		return
 	}
-	u.set(func(t *Told) { t.ReqID, t.Fresh = r.ReqID, 1 })
+	u.set(func(t *Told) { t.ReqID, t.Fresh, t.ReqAt, t.Generation = r.ReqID, 1, time.Now(), begun })
 	u.ledger.did(Left)
 	once, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -31,6 +32,9 @@ func (u *user) leave(ctx context.Context) {
 	var source transfer.Ledger = u.house.Funding
 	if u.wish.From == transfer.Spot {
 		source = u.house.Core.Ledger()
+	}
+	if u.overtaken(begun) {
+		return // nothing says in the copy that it may be withdrawn
 	}
 	if source.Withdraw(once, created.Call()).Verdict == transfer.Success {
 		u.move(once, r.ReqID, transfer.SourcePending, transfer.SourceDone)

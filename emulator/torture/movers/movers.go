@@ -88,6 +88,9 @@ type Ledger struct {
 	unknown int               // movements of the teller's that nobody has answered
 	counts  map[string]int
 	lies    []Lie
+	backups []time.Time // when the backup was begun of each database that was put in place
+	booked  []*booking  // what the teller has booked in Funding, in order
+	again   int         // of which generation the teller has booked again what was lost
 }
 
 // Lie is an answer that no house may give.

@@ -43,6 +43,7 @@ func (t *Teller) Open(ctx context.Context) error {
 // before.
 func (t *Teller) Run(ctx, within context.Context) {
 	for ctx.Err() == nil {
+		t.bookAgain(within)
 		at := Account{sides[t.Source.IntN(2)], 1 + t.Source.Int64N(int64(t.Users)-1), Assets[t.Source.IntN(len(Assets))].ID}
 		op := transfer.OutsideDeposit
 		if t.Source.IntN(2) == 0 {
@@ -52,6 +53,7 @@ func (t *Teller) Run(ctx, within context.Context) {
 		t.Ledger.did(Brought)
 		pause(ctx, 100*time.Millisecond+time.Duration(t.Source.Int64N(int64(500*time.Millisecond))))
 	}
+	t.bookAgain(within)
 }
 
 // move makes one movement until it is answered, and now and then once more.
@@ -61,15 +63,19 @@ func (t *Teller) move(ctx context.Context, at Account, op transfer.Op, units uin
 		ReqID: fmt.Sprint("wire-", t.moved), UserID: at.UserID, AssetID: at.AssetID, Units: units, CreatedAt: time.Now().Truncate(time.Microsecond),
 	}
 	t.Ledger.begins()
+	generation := t.Ledger.Generation()
 	got := t.insist(ctx, at.Side, op, call)
 	if got.Verdict == transfer.Unknown {
 		return // it stays unknown
 	}
 	t.Ledger.brought(at, op, units, got)
+	if at.Side == transfer.Funding {
+		t.Ledger.book(&booking{at: at, op: op, call: call, came: got, when: time.Now(), generation: generation})
+	}
 	if t.moved%5 != 0 {
 		return
 	}
-	if again := t.insist(ctx, at.Side, op, call); again.Verdict != transfer.Unknown {
+	if again := t.insist(ctx, at.Side, op, call); again.Verdict != transfer.Unknown && generation == t.Ledger.Generation() {
 		t.again(at, op, call.ReqID, got, again)
 	}
 }

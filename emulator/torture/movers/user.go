@@ -44,10 +44,10 @@ func (u *user) live(ctx context.Context) {
 	if u.wish.peek {
 		besides.Go(func() { u.peek(ctx) })
 	}
-	for ctx.Err() == nil && !u.ask(ctx) {
+	for ctx.Err() == nil && !u.ended(ctx) {
 		pause(ctx, u.wish.pace)
 	}
-	if u.wish.again && ctx.Err() == nil {
+	if u.wish.again && ctx.Err() == nil && !u.stale() {
 		u.ledger.did(Again)
 		u.post(ctx)
 	}
@@ -69,6 +69,8 @@ type answer struct {
 	status int
 	text   []byte
 	begun  time.Time
+
+	generation int // of the database when the request was sent
 
 	ReqID  string          `json:"req_id"`
 	State  string          `json:"state"`
@@ -137,11 +139,22 @@ func (u *user) postCopies(ctx context.Context) {
 }
 
 func (u *user) post(ctx context.Context) {
-	a := u.insist(ctx, http.MethodPost, u.wish.path(), u.wish.body())
-	if a.unclear() {
-		return
+	for ctx.Err() == nil {
+		begun := u.ledger.Generation()
+		a := u.insist(ctx, http.MethodPost, u.wish.path(), u.wish.body())
+		switch {
+		case a.unclear():
+			return
+		case u.overtaken(begun): // by a restore: it is posted again
+		case u.stale():
+			u.repeatsAfterRestore(ctx)
+			return
+		default:
+			a.generation = begun
+			u.accepted(a)
+			return
+		}
 	}
-	u.accepted(a)
 }
 
 // accepted takes note of an answer to a post: one cid has one req_id for ever, and is
@@ -157,7 +170,7 @@ func (u *user) accepted(a answer) {
 	var stored int
 	u.set(func(t *Told) {
 		if t.ReqID == "" {
-			t.ReqID = a.ReqID
+			t.ReqID, t.ReqAt, t.Generation = a.ReqID, time.Now(), a.generation
 		}
 		if fresh {
 			t.Fresh++
@@ -175,8 +188,12 @@ func (u *user) accepted(a answer) {
 
 // postAnother tries the cid with another amount.
 func (u *user) postAnother(ctx context.Context) {
+	begun := u.ledger.Generation()
+	if u.stale() {
+		return // it may be lost, and the other one would be new
+	}
 	a := u.insist(ctx, http.MethodPost, u.wish.path(), u.wish.another())
-	if a.unclear() {
+	if a.unclear() || u.overtaken(begun) {
 		return
 	}
 	u.ledger.did(Conflicts)
@@ -217,9 +234,11 @@ func (u *user) peek(ctx context.Context) {
 
 // ask asks for the state, and says whether it is final.
 func (u *user) ask(ctx context.Context) (final bool) {
+	begun := u.ledger.Generation()
 	a := u.call(ctx, u.wish.UserID, http.MethodGet, "/api/v1/internal_transfer/"+u.wish.Told().ReqID, nil)
+	a.generation = begun
 	switch {
-	case a.unclear():
+	case a.unclear(), u.overtaken(begun), u.stale(): // it is judged at the end
 		return false
 	case a.status != http.StatusOK || a.Asset != u.wish.Asset.Name || a.Amount != u.wish.amount(u.wish.Units):
 		u.lie("asked for what was accepted, %s %s: got %s", u.wish.amount(u.wish.Units), u.wish.Asset.Name, a)
@@ -236,7 +255,7 @@ func (u *user) heard(a answer) (final bool) {
 	u.set(func(t *Told) {
 		before = *t
 		if end != nil && t.End == nil {
-			t.End, t.EndAt = end, time.Now()
+			t.End, t.EndAt, t.EndGeneration = end, time.Now(), a.generation
 		}
 	})
 	switch {

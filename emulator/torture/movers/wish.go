@@ -46,6 +46,11 @@ type Told struct {
 	EndAt   time.Time
 	Refused bool // by a clear answer, and never accepted
 	Done    bool // its user has stopped asking
+
+	ReqAt         time.Time
+	Generation    int      // of the database that was heard last
+	EndGeneration int      // of the database that told the end
+	Lost          []string // req_ids of the same cid that restores have lost
 }
 
 // End is a final answer. Every later one must be the same.

@@ -1,0 +1,96 @@
+package movers
+
+import (
+	"context"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// booking is a movement from or to the outside that the teller had Funding book.
+type booking struct {
+	at         Account
+	op         transfer.Op
+	call       transfer.Call
+	came       transfer.Outcome
+	when       time.Time // it was answered
+	generation int       // of the database that was asked
+}
+
+func (l *Ledger) book(b *booking) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.booked = append(l.booked, b)
+}
+
+// lostBookings are those that a restore may have lost, in their order, and the restores
+// so far.
+func (l *Ledger) lostBookings() (all []*booking, generation int) {
+	l.mu.Lock()
+	booked := l.booked
+	l.mu.Unlock()
+	generation = l.Generation()
+	for _, b := range booked {
+		if b.generation < generation && l.MayBeLost(b.generation, b.when) {
+			all = append(all, b)
+		}
+	}
+	return all, generation
+}
+
+// bookedAgain takes down how Funding has answered now what it may have lost.
+func (l *Ledger) bookedAgain(b *booking, came transfer.Outcome, generation int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outside[b.at] += signed(b.op, b.call.Units, came) - signed(b.op, b.call.Units, b.came)
+	b.came, b.when, b.generation = came, time.Now(), generation
+}
+
+// signed is what a movement has added to its account.
+func signed(op transfer.Op, units uint64, came transfer.Outcome) int64 {
+	switch {
+	case came.Verdict != transfer.Success:
+		return 0
+	case op.Credits():
+		return int64(units)
+	}
+	return -int64(units)
+}
+
+// AllBooked says that the teller has booked again what the last restore may have lost.
+func (l *Ledger) AllBooked() bool {
+	generation := l.Generation()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.again == generation
+}
+
+// bookAgain books, after a restore, by their own ids what Funding may have lost: first
+// what came in, so that there is what went out.
+func (t *Teller) bookAgain(ctx context.Context) {
+	for ctx.Err() == nil && !t.Ledger.AllBooked() {
+		lost, generation := t.Ledger.lostBookings()
+		for _, op := range []transfer.Op{transfer.OutsideDeposit, transfer.OutsideWithdrawal} {
+			for _, b := range lost {
+				if b.op != op {
+					continue
+				}
+				came := t.insist(ctx, b.at.Side, b.op, b.call)
+				if came.Verdict == transfer.Unknown || t.Ledger.Generation() != generation {
+					break
+				}
+				t.Ledger.bookedAgain(b, came, generation)
+			}
+		}
+		t.Ledger.didBookAgain(generation)
+	}
+}
+
+// didBookAgain is true of a generation only where no other restore came meanwhile.
+func (l *Ledger) didBookAgain(generation int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if generation == len(l.backups) {
+		l.again = generation
+	}
+}

@@ -1,0 +1,80 @@
+package movers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+func at(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
+
+// A cid that is repeated after a restore may have another req_id where its transfer was
+// accepted after the backup. What was accepted before keeps it.
+func TestARepeatedCIDAfterARestore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		accepted time.Time
+		answer   answer
+		want     string // "": no lie
+		lost     int
+	}{
+		"kept":                   {at(9), answer{status: 200, ReqID: "a", State: "PENDING", Code: "DUPLICATE_REQUEST"}, "", 0},
+		"lost, and new":          {at(11), answer{status: 202, ReqID: "b", State: "PENDING"}, "", 1},
+		"late, and in the copy":  {at(11), answer{status: 200, ReqID: "a", State: "PENDING", Code: "DUPLICATE_REQUEST"}, "", 0},
+		"kept, and another":      {at(9), answer{status: 202, ReqID: "b", State: "PENDING"}, "accepted before the backup", 1},
+		"not accepted any more":  {at(11), answer{status: 409, Code: "CID_CONFLICT"}, "repeated after a restore", 0},
+		"accepted, and no name":  {at(11), answer{status: 202, State: "PENDING"}, "repeated after a restore", 0},
+		"lost, and fails within": {at(11), answer{status: 422, ReqID: "b", State: "FAILED", Code: "INSUFFICIENT_BALANCE"}, "", 1},
+	} {
+		u := setup(Told{ReqID: "a", ReqAt: c.accepted})
+		u.ledger.Restored(at(10))
+		if !u.stale() {
+			t.Errorf("%s: got it not stale after a restore", name)
+		}
+		u.repeated(c.answer, 1)
+		u.ledger.wantLie(t, name, c.want)
+		if told := u.wish.Told(); len(told.Lost) != c.lost || u.stale() {
+			t.Errorf("%s: got lost %v, stale %t; want %d, and that it is not repeated again", name, told.Lost, u.stale(), c.lost)
+		}
+	}
+}
+
+// The teller books again what Funding answered after the backup, and no more. What it
+// comes to now counts.
+func TestTheTellerBooksAgainWhatWasLost(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	account := Account{transfer.Funding, 7, 1}
+	applied, refused := transfer.Outcome{Verdict: transfer.Success}, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}
+	for i, b := range []booking{
+		{op: transfer.OutsideDeposit, came: applied, when: at(9)},
+		{op: transfer.OutsideDeposit, came: applied, when: at(11)},
+		{op: transfer.OutsideWithdrawal, came: applied, when: at(12)},
+		{op: transfer.OutsideWithdrawal, came: refused, when: at(13)},
+	} {
+		b.at, b.call.Units = account, uint64(100+i)
+		l.begins()
+		l.brought(account, b.op, b.call.Units, b.came)
+		l.book(&b)
+	}
+	l.Restored(at(10))
+	lost, generation := l.lostBookings()
+	if len(lost) != 3 || generation != 1 || l.AllBooked() {
+		t.Fatalf("lost: got %d of generation %d, all booked: %t; want the 3 after the backup", len(lost), generation, l.AllBooked())
+	}
+	for i, came := range []transfer.Outcome{applied, refused, applied} {
+		l.bookedAgain(lost[i], came, generation)
+	}
+	l.didBookAgain(generation)
+	if again, _ := l.lostBookings(); len(again) != 0 || !l.AllBooked() {
+		t.Errorf("booked again: got %d left, all booked: %t", len(again), l.AllBooked())
+	}
+	if got, _ := l.Expected(); got[account] != 100+101-103 {
+		t.Errorf("expected: got %d, want 98: the withdrawal of 102 is refused now, and that of 103 applied", got[account])
+	}
+	l.Restored(at(20))
+	if again, _ := l.lostBookings(); l.AllBooked() || len(again) != 3 {
+		t.Errorf("after the next restore: got %d lost, all booked: %t; want the 3 again", len(again), l.AllBooked())
+	}
+}
