@@ -47,7 +47,8 @@ func (e *episode) openBank(ctx context.Context) error {
 	}
 	b.Load = movers.New(movers.Options{Stack: e.house, Users: users, Rate: e.transfers, Closed: b.closed, Source: e.fork()})
 	b.teller = &movers.Teller{Stack: e.house, Ledger: b.Ledger, Users: users, Source: e.fork()}
-	b.clerk = &movers.Clerk{Stack: e.house, DB: e.db, Ledger: b.Ledger, Source: e.fork(), Note: e.kept.event}
+	b.clerk = &movers.Clerk{Stack: e.house, DB: e.db, Ledger: b.Ledger, Teller: b.teller, Source: e.fork(), Note: e.kept.event}
+	e.operator.Payer, e.operator.NobodyRepeats = e.house.Payer, b.clerk.NobodyRepeats
 	e.bank = b
 	if err := b.teller.Open(ctx); err != nil {
 		return err

@@ -61,14 +61,22 @@ func (e *episode) restore(ctx context.Context, n int) error {
 		return fmt.Errorf("read the backup: %w", err)
 	}
 	pause(ctx, e.length()/time.Duration(4*e.flags.restores))
-	if err := e.operator.Restore(ctx, e.house.Submitters(), backedUp, func() error {
-		return e.world.PutBack(ctx, r, n, func() { e.load.Ledger.Restored(backedUp) })
+	if err := e.operator.Restore(ctx, e.managed(), backedUp, func() error {
+		return e.world.PutBack(ctx, r, n, func() { e.replaced(backedUp) })
 	}); err != nil {
 		return fmt.Errorf("put back: %w", err)
 	}
 	e.restores.made, e.restores.kept = append(e.restores.made, r), append(e.restores.kept, had)
 	fmt.Fprintf(e.out, "%s the database was lost, and its backup of %s before is in its place\n", e.clock(), time.Since(backedUp).Round(time.Second))
 	return nil
+}
+
+// replaced tells everybody that the database is another from here on.
+func (e *episode) replaced(backedUp time.Time) {
+	e.load.Ledger.Restored(backedUp)
+	if e.bank != nil {
+		e.bank.Ledger.Restored(backedUp)
+	}
 }
 
 // names says that a text names a transaction of a database that was lost.

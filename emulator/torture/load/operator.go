@@ -38,6 +38,11 @@ type Operator struct {
 	mu          sync.Mutex // guards both while decisions are under way
 	calm        atomic.Bool
 
+	Payer nonce.Submitter // who pays out; "": nobody
+	// NobodyRepeats says of a payment of the payer that its user was told its end by a
+	// database that was lost, and so will not repeat it.
+	NobodyRepeats func(ctx context.Context, payment common.Hash) bool
+
 	Windows    map[nonce.Submitter]int
 	restored   sync.Mutex               // held while a restored copy is reconciled: nothing is released before
 	restoredAt map[nonce.Submitter]bool // not released since the last restore
@@ -69,6 +74,9 @@ func (o *Operator) Run(ctx context.Context) {
 		if o.Ledger.Generation() > 0 {
 			o.decideHeld(ctx)
 			o.decideForeign(ctx)
+			if o.Payer != "" {
+				o.decidePayments(ctx)
+			}
 		}
 		o.restored.Unlock()
 		pause(ctx, rounds)
@@ -196,6 +204,9 @@ func (o *Operator) way(ctx context.Context, p protected) (body map[string]any, e
 	lowest := p.NextNonce
 	if p.InFlightNonce != nil {
 		lowest = *p.InFlightNonce
+	}
+	if o.Ledger.Generation() > 0 && p.Submitter == o.Payer {
+		return o.payerWay(ctx, final)
 	}
 	if o.Ledger.Generation() > 0 {
 		return o.wayAfterRestore(ctx, client, p, lowest, final)

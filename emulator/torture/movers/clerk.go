@@ -24,8 +24,13 @@ type Clerk struct {
 	Stack  *stack.Stack
 	DB     *pgxpool.Pool // what stays: the API lists no transfers
 	Ledger *Ledger
+	Teller *Teller // who settles what a restore lost
 	Source *rand.Rand
 	Note   func(format string, args ...any)
+
+	generation  int             // of the database that was reconciled last
+	stated      map[string]bool // payouts of which it was said whether they were paid
+	settlements int
 
 	resolvedAt map[string]time.Time
 	calm       atomic.Bool
@@ -69,6 +74,7 @@ func (c *Clerk) Run(ctx context.Context) {
 			c.check(ctx)
 			checked = time.Now()
 		}
+		c.reconcile(ctx)
 		if !c.calm.Load() {
 			c.round(ctx)
 		}
@@ -198,6 +204,7 @@ func (c *Clerk) checked(status int, text []byte) {
 	switch {
 	case status >= 500 || json.Unmarshal(text, &report) != nil: // no verdict
 	case report.Result == "standing": // it was found, and told, before
+	case c.Ledger.Generation() > 0 && report.Result == "violated": // each finding is judged at the end
 	case status != http.StatusOK || report.Result != "ok":
 		c.Ledger.lie(0, "", fmt.Sprintf("a full check of conservation: got %d %s, want ok", status, bytes.TrimSpace(text)))
 	default:

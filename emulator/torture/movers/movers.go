@@ -88,9 +88,10 @@ type Ledger struct {
 	unknown int               // movements of the teller's that nobody has answered
 	counts  map[string]int
 	lies    []Lie
-	backups []time.Time // when the backup was begun of each database that was put in place
-	booked  []*booking  // what the teller has booked in Funding, in order
-	again   int         // of which generation the teller has booked again what was lost
+	backups []time.Time      // when the backup was begun of each database that was put in place
+	booked  []*booking       // what the teller has booked in Funding, in order
+	settled map[string]int64 // what the outside brought, by the transfer whose other half was lost
+	again   int              // of which generation the teller has booked again what was lost
 }
 
 // Lie is an answer that no house may give.
@@ -101,7 +102,7 @@ type Lie struct {
 }
 
 func newLedger() *Ledger {
-	return &Ledger{outside: make(map[Account]int64), counts: make(map[string]int)}
+	return &Ledger{outside: make(map[Account]int64), counts: make(map[string]int), settled: make(map[string]int64)}
 }
 
 func (l *Ledger) add(w *Wish) {

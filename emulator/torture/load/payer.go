@@ -1,0 +1,102 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// payerWay is the payer's way out of PROTECT once a database was lost: always a resync,
+// which names what the page of lost nonces shows, and fills the window by itself.
+func (o *Operator) payerWay(ctx context.Context, final uint64) (map[string]any, error) {
+	names, alone, err := o.payerNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	body := map[string]any{"mode": nonce.Resync, "count": final, "requests": names, "reason": "restored; the page of lost nonces was read"}
+	if alone && o.Source.IntN(2) == 0 {
+		for n, name := range names {
+			if name != nonce.NoRequest {
+				delete(names, n)
+			}
+		}
+		body["others"] = "matching"
+	}
+	return body, nil
+}
+
+// payerNames says of each lost nonce of the payer which request it was, as the pages show
+// it. What nothing here wants is left open: its transfer was lost, and its user repeats
+// it. alone says that each has one match at most, and no two the same.
+func (o *Operator) payerNames(ctx context.Context) (names map[uint64]string, alone bool, err error) {
+	names, alone = make(map[uint64]string), true
+	used := make(map[string]bool)
+	for from := ""; ; {
+		status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(o.Payer)+"/lost"+from, nil)
+		var page client.Lost
+		if err != nil || status != http.StatusOK || json.Unmarshal(text, &page) != nil {
+			return nil, false, fmt.Errorf("the page of lost nonces: %d, %w", status, err)
+		}
+		for _, n := range page.Nonces {
+			if n.Taker == nil {
+				return nil, false, fmt.Errorf("nonce %d is not read so far", n.Nonce)
+			}
+			candidates := slices.Clone(n.Payouts)
+			for _, in := range n.Intents {
+				if !slices.Contains(candidates, in.RequestID) {
+					candidates = append(candidates, in.RequestID)
+				}
+			}
+			if o.strangers(o.Payer, n.Taker.Hash) {
+				candidates, alone = nil, alone && len(candidates) == 0
+				names[n.Nonce] = nonce.NoRequest
+			}
+			for _, name := range candidates {
+				if alone = alone && !used[name] && len(candidates) == 1; !used[name] {
+					names[n.Nonce], used[name] = name, true
+					break
+				}
+			}
+		}
+		if page.NextFrom == nil {
+			return names, alone, nil
+		}
+		from = fmt.Sprintf("?from=%d", *page.NextFrom)
+	}
+}
+
+// decidePayments does for the payer what [Operator.decideForeign] does for the others.
+// What was paid for a user who was told so, and will not repeat it, is written off: the
+// clerk settles it.
+func (o *Operator) decidePayments(ctx context.Context) {
+	status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(o.Payer)+"/foreign", nil)
+	var list struct {
+		Foreign []struct {
+			Nonce            uint64
+			TxHash, ValueWei string
+			To, TxID         *string
+		}
+	}
+	if err != nil || status != http.StatusOK || json.Unmarshal(text, &list) != nil {
+		return
+	}
+	for _, f := range list.Foreign {
+		nothing := f.ValueWei == "0" && f.To != nil && strings.EqualFold(*f.To, o.Payer.Address().String())
+		switch {
+		case f.TxID != nil:
+			o.decideOne(ctx, o.Payer, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": f.TxID, "reason": "its user has repeated it"})
+		case nothing, o.strangers(o.Payer, f.TxHash):
+			o.decideOne(ctx, o.Payer, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "it was no payout"})
+		case o.NobodyRepeats(ctx, common.HexToHash(f.TxHash)):
+			o.decideOne(ctx, o.Payer, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "its user was told its end, and it is settled"})
+		}
+	}
+}

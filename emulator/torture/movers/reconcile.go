@@ -1,0 +1,418 @@
+package movers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// What the clerk does after a restore, as it is counted.
+const (
+	StatedPaid = "payouts stated paid"
+	StatedNot  = "payouts stated not paid"
+	Settled    = "lost halves settled with the outside"
+	Resumed    = "halts resumed"
+)
+
+// Reconciles lists what is counted only where a database was lost.
+func Reconciles() []string { return []string{StatedPaid, StatedNot, Settled, Resumed} }
+
+// reconcile does what docs/runbooks/restore.md orders of transfers, in its order: once
+// the payer is released it states the payouts in doubt, settles what the core has and the
+// copy lost, and ends the halts when nothing is found that this does not explain.
+func (c *Clerk) reconcile(ctx context.Context) {
+	if c.Ledger.Generation() == 0 || !c.released(ctx) {
+		return
+	}
+	if c.generation != c.Ledger.Generation() {
+		c.generation, c.stated = c.Ledger.Generation(), make(map[string]bool)
+	}
+	stated, settled := c.statePayouts(ctx), c.settle(ctx)
+	if stated && settled && c.Ledger.AllBooked() {
+		c.resume(ctx)
+	}
+}
+
+// released says that the copy was accepted, and no episode of the payer is open.
+func (c *Clerk) released(ctx context.Context) (yes bool) {
+	_ = c.DB.QueryRow(ctx, `select is_authority() and not exists (select from protect_episode where submitter = $1 and closed_at is null)`, c.Stack.Payer).Scan(&yes) // unknown is no
+	return yes
+}
+
+// inDoubt is a payout that waits for a statement.
+type inDoubt struct {
+	ReqID, Token, Address, Units string
+	Window                       int
+}
+
+const selectInDoubt = `
+select t.req_id, coalesce(t.payout_token, ''), t.payout_address, t.payout_base_units::text, s.max_in_flight
+  from transfers_tb t
+  join submitter s on s.submitter = t.payout_submitter
+  left join managed_tx m on m.submitter = t.payout_submitter and m.request_id = t.req_id
+ where t.open and t.transfer_type = 3 and t.state = 30 and m.nonce is null
+   and exists (select from authority_change c where c.at >= t.created_at or c.transfers_upto >= t.transfer_id)
+ order by t.created_at`
+
+// statePayouts states of each payout in doubt whether a transaction of the payer has paid
+// it. It says whether all was stated that there was.
+func (c *Clerk) statePayouts(ctx context.Context) bool {
+	rows, _ := c.DB.Query(ctx, selectInDoubt) // the collector has the error
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[inDoubt])
+	if err != nil {
+		return false
+	}
+	all = slices.DeleteFunc(all, func(p inDoubt) bool { return c.stated[p.ReqID] })
+	if len(all) == 0 {
+		return true
+	}
+	paid, err := c.payments(ctx)
+	if err != nil {
+		return false
+	}
+	for _, p := range all {
+		c.state(ctx, p, paid[Payment{p.Token, strings.ToLower(p.Address), p.Units}])
+	}
+	return false
+}
+
+func (c *Clerk) state(ctx context.Context, p inDoubt, hashes []string) {
+	what, body := StatedNot, map[string]any{"paid": false, "then": []string{"refund", "repost"}[c.Source.IntN(2)], "max_window": p.Window, "reason": "no transaction of the payer pays this address"}
+	if len(hashes) > 0 {
+		what, body = StatedPaid, map[string]any{"paid": true, "tx_hash": hashes[0], "reason": "found among the payer's transactions"}
+	}
+	a := c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+p.ReqID+"/payout-statement", body)
+	c.Note("clerk: statement of %s by %v: %s", p.ReqID, body, a)
+	switch {
+	case a.status == http.StatusOK:
+		c.Ledger.did(what)
+		c.stated[p.ReqID] = true
+	case a.status == http.StatusConflict:
+		c.stated[p.ReqID] = true
+	}
+}
+
+// Payment is money that reaches somebody on the chain.
+type Payment struct {
+	Token   string // the contract; "": the chain's coin
+	Address string // lower case
+	Units   string // the chain's smallest
+}
+
+// payments are the transactions of the payer that have paid, by what they paid.
+func (c *Clerk) payments(ctx context.Context) (map[Payment][]string, error) {
+	client, err := ethclient.DialContext(ctx, c.Stack.Chain.URL())
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	head, err := client.BlockNumber(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[Payment][]string)
+	payer, signer := common.Address(c.Stack.Payer.Address()), types.LatestSignerForChainID(new(big.Int).SetUint64(c.Stack.Chain.ChainID()))
+	for n := range head + 1 {
+		block, err := client.BlockByNumber(ctx, new(big.Int).SetUint64(n))
+		if err != nil {
+			return nil, err
+		}
+		for _, tx := range block.Transactions() {
+			if from, err := types.Sender(signer, tx); err != nil || from != payer {
+				continue
+			}
+			receipt, err := client.TransactionReceipt(ctx, tx.Hash())
+			if err != nil {
+				return nil, err
+			}
+			if p, ok := wants(tx); ok && receipt.Status == types.ReceiptStatusSuccessful {
+				all[p] = append(all[p], tx.Hash().Hex())
+			}
+		}
+	}
+	return all, nil
+}
+
+// transferCall is a call of a token's transfer(address,uint256): its selector, and two words.
+const transferCall = 4 + 32 + 32
+
+// wants is what a transaction pays where it succeeds.
+func wants(tx *types.Transaction) (p Payment, ok bool) {
+	if tx.To() == nil {
+		return p, false
+	}
+	if data := tx.Data(); len(data) == transferCall && tx.Value().Sign() == 0 {
+		return Payment{lower(*tx.To()), lower(common.BytesToAddress(data[4:36])), new(big.Int).SetBytes(data[36:]).String()}, true
+	}
+	return Payment{"", lower(*tx.To()), tx.Value().String()}, tx.Value().Sign() > 0
+}
+
+func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
+
+// NobodyRepeats says of a payment that its user was told its end, by a database that was
+// lost. Where that was COMMITTED it is settled first: the copy has not taken the money.
+func (c *Clerk) NobodyRepeats(ctx context.Context, hash common.Hash) bool {
+	client, err := ethclient.DialContext(ctx, c.Stack.Chain.URL())
+	if err != nil {
+		return false
+	}
+	defer client.Close()
+	tx, _, err := client.TransactionByHash(ctx, hash)
+	if err != nil {
+		return false
+	}
+	receipt, err := client.TransactionReceipt(ctx, hash)
+	if err != nil {
+		return false
+	}
+	p, ok := wants(tx)
+	for _, w := range c.Ledger.Wishes() {
+		told := w.Told()
+		if !ok || !strings.EqualFold(w.Address, p.Address) || !c.Ledger.EndMayBeLost(told) {
+			continue
+		}
+		if receipt.Status != types.ReceiptStatusSuccessful {
+			return true
+		}
+		at := Account{transfer.Funding, w.UserID, w.Asset.ID}
+		if told.End.State != transfer.Committed {
+			return false
+		}
+		if !c.Ledger.hasSettled(told.ReqID) {
+			if !c.book(ctx, at, -int64(w.Units), "settle-"+told.ReqID) {
+				return false
+			}
+			c.Ledger.settles(told.ReqID, -int64(w.Units))
+		}
+		return true
+	}
+	return false
+}
+
+// half is what the ledgers did for one transfer between them: what they should do adds up
+// to nothing.
+type half struct {
+	UserID  int64
+	AssetID int32
+	Net     int64 // of both journals
+	Done    bool  // it has ended, or its row is lost
+	Lost    bool  // its row
+}
+
+// settle has the outside take or bring what the core did for transfers that the copy has
+// lost or that have ended otherwise. It says whether nothing is left.
+func (c *Clerk) settle(ctx context.Context) (all bool) {
+	halves, err := c.halves(ctx)
+	if err != nil {
+		return false
+	}
+	all = true
+	for reqID, h := range halves {
+		owed := -h.Net - c.Ledger.settledFor(reqID)
+		if h.Lost {
+			c.Ledger.looksAt(reqID)
+		}
+		if !h.Done || owed == 0 {
+			continue
+		}
+		c.settlements++
+		id := fmt.Sprintf("settle-%s-%d", reqID, c.settlements)
+		booked := c.book(ctx, Account{transfer.Funding, h.UserID, h.AssetID}, owed, id) ||
+			c.book(ctx, Account{transfer.Spot, h.UserID, h.AssetID}, owed, id+"-core")
+		if booked {
+			c.Ledger.settles(reqID, owed)
+		}
+		c.Note("clerk: %s of user %d is settled by %d of asset %d: %t", reqID, h.UserID, owed, h.AssetID, booked)
+		all = all && booked
+	}
+	return all
+}
+
+// book has a ledger book a movement of that id with the outside, and says whether it did.
+func (c *Clerk) book(ctx context.Context, at Account, units int64, id string) bool {
+	op := transfer.OutsideDeposit
+	if units < 0 {
+		op, units = transfer.OutsideWithdrawal, -units
+	}
+	return c.Teller.settle(ctx, at, op, transfer.Call{ReqID: id, UserID: at.UserID, AssetID: at.AssetID, Units: uint64(units), CreatedAt: time.Now().Truncate(time.Microsecond)})
+}
+
+const selectHalves = `
+select o.req_id, sum(case when o.op_type in ('deposit', 'refund') then o.units else -o.units end)::bigint
+  from transfer_operations o
+  join transfers_tb t using (req_id)
+ where o.result = 'SUCCESS' and o.op_type in ('withdraw', 'deposit', 'refund') and t.transfer_type <> 3
+ group by 1`
+
+const selectRows = `select req_id, open from transfers_tb`
+
+// halves reads the core's journal first: a row is there before any call for it.
+func (c *Clerk) halves(ctx context.Context) (map[string]half, error) {
+	all := make(map[string]half)
+	for after := uint64(0); ; {
+		lines, _, err := c.Stack.Core.Ledger().Journal(ctx, after, 5000)
+		if err != nil {
+			return nil, err
+		}
+		if len(lines) == 0 {
+			break
+		}
+		for _, l := range lines {
+			after = l.Seq
+			if l.Refused != "" || l.Op != transfer.Withdraw && l.Op != transfer.Deposit && l.Op != transfer.Refund {
+				continue
+			}
+			h := all[l.ReqID]
+			h.UserID, h.AssetID, h.Done, h.Lost = l.UserID, l.AssetID, true, true
+			h.Net += signed(l.Op, l.Units, transfer.Outcome{Verdict: transfer.Success})
+			all[l.ReqID] = h
+		}
+	}
+	return all, c.withFunding(ctx, all)
+}
+
+func (c *Clerk) withFunding(ctx context.Context, all map[string]half) error {
+	return pgx.BeginTxFunc(ctx, c.DB, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		var reqID string
+		var net int64
+		var open bool
+		rows, _ := tx.Query(ctx, selectHalves) // the reader has the error
+		_, err := pgx.ForEachRow(rows, []any{&reqID, &net}, func() error {
+			if h, ok := all[reqID]; ok {
+				h.Net += net
+				all[reqID] = h
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		rows, _ = tx.Query(ctx, selectRows) // the reader has the error
+		_, err = pgx.ForEachRow(rows, []any{&reqID, &open}, func() error {
+			if h, ok := all[reqID]; ok {
+				h.Done, h.Lost = !open, false
+				all[reqID] = h
+			}
+			return nil
+		})
+		return err
+	})
+}
+
+// resume ends the halts once a full check finds nothing that is not explained.
+func (c *Clerk) resume(ctx context.Context) {
+	var halted bool
+	if err := c.DB.QueryRow(ctx, `select exists (select from transfer_halt where resumed_at is null)`).Scan(&halted); err != nil || !halted {
+		return
+	}
+	c.check(ctx)
+	once, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	status, text, err := c.Stack.Call(once, stack.OperatorAccount, http.MethodGet, "/admin/v1/conservation", nil)
+	var shown struct {
+		LastCheck *struct{ Found []Finding } `json:"last_check"`
+		Halts     []struct{ ID int64 }
+	}
+	if err != nil || status != http.StatusOK || json.Unmarshal(text, &shown) != nil || shown.LastCheck == nil || len(shown.Halts) == 0 {
+		return
+	}
+	for _, f := range shown.LastCheck.Found {
+		if !f.Explained(c.Ledger) {
+			c.Note("clerk: no halt is resumed: %+v", f)
+			return
+		}
+	}
+	a := c.call(ctx, http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", shown.Halts[0].ID), map[string]any{"reason": "each finding is of what the copy lost", "earlier": true})
+	if c.Note("clerk: resume: %s", a); a.status == http.StatusNoContent {
+		c.Ledger.did(Resumed)
+	}
+}
+
+// Finding is what a check of conservation found.
+type Finding struct {
+	Kind  string
+	ReqID string `json:"req_id"`
+	Side  string
+}
+
+// Explained says that a restore explains the finding: it is of a transfer that the clerk
+// has settled, or of a payment whose transfer was lost.
+func (f Finding) Explained(l *Ledger) bool {
+	switch f.Kind {
+	case "PAYMENT_WITHOUT_TRANSFER":
+		return l.Generation() > 0
+	case "NO_TRANSFER", "CREDIT_WITHOUT_DEBIT", "CONTRADICTS_STATE", "COMMITTED_INCOMPLETE", "ROLLED_BACK_UNPAID", "CREDIT_AND_REFUND":
+		return l.Generation() > 0 && l.hasSettled(f.ReqID)
+	}
+	return false
+}
+
+// settles takes down what the outside brought for a transfer's lost half.
+func (l *Ledger) settles(reqID string, units int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settled[reqID] += units
+	l.counts[Settled]++
+}
+
+// looksAt takes down that the transfer is lost, if nothing is owed for it.
+func (l *Ledger) looksAt(reqID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settled[reqID] += 0
+}
+
+func (l *Ledger) settledFor(reqID string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settled[reqID]
+}
+
+// hasSettled says that the clerk has looked at the transfer, and what it lacks is settled;
+// nothing may have been owed.
+func (l *Ledger) hasSettled(reqID string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, looked := l.settled[reqID]
+	return looked
+}
+
+// Settlements is what the outside brought, by the transfer whose other half was lost.
+func (l *Ledger) Settlements() map[string]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[string]int64)
+	for reqID, units := range l.settled {
+		all[reqID] = units
+	}
+	return all
+}
+
+// settle makes one movement of that id until it is answered, and says whether it was
+// applied.
+func (t *Teller) settle(ctx context.Context, at Account, op transfer.Op, call transfer.Call) bool {
+	generation := t.Ledger.Generation()
+	got := t.insist(ctx, at.Side, op, call)
+	if got.Verdict != transfer.Success {
+		return false
+	}
+	t.Ledger.begins()
+	t.Ledger.brought(at, op, call.Units, got)
+	if at.Side == transfer.Funding {
+		t.Ledger.book(&booking{at: at, op: op, call: call, came: got, when: time.Now(), generation: generation})
+	}
+	return true
+}
