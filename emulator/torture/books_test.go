@@ -58,7 +58,7 @@ func TestContradicted(t *testing.T) {
 		"refused, none": {movers.Told{Refused: true}, nil, ""},
 	} {
 		wish := movers.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, c.told)
-		wantFound(t, name, contradicted([]*movers.Wish{wish}, c.ends), c.want)
+		wantFound(t, name, contradicted([]*movers.Wish{wish}, c.ends, func(movers.Told) bool { return false }, nil), c.want)
 	}
 }
 

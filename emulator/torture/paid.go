@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/torture/movers"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -37,7 +38,7 @@ type payment struct {
 // payouts holds each payout to the chain: paid once, or given back once.
 func (e *episode) payouts(ctx context.Context) ([]check, error) {
 	c := check{Name: paidOnce, Promise: "a payout is paid once on the chain or given back once in Funding, never both, never neither, never to anybody else"}
-	wanted, err := e.payoutRows(ctx)
+	wanted, err := payoutRows(ctx, e.db)
 	if err != nil {
 		return nil, err
 	}
@@ -45,12 +46,21 @@ func (e *episode) payouts(ctx context.Context) ([]check, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the chain: %w", err)
 	}
+	if e.flags.restores > 0 {
+		lost := lostPayouts(e.bank.Ledger.Wishes(), e.bank.Ledger.EndMayBeLost, e.restores.payouts, e.bank.Ledger.Settlements())
+		wanted = append(wanted, lost...)
+	}
 	c.Violations = unsettled(wanted, paid)
 	return []check{c}, nil
 }
 
-func (e *episode) payoutRows(ctx context.Context) ([]payout, error) {
-	rows, err := e.db.Query(ctx, `
+// querier reads rows.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func payoutRows(ctx context.Context, db querier) ([]payout, error) {
+	rows, err := db.Query(ctx, `
 select req_id, user_id, state, coalesce(payout_token, ''), payout_address, payout_base_units::text,
        (select count(*) from transfer_operations o where o.req_id = t.req_id and op_type = 'withdraw' and result = 'SUCCESS'),
        (select count(*) from transfer_operations o where o.req_id = t.req_id and op_type = 'refund' and result = 'SUCCESS')
@@ -104,6 +114,26 @@ func (e *episode) payments(ctx context.Context) (all []payment, err error) {
 		}
 	}
 	return all, nil
+}
+
+// lostPayouts are those whose users were told COMMITTED by a database that was lost with
+// their rows, and who therefore repeat nothing: each is paid once, and the clerk has taken
+// the money from Funding. Of no other payout that was lost may anything be paid, but what
+// its user has repeated.
+func lostPayouts(wishes []*movers.Wish, lost func(movers.Told) bool, rows map[string]payout, settled map[string]int64) (all []payout) {
+	for _, w := range wishes {
+		told := w.Told()
+		p, had := rows[told.ReqID]
+		if !had || !lost(told) || told.End.State != transfer.Committed {
+			continue
+		}
+		p.State, p.Withdrawn, p.Refunded = transfer.Committed, 0, 0
+		if settled[told.ReqID] == -int64(w.Units) {
+			p.Withdrawn = 1
+		}
+		all = append(all, p)
+	}
+	return all
 }
 
 var transferEvent = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))

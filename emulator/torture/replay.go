@@ -65,8 +65,14 @@ func together[T any](all []T, one func(T)) {
 }
 
 func (e *episode) replayCore(ctx context.Context, report reporter) {
-	core := e.house.Core
+	core, answered := e.house.Core, make(map[string]bool)
+	for _, c := range core.Proxy.Calls(nil) {
+		answered[c.Path+c.Operation.ReqID] = answered[c.Path+c.Operation.ReqID] || c.Status == http.StatusOK
+	}
 	together(core.Proxy.Calls(nil), func(c ubsproxy.Call) {
+		if e.restores.transfers[c.Operation.ReqID] && !answered[c.Path+c.Operation.ReqID] {
+			return // whoever made it was lost before it was answered, and nobody makes it again
+		}
 		status, text, err := core.Proxy.Replay(ctx, c, core.Secret)
 		switch {
 		case err != nil:

@@ -26,6 +26,9 @@ type memory struct {
 	hashes map[string]bool   // of every version
 	told   map[string]string // the events: by key, the submitter
 	txs    map[string]bool   // the transactions that these are of
+
+	transfers map[string]bool   // req_ids
+	payouts   map[string]payout // of the transfers
 }
 
 // restoreAll loses the database as often as it is asked for, evenly over the storm: each
@@ -89,10 +92,23 @@ func (r *restores) names(text string) bool {
 	return false
 }
 
+// explains says of what a check of conservation found that a database which was lost is the
+// cause: the core has a line of a transfer whose row was lost, or the payer a transaction
+// that only a lost database had.
+func (r *restores) explains(kind, reqID, detail string) bool {
+	switch kind {
+	case "NO_TRANSFER", "CREDIT_WITHOUT_DEBIT", "CREDIT_AND_REFUND":
+		return r.transfers[reqID]
+	case "PAYMENT_WITHOUT_TRANSFER":
+		return r.names(detail)
+	}
+	return false
+}
+
 // read takes from the databases that were lost what they had signed and told, and what
 // their backups had not.
 func (r *restores) read(ctx context.Context) error {
-	r.memory = memory{make(map[string]bool), make(map[string]string), make(map[string]bool)}
+	r.memory = *newMemory()
 	for i, one := range r.made {
 		lost, err := remember(ctx, one.Lost)
 		if err != nil {
@@ -108,6 +124,16 @@ func (m *memory) add(lost, kept *memory) {
 	for hash := range lost.hashes {
 		if !kept.hashes[hash] {
 			m.hashes[hash] = true
+		}
+	}
+	for reqID := range lost.transfers {
+		if !kept.transfers[reqID] {
+			m.transfers[reqID] = true
+		}
+	}
+	for reqID, p := range lost.payouts {
+		if !kept.transfers[reqID] {
+			m.payouts[reqID] = p
 		}
 	}
 	for key, submitter := range lost.told {
@@ -127,7 +153,7 @@ func remember(ctx context.Context, url string) (*memory, error) {
 		return nil, err
 	}
 	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	m := &memory{make(map[string]bool), make(map[string]string), make(map[string]bool)}
+	m := newMemory()
 	var hash, txID, kind, submitter string
 	var sequence int
 	rows, _ := db.Query(ctx, `select tx_hash from tx_version`) // the reader has the error
@@ -139,7 +165,23 @@ func remember(ctx context.Context, url string) (*memory, error) {
 		m.told[fmt.Sprintf("%s-%s-%d", txID, kind, sequence)], m.txs[txID] = submitter, true
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	var reqID string
+	rows, _ = db.Query(ctx, `select req_id from transfers_tb`)
+	if _, err := pgx.ForEachRow(rows, []any{&reqID}, func() error { m.transfers[reqID] = true; return nil }); err != nil {
+		return nil, err
+	}
+	paid, err := payoutRows(ctx, db)
+	for _, p := range paid {
+		m.payouts[p.ReqID] = p
+	}
 	return m, err
+}
+
+func newMemory() *memory {
+	return &memory{make(map[string]bool), make(map[string]string), make(map[string]bool), make(map[string]bool), make(map[string]payout)}
 }
 
 // acrossRestore says how the chain, or the last word, is other than a caller was told

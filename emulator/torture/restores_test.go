@@ -74,7 +74,7 @@ func TestABackupKeepsWhatWasToldBefore(t *testing.T) {
 func TestABackupExcusesNothingThatItHas(t *testing.T) {
 	t.Parallel()
 	const a, b = "01a20686-17ce-728d-87b6-27905b841302", "01a2067f-7e5a-7c69-ab98-133478f0c6d3"
-	m := memory{map[string]bool{}, map[string]string{}, map[string]bool{}}
+	m := newMemory()
 	m.add(&memory{hashes: map[string]bool{"1": true, "2": true}, told: map[string]string{a + "-queued-1": "s", b + "-queued-1": "s"}},
 		&memory{hashes: map[string]bool{"1": true}, told: map[string]string{a + "-queued-1": "s"}})
 	if m.hashes["1"] || !m.hashes["2"] || m.txs[a] || !m.txs[b] || len(m.told) != 1 {

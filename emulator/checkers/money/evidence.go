@@ -44,6 +44,7 @@ type moved struct {
 type Evidence struct {
 	users    []int64
 	settled  bool
+	lost     map[string]bool // req_ids
 	rows     map[string]transferRow
 	history  map[string][]moved
 	journal  []journaled // of both sides, each in its order
@@ -57,7 +58,7 @@ type Evidence struct {
 // credit that was read from the core, or a state, implies has been read too.
 func Gather(ctx context.Context, e Episode) (*Evidence, error) {
 	v := &Evidence{
-		users: e.Users, settled: e.Settled, rows: make(map[string]transferRow), history: make(map[string][]moved),
+		users: e.Users, settled: e.Settled, lost: e.Lost, rows: make(map[string]transferRow), history: make(map[string][]moved),
 		did: make(map[string]*done), balances: make(map[account]*big.Int),
 	}
 	line, balances, err := e.Core.AllBalances(ctx)
@@ -292,6 +293,46 @@ func (v *Evidence) Holdings() (all []Holding) {
 	return all
 }
 
+// isLost says that the line is the core's, of a transfer that was lost with its database.
+func (v *Evidence) isLost(j journaled) bool {
+	_, known := v.rows[j.ReqID]
+	return !known && v.lost[j.ReqID] && j.side == transfer.Spot
+}
+
+// Half is what the core alone did for a transfer whose row was lost.
+type Half struct {
+	ReqID   string
+	UserID  int64
+	AssetID int32
+	Units   int64 // that it added to the user's account
+}
+
+// LostHalves are those of all transfers that were lost with their databases.
+func (v *Evidence) LostHalves() map[string]Half {
+	all := make(map[string]Half)
+	for _, j := range v.journal {
+		if !moves(j.Op) || j.Refused != "" || !v.isLost(j) {
+			continue
+		}
+		units := int64(j.Units)
+		if !j.Op.Credits() {
+			units = -units
+		}
+		all[j.ReqID] = Half{j.ReqID, j.UserID, j.AssetID, all[j.ReqID].Units + units}
+	}
+	return all
+}
+
+// lostOf is what the core alone added to the user's account for transfers that were lost.
+func (v *Evidence) lostOf(userID int64, assetID int32) (units int64) {
+	for _, h := range v.LostHalves() {
+		if h.UserID == userID && h.AssetID == assetID {
+			units += h.Units
+		}
+	}
+	return units
+}
+
 func conserved(e *Evidence, report reporter) {
 	if !e.settled {
 		return // money in flight is on no side
@@ -302,6 +343,7 @@ func conserved(e *Evidence, report reporter) {
 		if out := paid[[2]int64{h.UserID, int64(h.AssetID)}]; out != nil {
 			has.Add(has, out)
 		}
+		has.Sub(has, big.NewInt(e.lostOf(h.UserID, h.AssetID))) // its other half went with a database
 		if has.Cmp(h.Outside) != 0 {
 			report(h.UserID, "", "%s units of asset %d came from outside, and there are %s: %s in Funding, %s in Trading",
 				h.Outside, h.AssetID, has, h.Funding, h.Trading)

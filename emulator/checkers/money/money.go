@@ -22,6 +22,10 @@ type Episode struct {
 	Core     *trading.Ledger // the trading core
 	Users    []int64         // whom it is about; nil: everybody
 
+	// Lost are the req_ids of transfers that databases had which were lost, and that
+	// their backups had not. The trading core may have lines of them, and nothing else.
+	Lost map[string]bool
+
 	// Settled says that the faults have stopped, nothing is under way, and
 	// everything should have ended.
 	Settled bool
@@ -141,7 +145,7 @@ func itsTransfer(e *Evidence, report reporter) {
 		}
 		t, known := e.rows[j.ReqID]
 		if !known {
-			if !j.late { // else its row may be younger than what was read of the database
+			if !j.late && !e.isLost(j) { // else its row may be younger than what was read of the database
 				report(j.UserID, j.ReqID, "%s has a %s of a transfer that does not exist", j.side, j.Op)
 			}
 			continue
@@ -173,7 +177,7 @@ func once(e *Evidence, report reporter) {
 func creditImpliesDebit(e *Evidence, report reporter) {
 	for reqID, d := range e.did {
 		for _, op := range []transfer.Op{transfer.Deposit, transfer.Refund} {
-			if d.did(op) && !d.did(transfer.Withdraw) && !d.applied[op][0].late {
+			if d.did(op) && !d.did(transfer.Withdraw) && !d.applied[op][0].late && !e.isLost(d.applied[op][0]) {
 				report(d.applied[op][0].UserID, reqID, "a %s by %s without a withdrawal", op, d.applied[op][0].side)
 			}
 		}

@@ -148,13 +148,13 @@ func TestExpected(t *testing.T) {
 	} {
 		l.add(w)
 	}
-	got, unknown := l.Expected()
+	got, unknown := l.Expected(nil)
 	if diff := cmp.Diff(map[Account]int64{in: 67, out: 56}, got); diff != "" || len(unknown) > 0 {
 		t.Errorf("expected (-want +got), and not known %v:\n%s", unknown, diff)
 	}
 	l.begins()
 	l.add(Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 13, Told{ReqID: "e"}))
-	if _, unknown := l.Expected(); len(unknown) != 2 {
+	if _, unknown := l.Expected(nil); len(unknown) != 2 {
 		t.Errorf("not known: got %v, want the movement without an answer and the transfer without an end", unknown)
 	}
 }

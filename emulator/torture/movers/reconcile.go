@@ -345,7 +345,7 @@ func (c *Clerk) resume(ctx context.Context) {
 type Finding struct {
 	Kind  string
 	ReqID string `json:"req_id"`
-	Side  string
+	Got   string
 }
 
 // Explained says that a restore explains the finding: it is of a transfer that the clerk

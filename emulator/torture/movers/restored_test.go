@@ -70,7 +70,7 @@ func TestTheTellerBooksAgainWhatWasLost(t *testing.T) {
 	if again, _ := l.lostBookings(); len(again) != 0 || !l.AllBooked() {
 		t.Errorf("booked again: got %d left, all booked: %t", len(again), l.AllBooked())
 	}
-	if got, _ := l.Expected(); got[account] != 100+101-103 {
+	if got, _ := l.Expected(nil); got[account] != 100+101-103 {
 		t.Errorf("expected: got %d, want 98: the withdrawal of 102 is refused now, and that of 103 applied", got[account])
 	}
 	l.Restored(at(20))
