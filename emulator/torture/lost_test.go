@@ -1,0 +1,122 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/checkers/money"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/movers"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// A transfer that only a lost database had may be gone, and what it was told may be
+// otherwise; nothing else may.
+func TestContradictedAcrossARestore(t *testing.T) {
+	t.Parallel()
+	committed, short := movers.End{State: transfer.Committed}, movers.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
+	lost, kept := func(movers.Told) bool { return true }, func(movers.Told) bool { return false }
+	for name, c := range map[string]struct {
+		ends map[string]movers.End
+		lost func(movers.Told) bool
+		rows map[string]bool
+		want string
+	}{
+		"its row was lost":                        {nil, lost, map[string]bool{"a": true}, ""},
+		"the backup had the row":                  {nil, lost, nil, "there is no row"},
+		"told before the backup":                  {nil, kept, map[string]bool{"a": true}, "there is no row"},
+		"another end":                             {map[string]movers.End{"a": short}, lost, nil, ""},
+		"another end, and told before the backup": {map[string]movers.End{"a": short}, kept, nil, "told COMMITTED, and it is FAILED"},
+		"another row, of nobody":                  {map[string]movers.End{"b": short}, lost, map[string]bool{"a": true}, "nobody was told of it"},
+	} {
+		wish := movers.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, movers.Told{ReqID: "a", End: &committed})
+		wantFound(t, name, contradicted([]*movers.Wish{wish}, c.ends, c.lost, c.rows), c.want)
+	}
+}
+
+// What the core did for a transfer that was lost is settled with the outside, by exactly
+// as much.
+func TestUnsettledHalves(t *testing.T) {
+	t.Parallel()
+	half := map[string]money.Half{"a": {ReqID: "a", UserID: 3, AssetID: 1, Units: 5}}
+	for name, c := range map[string]struct {
+		settled map[string]int64
+		want    string
+	}{
+		"settled":           {map[string]int64{"a": -5}, ""},
+		"not settled":       {nil, "0 was settled"},
+		"by too little":     {map[string]int64{"a": -4}, "-4 was settled"},
+		"to the other side": {map[string]int64{"a": 5}, "5 was settled"},
+		"of another":        {map[string]int64{"b": -5}, "0 was settled"},
+	} {
+		wantFound(t, name, unsettledHalves(half, c.settled), c.want)
+	}
+}
+
+// A payout that was lost with its database, and whose user was told COMMITTED, is paid
+// once and settled. A second payment, one of a payout that was given back, and one that
+// nobody has settled are found.
+func TestLostPayouts(t *testing.T) {
+	t.Parallel()
+	committed, back := movers.End{State: transfer.Committed}, movers.End{State: transfer.RolledBack, Reason: "PAYOUT_REJECTED"}
+	one := payment{"", "0xfe1", "100"}
+	row := payout{ReqID: "a", UserID: 3, State: transfer.TargetPending, payment: one, Withdrawn: 1}
+	rows, settled := map[string]payout{"a": row}, map[string]int64{"a": -5}
+	for name, c := range map[string]struct {
+		end     movers.End
+		lost    bool
+		rows    map[string]payout
+		settled map[string]int64
+		live    []payout
+		paid    []payment
+		want    string
+	}{
+		"paid once, and settled":       {committed, true, rows, settled, nil, []payment{one}, ""},
+		"paid twice":                   {committed, true, rows, settled, nil, []payment{one, one}, "2 payments"},
+		"never paid":                   {committed, true, rows, settled, nil, nil, "0 payments"},
+		"not settled":                  {committed, true, rows, nil, nil, []payment{one}, "withdrawn 0 times"},
+		"settled by too little":        {committed, true, rows, map[string]int64{"a": -4}, nil, []payment{one}, "withdrawn 0 times"},
+		"told so before the backup":    {committed, false, rows, settled, nil, []payment{one}, "no payout says so"},
+		"the backup had it":            {committed, true, nil, settled, nil, []payment{one}, "no payout says so"},
+		"given back, and not paid":     {back, true, rows, nil, nil, nil, ""},
+		"given back, and paid":         {back, true, rows, nil, nil, []payment{one}, "no payout says so"},
+		"repeated, and paid once more": {committed, true, rows, settled, []payout{{ReqID: "b", State: transfer.Committed, payment: one, Withdrawn: 1}}, []payment{one}, "1 payments"},
+	} {
+		wish := movers.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, movers.Told{ReqID: "a", End: &c.end})
+		lost := lostPayouts([]*movers.Wish{wish}, func(movers.Told) bool { return c.lost }, c.rows, c.settled)
+		wantFound(t, name, unsettled(append(c.live, lost...), c.paid), c.want)
+	}
+}
+
+// A restore explains what a check of conservation finds of what was lost, and nothing of
+// what was not.
+func TestARestoreExplainsFindingsOfWhatWasLost(t *testing.T) {
+	t.Parallel()
+	r := restores{memory: *newMemory()}
+	r.transfers["a"], r.hashes["0x1"] = true, true
+	for name, c := range map[string]struct {
+		kind, reqID, detail string
+		want                bool
+	}{
+		"the core's line of a lost transfer":   {"NO_TRANSFER", "a", "", true},
+		"its credit":                           {"CREDIT_WITHOUT_DEBIT", "a", "", true},
+		"a line of another transfer":           {"NO_TRANSFER", "b", "", false},
+		"a lost payment":                       {"PAYMENT_WITHOUT_TRANSFER", "", "100 to 0xfe1 by transaction 0x1, log -1", true},
+		"a payment of no database":             {"PAYMENT_WITHOUT_TRANSFER", "", "100 to 0xfe1 by transaction 0x2, log -1", false},
+		"one payout is paid twice":             {"PAID_TWICE", "a", "by transaction 0x1", false},
+		"a payout that was given back is paid": {"PAYMENT_DIFFERS", "a", "by transaction 0x1", false},
+		"a balance":                            {"BALANCE_DIFFERS", "a", "", false},
+		"a payment is missing":                 {"TRANSFER_WITHOUT_PAYMENT", "a", "", false},
+	} {
+		if got := r.explains(c.kind, c.reqID, c.detail); got != c.want {
+			t.Errorf("%s: got explained %t, want %t", name, got, c.want)
+		}
+	}
+	m, kept := newMemory(), newMemory()
+	kept.transfers["old"] = true
+	lost := newMemory()
+	lost.transfers["old"], lost.transfers["new"] = true, true
+	lost.payouts["old"], lost.payouts["new"] = payout{}, payout{}
+	if m.add(lost, kept); len(m.transfers) != 1 || !m.transfers["new"] || len(m.payouts) != 1 {
+		t.Errorf("got %v, %v lost; want the transfer alone that the backup has not", m.transfers, m.payouts)
+	}
+}
