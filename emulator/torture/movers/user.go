@@ -188,13 +188,13 @@ func (u *user) accepted(a answer) {
 
 // postAnother tries the cid with another amount.
 func (u *user) postAnother(ctx context.Context) {
-	begun := u.ledger.Generation()
-	if u.stale() {
-		return // it may be lost, and the other one would be new
-	}
-	a := u.insist(ctx, http.MethodPost, u.wish.path(), u.wish.another())
-	if a.unclear() || u.overtaken(begun) {
-		return
+	var a answer
+	for a.unclear() {
+		if ctx.Err() != nil || u.stale() {
+			return // the transfer may be lost, and the other one would be new
+		}
+		a = u.call(ctx, u.wish.UserID, http.MethodPost, u.wish.path(), u.wish.another())
+		pause(ctx, 200*time.Millisecond)
 	}
 	u.ledger.did(Conflicts)
 	if a.status != http.StatusConflict || a.Code != string(transfer.CIDConflict) {
