@@ -141,14 +141,15 @@ func (u *user) postCopies(ctx context.Context) {
 func (u *user) post(ctx context.Context) {
 	for ctx.Err() == nil {
 		begun := u.ledger.Generation()
-		a := u.insist(ctx, http.MethodPost, u.wish.path(), u.wish.body())
-		switch {
-		case a.unclear():
-			return
-		case u.overtaken(begun): // by a restore: it is posted again
-		case u.stale():
+		if u.stale() { // another copy was answered before a restore: who knows the end posts nothing more
 			u.repeatsAfterRestore(ctx)
 			return
+		}
+		a := u.call(ctx, u.wish.UserID, http.MethodPost, u.wish.path(), u.wish.body())
+		switch {
+		case a.unclear():
+			pause(ctx, 200*time.Millisecond)
+		case u.overtaken(begun), u.stale(): // by a restore: it is posted again
 		default:
 			a.generation = begun
 			u.accepted(a)
