@@ -78,3 +78,29 @@ func TestTheTellerBooksAgainWhatWasLost(t *testing.T) {
 		t.Errorf("after the next restore: got %d lost, all booked: %t; want the 3 again", len(again), l.AllBooked())
 	}
 }
+
+// The clerk takes no finding for explained but those of transfers that it has looked at,
+// and of payments, and none before a restore.
+func TestTheClerkExplainsOnlyWhatWasLost(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	lost, payment := Finding{Kind: "NO_TRANSFER", ReqID: "a"}, Finding{Kind: "PAYMENT_WITHOUT_TRANSFER"}
+	l.looksAt("a")
+	if lost.Explained(l) || payment.Explained(l) {
+		t.Error("before a restore: got a finding explained")
+	}
+	l.Restored(at(10))
+	for _, f := range []Finding{{Kind: "NO_TRANSFER", ReqID: "b"}, {Kind: "BALANCE_DIFFERS", ReqID: "a"}, {Kind: "PAID_TWICE", ReqID: "a"}} {
+		if f.Explained(l) {
+			t.Errorf("%+v: got it explained by a restore", f)
+		}
+	}
+	if !lost.Explained(l) || !payment.Explained(l) {
+		t.Error("of a transfer that was lost: got it not explained")
+	}
+	l.settles("a", -5)
+	l.looksAt("a")
+	if got := l.Settlements()["a"]; got != -5 || l.settledFor("a") != -5 {
+		t.Errorf("settled: got %d, want -5", got)
+	}
+}
