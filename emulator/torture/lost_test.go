@@ -107,9 +107,15 @@ func TestARestoreExplainsFindingsOfWhatWasLost(t *testing.T) {
 		"a balance":                            {"BALANCE_DIFFERS", "a", "", false},
 		"a payment is missing":                 {"TRANSFER_WITHOUT_PAYMENT", "a", "", false},
 	} {
-		if got := r.explains(c.kind, c.reqID, c.detail); got != c.want {
+		if got := r.explains(c.kind, c.reqID, c.detail, true); got != c.want {
 			t.Errorf("%s: got explained %t, want %t", name, got, c.want)
 		}
+	}
+	copied := newMemory()
+	copied.open["c"], copied.open["d"] = true, false
+	r.kept = []*memory{copied}
+	if !r.explains("CREDIT_WITHOUT_DEBIT", "c", "", false) || r.explains("CREDIT_WITHOUT_DEBIT", "c", "", true) || r.explains("CREDIT_WITHOUT_DEBIT", "d", "", false) || r.explains("PAID_TWICE", "c", "", false) {
+		t.Error("of what a copy had open: want explained the credit that stands no longer, and nothing else")
 	}
 	m, kept := newMemory(), newMemory()
 	kept.transfers["old"] = true

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ type memory struct {
 	txs    map[string]bool   // the transactions that these are of
 
 	transfers map[string]bool   // req_ids
+	open      map[string]bool   // of the transfers that have not ended
 	payouts   map[string]payout // of the transfers
 }
 
@@ -95,7 +97,16 @@ func (r *restores) names(text string) bool {
 // explains says of what a check of conservation found that a database which was lost is the
 // cause: the core has a line of a transfer whose row was lost, or the payer a transaction
 // that only a lost database had.
-func (r *restores) explains(kind, reqID, detail string) bool {
+//
+// What a copy has open may have gone further at the core. Until it has caught up a check
+// finds that, and it stands no longer afterwards.
+func (r *restores) explains(kind, reqID, detail string, stands bool) bool {
+	switch kind {
+	case "CREDIT_WITHOUT_DEBIT", "CREDIT_AND_REFUND":
+		if !stands && slices.ContainsFunc(r.kept, func(m *memory) bool { return m.open[reqID] }) {
+			return true
+		}
+	}
 	switch kind {
 	case "NO_TRANSFER", "CREDIT_WITHOUT_DEBIT", "CREDIT_AND_REFUND":
 		return r.transfers[reqID]
@@ -169,8 +180,9 @@ func remember(ctx context.Context, url string) (*memory, error) {
 		return nil, err
 	}
 	var reqID string
-	rows, _ = db.Query(ctx, `select req_id from transfers_tb`)
-	if _, err := pgx.ForEachRow(rows, []any{&reqID}, func() error { m.transfers[reqID] = true; return nil }); err != nil {
+	var open bool
+	rows, _ = db.Query(ctx, `select req_id, open from transfers_tb`)
+	if _, err := pgx.ForEachRow(rows, []any{&reqID, &open}, func() error { m.transfers[reqID], m.open[reqID] = true, open; return nil }); err != nil {
 		return nil, err
 	}
 	paid, err := payoutRows(ctx, db)
@@ -181,7 +193,7 @@ func remember(ctx context.Context, url string) (*memory, error) {
 }
 
 func newMemory() *memory {
-	return &memory{make(map[string]bool), make(map[string]string), make(map[string]bool), make(map[string]bool), make(map[string]payout)}
+	return &memory{make(map[string]bool), make(map[string]string), make(map[string]bool), make(map[string]bool), make(map[string]bool), make(map[string]payout)}
 }
 
 // acrossRestore says how the chain, or the last word, is other than a caller was told

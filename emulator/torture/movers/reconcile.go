@@ -56,14 +56,15 @@ func (c *Clerk) released(ctx context.Context) (yes bool) {
 type inDoubt struct {
 	ReqID, Token, Address, Units string
 	Window                       int
+	Ended                        bool // a release named a transaction for it that reverted
 }
 
 const selectInDoubt = `
-select t.req_id, coalesce(t.payout_token, ''), t.payout_address, t.payout_base_units::text, s.max_in_flight
+select t.req_id, coalesce(t.payout_token, ''), t.payout_address, t.payout_base_units::text, s.max_in_flight, m.nonce is not null
   from transfers_tb t
   join submitter s on s.submitter = t.payout_submitter
   left join managed_tx m on m.submitter = t.payout_submitter and m.request_id = t.req_id
- where t.open and t.transfer_type = 3 and t.state = 30 and m.nonce is null
+ where t.open and t.transfer_type = 3 and t.state = 30 and (m.nonce is null or m.state = 'FAILED' and m.sub_state = 'REVERTED')
    and exists (select from authority_change c where c.at >= t.created_at or c.transfers_upto >= t.transfer_id)
  order by t.created_at`
 
@@ -91,6 +92,9 @@ func (c *Clerk) statePayouts(ctx context.Context) bool {
 
 func (c *Clerk) state(ctx context.Context, p inDoubt, hashes []string) {
 	what, body := StatedNot, map[string]any{"paid": false, "then": []string{"refund", "repost"}[c.Source.IntN(2)], "max_window": p.Window, "reason": "no transaction of the payer pays this address"}
+	if p.Ended {
+		body["then"] = "refund" // its request has ended on record
+	}
 	if len(hashes) > 0 {
 		what, body = StatedPaid, map[string]any{"paid": true, "tx_hash": hashes[0], "reason": "found among the payer's transactions"}
 	}
@@ -100,7 +104,7 @@ func (c *Clerk) state(ctx context.Context, p inDoubt, hashes []string) {
 	case a.status == http.StatusOK:
 		c.Ledger.did(what)
 		c.stated[p.ReqID] = true
-	case a.status == http.StatusConflict:
+	case a.Code == "STATEMENT_STANDS":
 		c.stated[p.ReqID] = true
 	}
 }
