@@ -218,17 +218,6 @@ func TestARestoreHidesNothing(t *testing.T) {
 	}
 }
 
-// Users, teller and clerk, and the operator of the payer, come through a restore as well.
-func TestTransfersComeThroughARestore(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	f := restored(t, 19)
-	f.transfers, f.minutes = 4, 0.4
-	if err := run(t.Context(), f, &out, nil); err != nil || !strings.Contains(out.String(), "its backup of") {
-		t.Errorf("a run with transfers and a restore: got %v, want it passed; it printed:\n%s", err, &out)
-	}
-}
-
 // doAgain sends the last request that was carried out once more, past the house.
 func (e *episode) doAgain(ctx context.Context) error {
 	client, err := ethclient.DialContext(ctx, e.house.Chain.URL())

@@ -28,6 +28,7 @@ type Clerk struct {
 	Source *rand.Rand
 	Note   func(format string, args ...any)
 
+	read        int             // the generation of the database of which the clerk acts
 	generation  int             // of the database that was reconciled last
 	stated      map[string]bool // payouts of which it was said whether they were paid
 	settlements int
@@ -103,6 +104,7 @@ type open struct {
 }
 
 func (c *Clerk) round(ctx context.Context) {
+	c.read = c.Ledger.Generation()
 	rows, _ := c.DB.Query(ctx, `
 select req_id, state, failures > 0 and state_at < clock_timestamp() - interval '5 seconds'
   from transfers_tb where open order by transfer_id`) // the collector has the error
@@ -128,6 +130,9 @@ func (c *Clerk) call(ctx context.Context, method, path string, body any) (a answ
 	status, text, err := c.Stack.Call(ctx, stack.OperatorAccount, method, path, body)
 	if err != nil || json.Unmarshal(text, &a) != nil {
 		return answer{}
+	}
+	if c.Ledger.Generation() != c.read {
+		return answer{} // the database was replaced meanwhile, and may not know what the clerk has read
 	}
 	a.status, a.text = status, text
 	return a

@@ -34,6 +34,7 @@ func Reconciles() []string { return []string{StatedPaid, StatedNot, Settled, Res
 // the payer is released it states the payouts in doubt, settles what the core has and the
 // copy lost, and ends the halts when nothing is found that this does not explain.
 func (c *Clerk) reconcile(ctx context.Context) {
+	c.read = c.Ledger.Generation()
 	if c.Ledger.Generation() == 0 || !c.released(ctx) {
 		return
 	}
