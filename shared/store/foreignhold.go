@@ -171,6 +171,19 @@ type WrittenOff struct {
 // ErrNoHold reports a nonce of which no foreign transaction waits for a decision.
 var ErrNoHold = errors.New("no foreign transaction with that nonce waits for a decision")
 
+// ofCopy says of a held m that it was there when the database was accepted last: what the
+// lost database did with it is not known. It stays held as the rest of the copy's queue,
+// whatever else it was held for: see [Store.Proceed]. A payout goes on where an operator's
+// statement has taken effect that it was not paid, and is to be paid.
+const ofCopy = `(exists (select from authority_change c where coalesce(c.intents_upto >= m.seq, c.at >= m.created_at))
+       and not (m.caller = '` + PayoutCaller + `' and exists (select from payout_statement n
+                 where n.req_id = m.request_id and n.acted_at is not null and not n.refund and not n.of_confirmed and ` + ofThisChange + `)))`
+
+// endOfHold is what becomes of an intent m that is held beside no foreign transaction any
+// more. It goes on, unless it is ofCopy.
+const endOfHold = `(held, held_for, last_error, updated_at) = (
+       select o.copied, null, case when o.copied then '` + heldByRestore + `' end, clock_timestamp() from (select ` + ofCopy + ` as copied offset 0) as o)`
+
 // writeOff ends holds: their foreign transactions were no request of ours. The intents
 // that were held for them may be other foreign transactions with the same call: each
 // is held for one of those, where one is free. The rest goes on.
@@ -205,28 +218,28 @@ with chosen as (
   returning h.tx_id
 ), gone as (
   update managed_tx m
-     set held = false, held_for = null, last_error = null, updated_at = clock_timestamp()
+     set ` + endOfHold + `
     from loose
    where m.tx_id = loose.tx_id and m.state = 'QUEUED' and m.held and not exists (select from kept k where k.tx_id = m.tx_id)
-  returning m.tx_id
+  returning m.tx_id, m.held
 ), recorded as (
   insert into tx_decision (tx_id, action, by, reason)
-  select tx_id, 'PROCEED', $1, $2 from gone
+  select tx_id, 'PROCEED', $1, $2 from gone where not held
 )
-select (select count(*) from ended), (select count(*) from gone)`
+select (select count(*) from ended), (select count(*) from gone where not held)`
 
 // proceedUnknown lets the intents go on whose call is not known, once no foreign
 // transaction of the submitter is left that they may be.
 const proceedUnknown = `
 with gone as (
   update managed_tx m
-     set held = false, held_for = null, last_error = null, updated_at = clock_timestamp()
+     set ` + endOfHold + `
    where m.submitter = $3 and m.queued and m.held and m.held_for = 'HANDLER'
      and not exists (select from foreign_hold h where h.submitter = $3 and h.ended_at is null)
-  returning m.tx_id
+  returning m.tx_id, m.held
 )
 insert into tx_decision (tx_id, action, by, reason)
-select tx_id, 'PROCEED', $1, $2 from gone`
+select tx_id, 'PROCEED', $1, $2 from gone where not held`
 
 const findHolds = `
 select coalesce((select fencing_token from submitter_lease where submitter = s.submitter), 0), is_authority(),

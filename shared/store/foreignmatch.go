@@ -63,13 +63,13 @@ with chosen as (
   returning h.tx_id
 ), spared as (
   update managed_tx m
-     set held = false, held_for = null, last_error = null, updated_at = clock_timestamp()
+     set ` + endOfHold + `
     from chosen c, ended e
    where m.tx_id = c.held and m.tx_id <> e.tx_id and m.state = 'QUEUED' and m.held and not exists (select from kept)
-  returning m.tx_id
+  returning m.tx_id, m.held
 ), recorded as (
   insert into tx_decision (tx_id, action, by, reason)
-  select tx_id, 'PROCEED', $1, $2 from spared
+  select tx_id, 'PROCEED', $1, $2 from spared where not held
 )
 select exists (select from chosen), exists (select from ended), exists (select from chosen where proves)`
 

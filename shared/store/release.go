@@ -51,6 +51,11 @@ with named as (
        where submitter = $1) as f on f.nonce = r.nonce
    where m.request_id = r.request and m.submitter = $1 and m.state = 'QUEUED'
   returning m.tx_id, m.nonce, m.recorded_nonce
+), freed as (
+  update foreign_hold h -- which the named request was not
+     set tx_id = null
+    from ended e
+   where h.tx_id = e.tx_id and h.ended_at is null
 ), documented as (
   insert into tx_document (tx_id, name, body)
   select e.tx_id, 'receipt:' || f.block_hash, f.receipt
@@ -72,11 +77,11 @@ update submitter_nonce_cursor
  where submitter = $1`
 
 // sureOfNamed refuses the whole release, by a division by zero, where a request that it
-// names left the queue meanwhile.
+// names left the queue meanwhile, or was matched with another nonce.
 const sureOfNamed = `
-select 1 / (case when count(*) = $3 then 1 else 0 end)
-  from managed_tx
- where submitter = $1 and request_id = any($2) and recorded_nonce is not null and not queued`
+select 1 / (case when count(*) = jsonb_array_length($2::jsonb) then 1 else 0 end)
+  from jsonb_to_recordset($2::jsonb) as r (nonce bigint, request text)
+  join managed_tx m on m.submitter = $1 and m.request_id = r.request and m.recorded_nonce = r.nonce and not m.queued`
 
 // holdAuthority keeps the database from being distrusted, and so from being accepted anew,
 // before the commit. sameAuthority refuses the whole release, by a division by zero, where
@@ -142,9 +147,9 @@ func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
 		Request string `json:"request"`
 	}
 	var lost []string
-	names, pairs := []string{}, []pair{}
+	pairs := []pair{}
 	for _, n := range leave.End {
-		if names = append(names, n.RequestID); n.TxID == "" {
+		if n.TxID == "" {
 			lost = append(lost, n.RequestID)
 		}
 		pairs = append(pairs, pair{n.Nonce, n.RequestID})
@@ -154,8 +159,8 @@ func queueLeave(b *pgx.Batch, l lease.Lease, leave nonce.Leave) {
 	}
 	named, _ := json.Marshal(pairs) // plain: cannot fail
 	b.Queue(fillDisplaced, l.Submitter, l.Token, bigint(leave.Count), leave.By, named)
-	if len(names) > 0 {
-		b.Queue(sureOfNamed, l.Submitter, names, len(names))
+	if len(pairs) > 0 {
+		b.Queue(sureOfNamed, l.Submitter, named)
 	}
 	if f := leave.Filling; f != nil {
 		b.Queue(insertFills, l.Submitter, l.Token, bigint(f.Below), leave.By, plain(leave.Reason))
