@@ -144,7 +144,7 @@ func TestAHashReplacesWhatAReorgRemoved(t *testing.T) {
 	v.Receipts[Hash{0xbb}] = ReceiptAnswer{Answer: AnswerNotFound}
 	for hash, taken := range map[Hash]bool{{}: false, {0xbb}: false, h: true} {
 		chain, tn, book := unproved(v, v, v)
-		chain.byHash[h] = SignedTransaction{From: alice.Address(), Does: Taker{Hash: h, ValueWei: "1"}}
+		chain.byHash[h] = SignedTransaction{From: alice.Address(), Does: Taker{Hash: h, To: &Address{19: 0xb0}, ValueWei: "1"}}
 		chain.byHash[Hash{0xbb}] = SignedTransaction{From: alice.Address(), Does: Taker{Hash: Hash{0xbb}, ValueWei: "1"}}
 		book.stored = []ForeignTransaction{{Nonce: 0, Episode: 1, Taker: Taker{Hash: gone, BlockNumber: 95, BlockHash: Hash{0xcc}, ValueWei: "1"}, Succeeded: true}}
 		l := Leave{Mode: Resync, Count: 1, Requests: map[uint64]string{0: "waits"}}

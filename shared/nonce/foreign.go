@@ -19,6 +19,7 @@ type ForeignTransaction struct {
 	CallDigest [32]byte // of to, value and data: see [Taker.CallDigest]
 	Succeeded  bool
 	Receipt    json.RawMessage // as the node gave it: the proof
+	Proves     string          // the payout that it proves paid; "": none; set by the store
 	ReadAt     time.Time       // the database's clock; set by the store
 }
 

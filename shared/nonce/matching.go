@@ -10,7 +10,7 @@ import (
 // pairs are the nonces with the requests that they were: those that the operator named,
 // and with [Leave.Matching] those that match one to one. The error is an [ErrNotForeign]
 // where a nonce of which nothing was said matches a request, and an [ErrNaming] for a
-// name that was given twice.
+// name that was given twice, or that the transaction contradicts.
 func (t *tenure) pairs(l *Leave, e evidence, open []OpenRequest) (map[uint64]string, error) {
 	pairs := make(map[uint64]string)
 	nonces := make(map[string]uint64)
@@ -24,7 +24,11 @@ func (t *tenure) pairs(l *Leave, e evidence, open []OpenRequest) (map[uint64]str
 		}
 		pairs[n], nonces[name] = name, n
 	}
-	matches := t.matches(l, e, open, nonces)
+	wanted := t.wanted(e, open)
+	if err := e.contradicted(pairs, wanted); err != nil {
+		return nil, err
+	}
+	matches := t.matches(l, e, wanted, nonces)
 	if l.Matching {
 		for n, name := range oneToOne(matches) {
 			pairs[n] = name
@@ -34,9 +38,8 @@ func (t *tenure) pairs(l *Leave, e evidence, open []OpenRequest) (map[uint64]str
 	return pairs, refused(matches, e)
 }
 
-// matches are the requests that each nonce, of which nothing was said, may have been.
-func (t *tenure) matches(l *Leave, e evidence, open []OpenRequest, named map[string]uint64) map[uint64][]string {
-	var wanted []want
+// wanted is what every request wants that is open, or in flight and was not carried out.
+func (t *tenure) wanted(e evidence, open []OpenRequest) (wanted []want) {
 	for _, o := range open {
 		wanted = append(wanted, t.wantOf(o.RequestID, o.Payload, o.Unknown))
 	}
@@ -55,15 +58,21 @@ func (t *tenure) matches(l *Leave, e evidence, open []OpenRequest, named map[str
 			wanted = append(wanted, w)
 		}
 	}
+	return wanted
+}
+
+// matches are the requests that each nonce, of which nothing was said, may have been. One
+// whose transaction proves a payout was none of them.
+func (t *tenure) matches(l *Leave, e evidence, wanted []want, named map[string]uint64) map[uint64][]string {
 	matches := make(map[uint64][]string)
 	for _, n := range e.lost {
-		if _, said := l.Requests[n]; said {
+		f, read := e.foreign[n]
+		if _, said := l.Requests[n]; said || f.Proves != "" {
 			continue
 		}
-		f, read := e.foreign[n]
 		for _, w := range wanted {
 			_, isNamed := named[w.id]
-			if !isNamed && (!read || w.unknown || w.of != nil && *w.of == n || w.digest == f.CallDigest) {
+			if !isNamed && (!read || w.mayBe(n, f)) {
 				matches[n] = append(matches[n], w.id)
 			}
 		}
@@ -77,6 +86,11 @@ type want struct {
 	digest  [32]byte
 	unknown bool    // what it wants is not known yet
 	of      *uint64 // a nonce that it may have consumed whatever it wants
+}
+
+// mayBe says that f, which consumed nonce n, may have been the request.
+func (w want) mayBe(n uint64, f ForeignTransaction) bool {
+	return w.unknown || w.of != nil && *w.of == n || w.digest == f.CallDigest
 }
 
 func (t *tenure) wantOf(id string, payload []byte, unknown bool) want {
@@ -93,6 +107,23 @@ func (t *tenure) wantOfBytes(id string, raw []byte) want {
 		return want{id: id, unknown: true}
 	}
 	return want{id: id, digest: Call{To: tx.To, Value: tx.Value, Data: tx.Data}.Digest()}
+}
+
+// contradicted refuses a name where the transaction does something else than the request
+// wants: of two names that were swapped each request would end as the other's transaction
+// did. It refuses one whose transaction proves another payout.
+func (e evidence) contradicted(pairs map[uint64]string, wanted []want) error {
+	for _, n := range slices.Sorted(maps.Keys(pairs)) {
+		f, read := e.foreign[n]
+		if f.Proves != "" && f.Proves != pairs[n] {
+			return ErrNaming{n, pairs[n], fmt.Sprintf("transaction %s, which consumed the nonce, proves that payout %q was paid; say %q", f.Taker.Hash, f.Proves, NoRequest)}
+		}
+		i := slices.IndexFunc(wanted, func(w want) bool { return w.id == pairs[n] })
+		if read && i >= 0 && !wanted[i].mayBe(n, f) {
+			return ErrNaming{n, pairs[n], fmt.Sprintf("transaction %s, which consumed the nonce, does something else than the request asks for (to, value and data); say %q where no other request was it", f.Taker.Hash, NoRequest)}
+		}
+	}
+	return nil
 }
 
 // oneToOne are the nonces that match one request alone, which matches no other nonce.

@@ -15,8 +15,9 @@ import (
 
 const foreignTransactions = `
 select nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei::text, data, call_digest,
-       succeeded, receipt, node, read_at
-  from foreign_transaction
+       succeeded, receipt, node, read_at,
+       coalesce((select p.req_id from payout_proof p where p.chain_id = split_part(submitter, ':', 2)::bigint and p.tx_hash = f.tx_hash limit 1), '')
+  from foreign_transaction f
  where submitter = $1 and nonce >= $2 and nonce < $3
  order by nonce`
 
@@ -35,7 +36,7 @@ func scanForeign(row pgx.CollectableRow) (f nonce.ForeignTransaction, err error)
 	var to *string
 	var digest []byte
 	if err := row.Scan(&f.Nonce, &f.Episode, &hash, &f.Taker.BlockNumber, &block, &to, &f.Taker.ValueWei, &f.Taker.Data, &digest,
-		&f.Succeeded, &f.Receipt, &f.Taker.Node, &f.ReadAt); err != nil {
+		&f.Succeeded, &f.Receipt, &f.Taker.Node, &f.ReadAt, &f.Proves); err != nil {
 		return f, err
 	}
 	copy(f.CallDigest[:], digest)
