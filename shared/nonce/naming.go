@@ -81,22 +81,23 @@ var ErrReading = errors.New("the transactions that consumed the nonces are still
 // evidence is what is known of the transactions that consumed the lost nonces.
 type evidence struct {
 	lost    []uint64
+	payer   bool // the submitter pays out: what a name says is held against the chain once more
 	foreign map[uint64]ForeignTransaction
 }
 
 // nameLost judges what the operator said of the lost nonces by the stored evidence, and
 // plans what each name does. moves are those of the resync without names; v shows what
 // is on the chain of the unsettled.
-func (t *tenure) nameLost(ctx context.Context, l *Leave, v View, moves []Move, lost []uint64) ([]Move, []Naming, error) {
+func (t *tenure) nameLost(ctx context.Context, l *Leave, v View, moves []Move, e evidence) ([]Move, []Naming, error) {
 	for n, name := range l.Requests {
-		if !slices.Contains(lost, n) {
+		if !slices.Contains(e.lost, n) {
 			return nil, nil, ErrNaming{n, name, t.notLost(n, l.Count)}
 		}
 	}
-	if err := t.readByHash(ctx, l, lost); err != nil {
+	if err := t.readByHash(ctx, l, e.lost); err != nil {
 		return nil, nil, err
 	}
-	e, err := t.evidenceOf(ctx, lost, l.Count)
+	e, err := t.evidenceOf(ctx, e, l.Count)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -250,8 +251,8 @@ func (e evidence) takers(next uint64) map[uint64]Taker {
 // after it has read what is not stored yet, as far as one invocation may. The error
 // wraps [ErrReading] where there is more to read, or a node gave no answer. What a node
 // cannot tell of stays unknown.
-func (t *tenure) evidenceOf(ctx context.Context, lost []uint64, count uint64) (evidence, error) {
-	e := evidence{lost: lost, foreign: make(map[uint64]ForeignTransaction)}
+func (t *tenure) evidenceOf(ctx context.Context, e evidence, count uint64) (evidence, error) {
+	e.foreign = make(map[uint64]ForeignTransaction)
 	var failed error // why the last try read nothing
 	for more := true; more; {
 		untold := len(t.untold)
@@ -273,20 +274,20 @@ func (t *tenure) evidenceOf(ctx context.Context, lost []uint64, count uint64) (e
 		e.foreign[f.Nonce] = f
 	}
 	missing := 0
-	for _, n := range lost {
+	for _, n := range e.lost {
 		if _, read := e.foreign[n]; !read && !t.untold[n] {
 			missing++
 		}
 	}
 	switch {
 	case missing > 0 && failed != nil:
-		return e, fmt.Errorf("%w: %d of %d, and a node did not answer (%v)", ErrReading, missing, len(lost), failed)
+		return e, fmt.Errorf("%w: %d of %d, and a node did not answer (%v)", ErrReading, missing, len(e.lost), failed)
 	case missing > 0:
 		why := ""
 		if t.upTo.Begun {
 			why = "; the node keeps no counts so old, and " + t.upTo.Progress()
 		}
-		return e, fmt.Errorf("%w: %d of %d%s", ErrReading, missing, len(lost), why)
+		return e, fmt.Errorf("%w: %d of %d%s", ErrReading, missing, len(e.lost), why)
 	}
 	return e, t.stillOnChain(ctx, e)
 }

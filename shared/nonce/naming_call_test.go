@@ -14,20 +14,19 @@ func TestANameIsRefusedThatTheTransactionContradicts(t *testing.T) {
 	to := Address{19: 0xb0}
 	for name, c := range map[string]struct {
 		open    []OpenRequest
-		flying  *Tx
 		value   string
 		proves  string
 		says    string // "": it is taken
 		pairing bool   // by others: matching, and not by name
 	}{
-		"the same call":              {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, nil, "1", "", "", false},
-		"another value":              {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, nil, "2", "", "something else", false},
-		"a payout of another value":  {[]OpenRequest{{RequestID: "waits", Payload: []byte("pay")}}, nil, "2", "", "something else", false},
-		"a call not known":           {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Unknown: true}}, nil, "2", "", "", false},
-		"lost with the database":     {nil, nil, "2", "", "", false},
-		"proof of another payout":    {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, nil, "1", "paid", `"paid"`, false},
-		"matching, and of no other":  {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, nil, "1", "", "", true},
-		"matching, and proof itself": {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, nil, "1", "paid", "none", true},
+		"the same call":              {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "1", "", "", false},
+		"another value":              {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "2", "", "something else", false},
+		"a payout of another value":  {[]OpenRequest{{RequestID: "waits", Payload: []byte("pay")}}, "2", "", "", false},
+		"a call not known":           {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Unknown: true}}, "2", "", "", false},
+		"lost with the database":     {nil, "2", "", "", false},
+		"proof of another payout":    {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "1", "paid", `"paid"`, false},
+		"matching, and of no other":  {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "1", "", "", true},
+		"matching, and proof itself": {[]OpenRequest{{RequestID: "waits", TxID: "t-1", Payload: []byte("pay")}}, "1", "paid", "none", true},
 	} {
 		h := Hash{0xaa}
 		v := consumed(1, Receipt{TxHash: h, BlockNumber: 95, BlockHash: block('a', 95).Hash, Succeeded: true, Document: []byte(`{}`)})
@@ -41,7 +40,7 @@ func TestANameIsRefusedThatTheTransactionContradicts(t *testing.T) {
 		if c.pairing {
 			l.Requests, l.Matching = nil, true
 		}
-		_, out, err := tn.resync(t.Context(), &l, LostBytes{})
+		_, out, err := tn.resync(t.Context(), &l, LostBytes{Payer: strings.HasPrefix(name, "a payout")})
 		naming, refused := errors.AsType[ErrNaming](err)
 		switch {
 		case c.says == "none": // it is taken, and pairs nothing

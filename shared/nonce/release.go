@@ -227,7 +227,7 @@ func (t *tenure) resync(ctx context.Context, l *Leave, bytes LostBytes) ([]Move,
 	for n := t.work.NextNonce; n < l.Count; n++ {
 		lost = append(lost, n)
 	}
-	moves, named, err := t.nameLost(ctx, l, v, moves, lost)
+	moves, named, err := t.nameLost(ctx, l, v, moves, evidence{lost: lost, payer: bytes.Payer})
 	if err != nil {
 		return nil, Released{}, err
 	}
