@@ -37,7 +37,7 @@ func TestANameIsProvedByTheHashOrRecordedAsAStatement(t *testing.T) {
 	b.Chain.StopMining()
 	b.post(t, orderTo(s, "held", common.Address{0xb0}, 10))
 	_, succeeded := b.post(t, orderTo(s, "succeeded", paid, 11))
-	_, reverted := b.post(t, orderTo(s, "reverted", common.Address{0xb2}, 12))
+	_, reverted := b.post(t, creates(s, "reverted", 0xfe))
 	b.await(t, s, nonce.Tracking, 1)
 	b.Chain.DropPool()
 	first, second := b.signedByHand(t, 0, &paid, 11, nil), b.signedByHand(t, 1, nil, 0, []byte{0xfe})

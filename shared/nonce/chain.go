@@ -193,6 +193,7 @@ type View struct {
 	Headers      []Header               // ascending and without holes, or empty where the node did not give them all
 	Estimates    []Estimate             // one for each call asked for, in order
 	FinalCount   *uint64                // where asked for; nil: the node has none
+	FinalBlock   *uint64                // at which FinalCount was asked for, or a later one; nil: not known
 	SelfTransfer Estimate               // where asked for
 	Tagged       *Header                // the block with the tag; nil: the node has none
 	Watched      map[uint64]Hash        // by height, of the head's chain; absent where the node has no block or gave no answer

@@ -73,7 +73,8 @@ func (t *tenure) readForeignBlocks(ctx context.Context, v View, left []uint64) (
 	at.Block, at.Final = s.end, s.final
 	reached := at.Block >= at.Final
 	missing := s.missing()
-	complete := reached && (at.EndedAt != nil || !slices.Contains(missing, *v.FinalCount-1))
+	sureOfLast := v.FinalBlock == nil || at.Final >= *v.FinalBlock // of what the count has beyond all that was found
+	complete := reached && (at.EndedAt != nil && sureOfLast || !slices.Contains(missing, *v.FinalCount-1))
 	if reached && at.EndedAt == nil {
 		at.EndedAt = new(t.work.now())
 	}

@@ -465,3 +465,30 @@ func TestAChangedForeignTransactionIsReported(t *testing.T) {
 		}
 	})
 }
+
+// The blocks are read from a node whose last final block is behind the one at which the
+// account's count was read: what that count has more is not untold. The release waits, and
+// has it on record once the node has caught up.
+func TestBlocksOfANodeThatLagsTellNothingOfTheLastNonces(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		c, w := newOldChain(600, 1300, 1995)
+		c.kept, c.older, c.final = 1999, 1200, 1990
+		for i := range c.views {
+			c.views[i].FinalBlock = new(uint64(2000))
+		}
+		delete(c.takers, 0) // of which nothing will be told
+		book := &evidenceBook{}
+		for range 3 {
+			step(t, c, w, book)
+		}
+		_, _, err := reading(c, w, book).resync(t.Context(), &Leave{Count: 3}, LostBytes{})
+		if !errors.Is(err, ErrReading) {
+			t.Errorf("a release meanwhile: got %v, want it to wait", err)
+		}
+		c.final = 2000
+		if _, _, err = reading(c, w, book).resync(t.Context(), &Leave{Count: 3}, LostBytes{}); err != nil || !slices.Contains(book.nonces(), 2) {
+			t.Errorf("the node has caught up: got %v with %v stored, want nonce 2 on record", err, book.nonces())
+		}
+	})
+}

@@ -42,6 +42,8 @@ type look struct {
 	estimates []*call
 	self      *call
 	final     *call // the count at the finalized block
+	finalized *call // that block; nil where it is known by its height
+	height    *uint64
 
 	since  nonce.Header   // first's
 	linked []nonce.Header // what headers tell, up to the head at the end of their round
@@ -85,7 +87,7 @@ func (c *Connector) look(ctx context.Context, q nonce.Look) (nonce.View, error) 
 		asked = c.shareHead(ctx, l)
 	}
 	if at, ok := finalHeight(l.head.header(), c.depth); q.FinalCount && ok {
-		l.final = ask("eth_getTransactionCount", q.Submitter.Address().String(), hexutil.EncodeUint64(at))
+		l.final, l.height = ask("eth_getTransactionCount", q.Submitter.Address().String(), hexutil.EncodeUint64(at)), &at
 		if err := c.round(ctx, l, []*call{l.final}); err != nil {
 			return nonce.View{}, err
 		}
@@ -169,7 +171,7 @@ func (c *Connector) newLook(q nonce.Look) (*look, error) {
 		l.estimates = append(l.estimates, askEstimate(q.Submitter.Address(), call))
 	}
 	if q.FinalCount && c.depth == nil {
-		l.final = ask("eth_getTransactionCount", q.Submitter.Address().String(), "finalized")
+		l.final, l.finalized = ask("eth_getTransactionCount", q.Submitter.Address().String(), "finalized"), askBlock("finalized")
 	}
 	if self := q.Submitter.Address(); q.Self {
 		l.self = askEstimate(self, nonce.Call{To: &self})
@@ -212,7 +214,7 @@ func (l *look) calls() []*call {
 		calls = append(calls, l.tagged)
 	}
 	calls = append(calls, l.estimates...)
-	for _, one := range []*call{l.self, l.final} {
+	for _, one := range []*call{l.self, l.final, l.finalized} {
 		if one != nil {
 			calls = append(calls, one)
 		}
@@ -286,7 +288,10 @@ func (l *look) view(node string, f Fees) (nonce.View, error) {
 		v.Estimates = append(v.Estimates, estimateAnswer(a))
 	}
 	if count := new(hexutil.Uint64); l.final != nil && l.final.into(count) == nil {
-		v.FinalCount = (*uint64)(count)
+		v.FinalCount, v.FinalBlock = (*uint64)(count), l.height
+		if b := new(block); l.finalized != nil && l.finalized.into(b) == nil {
+			v.FinalBlock = new(uint64(b.Number))
+		}
 	}
 	if l.self != nil {
 		v.SelfTransfer = estimateAnswer(l.self)
