@@ -95,7 +95,7 @@ select tx_id, $4, $2, $5
 const findDecided = `
 select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''), coalesce(l.fencing_token, 0),
        is_authority() or $3, m.caller = '` + PayoutCaller + `' and $2 <> '` + PayoutCaller + `', m.trace,
-       coalesce(m.sub_state = 'RECORDED', false) and m.receipt is null
+       coalesce(m.sub_state = 'RECORDED', false) and m.receipt is null, coalesce(l.name_epoch, '')
   from managed_tx m
   left join submitter_lease l on l.submitter = m.submitter
  where m.tx_id = $1 and (m.caller = $2 or $3 or ` + recordedForAll + `)`
@@ -130,6 +130,7 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 		statement = recordDecision
 	}
 	var believed, payout bool
+	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(statement, d.TxID, d.By.Caller, d.By.Operator, d.Action, d.Reason).Exec(func(tag pgconn.CommandTag) error {
@@ -138,9 +139,12 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 	})
 	b.Queue("commit")
 	b.Queue(findDecided, d.TxID, d.By.Caller, d.By.Operator).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed, &payout, &out.Trace, &out.Stated)
+		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed, &payout, &out.Trace, &out.Stated, &names)
 	})
 	err := s.send(ctx, b)
+	if err == nil {
+		s.names.saw(out.Submitter, names)
+	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return out, ErrNotFound

@@ -242,9 +242,10 @@ insert into tx_decision (tx_id, action, by, reason)
 select tx_id, 'PROCEED', $1, $2 from gone where not held`
 
 const findHolds = `
-select coalesce((select fencing_token from submitter_lease where submitter = s.submitter), 0), is_authority(),
-       (select count(*) from foreign_hold h where h.submitter = s.submitter and h.ended_at is null)
+select coalesce(l.fencing_token, 0), is_authority(),
+       (select count(*) from foreign_hold h where h.submitter = s.submitter and h.ended_at is null), coalesce(l.name_epoch, '')
   from submitter s
+  left join submitter_lease l using (submitter)
  where s.submitter = $1`
 
 // WriteOff records that foreign transactions were no request of ours, and lets the
@@ -252,6 +253,7 @@ select coalesce((select fencing_token from submitter_lease where submitter = s.s
 // [ErrForeign] or, where one nonce was meant, [ErrNoHold].
 func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WrittenOff, err error) {
 	var ours bool
+	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(lockHolds, []string{string(d.Submitter)})
@@ -264,9 +266,11 @@ func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WrittenOff, e
 	})
 	b.Queue("commit")
 	b.Queue(findHolds, d.Submitter).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&out.Token, &ours, &out.Remaining)
+		return row.Scan(&out.Token, &ours, &out.Remaining, &names)
 	})
-	err = s.send(ctx, b)
+	if err = s.send(ctx, b); err == nil {
+		s.names.saw(d.Submitter, names)
+	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return out, fmt.Errorf("%s: %w", d.Submitter, ErrUnknownSubmitter)

@@ -81,6 +81,7 @@ func (s *Store) MatchHold(ctx context.Context, d HoldDecision, txID string) (p P
 		return p, err
 	}
 	var ours, open, ended, proves bool
+	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(lockHolds, []string{string(d.Submitter)})
@@ -91,9 +92,11 @@ func (s *Store) MatchHold(ctx context.Context, d HoldDecision, txID string) (p P
 	b.Queue("commit")
 	b.Queue(findProceeded, txID).QueryRow(func(row pgx.Row) error {
 		var ignored bool
-		return row.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &ignored, &ignored, &ignored, &ignored, &p.Trace)
+		return row.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &ignored, &ignored, &ignored, &ignored, &p.Trace, &names)
 	})
-	err = s.send(ctx, b)
+	if err = s.send(ctx, b); err == nil {
+		s.names.saw(d.Submitter, names)
+	}
 	switch {
 	case err != nil:
 		return p, fmt.Errorf("match %s with nonce %d of %s: %w", txID, *d.Nonce, d.Submitter, err)

@@ -116,7 +116,7 @@ update managed_tx m
 
 const findProceeded = `
 select m.submitter, m.state, coalesce(` + shownSubState + `, ''), coalesce(l.fencing_token, 0), is_authority(), m.held and m.queued, coalesce(m.held_for = 'CALL', false),
-       m.caller = '` + PayoutCaller + `', exists (select from tx_decision d where d.tx_id = m.tx_id and d.action = 'PROCEED'), m.trace
+       m.caller = '` + PayoutCaller + `', exists (select from tx_decision d where d.tx_id = m.tx_id and d.action = 'PROCEED'), m.trace, coalesce(l.name_epoch, '')
   from managed_tx m
   left join submitter_lease l on l.submitter = m.submitter
  where m.tx_id = $1`
@@ -126,6 +126,7 @@ select m.submitter, m.state, coalesce(` + shownSubState + `, ''), coalesce(l.fen
 // payout) or [ErrNotHeld].
 func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceeded, err error) {
 	var ours, held, beside, payout, before bool
+	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(proceedOne, by, plain(reason), txID).Exec(func(tag pgconn.CommandTag) error {
@@ -134,9 +135,11 @@ func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceed
 	})
 	b.Queue("commit")
 	b.Queue(findProceeded, txID).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &held, &beside, &payout, &before, &p.Trace)
+		return row.Scan(&p.Submitter, &p.State, &p.SubState, &p.Token, &ours, &held, &beside, &payout, &before, &p.Trace, &names)
 	})
-	err = s.send(ctx, b)
+	if err = s.send(ctx, b); err == nil {
+		s.names.saw(p.Submitter, names)
+	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return p, ErrNotFound
@@ -172,8 +175,9 @@ type ProceededAll struct {
 }
 
 const findHeld = `
-select coalesce((select l.fencing_token from submitter_lease l where l.submitter = s.submitter), 0), is_authority(), h.others, h.payouts, h.beside
-  from submitter s,
+select coalesce(l.fencing_token, 0), is_authority(), h.others, h.payouts, h.beside, coalesce(l.name_epoch, '')
+  from submitter s
+  left join submitter_lease l using (submitter),
        lateral (select count(*) filter (where m.held_for is null and m.caller <> '` + PayoutCaller + `') as others,
                        count(*) filter (where m.held_for is null and m.caller = '` + PayoutCaller + `') as payouts, count(m.held_for) as beside
                   from managed_tx m where m.submitter = s.submitter and m.queued and m.held) as h
@@ -184,6 +188,7 @@ select coalesce((select l.fencing_token from submitter_lease l where l.submitter
 // The error wraps [ErrUnknownSubmitter] or [ErrForeign].
 func (s *Store) ProceedAll(ctx context.Context, sub nonce.Submitter, by, reason string, limit int) (all ProceededAll, err error) {
 	var ours bool
+	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(proceedOldest, by, plain(reason), sub, limit).Exec(func(tag pgconn.CommandTag) error {
@@ -192,9 +197,11 @@ func (s *Store) ProceedAll(ctx context.Context, sub nonce.Submitter, by, reason 
 	})
 	b.Queue("commit")
 	b.Queue(findHeld, sub).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&all.Token, &ours, &all.Remaining, &all.Payouts, &all.Beside)
+		return row.Scan(&all.Token, &ours, &all.Remaining, &all.Payouts, &all.Beside, &names)
 	})
-	err = s.send(ctx, b)
+	if err = s.send(ctx, b); err == nil {
+		s.names.saw(sub, names)
+	}
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return all, fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
@@ -42,5 +43,53 @@ func TestReleaseDrawsANameEpoch(t *testing.T) {
 	others := `select string_agg(coalesce(released ->> 'others', 'named'), ' ' order by episode) from protect_episode where submitter = $1 and mode = 'resync'`
 	if got := value[string](t, db, others, alice); got != "named matching" {
 		t.Errorf("how the nonces without a name were judged, on record: got %q, want \"named matching\"", got)
+	}
+}
+
+// A process in which an operator, or a caller, decides names its task by the name epoch of
+// the moment, also where another process has released the submitter since it last looked.
+func TestADecisionBringsTheNameEpoch(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 8)
+	lost(t, db, alice, nil, 5, 6)
+	five, _ := mustCreate(t, db, worth(alice, "five", 5))
+	six, _ := mustCreate(t, db, worth(alice, "six", 6))
+	unknown, _ := mustCreate(t, db, handled(alice, "unknown"))
+	want := value[string](t, db, `select name_epoch from submitter_lease where submitter = $1`, alice)
+	zero, one := uint64(0), uint64(1)
+	for _, c := range []struct {
+		what   string
+		decide func(storetest.Bundle) error
+	}{
+		{"a match", func(s storetest.Bundle) error {
+			_, err := s.MatchHold(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &zero, By: "ann", Reason: "r"}, five.TxID)
+			return err
+		}},
+		{"proceed", func(s storetest.Bundle) error {
+			_, err := s.Proceed(t.Context(), unknown.TxID, "ann", "r")
+			return err
+		}},
+		{"proceed of all", func(s storetest.Bundle) error {
+			_, err := s.ProceedAll(t.Context(), alice, "ann", "r", 10)
+			return err
+		}},
+		{"a write-off", func(s storetest.Bundle) error {
+			_, err := s.WriteOff(t.Context(), store.HoldDecision{Submitter: alice, Nonce: &one, Limit: 1, By: "ann", Reason: "r"})
+			return err
+		}},
+		{"a cancel", func(s storetest.Bundle) error {
+			_, err := s.Decide(t.Context(), store.Decision{TxID: six.TxID, By: store.Viewer{Caller: "shop"}, Action: nonce.OrderCancel, Reason: "r"})
+			return err
+		}},
+		{"a suspension", func(s storetest.Bundle) error {
+			_, err := s.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: true, By: "ann", Reason: "r"})
+			return err
+		}},
+	} {
+		other := storetest.Again(t, db)
+		if err := c.decide(other); err != nil || other.NameEpoch(alice) != want {
+			t.Errorf("%s: got %q, %v; want %q", c.what, other.NameEpoch(alice), err, want)
+		}
 	}
 }

@@ -329,7 +329,7 @@ insert into submitter_change (submitter, action, by, reason)
 select submitter, $3, $4, $5 from hit`
 
 const findToken = `
-select coalesce(l.fencing_token, 0)
+select coalesce(l.fencing_token, 0), coalesce(l.name_epoch, '')
   from submitter s
   left join submitter_lease l using (submitter)
  where s.submitter = $1`
@@ -344,12 +344,13 @@ func (s *Store) SetStatus(ctx context.Context, c Suspension) (token int64, err e
 		status, action = "SUSPENDED", "SUSPEND"
 	}
 	var changed int64
+	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(setStatus, c.Submitter, status, action, c.By, c.Reason).Exec(affected(&changed))
 	b.Queue("commit")
 	b.Queue(findToken, c.Submitter).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&token)
+		err := row.Scan(&token, &names)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return ErrUnknownSubmitter
 		}
@@ -358,6 +359,7 @@ func (s *Store) SetStatus(ctx context.Context, c Suspension) (token int64, err e
 	if err := s.send(ctx, b); err != nil {
 		return 0, fmt.Errorf("%s %s: %w", action, c.Submitter, err)
 	}
+	s.names.saw(c.Submitter, names)
 	if changed == 0 {
 		return token, fmt.Errorf("%s %s: %w", action, c.Submitter, ErrNotStatus)
 	}
