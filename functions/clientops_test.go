@@ -44,7 +44,7 @@ func TestClientAcceptsARestoreAndDecides(t *testing.T) {
 	if _, err := ann.DecideTx(t.Context(), held.TxID, "replace", "it has no nonce"); client.CodeOf(err) != "TOO_LATE" {
 		t.Errorf("decide about what has no nonce: got %v, want TOO_LATE", err)
 	}
-	if report, err := ann.ProceedAll(t.Context(), shopAccount, "the log of the 21st"); err != nil || report.Submitter != shopAccount || report.Proceeded != 1 {
+	if report, err := ann.ProceedAll(t.Context(), shopAccount, held.TxID, "the log of the 21st"); err != nil || report.Submitter != shopAccount || report.Proceeded != 1 {
 		t.Errorf("proceed: got %+v, %v; want 1", report, err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
@@ -49,7 +51,9 @@ func (a *App) proceed(w http.ResponseWriter, r *http.Request) error {
 type proceedAllResponse struct {
 	Submitter nonce.Submitter `json:"submitter"`
 	Proceeded int             `json:"proceeded"`
-	Remaining int             `json:"remaining"` // still held: call again
+	Remaining int             `json:"remaining"` // of those that were meant, still held: call again
+	Newer     int             `json:"newer"`     // held, and stored after through
+	Cancelled int             `json:"cancelled"` // held, and their callers want them cancelled
 	Payouts   int             `json:"payouts"`   // held, and decided about by their transfers
 	Beside    int             `json:"beside"`    // held for foreign transactions, and decided about by them
 }
@@ -57,9 +61,15 @@ type proceedAllResponse struct {
 // proceedPage is how many held intents one call lets go on.
 const proceedPage = 500
 
-// proceedAll lets a submitter's held intents go on, a page a call, the oldest first.
+type proceedAllRequest struct {
+	Through string `json:"through"` // the txId of the newest held intent that the operator has seen
+	Reason  string `json:"reason"`
+}
+
+// proceedAll lets a submitter's held intents go on, a page a call, the oldest first. What
+// was stored after the one that the operator names is not touched.
 func (a *App) proceedAll(w http.ResponseWriter, r *http.Request) error {
-	operator, reason, err := a.decision(w, r)
+	operator, err := a.operator(r)
 	if err != nil {
 		return err
 	}
@@ -67,7 +77,19 @@ func (a *App) proceedAll(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out, err := a.store.ProceedAll(r.Context(), s, operator, reason, proceedPage)
+	body, err := web.Decode[proceedAllRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	reason, err := reasonOf(body.Reason)
+	if err != nil {
+		return err
+	}
+	through, err := uuid.Parse(body.Through)
+	if err != nil {
+		return web.FieldProblem("through", "is required: the txId of the newest held intent that you have seen; what was stored after it stays held")
+	}
+	out, err := a.store.ProceedAll(r.Context(), s, through.String(), operator, reason, proceedPage)
 	if err != nil {
 		return err
 	}
@@ -76,7 +98,7 @@ func (a *App) proceedAll(w http.ResponseWriter, r *http.Request) error {
 			"operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
 		a.advance(r.Context(), s, out.Token)
 	}
-	web.Reply(w, r, http.StatusOK, proceedAllResponse{Submitter: s, Proceeded: out.Proceeded, Remaining: out.Remaining, Payouts: out.Payouts, Beside: out.Beside})
+	web.Reply(w, r, http.StatusOK, proceedAllResponse{Submitter: s, Proceeded: out.Proceeded, Remaining: out.Remaining, Newer: out.Newer, Cancelled: out.Cancelled, Payouts: out.Payouts, Beside: out.Beside})
 	return nil
 }
 

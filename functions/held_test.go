@@ -27,6 +27,7 @@ func TestHeldAfterARestore(t *testing.T) {
 		t.Fatalf("payout: got %+v, %v", payout, err)
 	}
 	reason := map[string]any{"reason": "the log of the 21st"}
+	bulk := func(through string) map[string]any { return map[string]any{"through": through, "reason": "the log of the 21st"} }
 	for _, path := range []string{"/admin/v1/tx/" + ids["let-go"] + "/proceed", "/admin/v1/submitters/" + shopAccount + "/proceed"} {
 		if got, want := h.as("ann", "POST", path, map[string]any{"reason": " "}).is("code", "field"), "400 INVALID_FIELD reason"; got != want {
 			t.Errorf("%s without a reason: got %s, want %s", path, got, want)
@@ -36,7 +37,7 @@ func TestHeldAfterARestore(t *testing.T) {
 		}
 	}
 	h.run(`update authority set timeline_id = timeline_id + 1`)
-	if got, want := h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", reason).is("code"), "409 TOO_LATE"; got != want {
+	if got, want := h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(ids["in-bulk"])).is("code"), "409 TOO_LATE"; got != want {
 		t.Errorf("before the acceptance: got %s, want %s", got, want)
 	}
 	if got := h.as("ann", "POST", "/admin/v1/authority/accept", reason); got.status != 204 {
@@ -74,11 +75,16 @@ func TestHeldAfterARestore(t *testing.T) {
 	if got, want := h.as("ann", "POST", "/admin/v1/tx/"+payout.TxID+"/proceed", reason).is("code"), "403 FORBIDDEN"; got != want {
 		t.Errorf("proceed of a payout: got %s, want %s", got, want)
 	}
-	if got, want := h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", reason).is("proceeded", "remaining", "payouts"), "200 1 0 0"; got != want {
+	for _, through := range []string{"", "all", payout.TxID} {
+		if got, want := h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(through)).is("code", "field"), "400 INVALID_FIELD through"; got != want {
+			t.Errorf("proceed in bulk through %q: got %s, want %s", through, got, want)
+		}
+	}
+	if got, want := h.as("ann", "POST", "/admin/v1/submitters/"+shopAccount+"/proceed", bulk(ids["in-bulk"])).is("proceeded", "remaining", "newer", "cancelled", "payouts"), "200 1 0 0 0 0"; got != want {
 		t.Errorf("proceed in bulk: got %s, want %s", got, want)
 	}
 	state("in-bulk", "200 QUEUED <nil>")
-	if got, want := h.as("ann", "POST", "/admin/v1/submitters/"+payer+"/proceed", reason).is("proceeded", "remaining", "payouts"), "200 0 0 1"; got != want {
+	if got, want := h.as("ann", "POST", "/admin/v1/submitters/"+payer+"/proceed", bulk(payout.TxID)).is("proceeded", "remaining", "payouts"), "200 0 0 1"; got != want {
 		t.Errorf("proceed in bulk of a payer: got %s, want %s", got, want)
 	}
 	if got, want := h.as("ann", "POST", "/admin/v1/tx/"+ids["cancelled"]+"/proceed", reason).is("code"), "409 TOO_LATE"; got != want {

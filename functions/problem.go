@@ -99,6 +99,8 @@ func problem(err error) error {
 		return web.NewProblem(tooLate, "no foreign transaction with that nonce waits for a decision: GET /admin/v1/submitters/{submitter}/foreign lists those that do; nothing was changed")
 	case errors.Is(err, store.ErrProofUsed):
 		return web.NewProblem(proofUsed, "the foreign transaction proves that another payout was paid, and one transaction is one request's: write it off (POST /admin/v1/submitters/{submitter}/foreign/write-off), and what is held for it goes on; nothing was changed")
+	case errors.Is(err, store.ErrNoSuchIntent):
+		return web.FieldProblem("through", "names no intent of this submitter: want the txId of the newest held intent that you have seen; nothing was changed")
 	case errors.Is(err, store.ErrNotMatching):
 		return web.FieldProblem("txId", "names an intent that is not held for that nonce, or that calls something else: GET /admin/v1/submitters/{submitter}/foreign shows the one that is held; nothing was changed")
 	case errors.Is(err, store.ErrNotHeld):

@@ -138,15 +138,18 @@ func (c *Client) Proceed(ctx context.Context, txID, reason string) (TxState, err
 type ProceedReport struct {
 	Submitter string `json:"submitter"`
 	Proceeded int    `json:"proceeded"`
-	Remaining int    `json:"remaining"` // above 0: call again
+	Remaining int    `json:"remaining"` // of those that were meant; above 0: call again
+	Newer     int    `json:"newer"`     // held, and stored after through
+	Cancelled int    `json:"cancelled"` // held, and their callers want them cancelled: decide about each by itself
 	Payouts   int    `json:"payouts"`   // held; their transfers decide
 	Beside    int    `json:"beside"`    // held for foreign transactions: see MatchForeign and WriteOffForeign
 }
 
-// ProceedAll lets held intents of the submitter go on, some of them a call. The reason
-// is kept. It is for operators.
-func (c *Client) ProceedAll(ctx context.Context, submitter, reason string) (out ProceedReport, err error) {
-	body := map[string]string{"reason": reason}
+// ProceedAll lets held intents of the submitter go on, some of them a call, and none that
+// was stored after the one with the txId through: give the newest that you have seen. The
+// reason is kept. It is for operators.
+func (c *Client) ProceedAll(ctx context.Context, submitter, through, reason string) (out ProceedReport, err error) {
+	body := map[string]string{"through": through, "reason": reason}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/proceed", body: body}, &out)
 	return out, err
 }

@@ -171,7 +171,7 @@ func TestWriteOffLetsIntentsProceed(t *testing.T) {
 	if _, err := db.Proceed(t.Context(), five.TxID, "ann", "wanted"); !errors.Is(err, store.ErrBeside) {
 		t.Errorf("proceed: got %v, want ErrBeside", err)
 	}
-	if out, err := db.ProceedAll(t.Context(), alice, "ann", "wanted", 10); err != nil || out != (store.ProceededAll{Beside: 2, Token: 1}) {
+	if out, err := db.ProceedAll(t.Context(), alice, unknown.TxID, "ann", "wanted", 10); err != nil || out != (store.ProceededAll{Beside: 2, Token: 1}) {
 		t.Errorf("proceed all: got %+v, %v; want nothing done", out, err)
 	}
 	zero := uint64(0)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
@@ -178,7 +179,7 @@ func TestNothingProceedsBeforeTheAcceptance(t *testing.T) {
 	if _, err := db.Proceed(t.Context(), p.TxID, "ann", "wanted"); !errors.Is(err, store.ErrForeign) {
 		t.Errorf("proceed: got %v, want ErrForeign", err)
 	}
-	if _, err := db.ProceedAll(t.Context(), alice, "ann", "wanted", 10); !errors.Is(err, store.ErrForeign) {
+	if _, err := db.ProceedAll(t.Context(), alice, uuid.NewString(), "ann", "wanted", 10); !errors.Is(err, store.ErrForeign) {
 		t.Errorf("proceed all: got %v, want ErrForeign", err)
 	}
 	if got := subState(t, db, p.TxID); got != "HELD" {
@@ -222,7 +223,7 @@ func TestOperatorLetsHeldIntentsProceed(t *testing.T) {
 	}
 	want := []store.ProceededAll{{Proceeded: 3, Remaining: 1, Payouts: 1}, {Proceeded: 1, Payouts: 1}, {Payouts: 1}}
 	for _, w := range want {
-		if out, err := db.ProceedAll(t.Context(), alice, "ann", "reconciled", 3); err != nil || out != w {
+		if out, err := db.ProceedAll(t.Context(), alice, all[4].TxID, "ann", "reconciled", 3); err != nil || out != w {
 			t.Errorf("proceed all: got %+v, %v; want %+v", out, err, w)
 		}
 	}
@@ -236,7 +237,7 @@ func TestOperatorLetsHeldIntentsProceed(t *testing.T) {
 	if _, err := db.Proceed(t.Context(), fresh.TxID, "ann", "wanted"); !errors.Is(err, store.ErrNotHeld) {
 		t.Errorf("proceed of what is not held: got %v, want ErrNotHeld", err)
 	}
-	if _, err := db.ProceedAll(t.Context(), numbered(9), "ann", "wanted", 3); !errors.Is(err, store.ErrUnknownSubmitter) {
+	if _, err := db.ProceedAll(t.Context(), numbered(9), all[4].TxID, "ann", "wanted", 3); !errors.Is(err, store.ErrUnknownSubmitter) {
 		t.Errorf("proceed all of nobody: got %v, want ErrUnknownSubmitter", err)
 	}
 }
@@ -307,5 +308,44 @@ func TestAcceptanceHoldsManyQueues(t *testing.T) {
 	acceptRestored(t, db)
 	if n := value[int](t, db, `select count(*) from managed_tx where queued and not held`); n != 0 {
 		t.Errorf("not held: got %d, want none", n)
+	}
+}
+
+// In bulk nothing goes on that was stored after the intent which the operator names: he has
+// not seen it; and nothing that its caller wants cancelled.
+func TestInBulkOnlyWhatAnOperatorHasSeenProceeds(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	db.Register(t, bob, 1)
+	seen, parked, again := post(t, db, alice, "seen"), post(t, db, alice, "parked"), post(t, db, alice, "again")
+	last, newer, elsewhere := post(t, db, alice, "last"), post(t, db, alice, "newer"), post(t, db, bob, "elsewhere")
+	run(t, db, openEpisode, alice)
+	for _, p := range []store.Accepted{parked, again} {
+		out, err := db.Decide(t.Context(), store.Decision{TxID: p.TxID, By: store.Viewer{Caller: "shop"}, Action: nonce.OrderCancel, Reason: "not wanted"})
+		if err != nil || out.State != nonce.Queued || !out.Recorded {
+			t.Fatalf("cancel in PROTECT: got %+v, %v; want it parked", out, err)
+		}
+	}
+	if _, err := db.Create(t.Context(), intent(alice, "again"), 10); err != nil {
+		t.Fatalf("posted again: %v", err)
+	}
+	acceptRestored(t, db)
+	for _, through := range []string{elsewhere.TxID, uuid.NewString()} {
+		if out, err := db.ProceedAll(t.Context(), alice, through, "ann", "reconciled", 10); !errors.Is(err, store.ErrNoSuchIntent) || out.Proceeded != 0 {
+			t.Errorf("through another's: got %+v, %v; want ErrNoSuchIntent", out, err)
+		}
+	}
+	want := store.ProceededAll{Proceeded: 3, Newer: 1, Cancelled: 1}
+	if out, err := db.ProceedAll(t.Context(), alice, last.TxID, "ann", "reconciled", 10); err != nil || out != want {
+		t.Errorf("proceed all: got %+v, %v; want %+v", out, err, want)
+	}
+	for name, c := range map[string]struct{ txID, sub string }{"seen": {seen.TxID, ""}, "parked": {parked.TxID, "HELD"}, "again": {again.TxID, ""}, "newer": {newer.TxID, "HELD"}} {
+		if got := subState(t, db, c.txID); got != c.sub {
+			t.Errorf("%s: got %q, want %q", name, got, c.sub)
+		}
+	}
+	if out, err := db.Proceed(t.Context(), parked.TxID, "ann", "its caller was asked"); err != nil || out.SubState != "" {
+		t.Errorf("by itself: got %+v, %v; want it let go on", out, err)
 	}
 }

@@ -99,9 +99,15 @@ returning tx_id::text`
 	proceedOldest   = proceedBegin + `m.tx_id in (
          select o.tx_id from managed_tx o
           where o.submitter = $3 and o.queued and o.held and o.held_for is null and o.caller <> '` + PayoutCaller + `'
+            and o.seq <= (select t.seq from managed_tx t where t.tx_id = $5 and t.submitter = $3) and not ` + parked + `
           order by o.seq
           limit $4)` + proceedEnd
 )
+
+// parked says of a held o that its caller wanted it cancelled, and has neither posted it
+// again since nor had it let go on.
+const parked = `exists (select from tx_decision d
+                 where d.tx_id = o.tx_id and d.action = 'CANCEL' and not exists (select from tx_decision p where p.tx_id = o.tx_id and p.action = 'PROCEED' and p.id > d.id))`
 
 // proceedPayout lets a payout go on that the copy had in its queue, once statement $1 has
 // taken effect that it was not paid and is to be paid. One that is to be given back stays
@@ -168,36 +174,45 @@ var ErrForeign = errors.New("the database is not the one written last")
 // ProceededAll is what [Store.ProceedAll] did, and what is left.
 type ProceededAll struct {
 	Proceeded int   // let go on by this call
-	Remaining int   // still held; call again
+	Remaining int   // of those that were meant, still held; call again
+	Newer     int   // held, and not meant
+	Cancelled int   // held, and their callers want them cancelled: each is decided about by itself
 	Payouts   int   // held, and to be decided about by their transfers
 	Beside    int   // held for foreign transactions, and to be decided about by them
 	Token     int64 // in force after the commit
 }
 
 const findHeld = `
-select coalesce(l.fencing_token, 0), is_authority(), h.others, h.payouts, h.beside, coalesce(l.name_epoch, '')
+select coalesce(l.fencing_token, 0), is_authority(), t.seq is not null, h.meant, h.newer, h.parked, h.payouts, h.beside, coalesce(l.name_epoch, '')
   from submitter s
-  left join submitter_lease l using (submitter),
-       lateral (select count(*) filter (where m.held_for is null and m.caller <> '` + PayoutCaller + `') as others,
-                       count(*) filter (where m.held_for is null and m.caller = '` + PayoutCaller + `') as payouts, count(m.held_for) as beside
-                  from managed_tx m where m.submitter = s.submitter and m.queued and m.held) as h
+  left join submitter_lease l using (submitter)
+  left join managed_tx t on t.tx_id = $2 and t.submitter = s.submitter,
+       lateral (select count(*) filter (where k.other and not k.parked and o.seq <= t.seq) as meant, count(*) filter (where k.other and not k.parked and o.seq > t.seq) as newer,
+                       count(*) filter (where k.other and k.parked) as parked,
+                       count(*) filter (where o.held_for is null and not k.other) as payouts, count(o.held_for) as beside
+                  from managed_tx o, lateral (select o.held_for is null and o.caller <> '` + PayoutCaller + `' as other, ` + parked + ` as parked offset 0) as k
+                 where o.submitter = s.submitter and o.queued and o.held) as h
  where s.submitter = $1`
 
+// ErrNoSuchIntent reports a bound that is no intent of the submitter. Nothing was changed.
+var ErrNoSuchIntent = errors.New("the submitter has no such intent")
+
 // ProceedAll lets up to limit held intents of the submitter go on, by an operator's
-// decision, the oldest first. Each is recorded. Called again it goes on with the rest.
-// The error wraps [ErrUnknownSubmitter] or [ErrForeign].
-func (s *Store) ProceedAll(ctx context.Context, sub nonce.Submitter, by, reason string, limit int) (all ProceededAll, err error) {
-	var ours bool
+// decision, the oldest first, and none that was stored after the one through: he has not
+// seen those. Each is recorded. Called again it goes on with the rest. The error wraps
+// [ErrUnknownSubmitter], [ErrForeign] or [ErrNoSuchIntent].
+func (s *Store) ProceedAll(ctx context.Context, sub nonce.Submitter, through, by, reason string, limit int) (all ProceededAll, err error) {
+	var ours, known bool
 	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(proceedOldest, by, plain(reason), sub, limit).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(proceedOldest, by, plain(reason), sub, limit, through).Exec(func(tag pgconn.CommandTag) error {
 		all.Proceeded = int(tag.RowsAffected())
 		return nil
 	})
 	b.Queue("commit")
-	b.Queue(findHeld, sub).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&all.Token, &ours, &all.Remaining, &all.Payouts, &all.Beside, &names)
+	b.Queue(findHeld, sub, through).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&all.Token, &ours, &known, &all.Remaining, &all.Newer, &all.Cancelled, &all.Payouts, &all.Beside, &names)
 	})
 	if err = s.send(ctx, b); err == nil {
 		s.names.saw(sub, names)
@@ -209,6 +224,8 @@ func (s *Store) ProceedAll(ctx context.Context, sub nonce.Submitter, by, reason 
 		return all, fmt.Errorf("let the held intents of %s proceed: %w", sub, err)
 	case !ours:
 		return all, fmt.Errorf("let the held intents of %s proceed: %w", sub, ErrForeign)
+	case !known:
+		return all, fmt.Errorf("let the held intents of %s proceed up to %s: %w", sub, through, ErrNoSuchIntent)
 	}
 	return all, nil
 }

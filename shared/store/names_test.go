@@ -71,7 +71,7 @@ func TestADecisionBringsTheNameEpoch(t *testing.T) {
 			return err
 		}},
 		{"proceed of all", func(s storetest.Bundle) error {
-			_, err := s.ProceedAll(t.Context(), alice, "ann", "r", 10)
+			_, err := s.ProceedAll(t.Context(), alice, unknown.TxID, "ann", "r", 10)
 			return err
 		}},
 		{"a write-off", func(s storetest.Bundle) error {

@@ -486,7 +486,7 @@ func (r *restoration) heldIntents(p *page) {
 	}
 	p.call("POST /admin/v1/tx/{txId}/proceed", map[string]any{"reason": "its caller was asked"}, r.letGo)
 	for left := any(1.0); left != 0.0; {
-		left = p.call("POST /admin/v1/submitters/{submitter}/proceed", map[string]any{"reason": "their callers were asked"}, string(r.still))["remaining"]
+		left = p.call("POST /admin/v1/submitters/{submitter}/proceed", map[string]any{"through": r.bulk, "reason": "their callers were asked"}, string(r.still))["remaining"]
 	}
 	for _, id := range []string{r.wanted, r.letGo, r.bulk} {
 		r.awaitTx(t, id, "CONFIRMED")
