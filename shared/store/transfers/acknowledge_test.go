@@ -63,3 +63,31 @@ func TestAnAcknowledgedAlertIsSilentForATime(t *testing.T) {
 	}
 	alarming("acknowledged there, too", 1, 0)
 }
+
+// What an operator took in hand before a restore is another matter after it: a payout may be
+// in doubt now, and wait for a person.
+func TestAnAcknowledgementEndsWithARestore(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	x := r.created(t, request(""))
+	r.run(t, `select move_transfer($1, '{0,10,20,30}', null)`, x.ReqID)
+	r.run(t, `update transfers_tb set state_at = state_at - interval '2 minutes' where req_id = $1`, x.ReqID)
+	alarming := func(what string, want int) {
+		t.Helper()
+		if p, _, err := r.Alarming(t.Context(), transfer.DefaultRules(), 10); err != nil || p.Count != want {
+			t.Errorf("%s: got %d late, %v; want %d", what, p.Count, err, want)
+		}
+	}
+	acknowledge := func() {
+		t.Helper()
+		if err := r.Acknowledge(t.Context(), transfer.Order{ReqID: x.ReqID, By: "ann", Reason: "I repair the core"}, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acknowledge()
+	alarming("acknowledged", 0)
+	r.run(t, `insert into authority_change (system_identifier, timeline_id, by, reason) values (1, 1, 'ann', 'restored')`)
+	alarming("after a restore", 1)
+	acknowledge()
+	alarming("acknowledged again", 0)
+}

@@ -74,10 +74,10 @@ const (
 	lateRefunds = `
  where t.open and t.state = -20 and t.failures >= $1` + unacknowledged
 
-	// unacknowledged leaves out what a person has taken in hand. Only what is late is
-	// looked up.
+	// unacknowledged leaves out what a person has taken in hand since the database was
+	// accepted last. Only what is late is looked up.
 	unacknowledged = `
-   and coalesce((select k.until <= clock_timestamp() or k.state <> t.state or k.at < t.state_at
+   and coalesce((select k.until <= clock_timestamp() or k.state <> t.state or k.at < t.state_at or exists (select from authority_change c where c.at >= k.at)
          from transfer_acknowledgement k where k.transfer_id = t.transfer_id order by k.id desc limit 1), true)`
 
 	howLate   = `select count(*), greatest(max(clock_timestamp() - t.state_at), '0') from transfers_tb t`
