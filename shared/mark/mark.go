@@ -93,14 +93,13 @@ type Keeper struct {
 // Look compares once. The error wraps [ErrForeign], [ErrGone] or [ErrNone], the last
 // where nobody has written a mark yet; any other error is unknown.
 func (k Keeper) Look(ctx context.Context) (Seen, error) {
-	seen, err := k.Object.Read(ctx)
-	if errors.Is(err, ErrNone) {
-		return Seen{}, k.without(ctx, err)
-	} else if err != nil {
-		return Seen{}, fmt.Errorf("%w: %w", ErrUnread, err)
+	seen, verdict, err := k.judged(ctx)
+	if err == nil && verdict == Older { // most likely another process has written since it was read
+		seen, verdict, err = k.judged(ctx)
 	}
-	verdict, err := k.Book.Judge(ctx, seen)
 	switch {
+	case errors.Is(err, ErrNone):
+		return Seen{}, k.without(ctx, err)
 	case err != nil:
 		return Seen{}, err
 	case verdict == Foreign:
@@ -109,6 +108,19 @@ func (k Keeper) Look(ctx context.Context) (Seen, error) {
 		return seen, ErrGone
 	}
 	return seen, nil
+}
+
+// judged reads the mark, and has the database judge it.
+func (k Keeper) judged(ctx context.Context) (seen Seen, v Verdict, err error) {
+	if seen, err = k.Object.Read(ctx); errors.Is(err, ErrNone) {
+		return Seen{}, 0, err
+	} else if err != nil {
+		return Seen{}, 0, fmt.Errorf("%w: %w", ErrUnread, err)
+	}
+	if v, err = k.Book.Judge(ctx, seen); err != nil {
+		return Seen{}, 0, err
+	}
+	return seen, v, nil
 }
 
 // without is what no object means to this database.

@@ -261,3 +261,41 @@ func advance(w *world, db *database) error {
 		}
 	}
 }
+
+// overtaken is an object and a book of which the first reads bring an older mark.
+type overtaken struct{ reads, older int }
+
+func (o *overtaken) Read(context.Context) (mark.Seen, error) {
+	o.reads++
+	if o.reads <= o.older {
+		return mark.Seen{Mark: mark.Mark{ID: "first"}, Generation: 1}, nil
+	}
+	return mark.Seen{Mark: mark.Mark{ID: "second"}, Generation: 2}, nil
+}
+
+func (*overtaken) Write(context.Context, mark.Mark, int64) error { return mark.ErrMoved }
+func (*overtaken) Latest(context.Context) (int64, error)         { return 2, nil }
+func (*overtaken) Prepare(context.Context, int64, string) (mark.Mark, error) {
+	return mark.Mark{}, mark.ErrSoon
+}
+
+func (*overtaken) Judge(_ context.Context, s mark.Seen) (mark.Verdict, error) {
+	if s.Generation < 2 {
+		return mark.Older, nil
+	}
+	return mark.Held, nil
+}
+
+// A read that the next mark has overtaken is made once more: the mark is not gone. One that
+// is older again is.
+func TestAnOvertakenReadIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	o := &overtaken{older: 1}
+	if seen, err := (mark.Keeper{Object: o, Book: o}).Look(t.Context()); err != nil || seen.ID != "second" {
+		t.Errorf("overtaken: got %+v, %v; want the second mark", seen, err)
+	}
+	o = &overtaken{older: 9}
+	if _, err := (mark.Keeper{Object: o, Book: o}).Look(t.Context()); !errors.Is(err, mark.ErrGone) || o.reads != 2 {
+		t.Errorf("put back: got %v after %d reads, want %v after 2", err, o.reads, mark.ErrGone)
+	}
+}
