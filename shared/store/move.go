@@ -32,15 +32,18 @@ lock table submitter_lease, submitter_nonce_cursor, managed_tx, tx_version, tx_d
 
 const allowMove = `select set_config('fencepost.move', 'on', true)`
 
-// expectMove records the move under a new mark, or gives the open one a new mark. Where
-// the open one has mark $4 it changes nothing.
+// expectMove records the move under a new mark, or gives the open one a new mark, and adds
+// who did so, and why. Where the open one has mark $3 it changes nothing.
 const expectMove = `
 insert into authority_move as v (mark, from_system, from_timeline, by, reason)
 select replace(gen_random_uuid()::text, '-', ''), a.system_identifier, a.timeline_id, $1, $2
   from authority a
  where is_authority()
     on conflict ((ended_at is null)) where ended_at is null do update
-   set mark = case when v.mark = $3 then v.mark else excluded.mark end
+   set mark = case when v.mark = $3 then v.mark else excluded.mark end,
+       by = case when v.mark = $3 or right(', ' || v.by, length(', ' || excluded.by)) = ', ' || excluded.by then v.by else v.by || ', ' || excluded.by end,
+       reason = case when v.mark = $3 or right(', ' || v.by, length(', ' || excluded.by)) = ', ' || excluded.by then v.reason
+                     else v.reason || '; ' || excluded.by || ': ' || excluded.reason end
 returning id, mark, mark = $3`
 
 // markMove writes the id of a mark that belongs to move $4.
