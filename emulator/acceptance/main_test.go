@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/emulator/processes"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/runbooks"
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 	} else {
 		code = m.Run()
-		if err = runbooks.Unproven("emulator/acceptance"); code == 0 && err != nil {
+		if err = errors.Join(runbooks.Unproven("emulator/acceptance"), processes.Races()); code == 0 && err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}

@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 	case "broken":
 		fmt.Fprintln(os.Stderr, "no such setting")
 		os.Exit(7)
+	case "racing":
+		fmt.Fprintln(os.Stderr, "==================\nWARNING: DATA RACE\nWrite by "+os.Getenv("GORACE")+"\n==================\nno part of it")
+		os.Exit(beChild())
 	case "parent":
 		os.Exit(beParent())
 	}

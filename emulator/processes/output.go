@@ -13,6 +13,7 @@ type lineWriter struct {
 	stderr  bool
 	lock    *sync.Mutex // shared by the child's two streams: one line at a time
 	rest    []byte
+	races   raceReader
 }
 
 // Write takes the next piece of the stream. It never fails.
@@ -33,11 +34,12 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// flush emits a last line that has no end.
+// flush emits a last line that has no end, and ends a report of the race detector.
 func (w *lineWriter) flush() {
 	if len(w.rest) > 0 {
 		w.emit()
 	}
+	w.races.keep(w.process.spec.Name)
 }
 
 func (w *lineWriter) emit() {
@@ -47,6 +49,7 @@ func (w *lineWriter) emit() {
 	defer w.lock.Unlock()
 	p := w.process
 	p.said.Store(&text)
+	w.races.read(p.spec.Name, text)
 	if p.spec.Output != nil {
 		p.spec.Output(Line{Name: p.spec.Name, PID: p.PID(), Stderr: w.stderr, Text: text})
 	}

@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -42,7 +43,7 @@ type Spec struct {
 	Name string   // of the service, for errors and output
 	Path string   // the binary
 	Args []string // without the binary's own name
-	Env  []string // the whole environment, as KEY=value; PORT is added to it
+	Env  []string // the whole environment, as KEY=value; PORT is added to it, and GORACE if this process has it
 
 	// Output, if not nil, is called for each line that the child writes, one at
 	// a time for each child. While it runs the child may be unable to write.
@@ -99,7 +100,7 @@ func (p *Process) run() {
 	defer releasePort(p.port)
 	defer close(p.done)
 	p.cmd = exec.Command(p.spec.Path, p.spec.Args...)
-	p.cmd.Env = append(p.spec.Env[:len(p.spec.Env):len(p.spec.Env)], "PORT="+strconv.Itoa(p.port))
+	p.cmd.Env = slices.Concat(raceSettings(), p.spec.Env, []string{"PORT=" + strconv.Itoa(p.port)})
 	p.cmd.SysProcAttr = attributes()
 	p.cmd.WaitDelay = outputDelay
 	var lock sync.Mutex

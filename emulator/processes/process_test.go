@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -88,6 +89,22 @@ func TestAChildThatEndsBeforeItIsHealthyIsAnErrorWithItsLastWords(t *testing.T) 
 	missing.Path = "/nowhere/at/all"
 	if p, err := processes.Start(within(t), missing); err == nil {
 		t.Errorf("got %v for a binary that does not exist, want an error", p)
+	}
+}
+
+// What the race detector reports in a child is told to the child's parent, and the
+// child has the parent's settings of the detector.
+func TestARaceInAChildIsTold(t *testing.T) {
+	t.Setenv("GORACE", "atexit_sleep_ms=10")
+	s := spec("racing", nil)
+	s.Env = slices.DeleteFunc(s.Env, func(v string) bool { return strings.HasPrefix(v, "GORACE=") })
+	p := start(t, s)
+	if err := p.Stop(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	err := processes.Races()
+	if want := "racing: WARNING: DATA RACE\nWrite by atexit_sleep_ms=10"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %q", err, want)
 	}
 }
 

@@ -2,6 +2,7 @@ package ubscore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	} else if code = m.Run(); code == 0 {
-		if err := goleak.Find(); err != nil {
+		if err := errors.Join(goleak.Find(), processes.Races()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/emulator/processes"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/ubscore"
 	"github.com/fencepost/fencepost/shared/mark"
@@ -48,8 +49,11 @@ func TestMain(m *testing.M) {
 	code := 1
 	if err == nil {
 		code = m.Run()
-	} else {
+		err = processes.Races()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		code = 1
 	}
 	os.RemoveAll(folder)
 	os.Exit(code)

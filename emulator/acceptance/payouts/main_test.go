@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/emulator/checkers/money"
+	"github.com/fencepost/fencepost/emulator/processes"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/ubscore"
 	"github.com/fencepost/fencepost/shared/runbooks"
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 	code := 1
 	if err == nil {
 		code = m.Run()
-		err = endShared(code == 0)
+		err = errors.Join(endShared(code == 0), processes.Races())
 		if code == 0 && err == nil {
 			err = runbooks.Unproven("emulator/acceptance/payouts")
 		}
