@@ -27,7 +27,9 @@ func TestHeldAfterARestore(t *testing.T) {
 		t.Fatalf("payout: got %+v, %v", payout, err)
 	}
 	reason := map[string]any{"reason": "the log of the 21st"}
-	bulk := func(through string) map[string]any { return map[string]any{"through": through, "reason": "the log of the 21st"} }
+	bulk := func(through string) map[string]any {
+		return map[string]any{"through": through, "reason": "the log of the 21st"}
+	}
 	for _, path := range []string{"/admin/v1/tx/" + ids["let-go"] + "/proceed", "/admin/v1/submitters/" + shopAccount + "/proceed"} {
 		if got, want := h.as("ann", "POST", path, map[string]any{"reason": " "}).is("code", "field"), "400 INVALID_FIELD reason"; got != want {
 			t.Errorf("%s without a reason: got %s, want %s", path, got, want)
