@@ -91,6 +91,7 @@ type bankFigures struct {
 	Rate      float64        `json:"rate"`
 	Users     map[string]int `json:"users"`
 	Operators map[string]int `json:"operators"`
+	Restored  map[string]int `json:"reconciledAfterRestores,omitempty"` // what they do only then
 
 	Posted    int            `json:"posted"`
 	Accepted  int            `json:"accepted"` // by an answer
@@ -111,6 +112,9 @@ func (e *episode) countBank(ctx context.Context) (*bankFigures, error) {
 		Rate: e.transfers, Users: e.bank.Ledger.Did(movers.Habits()), Operators: e.bank.Ledger.Did(movers.Acts()),
 		Posted: t.Posted, Accepted: t.Accepted, Transfers: make(map[string]int), Payouts: make(map[string]int),
 		Calls: len(e.house.Core.Proxy.Calls(nil)), Restarts: e.world.Keeper.Restarts(),
+	}
+	if e.flags.restores > 0 {
+		f.Restored = e.bank.Ledger.Did(movers.Reconciles())
 	}
 	rows, err := e.db.Query(ctx, `select transfer_type, state, coalesce(error_message, ''), count(*) from transfers_tb group by 1, 2, 3`)
 	if err != nil {
@@ -150,6 +154,9 @@ func (e *episode) bankTable(f *bankFigures) {
 	}
 	e.counts("users", f.Users)
 	e.counts("operators of transfers", f.Operators)
+	if f.Restored != nil {
+		e.counts("operators of transfers, after a restore", f.Restored)
+	}
 	e.heading("transfers", "")
 	e.row("posted", f.Posted)
 	e.row("accepted", f.Accepted)

@@ -245,7 +245,7 @@ select coalesce(user_id, 0), '', '', concat_ws(' ', 'halted:', scope, 'asset', a
 		Found  []movers.Finding
 	}
 	read := status == http.StatusOK && json.Unmarshal(text, &report) == nil
-	unexplained := slices.ContainsFunc(report.Found, func(f movers.Finding) bool { return !e.restores.explains(f.Kind, f.ReqID, f.Got, true) })
+	unexplained := slices.ContainsFunc(report.Found, func(f movers.Finding) bool { return !e.restores.explains(f.Kind, f.ReqID, f.Expected+" "+f.Got, true) })
 	if !read || report.Result != "ok" && (report.Result != "standing" || unexplained) {
 		c.Violations = append(c.Violations, violation(c.Name, 0, "", "the full check at the end: got %d %s, want ok", status, bytes.TrimSpace(text)))
 	}

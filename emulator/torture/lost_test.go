@@ -74,7 +74,7 @@ func TestLostPayouts(t *testing.T) {
 		"paid twice":                   {committed, true, rows, settled, nil, []payment{one, one}, "2 payments"},
 		"never paid":                   {committed, true, rows, settled, nil, nil, "0 payments"},
 		"not settled":                  {committed, true, rows, nil, nil, []payment{one}, "withdrawn 0 times"},
-		"settled by too little":        {committed, true, rows, map[string]int64{"a": -4}, nil, []payment{one}, "withdrawn 0 times"},
+		"settled by too little":        {committed, true, rows, map[string]int64{"a": -4}, nil, []payment{one}, "withdrawn 2 times"},
 		"told so before the backup":    {committed, false, rows, settled, nil, []payment{one}, "no payout says so"},
 		"the backup had it":            {committed, true, nil, settled, nil, []payment{one}, "no payout says so"},
 		"given back, and not paid":     {back, true, rows, nil, nil, nil, ""},
@@ -82,8 +82,52 @@ func TestLostPayouts(t *testing.T) {
 		"repeated, and paid once more": {committed, true, rows, settled, []payout{{ReqID: "b", State: transfer.Committed, payment: one, Withdrawn: 1}}, []payment{one}, "1 payments"},
 	} {
 		wish := movers.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, movers.Told{ReqID: "a", End: &c.end})
-		lost := lostPayouts([]*movers.Wish{wish}, func(movers.Told) bool { return c.lost }, c.rows, c.settled)
-		wantFound(t, name, unsettled(append(c.live, lost...), c.paid), c.want)
+		wanted := afterRestores(c.live, []*movers.Wish{wish}, func(movers.Told) bool { return c.lost }, c.rows, c.settled)
+		wantFound(t, name, unsettled(wanted, c.paid), c.want)
+	}
+}
+
+// A payout that a lost database has paid, and that the database of now has refused, is paid
+// once, and its money is taken once. So is one whose user was told by a database between
+// them that it was refused. Nothing excuses another payment, one whose money nobody has
+// taken, what was taken without need, or a payment of what was given back.
+func TestPaidByALostDatabaseAndRefused(t *testing.T) {
+	t.Parallel()
+	one := payment{"", "0xfe1", "100"}
+	refused := movers.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
+	was := payout{ReqID: "a", State: transfer.Committed, payment: one, Withdrawn: 1}
+	begun, returned := was, was
+	begun.Withdrawn, returned.Refunded = 0, 1
+	now := func(state transfer.State, withdrawn int) []payout {
+		return []payout{{ReqID: "a", State: state, payment: one, Withdrawn: withdrawn}}
+	}
+	for name, c := range map[string]struct {
+		now     []payout
+		was     payout
+		settled map[string]int64
+		paid    []payment
+		want    string
+	}{
+		"paid, refused, and taken":      {now(transfer.Failed, 0), was, map[string]int64{"a": -5}, []payment{one}, ""},
+		"under an earlier name":         {now(transfer.Failed, 0), was, map[string]int64{"z": -5}, []payment{one}, ""},
+		"nobody has taken it":           {now(transfer.Failed, 0), was, nil, []payment{one}, "1 payments of 100 to 0xfe1 where there should be 0"},
+		"taken too little":              {now(transfer.Failed, 0), was, map[string]int64{"a": -4}, []payment{one}, "withdrawn 2 times"},
+		"taken twice":                   {now(transfer.Failed, 0), was, map[string]int64{"a": -5, "z": -5}, []payment{one}, "withdrawn 2 times"},
+		"paid twice":                    {now(transfer.Failed, 0), was, map[string]int64{"a": -5}, []payment{one, one}, "2 payments"},
+		"taken, and never paid":         {now(transfer.Failed, 0), was, map[string]int64{"a": -5}, nil, "0 payments"},
+		"no database had withdrawn it":  {now(transfer.Failed, 0), begun, map[string]int64{"a": -5}, []payment{one}, "1 payments of 100 to 0xfe1 where there should be 0"},
+		"a lost database gave it back":  {now(transfer.Failed, 0), returned, map[string]int64{"a": -5}, []payment{one}, "1 payments of 100 to 0xfe1 where there should be 0"},
+		"given back here":               {now(transfer.RolledBack, 1), was, nil, []payment{one}, "1 payments"},
+		"it went on":                    {now(transfer.Committed, 1), was, nil, []payment{one}, ""},
+		"it went on, and is taken":      {now(transfer.Committed, 1), was, map[string]int64{"a": -5}, []payment{one}, "withdrawn 2 times"},
+		"taken, and brought back":       {now(transfer.Committed, 1), was, map[string]int64{"a": -5, "z": 5}, []payment{one}, ""},
+		"no row, and taken":             {nil, was, map[string]int64{"a": -5}, []payment{one}, ""},
+		"no row, and nobody took it":    {nil, was, nil, []payment{one}, "no payout says so"},
+		"no row, and it was given back": {nil, returned, map[string]int64{"a": -5}, []payment{one}, "no payout says so"},
+	} {
+		wish := movers.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, movers.Told{ReqID: "a", Lost: []string{"z"}, End: &refused})
+		lost := func(movers.Told) bool { return c.now == nil }
+		wantFound(t, name, unsettled(afterRestores(c.now, []*movers.Wish{wish}, lost, map[string]payout{"a": c.was}, c.settled), c.paid), c.want)
 	}
 }
 
@@ -93,6 +137,8 @@ func TestARestoreExplainsFindingsOfWhatWasLost(t *testing.T) {
 	t.Parallel()
 	r := restores{memory: *newMemory()}
 	r.transfers["a"], r.hashes["0x1"] = true, true
+	r.payouts["paid"], r.payouts["begun"], r.payouts["back"] = payout{Withdrawn: 1}, payout{}, payout{Withdrawn: 1, Refunded: 1}
+	const refused = "no payment: it is FAILED 100 to 0xfe1 by transaction "
 	for name, c := range map[string]struct {
 		kind, reqID, detail string
 		want                bool
@@ -104,6 +150,11 @@ func TestARestoreExplainsFindingsOfWhatWasLost(t *testing.T) {
 		"a payment of no database":             {"PAYMENT_WITHOUT_TRANSFER", "", "100 to 0xfe1 by transaction 0x2, log -1", false},
 		"one payout is paid twice":             {"PAID_TWICE", "a", "by transaction 0x1", false},
 		"a payout that was given back is paid": {"PAYMENT_DIFFERS", "a", "by transaction 0x1", false},
+		"a lost payment of a refused payout":   {"PAYMENT_DIFFERS", "paid", refused + "0x1", true},
+		"a payment of the database of now":     {"PAYMENT_DIFFERS", "paid", refused + "0x2", false},
+		"of a payout that was not withdrawn":   {"PAYMENT_DIFFERS", "begun", refused + "0x1", false},
+		"of one that was given back and paid":  {"PAYMENT_DIFFERS", "back", refused + "0x1", false},
+		"of one that is given back":            {"PAYMENT_DIFFERS", "paid", "no payment: it is ROLLED_BACK 100 to 0xfe1 by transaction 0x1", false},
 		"a balance":                            {"BALANCE_DIFFERS", "a", "", false},
 		"a payment is missing":                 {"TRANSFER_WITHOUT_PAYMENT", "a", "", false},
 	} {
@@ -122,7 +173,10 @@ func TestARestoreExplainsFindingsOfWhatWasLost(t *testing.T) {
 	lost := newMemory()
 	lost.transfers["old"], lost.transfers["new"] = true, true
 	lost.payouts["old"], lost.payouts["new"] = payout{}, payout{}
-	if m.add(lost, kept); len(m.transfers) != 1 || !m.transfers["new"] || len(m.payouts) != 1 {
-		t.Errorf("got %v, %v lost; want the transfer alone that the backup has not", m.transfers, m.payouts)
+	kept.payouts["old"], kept.payouts["went on"] = payout{Withdrawn: 1}, payout{}
+	kept.transfers["went on"] = true
+	lost.payouts["old"], lost.payouts["went on"] = payout{Withdrawn: 1}, payout{Withdrawn: 1}
+	if m.add(lost, kept); len(m.transfers) != 1 || !m.transfers["new"] || len(m.payouts) != 2 || m.payouts["went on"].Withdrawn != 1 {
+		t.Errorf("got %v, %v lost; want the transfer that the backup has not, and the payout that it has not withdrawn", m.transfers, m.payouts)
 	}
 }

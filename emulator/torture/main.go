@@ -77,7 +77,7 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
 	set.StringVar(&f.core, "core", "", "the trading core, a `program` already built; default: it is built now")
 	set.IntVar(&f.nodes, "nodes", 1, "how many nodes of the chain there are, a `number`; each fault of a node strikes one of them")
-	set.IntVar(&f.restores, "restores", 0, "how often the database is lost, and its backup put in its place with the operator following the runbook, a `number`; wants --transfers 0, and the program of the deployment reserves nothing")
+	set.IntVar(&f.restores, "restores", 0, "how often the database is lost, and its backup put in its place with the operator following the runbook, a `number`; the program of the deployment reserves nothing then")
 	set.Var(f.set, "set", "a setting of the functions over those of a run, as `NAME=VALUE`, such as gasbump.enabled=false; may be given again")
 	set.StringVar(&f.only, "only", "", "of the faults only those with this `text` in their name, to look closer at one")
 	set.Usage = func() {
@@ -113,8 +113,6 @@ func (f flags) check(rest []string) error {
 		return fmt.Errorf("--transfers %v: want 0, or 0.1 to 1000", f.transfers)
 	case f.restores < 0 || f.restores > 9:
 		return fmt.Errorf("--restores %d: want 0 to 9", f.restores)
-	case f.restores > 0 && f.transfers > 0:
-		return fmt.Errorf("--restores %d: want --transfers 0 beside it: transfers across a restore are not in the mix", f.restores)
 	case len(f.kinds()) == 0:
 		return fmt.Errorf("--only %q: no fault has that in its name", f.only)
 	case f.every < 10*time.Millisecond:

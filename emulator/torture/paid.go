@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -47,8 +48,7 @@ func (e *episode) payouts(ctx context.Context) ([]check, error) {
 		return nil, fmt.Errorf("read the chain: %w", err)
 	}
 	if e.flags.restores > 0 {
-		lost := lostPayouts(e.bank.Ledger.Wishes(), e.bank.Ledger.EndMayBeLost, e.restores.payouts, e.bank.Ledger.Settlements())
-		wanted = append(wanted, lost...)
+		wanted = afterRestores(wanted, e.bank.Ledger.Wishes(), e.bank.Ledger.EndMayBeLost, e.restores.payouts, e.bank.Ledger.Settlements())
 	}
 	c.Violations = unsettled(wanted, paid)
 	return []check{c}, nil
@@ -116,24 +116,67 @@ func (e *episode) payments(ctx context.Context) (all []payment, err error) {
 	return all, nil
 }
 
-// lostPayouts are those whose users were told COMMITTED by a database that was lost with
-// their rows, and who therefore repeat nothing: each is paid once, and the clerk has taken
-// the money from Funding. Of no other payout that was lost may anything be paid, but what
-// its user has repeated.
-func lostPayouts(wishes []*movers.Wish, lost func(movers.Told) bool, rows map[string]payout, settled map[string]int64) (all []payout) {
+// afterRestores are the payouts as they have to be after restores. rows are those that a
+// database which was lost had, or had withdrawn, and its backup not so; settled is what the
+// clerk has brought and taken, by req_id.
+//
+// What was taken for a payout counts as withdrawn. One that a lost database has withdrawn
+// and never given back is to be paid once where its money was taken and it is refused now,
+// or has no row and its user repeats nothing. So is one without a row whose user was told
+// COMMITTED. Of no other payout that was lost may anything be paid, but what its user has
+// repeated.
+func afterRestores(wanted []payout, wishes []*movers.Wish, lost func(movers.Told) bool, rows map[string]payout, settled map[string]int64) []payout {
+	here := make(map[string]int)
+	for i, p := range wanted {
+		here[p.ReqID] = i
+	}
 	for _, w := range wishes {
 		told := w.Told()
-		p, had := rows[told.ReqID]
-		if !had || !lost(told) || told.End.State != transfer.Committed {
+		ids := append(slices.Clone(told.Lost), told.ReqID)
+		was, had := lostRow(ids, rows)
+		times, excused := timesTaken(ids, w.Units, settled), had && was.Withdrawn > 0 && was.Refunded == 0
+		if i := slices.IndexFunc(ids, func(id string) bool { _, is := here[id]; return is }); i >= 0 {
+			now := &wanted[here[ids[i]]]
+			if now.Withdrawn += times; now.State == transfer.Failed && times > 0 && excused {
+				now.State = transfer.Committed
+			}
 			continue
 		}
-		p.State, p.Withdrawn, p.Refunded = transfer.Committed, 0, 0
-		if settled[told.ReqID] == -int64(w.Units) {
-			p.Withdrawn = 1
+		if had && lost(told) && (told.End.State == transfer.Committed || times > 0 && excused) {
+			was.State, was.Withdrawn, was.Refunded = transfer.Committed, times, 0
+			wanted = append(wanted, was)
 		}
-		all = append(all, p)
 	}
-	return all
+	return wanted
+}
+
+// lostRow is the payout as a database had it that was lost: as it was withdrawn, and given
+// back, by any of them.
+func lostRow(ids []string, rows map[string]payout) (was payout, had bool) {
+	for _, id := range ids {
+		p, is := rows[id]
+		if !is {
+			continue
+		}
+		p.Withdrawn, p.Refunded = max(p.Withdrawn, was.Withdrawn), max(p.Refunded, was.Refunded)
+		was, had = p, true
+	}
+	return was, had
+}
+
+// timesTaken is how often the clerk has taken what the payout pays; 2 is any other amount.
+func timesTaken(ids []string, units uint64, settled map[string]int64) int {
+	var taken int64
+	for _, id := range ids {
+		taken -= settled[id]
+	}
+	switch taken {
+	case 0:
+		return 0
+	case int64(units):
+		return 1
+	}
+	return 2
 }
 
 var transferEvent = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))

@@ -30,7 +30,7 @@ type memory struct {
 
 	transfers map[string]bool   // req_ids
 	open      map[string]bool   // of the transfers that have not ended
-	payouts   map[string]payout // of the transfers
+	payouts   map[string]payout // of the transfers; of lost ones also those that were withdrawn after the backup
 }
 
 // restoreAll loses the database as often as it is asked for, evenly over the storm: each
@@ -96,7 +96,8 @@ func (r *restores) names(text string) bool {
 
 // explains says of what a check of conservation found that a database which was lost is the
 // cause: the core has a line of a transfer whose row was lost, or the payer a transaction
-// that only a lost database had.
+// that only a lost database had, which nothing here explains, or a payout that was refused
+// here. Whether that payout's money was taken is [afterRestores]'s to say.
 //
 // What a copy has open may have gone further at the core. Until it has caught up a check
 // finds that, and it stands no longer afterwards.
@@ -112,6 +113,9 @@ func (r *restores) explains(kind, reqID, detail string, stands bool) bool {
 		return r.transfers[reqID]
 	case "PAYMENT_WITHOUT_TRANSFER":
 		return r.names(detail)
+	case "PAYMENT_DIFFERS": // it was paid by a lost database, and Funding has refused it in the copy
+		p := r.payouts[reqID]
+		return p.Withdrawn > 0 && p.Refunded == 0 && r.names(detail) && strings.Contains(detail, "no payment: it is FAILED")
 	}
 	return false
 }
@@ -143,7 +147,9 @@ func (m *memory) add(lost, kept *memory) {
 		}
 	}
 	for reqID, p := range lost.payouts {
-		if !kept.transfers[reqID] {
+		if !kept.transfers[reqID] || p.Withdrawn > kept.payouts[reqID].Withdrawn {
+			before := m.payouts[reqID] // of an earlier restore
+			p.Withdrawn, p.Refunded = max(p.Withdrawn, before.Withdrawn), max(p.Refunded, before.Refunded)
 			m.payouts[reqID] = p
 		}
 	}

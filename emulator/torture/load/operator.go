@@ -156,7 +156,11 @@ func (o *Operator) releaseAll(ctx context.Context) {
 		if mistake := o.Source.IntN(4); mistake == 0 && !o.calm.Load() && !o.restoredAt[p.Submitter] {
 			o.mistake(ctx, p)
 		}
-		if body, err := o.way(ctx, p); err == nil && body != nil {
+		body, err := o.way(ctx, p)
+		if err != nil && o.Ledger.Generation() > 0 {
+			o.Note("operator: no way out of PROTECT for %s so far: %v", p.Submitter, err)
+		}
+		if err == nil && body != nil {
 			status, _, err := o.release(ctx, p, body) // one that fails comes again
 			if err == nil && status == http.StatusOK && o.restoredAt[p.Submitter] {
 				delete(o.restoredAt, p.Submitter)
@@ -198,7 +202,10 @@ func (o *Operator) way(ctx context.Context, p protected) (body map[string]any, e
 	defer client.Close()
 	account := common.Address(p.Submitter.Address())
 	final, pending, err := counts(ctx, client, account)
-	if err != nil || pending != final {
+	if err == nil && pending != final {
+		err = fmt.Errorf("the account's count is %d at the finalized block, and %d with what is pending", final, pending)
+	}
+	if err != nil {
 		return nil, err
 	}
 	lowest := p.NextNonce
@@ -206,7 +213,7 @@ func (o *Operator) way(ctx context.Context, p protected) (body map[string]any, e
 		lowest = *p.InFlightNonce
 	}
 	if o.Ledger.Generation() > 0 && p.Submitter == o.Payer {
-		return o.payerWay(ctx, final)
+		return o.payerWay(ctx, client, final)
 	}
 	if o.Ledger.Generation() > 0 {
 		return o.wayAfterRestore(ctx, client, p, lowest, final)

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -16,12 +18,21 @@ import (
 
 // payerWay is the payer's way out of PROTECT once a database was lost: always a resync,
 // which names what the page of lost nonces shows, and fills the window by itself.
-func (o *Operator) payerWay(ctx context.Context, final uint64) (map[string]any, error) {
-	names, alone, err := o.payerNames(ctx)
+func (o *Operator) payerWay(ctx context.Context, client *ethclient.Client, final uint64) (map[string]any, error) {
+	names, unread, alone, err := o.payerNames(ctx)
 	if err != nil {
 		return nil, err
 	}
 	body := map[string]any{"mode": nonce.Resync, "count": final, "requests": names, "reason": "restored; the page of lost nonces was read"}
+	if len(unread) > 0 { // no node tells of them, and the page shows them once their hashes were given
+		_, hashes, err := o.named(ctx, client, o.Payer, unread[0], final)
+		if err != nil {
+			return nil, err
+		}
+		maps.DeleteFunc(hashes, func(n uint64, _ string) bool { return !slices.Contains(unread, n) })
+		body["hashes"] = hashes
+		return body, nil
+	}
 	if alone && o.Source.IntN(2) == 0 {
 		for n, name := range names {
 			if name != nonce.NoRequest {
@@ -34,20 +45,23 @@ func (o *Operator) payerWay(ctx context.Context, final uint64) (map[string]any, 
 }
 
 // payerNames says of each lost nonce of the payer which request it was, as the pages show
-// it. What nothing here wants is left open: its transfer was lost, and its user repeats
-// it. alone says that each has one match at most, and no two the same.
-func (o *Operator) payerNames(ctx context.Context) (names map[uint64]string, alone bool, err error) {
+// it, and which of them the pages cannot show. What nothing here wants is left open: its
+// transfer was lost, and its user repeats it. alone says that each has one match at most,
+// and no two the same.
+func (o *Operator) payerNames(ctx context.Context) (names map[uint64]string, unread []uint64, alone bool, err error) {
 	names, alone = make(map[uint64]string), true
 	used := make(map[string]bool)
 	for from := ""; ; {
 		status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(o.Payer)+"/lost"+from, nil)
 		var page client.Lost
 		if err != nil || status != http.StatusOK || json.Unmarshal(text, &page) != nil {
-			return nil, false, fmt.Errorf("the page of lost nonces: %d, %w", status, err)
+			return nil, nil, false, fmt.Errorf("the page of lost nonces: %d %s, error: %v", status, text, err)
 		}
 		for _, n := range page.Nonces {
 			if n.Taker == nil {
-				return nil, false, fmt.Errorf("nonce %d is not read so far", n.Nonce)
+				o.Note("operator: nonce %d of the payer is not read so far: %s", n.Nonce, n.Unknown)
+				unread = append(unread, n.Nonce)
+				continue
 			}
 			candidates := slices.Clone(n.Payouts)
 			for _, in := range n.Intents {
@@ -67,7 +81,7 @@ func (o *Operator) payerNames(ctx context.Context) (names map[uint64]string, alo
 			}
 		}
 		if page.NextFrom == nil {
-			return names, alone, nil
+			return names, unread, alone, nil
 		}
 		from = fmt.Sprintf("?from=%d", *page.NextFrom)
 	}

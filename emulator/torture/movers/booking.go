@@ -15,6 +15,7 @@ type booking struct {
 	came       transfer.Outcome
 	when       time.Time // it was answered
 	generation int       // of the database that was asked
+	settles    string    // the transfer that the clerk has settled by it; "": none
 }
 
 func (l *Ledger) book(b *booking) {
@@ -42,7 +43,10 @@ func (l *Ledger) lostBookings() (all []*booking, generation int) {
 func (l *Ledger) bookedAgain(b *booking, came transfer.Outcome, generation int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.outside[b.at] += signed(b.op, b.call.Units, came) - signed(b.op, b.call.Units, b.came)
+	change := signed(b.op, b.call.Units, came) - signed(b.op, b.call.Units, b.came)
+	if l.outside[b.at] += change; b.settles != "" {
+		l.settled[b.settles] += change
+	}
 	b.came, b.when, b.generation = came, time.Now(), generation
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +32,8 @@ type Clerk struct {
 	read        int             // the generation of the database of which the clerk acts
 	generation  int             // of the database that was reconciled last
 	stated      map[string]bool // payouts of which it was said whether they were paid
-	settlements int
+	settlements atomic.Int64
+	settling    sync.Mutex // one payout is settled once, whoever asks for it
 
 	resolvedAt map[string]time.Time
 	calm       atomic.Bool

@@ -41,8 +41,8 @@ func (c *Clerk) reconcile(ctx context.Context) {
 	if c.generation != c.Ledger.Generation() {
 		c.generation, c.stated = c.Ledger.Generation(), make(map[string]bool)
 	}
-	stated, settled := c.statePayouts(ctx), c.settle(ctx)
-	if stated && settled && c.Ledger.AllBooked() {
+	stated, settled, taken := c.statePayouts(ctx), c.settle(ctx), c.settlePayouts(ctx)
+	if stated && settled && taken && c.Ledger.AllBooked() {
 		c.resume(ctx)
 	}
 }
@@ -167,44 +167,15 @@ func wants(tx *types.Transaction) (p Payment, ok bool) {
 
 func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
 
-// NobodyRepeats says of a payment that its user was told its end, by a database that was
-// lost. Where that was COMMITTED it is settled first: the copy has not taken the money.
-func (c *Clerk) NobodyRepeats(ctx context.Context, hash common.Hash) bool {
-	client, err := ethclient.DialContext(ctx, c.Stack.Chain.URL())
-	if err != nil {
-		return false
-	}
-	defer client.Close()
-	tx, _, err := client.TransactionByHash(ctx, hash)
-	if err != nil {
-		return false
-	}
-	receipt, err := client.TransactionReceipt(ctx, hash)
-	if err != nil {
-		return false
-	}
-	p, ok := wants(tx)
-	for _, w := range c.Ledger.Wishes() {
-		told := w.Told()
-		if !ok || !strings.EqualFold(w.Address, p.Address) || !c.Ledger.EndMayBeLost(told) {
-			continue
-		}
-		if receipt.Status != types.ReceiptStatusSuccessful {
-			return true
-		}
-		at := Account{transfer.Funding, w.UserID, w.Asset.ID}
-		if told.End.State != transfer.Committed {
-			return false
-		}
-		if !c.Ledger.hasSettled(told.ReqID) {
-			if !c.book(ctx, at, -int64(w.Units), "settle-"+told.ReqID) {
-				return false
-			}
-			c.Ledger.settles(told.ReqID, -int64(w.Units))
-		}
+// bookEither settles units of a transfer with the outside in Funding, or, where Funding
+// refuses it, at the core.
+func (c *Clerk) bookEither(ctx context.Context, at Account, units int64, reqID string) bool {
+	id := fmt.Sprintf("settle-%s-%d", reqID, c.settlements.Add(1))
+	if c.book(ctx, at, units, id, reqID) {
 		return true
 	}
-	return false
+	at.Side = transfer.Spot
+	return c.book(ctx, at, units, id+"-core", reqID)
 }
 
 // half is what the ledgers did for one transfer between them: what they should do adds up
@@ -233,26 +204,21 @@ func (c *Clerk) settle(ctx context.Context) (all bool) {
 		if !h.Done || owed == 0 {
 			continue
 		}
-		c.settlements++
-		id := fmt.Sprintf("settle-%s-%d", reqID, c.settlements)
-		booked := c.book(ctx, Account{transfer.Funding, h.UserID, h.AssetID}, owed, id) ||
-			c.book(ctx, Account{transfer.Spot, h.UserID, h.AssetID}, owed, id+"-core")
-		if booked {
-			c.Ledger.settles(reqID, owed)
-		}
+		booked := c.bookEither(ctx, Account{transfer.Funding, h.UserID, h.AssetID}, owed, reqID)
 		c.Note("clerk: %s of user %d is settled by %d of asset %d: %t", reqID, h.UserID, owed, h.AssetID, booked)
 		all = all && booked
 	}
 	return all
 }
 
-// book has a ledger book a movement of that id with the outside, and says whether it did.
-func (c *Clerk) book(ctx context.Context, at Account, units int64, id string) bool {
+// book has a ledger book a movement of that id with the outside for a transfer, and says
+// whether it did.
+func (c *Clerk) book(ctx context.Context, at Account, units int64, id, reqID string) bool {
 	op := transfer.OutsideDeposit
 	if units < 0 {
 		op, units = transfer.OutsideWithdrawal, -units
 	}
-	return c.Teller.settle(ctx, at, op, transfer.Call{ReqID: id, UserID: at.UserID, AssetID: at.AssetID, Units: uint64(units), CreatedAt: time.Now().Truncate(time.Microsecond)})
+	return c.Teller.settle(ctx, at, op, transfer.Call{ReqID: id, UserID: at.UserID, AssetID: at.AssetID, Units: uint64(units), CreatedAt: time.Now().Truncate(time.Microsecond)}, reqID)
 }
 
 const selectHalves = `
@@ -348,9 +314,10 @@ func (c *Clerk) resume(ctx context.Context) {
 
 // Finding is what a check of conservation found.
 type Finding struct {
-	Kind  string
-	ReqID string `json:"req_id"`
-	Got   string
+	Kind     string
+	ReqID    string `json:"req_id"`
+	Expected string
+	Got      string
 }
 
 // Explained says that a restore explains the finding: it is of a transfer that the clerk
@@ -359,6 +326,8 @@ func (f Finding) Explained(l *Ledger) bool {
 	switch f.Kind {
 	case "PAYMENT_WITHOUT_TRANSFER":
 		return l.Generation() > 0
+	case "PAYMENT_DIFFERS": // refused by Funding, and settled
+		return l.Generation() > 0 && l.settledFor(f.ReqID) != 0
 	case "NO_TRANSFER", "CREDIT_WITHOUT_DEBIT", "CONTRADICTS_STATE", "COMMITTED_INCOMPLETE", "ROLLED_BACK_UNPAID", "CREDIT_AND_REFUND":
 		return l.Generation() > 0 && l.hasSettled(f.ReqID)
 	}
@@ -386,6 +355,14 @@ func (l *Ledger) settledFor(reqID string) int64 {
 	return l.settled[reqID]
 }
 
+// settledPayout is what the outside brought for a payout, under whichever req_id.
+func (l *Ledger) settledPayout(w *Wish) (units int64) {
+	for _, id := range w.reqIDs() {
+		units += l.settledFor(id)
+	}
+	return units
+}
+
 // hasSettled says that the clerk has looked at the transfer, and what it lacks is settled;
 // nothing may have been owed.
 func (l *Ledger) hasSettled(reqID string) bool {
@@ -408,7 +385,7 @@ func (l *Ledger) Settlements() map[string]int64 {
 
 // settle makes one movement of that id until it is answered, and says whether it was
 // applied.
-func (t *Teller) settle(ctx context.Context, at Account, op transfer.Op, call transfer.Call) bool {
+func (t *Teller) settle(ctx context.Context, at Account, op transfer.Op, call transfer.Call, reqID string) bool {
 	generation := t.Ledger.Generation()
 	got := t.insist(ctx, at.Side, op, call)
 	if got.Verdict != transfer.Success {
@@ -416,8 +393,9 @@ func (t *Teller) settle(ctx context.Context, at Account, op transfer.Op, call tr
 	}
 	t.Ledger.begins()
 	t.Ledger.brought(at, op, call.Units, got)
+	t.Ledger.settles(reqID, signed(op, call.Units, got))
 	if at.Side == transfer.Funding {
-		t.Ledger.book(&booking{at: at, op: op, call: call, came: got, when: time.Now(), generation: generation})
+		t.Ledger.book(&booking{at: at, op: op, call: call, came: got, when: time.Now(), generation: generation, settles: reqID})
 	}
 	return true
 }

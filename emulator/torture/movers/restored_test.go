@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -100,7 +101,34 @@ func TestTheClerkExplainsOnlyWhatWasLost(t *testing.T) {
 	}
 	l.settles("a", -5)
 	l.looksAt("a")
+	differs := Finding{Kind: "PAYMENT_DIFFERS", ReqID: "a"}
+	if unsettled := (Finding{Kind: "PAYMENT_DIFFERS", ReqID: "b"}); !differs.Explained(l) || unsettled.Explained(l) {
+		t.Error("a payment of a refused payout: want it explained once it is settled, and not before")
+	}
 	if got := l.Settlements()["a"]; got != -5 || l.settledFor("a") != -5 {
 		t.Errorf("settled: got %d, want -5", got)
+	}
+}
+
+// What the clerk has settled is settled no more where Funding refuses it when it is booked
+// again.
+func TestASettlementThatIsLostIsOwedAgain(t *testing.T) {
+	t.Parallel()
+	l, account := newLedger(), Account{transfer.Funding, 7, 1}
+	b := &booking{at: account, op: transfer.OutsideWithdrawal, came: transfer.Outcome{Verdict: transfer.Success}, when: at(11), settles: "a"}
+	b.call.Units = 5
+	l.begins()
+	l.brought(account, b.op, 5, b.came)
+	l.settles("a", -5)
+	l.book(b)
+	w := Seen(7, transfer.Funding, transfer.Chain, stack.ETH, 5, Told{ReqID: "b", Lost: []string{"a"}})
+	if got := l.settledPayout(w); got != -5 {
+		t.Errorf("settled: got %d, want -5 under the req_id that was lost", got)
+	}
+	l.Restored(at(10))
+	l.bookedAgain(b, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}, 1)
+	expected, _ := l.Expected(nil)
+	if got := l.settledPayout(w); got != 0 || expected[account] != 0 {
+		t.Errorf("refused when it was booked again: got %d settled, %d expected; want none", got, expected[account])
 	}
 }

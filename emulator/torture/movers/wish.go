@@ -3,6 +3,7 @@ package movers
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,6 +73,15 @@ func (w *Wish) Told() Told {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.told
+}
+
+// reqIDs are those that any database has given the wish.
+func (w *Wish) reqIDs() []string {
+	told := w.Told()
+	if told.ReqID == "" {
+		return told.Lost
+	}
+	return append(slices.Clone(told.Lost), told.ReqID)
 }
 
 // Seen is a wish whose user knows what is told: for judging, not for posting.

@@ -1,0 +1,124 @@
+package movers
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// NobodyRepeats says of a payment that a database which was lost has made that no open
+// payout wants it, and that nobody will repeat its cid: its user was told an end that the
+// copy does not have, or the copy has refused it. What was paid is settled first: the copy
+// has not taken the money.
+func (c *Clerk) NobodyRepeats(ctx context.Context, hash common.Hash) bool {
+	client, err := ethclient.DialContext(ctx, c.Stack.Chain.URL())
+	if err != nil {
+		return false
+	}
+	defer client.Close()
+	tx, _, err := client.TransactionByHash(ctx, hash)
+	if err != nil {
+		return false
+	}
+	receipt, err := client.TransactionReceipt(ctx, hash)
+	if err != nil {
+		return false
+	}
+	p, ok := wants(tx)
+	for _, w := range c.Ledger.Wishes() {
+		if !ok || !strings.EqualFold(w.Address, p.Address) || !c.givenUp(ctx, w) {
+			continue
+		}
+		return receipt.Status != types.ReceiptStatusSuccessful || c.settlePayout(ctx, w)
+	}
+	return false
+}
+
+// givenUp says that no row of the payout is open, has paid it or has given it back, and
+// that its user posts it no more.
+func (c *Clerk) givenUp(ctx context.Context, w *Wish) bool {
+	told := w.Told()
+	var rows, failed int
+	err := c.DB.QueryRow(ctx, `select count(*), count(*) filter (where state = $3) from transfers_tb where user_id = $1 and cid = $2`,
+		w.UserID, w.CID, transfer.Failed).Scan(&rows, &failed)
+	if err != nil || rows != failed {
+		return false
+	}
+	return failed > 0 || c.Ledger.EndMayBeLost(told)
+}
+
+// settlePayout takes from the user what was paid and the copy has not taken, once.
+func (c *Clerk) settlePayout(ctx context.Context, w *Wish) bool {
+	c.settling.Lock()
+	defer c.settling.Unlock()
+	reqID := w.Told().ReqID
+	if c.Ledger.settledPayout(w) == 0 && c.bookEither(ctx, Account{transfer.Funding, w.UserID, w.Asset.ID}, -int64(w.Units), reqID) {
+		c.Note("clerk: what was paid for %s of user %d is taken: %d of asset %d", reqID, w.UserID, w.Units, w.Asset.ID)
+	}
+	return c.Ledger.settledPayout(w) == -int64(w.Units)
+}
+
+const selectRefused = `
+select t.req_id
+  from transfers_tb t
+  join managed_tx m on m.submitter = t.payout_submitter and m.request_id = t.req_id
+ where t.transfer_type = 3 and t.state = $1 and m.state = 'CONFIRMED'`
+
+const selectWentOn = `select req_id from transfers_tb where transfer_type = 3 and state = any ($1)`
+
+// settlePayouts takes what was paid for payouts that a release has named and Funding has
+// refused afterwards. What was taken of one that went on after all is given back. It says
+// whether nothing is left.
+func (c *Clerk) settlePayouts(ctx context.Context) (all bool) {
+	refused, err := c.reqIDs(ctx, selectRefused, transfer.Failed)
+	if err != nil {
+		return false
+	}
+	wentOn, err := c.reqIDs(ctx, selectWentOn, []int16{int16(transfer.Committed), int16(transfer.RolledBack)})
+	if err != nil {
+		return false
+	}
+	all = true
+	for _, w := range c.Ledger.Wishes() {
+		is := func(of map[string]bool) bool {
+			return slices.ContainsFunc(w.reqIDs(), func(id string) bool { return of[id] })
+		}
+		switch {
+		case w.Address == "":
+		case is(refused):
+			all = c.settlePayout(ctx, w) && all
+		case is(wentOn):
+			all = c.giveBack(ctx, w) && all
+		}
+	}
+	return all
+}
+
+// giveBack brings what was taken for the payout.
+func (c *Clerk) giveBack(ctx context.Context, w *Wish) bool {
+	c.settling.Lock()
+	defer c.settling.Unlock()
+	taken := c.Ledger.settledPayout(w)
+	if taken == 0 {
+		return true
+	}
+	c.Note("clerk: %s of user %d went on: %d of asset %d goes back", w.Told().ReqID, w.UserID, -taken, w.Asset.ID)
+	return c.bookEither(ctx, Account{transfer.Funding, w.UserID, w.Asset.ID}, -taken, w.Told().ReqID)
+}
+
+func (c *Clerk) reqIDs(ctx context.Context, query string, arg any) (map[string]bool, error) {
+	rows, _ := c.DB.Query(ctx, query, arg) // the collector has the error
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	all := make(map[string]bool)
+	for _, id := range ids {
+		all[id] = true
+	}
+	return all, err
+}
