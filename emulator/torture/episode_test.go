@@ -16,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/checkers/money"
@@ -218,6 +219,95 @@ func TestARestoreHidesNothing(t *testing.T) {
 	}
 }
 
+// Money that moves while the database is lost ends like any other: the run's people follow
+// the runbook, and every payout is paid once or given back once.
+func TestTransfersGoOnAcrossARestore(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	f := restored(t, 20)
+	f.transfers = 4
+	err := run(t.Context(), f, &out, nil)
+	if text := out.String(); err != nil || !strings.Contains(text, "its backup of") || !strings.Contains(text, "AFTER A RESTORE") {
+		t.Errorf("a run with transfers and a restore: got %v, want it passed; it printed:\n%s", err, text)
+	}
+}
+
+// A restore excuses no money: a payout that is paid twice, one whose withdrawal is gone, and
+// a refund that is gone are found after it.
+func TestARestoreHidesNoMoney(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	f := restored(t, 21)
+	f.transfers = 4
+	wants := []string{"the chain has 2 payments of", paidOnce + ": user", "books: user", movedAsTold + ": user"}
+	err := run(t.Context(), f, &out, func(ctx context.Context, e *episode) error {
+		gone, err := e.loseLines(ctx)
+		if wants = append(wants, gone...); err != nil {
+			return err
+		}
+		return e.payAgain(ctx)
+	})
+	if !errors.Is(err, errVerdict) {
+		t.Fatalf("a run with payments and lines that were tampered with: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
+	}
+	for _, want := range wants {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it printed no %q:\n%s", want, &out)
+		}
+	}
+}
+
+// loseLines deletes the withdrawal of the first payout that was paid, and the refund of the
+// first that was given back, if there is one. It says what is to be found.
+func (e *episode) loseLines(ctx context.Context) (wants []string, err error) {
+	for _, one := range []struct {
+		state transfer.State
+		op    transfer.Op
+		want  string
+	}{{transfer.Committed, transfer.Withdraw, "withdrawn 0 times"}, {transfer.RolledBack, transfer.Refund, "refunded 0 times"}} {
+		var reqID string
+		err := e.db.QueryRow(ctx, `select req_id from transfers_tb where transfer_type = 3 and state = $1 order by transfer_id limit 1`, one.state).Scan(&reqID)
+		if errors.Is(err, pgx.ErrNoRows) && one.state == transfer.RolledBack {
+			continue
+		}
+		if err != nil {
+			return wants, err
+		}
+		if _, err := e.db.Exec(ctx, `alter table transfer_operations disable trigger user`); err != nil {
+			return wants, err
+		}
+		if _, err := e.db.Exec(ctx, `delete from transfer_operations where req_id = $1 and op_type = $2`, reqID, one.op); err != nil {
+			return wants, err
+		}
+		wants = append(wants, one.want)
+	}
+	return wants, nil
+}
+
+// payAgain sends a payment of a payout that is COMMITTED once more, past the house.
+func (e *episode) payAgain(ctx context.Context) error {
+	var hash string
+	err := e.db.QueryRow(ctx, `
+select m.tx_hash
+  from transfers_tb t
+  join managed_tx m on m.submitter = t.payout_submitter and m.request_id = t.req_id
+ where t.transfer_type = 3 and t.state = $1 and m.tx_hash is not null
+ order by t.transfer_id desc limit 1`, transfer.Committed).Scan(&hash)
+	if err != nil {
+		return err
+	}
+	client, err := ethclient.DialContext(ctx, e.house.Chain.URL())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	paid, _, err := client.TransactionByHash(ctx, common.HexToHash(hash))
+	if err != nil {
+		return err
+	}
+	return e.sendPast(ctx, client, e.house.PayerAccount(), paid.To(), paid.Value(), paid.Data(), paid.Gas())
+}
+
 // doAgain sends the last request that was carried out once more, past the house.
 func (e *episode) doAgain(ctx context.Context) error {
 	client, err := ethclient.DialContext(ctx, e.house.Chain.URL())
@@ -233,13 +323,18 @@ func (e *episode) doAgain(ctx context.Context) error {
 			value = in.ValueWei
 		}
 	}
+	return e.sendPast(ctx, client, key, &common.Address{1}, value, nil, 21_000)
+}
+
+// sendPast sends a transaction of the key past the house, and waits until it is mined.
+func (e *episode) sendPast(ctx context.Context, client *ethclient.Client, key devchain.Account, to *common.Address, value *big.Int, data []byte, gas uint64) error {
 	n, err := client.PendingNonceAt(ctx, common.Address(key.Address))
 	if err != nil {
 		return err
 	}
 	id := new(big.Int).SetUint64(e.house.Chain.ChainID())
 	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &common.Address{1}, Value: value, Gas: 21_000, GasFeeCap: big.NewInt(1e12), GasTipCap: big.NewInt(1e10),
+		ChainID: id, Nonce: n, To: to, Value: value, Data: data, Gas: gas, GasFeeCap: big.NewInt(1e12), GasTipCap: big.NewInt(1e10),
 	})
 	if err == nil {
 		err = client.SendTransaction(ctx, tx)
@@ -291,6 +386,9 @@ func TestMissing(t *testing.T) {
 		Operators: map[string]int{load.Decides + "wait": 1, load.Decides + "replace": 0, load.Resyncs: 2},
 	}
 	f.Bank = &bankFigures{Users: map[string]int{"d": 0, "e": 1}, Operators: map[string]int{"f": 0}}
+	if got := (&episode{flags: flags{minutes: 2.9, restores: 2}}).missing(f); len(got) > 0 {
+		t.Errorf("missing after 2.9 minutes with 2 restores: got %q, want nothing asked for", got)
+	}
 	for minutes, want := range map[float64]string{0.9: "", 1: "b, c, d", 19: "b, c, d", 20: "STUCK decided: replace, b, c, d, f, p"} {
 		e := &episode{flags: flags{minutes: minutes}}
 		if got := strings.Join(e.missing(f), ", "); got != want {

@@ -66,7 +66,7 @@ func parse(args []string) (flags, error) {
 	f := flags{set: stack.Settings{}}
 	set := flag.NewFlagSet("torture", flag.ContinueOnError)
 	set.Uint64Var(&f.seed, "seed", 0, "a `number` that decides which fault comes when, and how; default: drawn anew")
-	set.Float64Var(&f.minutes, "minutes", 5, "how long the faults last, in minutes, a `number`; from 1 on each kind must come")
+	set.Float64Var(&f.minutes, "minutes", 5, "how long the faults last, in minutes, a `number`; from 1 on, and 1 more for each restore, each kind must come")
 	set.IntVar(&f.submitters, "submitters", 8, "how many submitters there are, a `number`; somebody else uses the keys of the last two, and the payer's")
 	set.IntVar(&f.window, "window", 8, "the widest window of a submitter, a `number`; every second one has window 1")
 	set.Float64Var(&f.rate, "rate", 5, "how many intents are posted a second, a `number`, as far as the submitters keep up")
@@ -128,6 +128,10 @@ func (f flags) kinds() []faults.Fault {
 
 // length is how long the faults last.
 func (f flags) length() time.Duration { return time.Duration(f.minutes * float64(time.Minute)) }
+
+// forEachKind is how long a run must be for each kind of fault to come. Across each restore
+// nothing goes on for about a minute, and what would strike a call finds none.
+func (f flags) forEachKind() time.Duration { return time.Duration(1+f.restores) * time.Minute }
 
 // command repeats the run.
 func (f flags) command() string {

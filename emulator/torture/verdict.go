@@ -152,7 +152,7 @@ func unended(ctx context.Context, all checkers.Episode) (found []checkers.Violat
 
 // missing lists what never came in a run that is long enough for it.
 func (e *episode) missing(f figures) (names []string) {
-	if e.length() < time.Minute || e.only != "" {
+	if e.length() < e.forEachKind() || e.only != "" {
 		return nil
 	}
 	required := maps.Clone(f.Faults)

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
@@ -28,8 +29,9 @@ type Intent struct {
 	program   bool // made by a [Program], which posts it itself
 	script
 
-	mu   sync.Mutex
-	told Told
+	mu     sync.Mutex
+	told   Told
+	submit func(context.Context) answer // posts it once; nil: over HTTP
 }
 
 // script is what a caller does, drawn before it begins.

@@ -157,6 +157,9 @@ func (p *Program) handled(ctx context.Context, c *caller, way string) {
 		wage.How = ""
 	}
 	c.submit = func(ctx context.Context) answer { return p.withNonce(ctx, c.intent, wage) }
+	c.intent.mu.Lock()
+	c.intent.submit = c.submit
+	c.intent.mu.Unlock()
 	if c.post(ctx); c.intent.Told().TxID != "" {
 		p.Ledger.did(Handled + way)
 	}

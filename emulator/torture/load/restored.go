@@ -16,6 +16,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/faults"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
@@ -313,6 +314,10 @@ func (o *Operator) decideForeign(ctx context.Context) {
 				o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": o.handlers(s, f.ValueWei), "reason": "no other request does this"})
 			case f.ValueWei == "0" && strings.EqualFold(f.To, s.Address().String()), o.strangers(s, f.TxHash):
 				o.decideOne(ctx, s, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "it was no request"})
+			default:
+				if txID := o.postedAgain(ctx, s, f.ValueWei); txID != "" {
+					o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": txID, "reason": "its match was lost with its database"})
+				}
 			}
 		}
 	}
@@ -326,6 +331,29 @@ func (o *Operator) handlers(s nonce.Submitter, valueWei string) string {
 		if in.program && in.Submitter == s && in.ValueWei.String() == valueWei && told.End == nil && told.Generation == o.Ledger.Generation() {
 			return told.TxID
 		}
+	}
+	return ""
+}
+
+// postedAgain is the txId of the request that does this, whose caller was told by a
+// database that was lost that the chain has it, and posts it no more: it was matched there.
+// The operator has it posted again, and it is held. "": there is none, or not yet.
+func (o *Operator) postedAgain(ctx context.Context, s nonce.Submitter, valueWei string) string {
+	for _, in := range o.Ledger.Intents() {
+		told := in.Told()
+		if in.Submitter != s || in.ValueWei.String() != valueWei || !o.Ledger.MayBeLost(told) || !told.End.Happened() {
+			continue
+		}
+		c := &caller{house: o.Stack, ledger: o.Ledger, intent: in, account: stack.CallerAccount}
+		in.mu.Lock()
+		submit := in.submit
+		in.mu.Unlock()
+		if submit == nil {
+			submit = func(ctx context.Context) answer { return c.call(ctx, http.MethodPost, "/api/v1/tx", in.Body()) }
+		}
+		a := submit(ctx)
+		o.Note("operator: request %s has been told %s, and its record is lost; posted again: %s", in.RequestID, told.End, a)
+		return a.body.TxID
 	}
 	return ""
 }

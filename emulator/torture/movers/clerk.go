@@ -130,7 +130,7 @@ func (c *Clerk) call(ctx context.Context, method, path string, body any) (a answ
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	status, text, err := c.Stack.Call(ctx, stack.OperatorAccount, method, path, body)
-	if err != nil || json.Unmarshal(text, &a) != nil {
+	if err != nil || status != http.StatusNoContent && json.Unmarshal(text, &a) != nil {
 		return answer{}
 	}
 	if c.Ledger.Generation() != c.read {
