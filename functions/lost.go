@@ -43,7 +43,7 @@ type losses struct {
 	s       nonce.Submitter
 	chain   nonce.ChainConnector
 	stored  map[uint64]nonce.ForeignTransaction
-	own     []string // versions that are stored for nonces of the page
+	own     map[uint64][]nonce.Hash // versions that are stored for nonces of the page
 	open    []nonce.OpenRequest
 	reading nonce.ForeignReading
 }
@@ -109,7 +109,9 @@ func (a *App) lost(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if one.Taker != nil && slices.Contains(page.own, one.Taker.Hash.String()) {
+		if own, err := page.ours(r.Context(), one); err != nil {
+			return err
+		} else if own {
 			continue // mined, and not settled yet: it is not lost
 		}
 		out.Nonces = append(out.Nonces, one)
@@ -130,6 +132,21 @@ func (a *App) readingOf(ctx context.Context, known store.SubmitterView) (nonce.F
 		}
 	}
 	return a.store.ForeignReading(ctx, known.Submitter, open.Episode, uint64(known.NextNonce))
+}
+
+// ours reports that a version of our own has consumed the nonce. Where no node tells which
+// transaction has, and a version is stored, the node is asked for its receipt: the steps in
+// the background look for foreign transactions alone.
+func (page losses) ours(ctx context.Context, one lostNonce) (bool, error) {
+	own := page.own[one.Nonce]
+	if one.Taker != nil || len(own) == 0 {
+		return one.Taker != nil && slices.Contains(own, one.Taker.Hash), nil
+	}
+	v, err := page.chain.Look(ctx, nonce.Look{Submitter: page.s, Receipts: own})
+	if err != nil {
+		return false, web.UnavailableBecause(err, "the receipts of the account's transactions could not be read")
+	}
+	return slices.ContainsFunc(own, func(h nonce.Hash) bool { return v.Receipts[h].Answer == nonce.AnswerFound }), nil
 }
 
 // lostFrom is the nonce at which the page begins.

@@ -74,6 +74,38 @@ func TestLostNoncesOfOldBlocksAreFound(t *testing.T) {
 	}
 }
 
+// A foreign transaction takes a nonce, a transaction of our own the one behind it, and both
+// are mined in a block of which the node has no counts any more. The page shows the foreign
+// one alone: the other is not lost, and no step in the background would ever read it.
+func TestAnOwnTransactionOfAnOldBlockIsNotShownAsLost(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stack.Options{Window: 8})
+	s := b.Submitters()[0]
+	b.Chain.StopMining()
+	b.post(t, worth(s, "displaced", 100))
+	b.await(t, s, nonce.Tracking, 1)
+	_, behind := b.post(t, worth(s, "behind it", 102))
+	b.await(t, s, nonce.Tracking, 2)
+	b.useTheKey(t, 0, 50)
+	b.Chain.StartMining()
+	episode, _ := b.inProtect(t, s)
+	b.mine(t, 700)
+	var shown []lostShown
+	read := func() bool {
+		_ = b.RunSweep(b.ctx)
+		shown, _ = b.lostNonces(t, s)
+		return len(shown) > 0 && shown[0].Nonce == 0 && shown[0].Taker != nil
+	}
+	if err := poll(b.ctx, read); err != nil || len(shown) != 1 {
+		t.Fatalf("lost: got %+v, %v; want nonce 0 alone, with its taker", shown, err)
+	}
+	body := map[string]any{"episode": episode, "mode": "resync", "count": 2, "requests": map[string]string{"0": "none"}, "reason": "the key was shared"}
+	if status, text := b.release(t, s, body); status != http.StatusOK {
+		t.Fatalf("resync: got %d %s", status, text)
+	}
+	b.confirmed(t, behind)
+}
+
 // wantShown holds the operator's page of lost nonces against what consumed them.
 func (b bench) wantShown(t *testing.T, s nonce.Submitter, want map[uint64]string) {
 	t.Helper()

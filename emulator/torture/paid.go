@@ -116,15 +116,15 @@ func (e *episode) payments(ctx context.Context) (all []payment, err error) {
 	return all, nil
 }
 
-// afterRestores are the payouts as they have to be after restores. rows are those that a
-// database which was lost had, or had withdrawn, and its backup not so; settled is what the
-// clerk has brought and taken, by req_id.
+// afterRestores are the payouts as they have to be after restores. rows has the payouts that
+// a lost database had stored or withdrawn after its backup. settled has the amounts that the
+// clerk brought and took, by req_id.
 //
-// What was taken for a payout counts as withdrawn. One that a lost database has withdrawn
-// and never given back is to be paid once where its money was taken and it is refused now,
-// or has no row and its user repeats nothing. So is one without a row whose user was told
-// COMMITTED. Of no other payout that was lost may anything be paid, but what its user has
-// repeated.
+// An amount that the clerk took for a payout counts as its withdrawal. A payout has to be
+// paid once where a lost database has withdrawn it and not given it back, the clerk took
+// its amount, and it is FAILED now or its row is lost. So does one whose row is lost and of
+// which a lost database has answered COMMITTED. No other payout whose row is lost may have
+// a payment.
 func afterRestores(wanted []payout, wishes []*movers.Wish, lost func(movers.Told) bool, rows map[string]payout, settled map[string]int64) []payout {
 	here := make(map[string]int)
 	for i, p := range wanted {

@@ -43,11 +43,19 @@ func (s *Store) IntentsAlike(ctx context.Context, sub nonce.Submitter, t nonce.T
 }
 
 // OwnVersions are the versions that are stored for the nonces of s from one on and below
-// another.
-func (s *Store) OwnVersions(ctx context.Context, sub nonce.Submitter, from, below uint64) ([]string, error) {
-	rows, err := s.db.Query(ctx, `select tx_hash from tx_version where submitter = $1 and nonce >= $2 and nonce < $3`, sub, bigint(from), bigint(below))
+// another, by nonce.
+func (s *Store) OwnVersions(ctx context.Context, sub nonce.Submitter, from, below uint64) (map[uint64][]nonce.Hash, error) {
+	rows, err := s.db.Query(ctx, `select nonce, tx_hash from tx_version where submitter = $1 and nonce >= $2 and nonce < $3`, sub, bigint(from), bigint(below))
 	if err != nil {
 		return nil, fmt.Errorf("read the versions of %s from nonce %d on: %w", sub, from, err)
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	own := make(map[uint64][]nonce.Hash)
+	var n int64
+	var hash string
+	_, err = pgx.ForEachRow(rows, []any{&n, &hash}, func() error {
+		parsed, err := nonce.ParseHash(hash)
+		own[uint64(n)] = append(own[uint64(n)], parsed)
+		return err
+	})
+	return own, err
 }

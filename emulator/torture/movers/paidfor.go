@@ -13,10 +13,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// NobodyRepeats says of a payment that a database which was lost has made that no open
-// payout wants it, and that nobody will repeat its cid: its user was told an end that the
-// copy does not have, or the copy has refused it. What was paid is settled first: the copy
-// has not taken the money.
+// NobodyRepeats reports of a lost database's payment that no open payout wants it and no
+// user repeats its cid. A lost database has told the user its end, or the copy has refused
+// it. Its amount is taken from the user first, since the copy has not withdrawn it.
 func (c *Clerk) NobodyRepeats(ctx context.Context, hash common.Hash) bool {
 	client, err := ethclient.DialContext(ctx, c.Stack.Chain.URL())
 	if err != nil {
@@ -41,8 +40,8 @@ func (c *Clerk) NobodyRepeats(ctx context.Context, hash common.Hash) bool {
 	return false
 }
 
-// givenUp says that no row of the payout is open, has paid it or has given it back, and
-// that its user posts it no more.
+// givenUp reports that each row of the payout is FAILED, or that there is none and its user
+// posts it no more.
 func (c *Clerk) givenUp(ctx context.Context, w *Wish) bool {
 	told := w.Told()
 	var rows, failed int
@@ -54,7 +53,7 @@ func (c *Clerk) givenUp(ctx context.Context, w *Wish) bool {
 	return failed > 0 || c.Ledger.EndMayBeLost(told)
 }
 
-// settlePayout takes from the user what was paid and the copy has not taken, once.
+// settlePayout takes the payout's amount from the user, once.
 func (c *Clerk) settlePayout(ctx context.Context, w *Wish) bool {
 	c.settling.Lock()
 	defer c.settling.Unlock()
@@ -73,9 +72,9 @@ select t.req_id
 
 const selectWentOn = `select req_id from transfers_tb where transfer_type = 3 and state = any ($1)`
 
-// settlePayouts takes what was paid for payouts that a release has named and Funding has
-// refused afterwards. What was taken of one that went on after all is given back. It says
-// whether nothing is left.
+// settlePayouts takes the amounts of payouts that a release has named as paid and Funding has
+// refused afterwards. It gives back the amount of one that went on after all. The answer is
+// true where nothing is left to do.
 func (c *Clerk) settlePayouts(ctx context.Context) (all bool) {
 	refused, err := c.reqIDs(ctx, selectRefused, transfer.Failed)
 	if err != nil {
@@ -101,7 +100,7 @@ func (c *Clerk) settlePayouts(ctx context.Context) (all bool) {
 	return all
 }
 
-// giveBack brings what was taken for the payout.
+// giveBack returns the amount that the clerk took for the payout.
 func (c *Clerk) giveBack(ctx context.Context, w *Wish) bool {
 	c.settling.Lock()
 	defer c.settling.Unlock()
