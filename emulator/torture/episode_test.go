@@ -239,7 +239,7 @@ func TestARestoreHidesNoMoney(t *testing.T) {
 	var out bytes.Buffer
 	f := restored(t, 21)
 	f.transfers = 4
-	wants := []string{"the chain has 2 payments of", paidOnce + ": user", "books: user", movedAsTold + ": user"}
+	wants := []string{"the chain has 2 payments of", paidOnce + ": user", "books: user", "ends-as-journaled: user"}
 	err := run(t.Context(), f, &out, func(ctx context.Context, e *episode) error {
 		gone, err := e.loseLines(ctx)
 		if wants = append(wants, gone...); err != nil {
