@@ -120,3 +120,25 @@ func TestScriptsAreTheSeeds(t *testing.T) {
 		t.Errorf("values of 200 intents: got %d, want each its own", len(values))
 	}
 }
+
+// Another payload under a requestId is a conflict. REQUEST_RECORDED answers it only where the
+// caller knows that a release has recorded the request.
+func TestAnotherPayloadIsAConflict(t *testing.T) {
+	t.Parallel()
+	const want = "want 409 REQUEST_ID_CONFLICT"
+	for name, c := range map[string]struct {
+		told   Told
+		answer answer
+		want   string
+	}{
+		"a conflict":            {Told{TxID: "t"}, answer{status: 409, code: "REQUEST_ID_CONFLICT"}, ""},
+		"recorded by a release": {Told{TxID: "t", Recorded: true}, answer{status: 409, code: "REQUEST_RECORDED"}, ""},
+		"recorded by nobody":    {Told{TxID: "t"}, answer{status: 409, code: "REQUEST_RECORDED"}, want},
+		"recorded, and taken":   {Told{TxID: "t", Recorded: true}, answer{status: 202}, want},
+		"taken":                 {Told{TxID: "t"}, answer{status: 200}, want},
+	} {
+		caller := setup(c.told)
+		caller.conflicted(c.answer)
+		caller.wantLie(t, name, c.want)
+	}
+}
