@@ -203,8 +203,8 @@ func (c *caller) postAnother(ctx context.Context) {
 	c.conflicted(a)
 }
 
-// conflicted judges the answer to another payload. Of a request that only a release has
-// recorded no payload is on record.
+// conflicted judges the answer to another payload. A request that only a release has
+// recorded answers every post alike.
 func (c *caller) conflicted(a answer) {
 	recorded := a.code == "REQUEST_RECORDED" && c.intent.Told().Recorded
 	if a.status != http.StatusConflict || a.code != "REQUEST_ID_CONFLICT" && !recorded {
