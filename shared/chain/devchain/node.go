@@ -3,6 +3,7 @@ package devchain
 import (
 	"fmt"
 	"math/big"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core"
@@ -52,6 +53,7 @@ func ethConfig(o Options) *ethconfig.Config {
 	c.SyncMode = ethconfig.FullSync
 	c.LogNoHistory = true
 	c.Miner.GasCeil = o.GasLimit
+	c.Miner.Recommit = time.Minute // a block holds what fits into it, also where the machine is slow
 	c.TxPool.NoLocals, c.TxPool.Journal = true, ""
 	if o.PriceBump > 0 {
 		c.TxPool.PriceBump = o.PriceBump
