@@ -144,3 +144,25 @@ func TestGrantToNobody(t *testing.T) {
 		t.Errorf("to none: got %v, want nothing done", err)
 	}
 }
+
+// A role that may not ask the sequence is told nothing of the last intent, and not that
+// there is none.
+func TestLastIntentIsNullWhereTheRoleMayNotAsk(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	if _, err := Up(t.Context(), databaseURL, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	conn := dial(t, databaseURL)
+	role := pgx.Identifier{fmt.Sprintf("stranger%d", time.Now().UnixNano())}.Sanitize()
+	do(t, conn, `create role `+role)
+	defer do(t, conn, fmt.Sprintf(`reset role; drop owned by %[1]s; drop role %[1]s`, role))
+	const ask = `select coalesce(last_intent_seq()::text, 'null')`
+	if got := texts(t, conn, ask); got[0] != "0" {
+		t.Errorf("the owner: got %s, want 0", got[0])
+	}
+	do(t, conn, `set role `+role)
+	if got := texts(t, conn, ask); got[0] != "null" {
+		t.Errorf("a role without rights: got %s, want null", got[0])
+	}
+}
