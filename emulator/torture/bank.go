@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/torture/movers"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -54,7 +55,7 @@ func (e *episode) openBank(ctx context.Context) error {
 		return err
 	}
 	for safe := e.house.Chain.Head() + confirmations; e.house.Chain.Head() < safe && ctx.Err() == nil; {
-		pause(ctx, blockTime)
+		patience.Pause(ctx, blockTime)
 	}
 	return ctx.Err()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/faults"
 	"github.com/fencepost/fencepost/emulator/torture/load"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/emulator/torture/plan"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -237,7 +238,7 @@ func (e *episode) play(ctx context.Context) error {
 	if ctx.Err() == nil {
 		fmt.Fprintf(e.out, "%s faults have stopped; everything has to end within %s\n", e.clock(), bound)
 	}
-	pause(ctx, after)
+	patience.Pause(ctx, after)
 	stopPosting()
 	e.ended = e.end(ctx)
 	giveUp()
@@ -258,7 +259,7 @@ func (e *episode) end(ctx context.Context) (ended bool) {
 		if t := e.load.Ledger.Tally(); t.Waiting == 0 && !e.waiting(ctx) && e.left(ctx) == 0 {
 			return true
 		}
-		pause(ctx, 200*time.Millisecond)
+		patience.Pause(ctx, 200*time.Millisecond)
 	}
 	return false
 }
@@ -289,16 +290,7 @@ func (e *episode) now(ctx context.Context) (now time.Time) {
 		if err := e.db.QueryRow(ctx, `select clock_timestamp()`).Scan(&now); err == nil {
 			break
 		}
-		pause(ctx, 100*time.Millisecond)
+		patience.Pause(ctx, 100*time.Millisecond)
 	}
 	return now
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/torture/load"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
@@ -343,7 +344,7 @@ func (e *episode) sendPast(ctx context.Context, client *ethclient.Client, key de
 		if _, err := client.TransactionReceipt(ctx, tx.Hash()); err == nil {
 			return nil
 		}
-		pause(ctx, 100*time.Millisecond)
+		patience.Pause(ctx, 100*time.Millisecond)
 		err = ctx.Err()
 	}
 	return err

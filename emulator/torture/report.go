@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/checkers"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/emulator/torture/plan"
 )
 
@@ -39,7 +40,7 @@ func (e *episode) clock() string {
 // report prints a line of progress now and then.
 func (e *episode) report(ctx context.Context) {
 	for {
-		pause(ctx, progressEvery)
+		patience.Pause(ctx, progressEvery)
 		if ctx.Err() != nil {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/torture/faults"
 	"github.com/fencepost/fencepost/emulator/torture/load"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 )
 
 // restores is what is known of the databases that were lost in the run, beyond what
@@ -39,13 +40,13 @@ func (e *episode) restoreAll(ctx context.Context) {
 	each := e.length() / time.Duration(max(e.flags.restores, 1))
 	for n := range e.flags.restores {
 		began := time.Now()
-		pause(ctx, each/4)
+		patience.Pause(ctx, each/4)
 		if err := e.restore(ctx, n); err != nil {
 			e.kept.event("restore %d: %v", n, err)
 			fmt.Fprintf(e.out, "%s restore %d did not happen: %v\n", e.clock(), n, err)
 			return
 		}
-		pause(ctx, time.Until(began.Add(each)))
+		patience.Pause(ctx, time.Until(began.Add(each)))
 	}
 }
 
@@ -60,12 +61,12 @@ func (e *episode) restore(ctx context.Context, n int) error {
 	e.kept.event("restore %d: backed up", n)
 	had, err := remember(ctx, r.Backup)
 	for ; err != nil && ctx.Err() == nil; had, err = remember(ctx, r.Backup) { // Postgres may be away
-		pause(ctx, 200*time.Millisecond)
+		patience.Pause(ctx, 200*time.Millisecond)
 	}
 	if err != nil {
 		return fmt.Errorf("read the backup: %w", err)
 	}
-	pause(ctx, e.length()/time.Duration(4*e.flags.restores))
+	patience.Pause(ctx, e.length()/time.Duration(4*e.flags.restores))
 	if err := e.operator.Restore(ctx, e.managed(), backedUp, func() error {
 		return e.world.PutBack(ctx, r, n, func() { e.replaced(backedUp) })
 	}); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/torture/faults"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/emulator/torture/plan"
 )
 
@@ -42,13 +43,13 @@ func (s *storm) pass(ctx context.Context) {
 	}
 	var under sync.WaitGroup
 	for _, e := range s.events {
-		pause(ctx, time.Until(began.Add(e.At)))
+		patience.Pause(ctx, time.Until(began.Add(e.At)))
 		if ctx.Err() != nil {
 			break
 		}
 		under.Go(func() { s.inject(lasting, byName[e.Kind], e) })
 	}
-	pause(ctx, grace)
+	patience.Pause(ctx, grace)
 	undo()
 	under.Wait()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/load"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -146,7 +147,7 @@ func (e *episode) askAs(ctx context.Context, account, method, path string, body 
 			return s, t
 		}
 		status, text = s, t
-		pause(ctx, 200*time.Millisecond)
+		patience.Pause(ctx, 200*time.Millisecond)
 	}
 	return status, text
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/torture/faults"
 	"github.com/fencepost/fencepost/emulator/torture/load"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -134,7 +135,7 @@ func (e *episode) checkers(ctx context.Context) (found []checkers.Violation, err
 		if err != nil || len(found) == 0 || len(of(found, "settled")) < len(found) {
 			break
 		}
-		pause(ctx, time.Second)
+		patience.Pause(ctx, time.Second)
 	}
 	return found, err
 }

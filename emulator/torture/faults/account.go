@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -33,7 +34,7 @@ func withStatus(status string) func(context.Context, *World, *rand.Rand) (int, e
 				defer func() { _ = w.setStatus(context.WithoutCancel(ctx), side, userID+1, asset.ID, "ACTIVE") }()
 			}
 		}
-		pause(ctx, between(r, time.Second, 5*time.Second))
+		patience.Pause(ctx, between(r, time.Second, 5*time.Second))
 		if times > 0 {
 			err = nil
 		}
@@ -44,7 +45,7 @@ func withStatus(status string) func(context.Context, *World, *rand.Rand) (int, e
 // setStatus tries until it is answered: the ledger may be away.
 func (w *World) setStatus(ctx context.Context, side transfer.AccountType, userID int64, assetID int32, status string) error {
 	err := fmt.Errorf("not tried")
-	until(ctx, patience, func() bool {
+	until(ctx, awaitsPrey, func() bool {
 		once, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		err = w.Stack.SetStatus(once, side, userID, assetID, status)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/ethclient"
+
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 )
 
 func chainFaults() []Fault {
@@ -22,7 +24,7 @@ func chainFaults() []Fault {
 		{"mining stopped", 2, func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 			w.mining.take()
 			defer w.mining.release()
-			pause(ctx, between(r, 2*time.Second, 8*time.Second))
+			patience.Pause(ctx, between(r, 2*time.Second, 8*time.Second))
 			return 1, nil
 		}},
 	}
@@ -42,7 +44,7 @@ const (
 func reorg(f fate) func(context.Context, *World, *rand.Rand) (int, error) {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		depth := 1 + r.Uint64N(w.Deepest)
-		until(ctx, patience, func() bool { return w.Stack.Chain.Head() > depth })
+		until(ctx, awaitsPrey, func() bool { return w.Stack.Chain.Head() > depth })
 		w.mining.take()
 		defer w.mining.release()
 		var err error

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 )
 
 // clockFaults are of the database's clock. They strike only where the cluster was
@@ -24,7 +26,7 @@ func moveClock(sign time.Duration) func(context.Context, *World, *rand.Rand) (in
 		if err := w.Cluster.SetClock(sign * between(r, time.Second, 10*time.Second)); err != nil {
 			return 0, err
 		}
-		pause(ctx, between(r, 2*time.Second, 8*time.Second))
+		patience.Pause(ctx, between(r, 2*time.Second, 8*time.Second))
 		return 1, w.Cluster.SetClock(0)
 	}
 }

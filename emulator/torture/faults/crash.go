@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
@@ -125,13 +126,13 @@ func killAtPoint(ctx context.Context, w *World, r *rand.Rand) (times int, err er
 func stopAtPoint(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 	w.stopping.Lock()
 	defer w.stopping.Unlock()
-	for deadline := time.Now().Add(patience); times == 0 && time.Now().Before(deadline) && ctx.Err() == nil; {
+	for deadline := time.Now().Add(awaitsPrey); times == 0 && time.Now().Before(deadline) && ctx.Err() == nil; {
 		if times, err = w.armAndAwait(ctx, r, 3, crash.Stop, 3*time.Second); err != nil {
 			return 0, err
 		}
 	}
 	if times > 0 {
-		pause(ctx, nap(r))
+		patience.Pause(ctx, nap(r))
 	}
 	w.wake(false)
 	return times, nil

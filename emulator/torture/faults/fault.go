@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/pgproxy"
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/emulator/torture/plan"
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
@@ -128,25 +129,15 @@ func (w *World) Calm() {
 	}
 }
 
-// patience is how long a fault that waits for its prey lasts at most.
-const patience = 20 * time.Second
-
-// pause waits for d or for the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
+// awaitsPrey is how long a fault that waits for its prey lasts at most.
+const awaitsPrey = 20 * time.Second
 
 // until polls the condition; it is false if ctx or the time ended first.
 func until(ctx context.Context, most time.Duration, met func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for !met() {
-		pause(ctx, 50*time.Millisecond)
+		patience.Pause(ctx, 50*time.Millisecond)
 		if ctx.Err() != nil {
 			return met()
 		}

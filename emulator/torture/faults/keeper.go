@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 )
 
 // Keeper starts the trading core again whenever its process has ended, as whoever
@@ -45,7 +46,7 @@ func (k *Keeper) Run(ctx context.Context, r *rand.Rand) {
 		case <-ctx.Done():
 			return
 		}
-		pause(ctx, between(r, 100*time.Millisecond, 1500*time.Millisecond)) // nobody notices at once
+		patience.Pause(ctx, between(r, 100*time.Millisecond, 1500*time.Millisecond)) // nobody notices at once
 		k.Revive(context.WithoutCancel(ctx))
 	}
 }

@@ -79,7 +79,7 @@ func useKey(inFlight bool) func(context.Context, *World, *rand.Rand) (int, error
 		}
 		defer client.Close()
 		times, failure := 0, errors.New("no key had a nonce to take")
-		until(ctx, patience, func() bool {
+		until(ctx, awaitsPrey, func() bool {
 			for _, key := range keys {
 				if n, found := freeNonce(ctx, client, key, inFlight); found && times == 0 {
 					times, failure = w.takeNonce(ctx, client, key, n, inFlight)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 )
 
 func nodeFaults() []Fault {
@@ -31,8 +32,8 @@ func node(name string, draw func(*rpcproxy.Faults, *rand.Rand)) func(context.Con
 		proxy := w.Stack.Nodes[i]
 		before := proxy.Counts()[name]
 		end := w.nodes[i].begin(func(f *rpcproxy.Faults) { draw(f, rand.New(rand.NewPCG(seed, seed))) })
-		pause(ctx, between(r, time.Second, 5*time.Second))
-		until(ctx, patience, func() bool { return proxy.Counts()[name] > before })
+		patience.Pause(ctx, between(r, time.Second, 5*time.Second))
+		until(ctx, awaitsPrey, func() bool { return proxy.Counts()[name] > before })
 		end()
 		sum := 0
 		for _, n := range w.Stack.Nodes {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/pgproxy"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 )
 
 func postgresFaults() []Fault {
@@ -56,7 +57,7 @@ func cut(kind pgproxy.Kind) func(context.Context, *World, *rand.Rand) (int, erro
 		}
 		before := w.hits(kind)
 		w.Stack.Proxy.Arm(f)
-		until(ctx, patience, func() bool { return w.hits(kind) >= before+f.Times })
+		until(ctx, awaitsPrey, func() bool { return w.hits(kind) >= before+f.Times })
 		return w.cuts.claim(kind, w.hits(kind)), nil
 	}
 }
@@ -64,7 +65,7 @@ func cut(kind pgproxy.Kind) func(context.Context, *World, *rand.Rand) (int, erro
 func (w *World) hits(kind pgproxy.Kind) int { return w.Stack.Proxy.Counts().Hits[kind] }
 
 func cutAll(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
-	until(ctx, patience, func() bool {
+	until(ctx, awaitsPrey, func() bool {
 		times = min(w.Stack.Proxy.CutAll(), 1)
 		return times > 0
 	})
@@ -76,6 +77,6 @@ func refuse(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	w.Stack.Proxy.Refuse(true)
 	defer w.Stack.Proxy.Refuse(false)
 	w.Stack.Proxy.CutAll()
-	pause(ctx, between(r, 500*time.Millisecond, 3*time.Second))
+	patience.Pause(ctx, between(r, 500*time.Millisecond, 3*time.Second))
 	return 1, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/processes"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 )
 
 func processFaults() []Fault {
@@ -49,7 +50,7 @@ func stop(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	if r.IntN(2) == 0 {
 		defer w.forget(p)()
 	}
-	pause(ctx, nap(r))
+	patience.Pause(ctx, nap(r))
 	return 1, p.Signal(syscall.SIGCONT)
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 )
 
 func sweepFaults() []Fault {
@@ -21,7 +23,7 @@ func sweepFaults() []Fault {
 		{"no sweep for a while", 1, func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 			w.Sweeper.held.Add(1)
 			defer w.Sweeper.held.Add(-1)
-			pause(ctx, between(r, 5*time.Second, 15*time.Second))
+			patience.Pause(ctx, between(r, 5*time.Second, 15*time.Second))
 			return 1, nil
 		}},
 	}
@@ -46,7 +48,7 @@ func (s *Sweeper) Sweep(ctx context.Context) {
 // Run sweeps every one to four seconds until ctx ends.
 func (s *Sweeper) Run(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
-		pause(ctx, between(r, time.Second, 4*time.Second))
+		patience.Pause(ctx, between(r, time.Second, 4*time.Second))
 		if s.held.Load() == 0 && ctx.Err() == nil {
 			s.Sweep(ctx)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/cloudtasks"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -32,14 +33,14 @@ func tasks(draw func(*cloudtasks.Faults, *rand.Rand)) func(context.Context, *Wor
 			draw(f, rand.New(rand.NewPCG(seed, seed))) // the same, as often as it is applied
 		})
 		defer end()
-		pause(ctx, between(r, 2*time.Second, 6*time.Second))
+		patience.Pause(ctx, between(r, 2*time.Second, 6*time.Second))
 		return 1, nil
 	}
 }
 
 // empty throws away what waits in every queue, once there is something.
 func empty(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
-	until(ctx, patience, func() bool {
+	until(ctx, awaitsPrey, func() bool {
 		thrown := 0
 		kinds := []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit}
 		if w.Users > 0 {

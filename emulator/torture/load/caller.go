@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -19,7 +20,8 @@ type caller struct {
 	intent  *Intent
 	account string // that it asks as
 
-	submit func(context.Context) answer // posts the intent once; nil: over HTTP
+	submit   func(context.Context) answer // posts the intent once; nil: over HTTP
+	patience patience.Patience
 }
 
 // live posts the intent until the answer is clear, does what its script says, and
@@ -58,7 +60,7 @@ const slowestPoll = 8 * time.Second
 // callers wait at once, and their questions alone would occupy the machine.
 func (c *caller) poll(ctx context.Context) {
 	for wait := c.intent.pace; ctx.Err() == nil && !c.ended(ctx); wait = min(wait*3/2, slowestPoll) {
-		pause(ctx, wait)
+		patience.Pause(ctx, wait)
 	}
 }
 
@@ -67,9 +69,6 @@ func (c *caller) set(change func(*Told)) {
 	defer c.intent.mu.Unlock()
 	change(&c.intent.told)
 }
-
-// patience is how long a caller waits for one answer.
-const patience = 6 * time.Second
 
 // answer is what came of one request; status 0: nothing was heard.
 type answer struct {
@@ -90,8 +89,8 @@ func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, a.text) 
 
 // call makes one request as the account.
 func (c *caller) call(ctx context.Context, method, path string, body any) (a answer) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	ctx, done := c.patience.Bound(ctx)
+	defer done()
 	a.begun, a.generation = time.Now(), c.ledger.Generation()
 	status, text, err := c.house.Call(ctx, c.account, method, path, body)
 	if err != nil {
@@ -119,7 +118,7 @@ func (c *caller) insist(ctx context.Context, method, path string, body any) (a a
 		if a = c.call(ctx, method, path, body); !a.unclear() {
 			break
 		}
-		pause(ctx, 200*time.Millisecond)
+		c.patience.Pause(ctx)
 	}
 	return a
 }
@@ -162,7 +161,7 @@ func (c *caller) submitted(ctx context.Context) (a answer) {
 		if a = c.submit(ctx); !a.unclear() {
 			break
 		}
-		pause(ctx, 300*time.Millisecond)
+		patience.Pause(ctx, 300*time.Millisecond)
 	}
 	return a
 }
@@ -284,7 +283,7 @@ func (c *caller) heard(a answer) (final bool) {
 
 // changeItsMind cancels, and asks again until the answer is definite.
 func (c *caller) changeItsMind(ctx context.Context) {
-	pause(ctx, c.intent.cancelAfter)
+	patience.Pause(ctx, c.intent.cancelAfter)
 	c.ledger.did(Cancels)
 	for ctx.Err() == nil {
 		begun := c.ledger.Generation()
@@ -298,7 +297,7 @@ func (c *caller) changeItsMind(ctx context.Context) {
 		if c.cancelAnswered(a) {
 			return
 		}
-		pause(ctx, c.intent.pace)
+		patience.Pause(ctx, c.intent.pace)
 	}
 }
 
@@ -317,13 +316,4 @@ func (c *caller) cancelAnswered(a answer) (definite bool) {
 		c.set(func(t *Told) { t.Outcome = a.body.Outcome })
 	}
 	return definite
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/faults"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -37,6 +38,7 @@ type Operator struct {
 	decidedLast map[string]time.Time
 	mu          sync.Mutex // guards both while decisions are under way
 	calm        atomic.Bool
+	patience    patience.Patience
 
 	Payer nonce.Submitter // who pays out; "": nobody
 	// NobodyRepeats says of a payment of the payer that its user was told its end by a
@@ -79,7 +81,7 @@ func (o *Operator) Run(ctx context.Context) {
 			}
 		}
 		o.restored.Unlock()
-		pause(ctx, rounds)
+		patience.Pause(ctx, rounds)
 	}
 }
 
@@ -130,8 +132,8 @@ func (o *Operator) lastDecision(id string) time.Time {
 }
 
 func (o *Operator) call(ctx context.Context, method, path string, body any) (int, []byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	ctx, done := o.patience.Bound(ctx)
+	defer done()
 	return o.Stack.Call(ctx, stack.OperatorAccount, method, path, body)
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -40,6 +41,7 @@ type Program struct {
 	OnlyHandlers bool
 
 	requests sync.WaitGroup
+	patience patience.Patience
 }
 
 // What a program does, as it is counted.
@@ -74,7 +76,7 @@ const programOpen = 8
 func (p *Program) Run(ctx, within context.Context) {
 	slots := make(chan struct{}, programOpen)
 	for n := 0; ctx.Err() == nil; n++ {
-		pause(ctx, time.Duration(p.Source.Int64N(int64(time.Second))))
+		patience.Pause(ctx, time.Duration(p.Source.Int64N(int64(time.Second))))
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
@@ -133,10 +135,10 @@ func (p *Program) follow(ctx context.Context, in *Intent, begin func(context.Con
 // insist calls until the answer is clear, or for a minute.
 func (p *Program) insist(ctx context.Context, in *Intent, call func(context.Context) error, clear ...error) (err error) {
 	const within = time.Minute
-	for began := time.Now(); ctx.Err() == nil && time.Since(began) < within; pause(ctx, 300*time.Millisecond) {
-		once, cancel := context.WithTimeout(ctx, 2*patience)
+	for began := time.Now(); ctx.Err() == nil && time.Since(began) < within; patience.Pause(ctx, 300*time.Millisecond) {
+		once, done := p.patience.Bound(ctx)
 		err = call(once)
-		cancel()
+		done()
 		if err == nil {
 			return nil
 		}
@@ -167,8 +169,8 @@ func (p *Program) handled(ctx context.Context, c *caller, way string) {
 
 // withNonce posts the request once. What it is told is what a caller over HTTP is.
 func (p *Program) withNonce(ctx context.Context, in *Intent, wage payroll.Wage) (a answer) {
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
-	defer cancel()
+	ctx, done := p.patience.Bound(ctx)
+	defer done()
 	a.begun, a.generation = time.Now(), p.Ledger.Generation()
 	txID, err := p.App.WithNonce(ctx, in.Submitter, in.RequestID, "wage", wage)
 	switch {
@@ -208,7 +210,7 @@ func (p *Program) reserved(ctx context.Context, c *caller, key devchain.Account,
 			return p.App.MarkRecyclable(ctx, got.TxID, owner, "no longer needed")
 		}, nonce.ErrNotOwner)
 	case "used too late":
-		pause(ctx, time.Until(got.Until)+3*time.Second)
+		patience.Pause(ctx, time.Until(got.Until)+3*time.Second)
 		p.use(ctx, c, key, got)
 	case "used":
 		p.use(ctx, c, key, got)

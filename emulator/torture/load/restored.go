@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/faults"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -76,7 +77,7 @@ func (c *caller) repeatsAfterRestore(ctx context.Context) {
 		a := c.submitted(ctx)
 		switch {
 		case a.unclear(), a.code == "SUBMITTER_PROTECTED", c.overtaken(begun):
-			pause(ctx, c.intent.pace)
+			patience.Pause(ctx, c.intent.pace)
 		case a.code == "REQUEST_RECORDED":
 			c.recorded(ctx, begun)
 		case a.status == http.StatusAccepted, a.status == http.StatusOK:
@@ -180,7 +181,7 @@ func (o *Operator) cancelAgain(ctx context.Context, txID string) {
 func (o *Operator) until(ctx context.Context, what string, met func() bool) {
 	began := time.Now()
 	for ctx.Err() == nil && !met() {
-		pause(ctx, rounds)
+		patience.Pause(ctx, rounds)
 	}
 	o.Note("operator: %s after %s", what, time.Since(began).Round(time.Millisecond))
 }

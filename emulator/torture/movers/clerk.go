@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -37,6 +38,7 @@ type Clerk struct {
 
 	resolvedAt map[string]time.Time
 	calm       atomic.Bool
+	patience   patience.Patience
 }
 
 // What the operator does, as it is counted.
@@ -81,7 +83,7 @@ func (c *Clerk) Run(ctx context.Context) {
 		if !c.calm.Load() {
 			c.round(ctx)
 		}
-		pause(ctx, rounds)
+		patience.Pause(ctx, rounds)
 	}
 }
 
@@ -89,12 +91,12 @@ func (c *Clerk) Run(ctx context.Context) {
 // finds is on record.
 func (c *Clerk) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
-		once, cancel := context.WithTimeout(ctx, patience)
+		once, done := c.patience.Bound(ctx)
 		if c.Stack.RunConservation(once) == nil {
 			c.Ledger.did(Watches)
 		}
-		cancel()
-		pause(ctx, watchEvery)
+		done()
+		patience.Pause(ctx, watchEvery)
 	}
 }
 
@@ -127,8 +129,8 @@ select req_id, state, failures > 0 and state_at < clock_timestamp() - interval '
 }
 
 func (c *Clerk) call(ctx context.Context, method, path string, body any) (a answer) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	ctx, done := c.patience.Bound(ctx)
+	defer done()
 	status, text, err := c.Stack.Call(ctx, stack.OperatorAccount, method, path, body)
 	if err != nil || status != http.StatusNoContent && json.Unmarshal(text, &a) != nil {
 		return answer{}

@@ -24,8 +24,8 @@ func (u *user) leave(ctx context.Context) {
 	}
 	u.set(func(t *Told) { t.ReqID, t.Fresh, t.ReqAt, t.Generation = r.ReqID, 1, time.Now(), begun })
 	u.ledger.did(Left)
-	once, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	once, done := u.patience.Bound(ctx)
+	defer done()
 	if u.wish.steps == 0 || !u.move(once, r.ReqID, transfer.Init, transfer.SourcePending) || u.wish.steps == 1 {
 		return
 	}
@@ -44,16 +44,16 @@ func (u *user) leave(ctx context.Context) {
 // create stores the transfer, however often it takes. The error is that of ctx.
 func (u *user) create(ctx context.Context, r transfer.Request) (transfer.Transfer, error) {
 	for {
-		once, cancel := context.WithTimeout(ctx, patience)
+		once, done := u.patience.Bound(ctx)
 		created, err := u.house.Transfers.Create(once, r, transfer.Terms{SafetyFactor: 10})
-		cancel()
+		done()
 		if err == nil {
 			return created.Transfer, nil
 		}
 		if ctx.Err() != nil {
 			return transfer.Transfer{}, ctx.Err()
 		}
-		pause(ctx, 200*time.Millisecond)
+		u.patience.Pause(ctx)
 	}
 }
 

@@ -65,7 +65,7 @@ func (l *Load) Run(ctx, within context.Context) {
 		}
 		l.wished++
 		l.Ledger.add(w)
-		l.users.Go(func() { (&user{l.Stack, l.Ledger, w}).live(within) })
+		l.users.Go(func() { (&user{house: l.Stack, ledger: l.Ledger, wish: w}).live(within) })
 	}
 }
 
@@ -205,13 +205,4 @@ func (l *Ledger) Tally() (t Tally) {
 		}
 	}
 	return t
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

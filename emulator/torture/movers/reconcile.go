@@ -290,8 +290,8 @@ func (c *Clerk) resume(ctx context.Context) {
 		return
 	}
 	c.check(ctx)
-	once, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	once, done := c.patience.Bound(ctx)
+	defer done()
 	status, text, err := c.Stack.Call(once, stack.OperatorAccount, http.MethodGet, "/admin/v1/conservation", nil)
 	var shown struct {
 		LastCheck *struct{ Found []Finding } `json:"last_check"`

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -18,7 +19,8 @@ type Teller struct {
 	Users  int
 	Source *rand.Rand
 
-	moved int
+	moved    int
+	patience patience.Patience
 }
 
 var sides = []transfer.AccountType{transfer.Funding, transfer.Spot}
@@ -51,7 +53,7 @@ func (t *Teller) Run(ctx, within context.Context) {
 		}
 		t.move(within, at, op, 1+t.Source.Uint64N(Opening/20))
 		t.Ledger.did(Brought)
-		pause(ctx, 100*time.Millisecond+time.Duration(t.Source.Int64N(int64(500*time.Millisecond))))
+		patience.Pause(ctx, 100*time.Millisecond+time.Duration(t.Source.Int64N(int64(500*time.Millisecond))))
 	}
 	t.bookAgain(within)
 }
@@ -88,13 +90,13 @@ func (t *Teller) again(at Account, op transfer.Op, reqID string, first, now tran
 
 func (t *Teller) insist(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) (o transfer.Outcome) {
 	for ctx.Err() == nil {
-		once, cancel := context.WithTimeout(ctx, patience)
+		once, done := t.patience.Bound(ctx)
 		o = t.ask(once, side, op, call)
-		cancel()
+		done()
 		if o.Verdict != transfer.Unknown {
 			break
 		}
-		pause(ctx, 100*time.Millisecond)
+		t.patience.Pause(ctx)
 	}
 	return o
 }

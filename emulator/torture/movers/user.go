@@ -11,14 +11,16 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
 // user sees one wish through.
 type user struct {
-	house  *stack.Stack
-	ledger *Ledger
-	wish   *Wish
+	house    *stack.Stack
+	ledger   *Ledger
+	wish     *Wish
+	patience patience.Patience
 }
 
 // live posts the wish until the answer is clear, does what its script says, and asks
@@ -45,7 +47,7 @@ func (u *user) live(ctx context.Context) {
 		besides.Go(func() { u.peek(ctx) })
 	}
 	for ctx.Err() == nil && !u.ended(ctx) {
-		pause(ctx, u.wish.pace)
+		patience.Pause(ctx, u.wish.pace)
 	}
 	if u.wish.again && ctx.Err() == nil && !u.stale() {
 		u.ledger.did(Again)
@@ -60,9 +62,6 @@ func (u *user) set(change func(*Told)) {
 	defer u.wish.mu.Unlock()
 	change(&u.wish.told)
 }
-
-// patience is how long a user waits for one answer.
-const patience = 6 * time.Second
 
 // answer is what came of one request; status 0: nothing was heard.
 type answer struct {
@@ -100,8 +99,8 @@ func (a answer) end() *End {
 
 // call makes one request as the user of that id.
 func (u *user) call(ctx context.Context, userID int64, method, path string, body any) (a answer) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	ctx, done := u.patience.Bound(ctx)
+	defer done()
 	begun := time.Now()
 	status, text, err := u.house.CallAsUser(ctx, userID, method, path, body)
 	if err != nil || json.Unmarshal(text, &a) != nil {
@@ -117,7 +116,7 @@ func (u *user) insist(ctx context.Context, method, path string, body any) (a ans
 		if a = u.call(ctx, u.wish.UserID, method, path, body); !a.unclear() {
 			break
 		}
-		pause(ctx, 200*time.Millisecond)
+		u.patience.Pause(ctx)
 	}
 	return a
 }
@@ -148,7 +147,7 @@ func (u *user) post(ctx context.Context) {
 		a := u.call(ctx, u.wish.UserID, http.MethodPost, u.wish.path(), u.wish.body())
 		switch {
 		case a.unclear():
-			pause(ctx, 200*time.Millisecond)
+			patience.Pause(ctx, 200*time.Millisecond)
 		case u.overtaken(begun), u.stale(): // by a restore: it is posted again
 		default:
 			a.generation = begun
@@ -195,7 +194,7 @@ func (u *user) postAnother(ctx context.Context) {
 			return // the transfer may be lost, and the other one would be new
 		}
 		a = u.call(ctx, u.wish.UserID, http.MethodPost, u.wish.path(), u.wish.another())
-		pause(ctx, 200*time.Millisecond)
+		patience.Pause(ctx, 200*time.Millisecond)
 	}
 	u.ledger.did(Conflicts)
 	if a.status != http.StatusConflict || a.Code != string(transfer.CIDConflict) {
@@ -222,7 +221,7 @@ func (u *user) peek(ctx context.Context) {
 	for ctx.Err() == nil {
 		a := u.call(ctx, u.wish.UserID+1_000_000, http.MethodGet, "/api/v1/internal_transfer/"+u.wish.Told().ReqID, nil)
 		if a.unclear() {
-			pause(ctx, u.wish.pace)
+			patience.Pause(ctx, u.wish.pace)
 			continue
 		}
 		u.ledger.did(Peeks)
