@@ -53,14 +53,11 @@ func (c *caller) live(ctx context.Context) {
 	c.ask(ctx) // once more: a final answer never changes
 }
 
-// slowestPoll is the longest time between two questions of one caller.
-const slowestPoll = 8 * time.Second
-
 // poll asks until the intent is final, less and less often: with wide windows a thousand
 // callers wait at once, and their questions alone would occupy the machine.
 func (c *caller) poll(ctx context.Context) {
-	for wait := c.intent.pace; ctx.Err() == nil && !c.ended(ctx); wait = min(wait*3/2, slowestPoll) {
-		patience.Pause(ctx, wait)
+	for pauses := (patience.Pauses{Next: c.intent.pace}); ctx.Err() == nil && !c.ended(ctx); {
+		pauses.Pause(ctx)
 	}
 }
 
@@ -114,11 +111,12 @@ func (c *caller) call(ctx context.Context, method, path string, body any) (a ans
 
 // insist makes the request until the answer is clear.
 func (c *caller) insist(ctx context.Context, method, path string, body any) (a answer) {
+	var pauses patience.Pauses
 	for ctx.Err() == nil {
 		if a = c.call(ctx, method, path, body); !a.unclear() {
 			break
 		}
-		c.patience.Pause(ctx)
+		pauses.Pause(ctx)
 	}
 	return a
 }
@@ -157,11 +155,12 @@ func (c *caller) submitted(ctx context.Context) (a answer) {
 	if c.submit == nil {
 		return c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.Body())
 	}
+	var pauses patience.Pauses
 	for ctx.Err() == nil {
 		if a = c.submit(ctx); !a.unclear() {
 			break
 		}
-		patience.Pause(ctx, 300*time.Millisecond)
+		pauses.Pause(ctx)
 	}
 	return a
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -43,6 +44,7 @@ func (u *user) leave(ctx context.Context) {
 
 // create stores the transfer, however often it takes. The error is that of ctx.
 func (u *user) create(ctx context.Context, r transfer.Request) (transfer.Transfer, error) {
+	var pauses patience.Pauses
 	for {
 		once, done := u.patience.Bound(ctx)
 		created, err := u.house.Transfers.Create(once, r, transfer.Terms{SafetyFactor: 10})
@@ -53,7 +55,7 @@ func (u *user) create(ctx context.Context, r transfer.Request) (transfer.Transfe
 		if ctx.Err() != nil {
 			return transfer.Transfer{}, ctx.Err()
 		}
-		u.patience.Pause(ctx)
+		pauses.Pause(ctx)
 	}
 }
 

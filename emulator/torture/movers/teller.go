@@ -89,6 +89,7 @@ func (t *Teller) again(at Account, op transfer.Op, reqID string, first, now tran
 }
 
 func (t *Teller) insist(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) (o transfer.Outcome) {
+	var pauses patience.Pauses
 	for ctx.Err() == nil {
 		once, done := t.patience.Bound(ctx)
 		o = t.ask(once, side, op, call)
@@ -96,7 +97,7 @@ func (t *Teller) insist(ctx context.Context, side transfer.AccountType, op trans
 		if o.Verdict != transfer.Unknown {
 			break
 		}
-		t.patience.Pause(ctx)
+		pauses.Pause(ctx)
 	}
 	return o
 }

@@ -46,8 +46,8 @@ func (u *user) live(ctx context.Context) {
 	if u.wish.peek {
 		besides.Go(func() { u.peek(ctx) })
 	}
-	for ctx.Err() == nil && !u.ended(ctx) {
-		patience.Pause(ctx, u.wish.pace)
+	for pauses := (patience.Pauses{Next: u.wish.pace}); ctx.Err() == nil && !u.ended(ctx); {
+		pauses.Pause(ctx)
 	}
 	if u.wish.again && ctx.Err() == nil && !u.stale() {
 		u.ledger.did(Again)
@@ -112,11 +112,12 @@ func (u *user) call(ctx context.Context, userID int64, method, path string, body
 
 // insist makes the request until the answer is clear.
 func (u *user) insist(ctx context.Context, method, path string, body any) (a answer) {
+	var pauses patience.Pauses
 	for ctx.Err() == nil {
 		if a = u.call(ctx, u.wish.UserID, method, path, body); !a.unclear() {
 			break
 		}
-		u.patience.Pause(ctx)
+		pauses.Pause(ctx)
 	}
 	return a
 }
@@ -138,6 +139,7 @@ func (u *user) postCopies(ctx context.Context) {
 }
 
 func (u *user) post(ctx context.Context) {
+	var pauses patience.Pauses
 	for ctx.Err() == nil {
 		begun := u.ledger.Generation()
 		if u.stale() { // another copy was answered before a restore: who knows the end posts nothing more
@@ -147,7 +149,7 @@ func (u *user) post(ctx context.Context) {
 		a := u.call(ctx, u.wish.UserID, http.MethodPost, u.wish.path(), u.wish.body())
 		switch {
 		case a.unclear():
-			patience.Pause(ctx, 200*time.Millisecond)
+			pauses.Pause(ctx)
 		case u.overtaken(begun), u.stale(): // by a restore: it is posted again
 		default:
 			a.generation = begun
@@ -189,12 +191,13 @@ func (u *user) accepted(a answer) {
 // postAnother tries the cid with another amount.
 func (u *user) postAnother(ctx context.Context) {
 	var a answer
+	var pauses patience.Pauses
 	for a.unclear() {
 		if ctx.Err() != nil || u.stale() {
 			return // the transfer may be lost, and the other one would be new
 		}
 		a = u.call(ctx, u.wish.UserID, http.MethodPost, u.wish.path(), u.wish.another())
-		patience.Pause(ctx, 200*time.Millisecond)
+		pauses.Pause(ctx)
 	}
 	u.ledger.did(Conflicts)
 	if a.status != http.StatusConflict || a.Code != string(transfer.CIDConflict) {

@@ -11,13 +11,15 @@ import (
 )
 
 const (
-	least      = 6 * time.Second // for an answer, while each comes in time
-	leastPause = 200 * time.Millisecond
-	doublings  = 4 // at most: 96 s for an answer, 3.2 s before the next request
+	least     = 6 * time.Second // for an answer, while each comes in time
+	doublings = 4               // at most: 96 s
+
+	firstPause   = 200 * time.Millisecond
+	longestPause = 8 * time.Second
 )
 
-// Patience is how long one person waits. Its zero value is ready, and may be used by
-// several goroutines.
+// Patience is how long one person waits for an answer. Its zero value is ready, and may be
+// used by several goroutines.
 type Patience struct{ late atomic.Int32 }
 
 // Bound returns a context that ends when the person gives up on an answer. Call done when
@@ -35,8 +37,16 @@ func (p *Patience) Bound(ctx context.Context) (bound context.Context, done func(
 	}
 }
 
+// Pauses are those of one who asks the same again until the answer is clear: the first is
+// short, and each lasts half as long again as the one before. Its zero value is ready.
+type Pauses struct{ Next time.Duration } // 0: of 200 ms
+
 // Pause waits before the same is asked again.
-func (p *Patience) Pause(ctx context.Context) { Pause(ctx, leastPause<<p.late.Load()) }
+func (p *Pauses) Pause(ctx context.Context) {
+	now := min(max(p.Next, firstPause), longestPause)
+	p.Next = now * 3 / 2
+	Pause(ctx, now)
+}
 
 // Pause waits for d, or until ctx ends.
 func Pause(ctx context.Context, d time.Duration) {

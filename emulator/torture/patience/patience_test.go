@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Each answer that does not come in time doubles both waits, up to a bound; the first
-// that comes ends that.
+// Each answer that does not come in time doubles the wait for the next, up to a bound; the
+// first that comes ends that.
 func TestEachLateAnswerDoublesTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Patience
@@ -21,17 +21,33 @@ func TestEachLateAnswerDoublesTheWait(t *testing.T) {
 				t.Errorf("wait for an answer that never comes: got %v, want %v", got, want*time.Second)
 			}
 		}
-		began := time.Now()
-		p.Pause(t.Context())
-		if got, want := time.Since(began), 3200*time.Millisecond; got != want {
-			t.Errorf("pause after many late answers: got %v, want %v", got, want)
-		}
 		_, done := p.Bound(t.Context())
 		done()
-		began = time.Now()
-		p.Pause(t.Context())
-		if got, want := time.Since(began), 200*time.Millisecond; got != want {
-			t.Errorf("pause after an answer in time: got %v, want %v", got, want)
+		bound, done := p.Bound(t.Context())
+		defer done()
+		if until, _ := bound.Deadline(); time.Until(until) != least {
+			t.Errorf("wait after an answer in time: got %v, want %v", time.Until(until), least)
+		}
+	})
+}
+
+// Each pause is longer than the one before, up to a bound.
+func TestPausesGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pauses
+		for _, want := range []time.Duration{200, 300, 450, 675} {
+			began := time.Now()
+			p.Pause(t.Context())
+			if got := time.Since(began); got != want*time.Millisecond {
+				t.Errorf("pause: got %v, want %v", got, want*time.Millisecond)
+			}
+		}
+		for range 20 {
+			p.Pause(t.Context())
+		}
+		began := time.Now()
+		if p.Pause(t.Context()); time.Since(began) != longestPause {
+			t.Errorf("pause after many: got %v, want %v", time.Since(began), longestPause)
 		}
 	})
 }
