@@ -33,7 +33,7 @@ type Fixture struct {
 	ReorgReturns    bool          // what a reorg removed is pending again (go-ethereum); else gone (anvil)
 	BumpPercent     int64         // the least that a replacement must pay more (go-ethereum 10, anvil 1)
 	KeepsStates     bool          // of all blocks of a test (anvil); else of the last 128 (go-ethereum)
-	EndlessEstimate nonce.Outcome // of a deployment that never ends: Refused (go-ethereum), or Unknown (anvil names no limit)
+	EndlessEstimate nonce.Outcome // of a deployment that no gas is enough for: Refused (go-ethereum), or Unknown (anvil names no limit)
 	PoorEstimate    nonce.Outcome // of a transfer of more than the account has: Unknown (go-ethereum), or Done (anvil does not look)
 
 	// Connect makes the connector under test for a node of chainID at url.

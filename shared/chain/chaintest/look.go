@@ -17,8 +17,10 @@ import (
 // revert is init code that reverts: PUSH1 0, PUSH1 0, REVERT.
 var revert = []byte{0x60, 0, 0x60, 0, 0xfd}
 
-// forever is the code of a deployment that never ends: JUMPDEST, PUSH1 0, JUMP.
-var forever = []byte{0x5b, 0x60, 0, 0x56}
+// endless is the code of a deployment that no gas is enough for: it writes 16 MiB into its
+// memory, which costs more than any block has. The node knows so at once: it computes
+// nothing.
+var endless = []byte{0x60, 1, 0x63, 1, 0, 0, 0, 0x52, 0} // PUSH1 1, PUSH4 2^24, MSTORE, STOP
 
 // nobody is a hash that no chain has.
 var nobody = nonce.Hash{0: 0xde, 31: 0xad}
@@ -235,7 +237,7 @@ func testEstimates(t *testing.T, b *bundle) {
 		{To: &to, Value: big.NewInt(1)},
 		{Value: new(big.Int), Data: revert},
 		{To: &to, Value: tooMuch},
-		{Value: new(big.Int), Data: forever},
+		{Value: new(big.Int), Data: endless},
 	}}
 	got := b.look(t, q).Estimates
 	if len(got) != 4 {
