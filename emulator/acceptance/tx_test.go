@@ -86,14 +86,14 @@ func TestTX002ThousandConcurrentCreatesInTheDefaultWindow(t *testing.T) {
 }
 
 // boundEarly counts the nonces of s that were bound before the nonce below had ended, by
-// the history of their transactions.
+// the history of their transactions. What a transaction waited for in the queue is in it, too.
 func (b bench) boundEarly(s nonce.Submitter) int {
 	return b.count(`
 		select count(*)
 		  from managed_tx m
 		  join managed_tx below on below.submitter = m.submitter and below.nonce = m.nonce - 1
 		 where m.submitter = $1
-		   and (select min(id) from tx_history where tx_id = m.tx_id and from_state = 'QUEUED')
+		   and (select min(id) from tx_history where tx_id = m.tx_id and from_state = 'QUEUED' and state <> 'QUEUED')
 		     < coalesce((select min(id) from tx_history where tx_id = below.tx_id and state in ('CONFIRMED', 'FAILED')), 'infinity'::float8)`, s)
 }
 
