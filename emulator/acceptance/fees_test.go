@@ -64,9 +64,7 @@ func TestInsufficientBalanceWaitsAndGoesOn(t *testing.T) {
 		want[shown] = 1e15
 	}
 	b.gauges(t, want)
-	if !b.log.has(`"reason":"balance: `) {
-		t.Error("the log has no line by which somebody is told")
-	}
+	b.logged(t, `"reason":"balance: `)
 	c := newCrowd(t, b)
 	fund, err := types.SignNewTx(c.by.Key, c.signer, &types.DynamicFeeTx{ChainID: new(big.Int).SetUint64(b.Chain.ChainID()),
 		To: (*common.Address)(new(s.Address())), Value: big.NewInt(params.Ether), Gas: 21_000, GasTipCap: big.NewInt(1e9), GasFeeCap: big.NewInt(60e9)})

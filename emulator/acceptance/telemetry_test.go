@@ -234,9 +234,7 @@ func (b bench) checkTrace(t *testing.T, txID string, spans []exporttest.Span) {
 		return
 	}
 	line := fmt.Sprintf(`"message":"intent accepted","logging.googleapis.com/trace":"projects/%s/traces/%s"`, b.Setting("FENCEPOST_TASKS_PROJECT"), spans[0].TraceID)
-	if !b.log.has(line) {
-		t.Errorf("log: want a line with %s", line)
-	}
+	b.logged(t, line)
 }
 
 // orphans are the spans whose parent is not there.
