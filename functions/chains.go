@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,8 @@ import (
 // servedChain is a chain that the deployment serves, by its terms.
 type servedChain struct {
 	config.ServedChain
-	connector
+	connector // nil in a function that queries no node
+
 	nodes  *nodes.Connector // nil: it has one node
 	worker *nonce.Worker
 }
@@ -33,9 +35,19 @@ type connector interface {
 	Close()
 }
 
+// queriesNodes is false for the functions whose code queries no node. A deployment
+// gives them no node URL, since a URL often holds a key.
+func (a *App) queriesNodes() bool {
+	return !slices.Contains([]string{"create", "query", "cancel", "publish"}, a.config.Platform.FunctionTarget)
+}
+
 func (a *App) openChains(context.Context) error {
 	a.places = evm.NewPlaces(a.config.RPC.MaxInFlight)
 	for _, of := range a.config.Served() {
+		if !a.queriesNodes() {
+			a.chains = append(a.chains, &servedChain{ServedChain: of})
+			continue
+		}
 		if len(of.URLs) == 0 { // only of the default chain
 			return fmt.Errorf("chain %d has no nodes: set FENCEPOST_RPC_URLS, or give FENCEPOST_CHAINS an entry with the default chain's id", of.ID)
 		}
@@ -137,6 +149,9 @@ func (a *App) chainOf(s nonce.Submitter) (nonce.ChainConnector, error) {
 	c, err := a.servedOf(s)
 	if err != nil {
 		return nil, err
+	}
+	if c.connector == nil {
+		return nil, fmt.Errorf("chain %d: the function %s queries no node", c.ID, a.config.Platform.FunctionTarget)
 	}
 	return watchedChain{c.connector}, nil
 }

@@ -100,7 +100,7 @@ func (a *App) intent(body createRequest) (store.Intent, error) {
 	if len(body.Payload) == 0 {
 		return store.Intent{}, web.FieldProblem("payload", "is required: what to do, such as {\"to\": \"0x…\", \"value\": \"1\"}")
 	}
-	if _, err := a.chainOf(s); err != nil {
+	if _, err := a.servedOf(s); err != nil {
 		return store.Intent{}, err
 	}
 	var payload []byte

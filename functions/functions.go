@@ -119,7 +119,9 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 func (a *App) Close(ctx context.Context) error {
 	delivered := a.export.Close(ctx)
 	for _, c := range a.chains {
-		c.Close()
+		if c.connector != nil {
+			c.Close()
+		}
 	}
 	a.services.CloseIdleConnections()
 	if a.transfers.offered() {

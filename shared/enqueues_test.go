@@ -130,9 +130,14 @@ func asksLedgers(used map[string]bool) bool {
 	return false
 }
 
+// queriesNodes is true where the code queries a chain's nodes, itself or through a ledger.
+func queriesNodes(used map[string]bool) bool {
+	return used["a.chainOf"] || used["a.workerOf"] || used["a.eachChain"] || asksLedgers(used)
+}
+
 // A function may make tasks on the queues that its code makes tasks on: where it may
 // not, its first task is refused; on others it could make any. And those that ask the
-// ledgers have the trading core's secret, no others.
+// ledgers have the trading core's secret, no others. The same holds for the nodes' URLs.
 func TestFunctionsDeployedMayDoWhatTheyDo(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../terraform/functions.json")
@@ -143,6 +148,7 @@ func TestFunctionsDeployedMayDoWhatTheyDo(t *testing.T) {
 		Target   string
 		Enqueues []string
 		Ledgers  bool
+		Nodes    bool
 	}
 	if err := json.Unmarshal(text, &catalogue); err != nil {
 		t.Fatal(err)
@@ -172,6 +178,9 @@ func TestFunctionsDeployedMayDoWhatTheyDo(t *testing.T) {
 		}
 		if want := asksLedgers(used); f.Ledgers != want {
 			t.Errorf("%s: got the trading core's URL and secret %t, want %t, as its code asks the ledgers", name, f.Ledgers, want)
+		}
+		if want := queriesNodes(used); f.Nodes != want {
+			t.Errorf("%s: got the nodes' URLs %t, want %t, as its code queries nodes", name, f.Nodes, want)
 		}
 	}
 }

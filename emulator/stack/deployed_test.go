@@ -65,6 +65,8 @@ func TestFunctionsAreThoseDeployed(t *testing.T) {
 		Ledgers   bool // calls the trading core
 		Long      bool `json:"long_transactions"` // which lock no row of a submitter or a transfer
 		Marks     bool // writes the mark outside the database
+		Nodes     bool // queries the chains' nodes
+		Accepts   bool // accepts intents of callers, so that it reads the ids of the chains
 	}
 	catalogue := deployed[map[string]function](t, "functions.json")
 	for _, transfers := range []bool{false, true} {
@@ -89,6 +91,12 @@ func TestFunctionsAreThoseDeployed(t *testing.T) {
 			}
 			if f.Long != (target == "conservation") {
 				t.Errorf("%s: got long transactions %t, want them of checks of conservation alone: all others lock rows of submitters and transfers", name, f.Long)
+			}
+			if here := !slices.Contains(nodeless, target); f.Nodes != here {
+				t.Errorf("%s: functions.json says nodes %t, want %t, as here", name, f.Nodes, here)
+			}
+			if here := target == "create"; f.Accepts != here {
+				t.Errorf("%s: functions.json says accepts %t, want %t, as here", name, f.Accepts, here)
 			}
 			if here := target == sweepJob || target == "admin"; f.Marks != here {
 				t.Errorf("%s: got it writing the mark %t, want %t: the sweep and admin alone do, beside the migration job", name, f.Marks, here)

@@ -101,15 +101,24 @@ func (s *Stack) startServices(ctx context.Context) (err error) {
 // callers are the functions that call the trading core.
 var callers = []string{all, "admin", transferService, conservationJob}
 
+// nodeless are the functions that query no node. Of these only create reads the list of
+// chains, for their ids.
+var nodeless = []string{"cancel", "create", "publish", "query"}
+
 // settingsOf are a service's settings, as deployed: a function that does not call the
-// trading core knows nothing of it.
+// trading core has none of its settings, and one that queries no node has no node's URL.
 func (s *Stack) settingsOf(target string) map[string]string {
-	if slices.Contains(callers, target) {
-		return s.settings
-	}
 	settings := maps.Clone(s.settings)
-	for name := range s.transferSettings() {
-		delete(settings, name)
+	if !slices.Contains(callers, target) {
+		for name := range s.transferSettings() {
+			delete(settings, name)
+		}
+	}
+	if slices.Contains(nodeless, target) {
+		delete(settings, "FENCEPOST_RPC_URLS")
+		if target != "create" {
+			delete(settings, "FENCEPOST_CHAINS")
+		}
 	}
 	return settings
 }

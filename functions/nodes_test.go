@@ -1,0 +1,55 @@
+package functions_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// No node's URL is given to these functions, which query none. The others refuse to start
+// without one.
+func TestFunctionsThatQueryNoNodeStartWithoutAnURL(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	for target, wanted := range map[string]bool{
+		"create": false, "query": false, "cancel": false, "publish": false,
+		"admin": true, "advance": true, "receipt": true, "confirm": true, "resubmit": true, "sweep": true, "all": true,
+	} {
+		app, err := h.app("FUNCTION_TARGET="+target, "FENCEPOST_RPC_URLS=")
+		if err == nil {
+			_ = app.Close(t.Context())
+		}
+		if refused := err != nil && strings.Contains(err.Error(), "has no nodes"); refused != wanted || err != nil && !refused {
+			t.Errorf("%s: got %v, want it refused for want of a node %t", target, err, wanted)
+		}
+	}
+}
+
+// The function create knows the chains by their ids alone, and accepts intents of each.
+func TestCreateAcceptsIntentsWithoutANode(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	app, err := h.app("FUNCTION_TARGET=create", "FENCEPOST_RPC_URLS=", `FENCEPOST_CHAINS=[{"id": 1338, "urls": ["http://127.0.0.1:1"]}]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(app.Handlers()["create"])
+	t.Cleanup(func() {
+		server.Close()
+		_ = app.Close(t.Context())
+	})
+	h.url = server.URL
+	for chain, want := range map[int]string{1337: "202", 1338: "202", 5: "404"} {
+		account := fmt.Sprintf("eip155:%d:0x%040x", chain, 0xa11)
+		if chain != 5 {
+			h.Register(t, nonce.Submitter(account), 1)
+		}
+		got := h.as("shop", "POST", "/api/v1/tx", map[string]any{"submitter": account, "requestId": "r", "payload": map[string]any{"to": "0x000000000000000000000000000000000000dead"}})
+		if fmt.Sprint(got.status) != want {
+			t.Errorf("an intent on chain %d: got %v, want %s", chain, got, want)
+		}
+	}
+}
