@@ -66,7 +66,8 @@ resource "google_service_account_iam_member" "acts_as_tasks" {
 }
 
 locals {
-  # These have no policy on the resource itself. Both database roles are needed to log in: one to find the instance
+  # These have no policy on the resource itself, so they are given on the project: the database's under the condition that
+  # the instance is this one. Metrics and traces have no resource that a condition could name. Both database roles are needed to log in: one to find the instance
   # and get a certificate, one to get in as oneself.
   project_roles = merge(
     { for pair in setproduct(keys(local.functions), concat(
@@ -88,4 +89,14 @@ resource "google_project_iam_member" "account" {
   project = var.project
   role    = each.value.role
   member  = each.value.member
+
+  dynamic "condition" {
+    for_each = contains(["roles/cloudsql.client", "roles/cloudsql.instanceUser"], each.value.role) ? [true] : []
+
+    content {
+      title       = "${var.name}-database"
+      description = "Fencepost's instance alone"
+      expression  = "resource.name == 'projects/${var.project}/instances/${module.database.instance}' && resource.service == 'sqladmin.googleapis.com'"
+    }
+  }
 }

@@ -18,6 +18,8 @@ locals {
       scheduled = try(f.scheduled, false)
       signs     = try(f.signs, false)
       registers = try(f.registers, false)
+      nodes     = try(f.nodes, false)
+      accepts   = try(f.accepts, false)
       ledgers   = try(f.ledgers, false) && var.transfers != null
       publishes = try(f.events, false)
       marks     = try(f.marks, false)
@@ -45,9 +47,14 @@ locals {
 module "network" {
   source = "./modules/network"
 
-  name         = var.name
-  region       = var.region
-  subnet_range = var.subnet_range
+  name          = var.name
+  region        = var.region
+  subnet_range  = var.subnet_range
+  signing_range = var.signing_subnet_range
+  nat_addresses = var.egress.nat_addresses
+  closed        = !var.egress.open
+  egress        = local.egress
+  egress_ports  = local.egress_ports
 
   depends_on = [google_project_service.api]
 }
@@ -65,9 +72,10 @@ module "database" {
   accounts         = { for name in keys(local.functions) : name => local.accounts[name] }
   migrator_account = local.accounts["migrate"]
   readers          = var.readers
+  encryption_key   = var.encryption_key
 
   # Cloud SQL finds no private network before Google's services are peered with it.
-  depends_on = [module.network]
+  depends_on = [module.network, google_kms_crypto_key_iam_member.encrypts]
 }
 
 module "signer" {
@@ -76,8 +84,8 @@ module "signer" {
   name    = var.name
   region  = var.region
   keys    = var.signing_keys
-  signers = { for name, f in local.functions : name => local.members[name] if f.signs && var.signer == "kms" }
-  readers = { for name, f in local.functions : name => local.members[name] if f.registers && var.signer == "kms" }
+  signers = { for name, f in local.functions : name => local.members[name] if f.signs && contains(var.signers, "kms") }
+  readers = { for name, f in local.functions : name => local.members[name] if f.registers && contains(var.signers, "kms") }
 
   depends_on = [google_project_service.api]
 }
@@ -93,20 +101,21 @@ module "function" {
   image               = var.image
   account             = local.accounts[each.key]
   network             = module.network.network
-  subnet              = module.network.subnet
+  subnet              = module.network.subnets[local.subnet_of[each.key]]
   timeout             = each.value.timeout
   concurrency         = var.concurrency
   min_instances       = each.value.min_instances
   max_instances       = each.value.max_instances
   environment         = merge(local.environment, local.own_environment[each.key], var.settings)
   secrets             = local.secrets_of[each.key]
-  signer_secret       = local.signer_secret_of[each.key]
+  signer_files        = local.signer_files_of[each.key]
   audience            = local.internal_audience
   invokers            = local.invokers[each.key]
   collector_image     = var.collector_image
+  attested            = var.binary_authorization != null
   deletion_protection = var.deletion_protection
 
-  depends_on = [google_secret_manager_secret_iam_member.reader, module.database]
+  depends_on = [google_secret_manager_secret_iam_member.reader, module.database, google_binary_authorization_policy.this]
 }
 
 module "queue" {
@@ -148,12 +157,13 @@ module "migration" {
   image          = local.migrate_image
   account        = local.accounts["migrate"]
   network        = module.network.network
-  subnet         = module.network.subnet
+  subnet         = module.network.subnets["functions"]
   instance       = module.database.connection_name
   database_url   = module.database.migrator_url
   database_roles = values(module.database.users)
   readers        = module.database.readers
   environment    = local.mark_environment
+  attested       = var.binary_authorization != null
 }
 
 module "balancer" {
@@ -164,7 +174,7 @@ module "balancer" {
   region              = var.region
   domain              = var.domain
   services            = { for name, f in local.deployed : name => { service = module.function[name].name, paths = f.paths } if f.public }
-  fallback            = "query"
+  behind_default      = "query"
   admin               = "admin"
   admin_ranges        = var.admin_ranges
   requests_per_minute = var.requests_per_minute

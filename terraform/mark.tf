@@ -16,6 +16,14 @@ resource "google_storage_bucket" "mark" {
     enabled = true
   }
 
+  dynamic "encryption" {
+    for_each = var.encryption_key == null ? [] : [var.encryption_key]
+
+    content {
+      default_kms_key_name = encryption.value
+    }
+  }
+
   soft_delete_policy {
     retention_duration_seconds = 2592000
   }
@@ -24,7 +32,7 @@ resource "google_storage_bucket" "mark" {
     prevent_destroy = true
   }
 
-  depends_on = [google_project_service.api]
+  depends_on = [google_project_service.api, google_kms_crypto_key_iam_member.encrypts]
 }
 
 locals {

@@ -57,3 +57,8 @@ output "connections" {
   description = "How many connections all functions open at most, and how many the database leaves them."
   value       = { most = local.connections, room = var.database.max_connections - var.database.connections_reserved }
 }
+
+output "egress_addresses" {
+  description = "The static addresses that nodes, handlers, receivers and signing services see requests come from."
+  value       = module.network.addresses
+}

@@ -3,14 +3,15 @@
 locals {
   # Which functions read a secret, and as which variable; the keys are mounted as a file.
   secrets = merge({
-    rpc-urls = { variable = "FENCEPOST_RPC_URLS", readers = keys(local.functions) }
-    }, var.signer == "local" ? {
+    rpc-urls = { variable = "FENCEPOST_RPC_URLS", readers = [for name, f in local.functions : name if f.nodes] }
+    }, contains(var.signers, "local") ? {
     signer-keys = { variable = null, readers = [for name, f in local.functions : name if f.signs] }
-    } : {}, var.signer == "remote" ? {
+    } : {}, contains(var.signers, "remote") ? {
     # Who registers must know the names.
     signer-remotes = { variable = null, readers = [for name, f in local.functions : name if f.signs || f.registers] }
     } : {}, var.more_chains ? {
-    chains = { variable = "FENCEPOST_CHAINS", readers = keys(local.functions) }
+    # Who accepts intents must know the ids of the chains.
+    chains = { variable = "FENCEPOST_CHAINS", readers = [for name, f in local.functions : name if f.nodes || f.accepts] }
     } : {}, length(var.handlers) == 0 ? {} : {
     handler-secrets = { variable = "FENCEPOST_HANDLERS_SECRETS", readers = [for name, f in local.functions : name if f.signs] }
     }, local.events_mode != "webhook" ? {} : {
@@ -27,14 +28,15 @@ locals {
     }
   }
 
-  # The file of the signer, and the variable that says where it is.
-  signer_file = { local = "signer-keys", remote = "signer-remotes", kms = null }[var.signer]
+  # The files of the signers, and the variables that say where they are.
+  signer_files = { signer-keys = "FENCEPOST_SIGNER_LOCAL_KEYS_FILE", signer-remotes = "FENCEPOST_SIGNER_REMOTES_FILE" }
 
-  signer_secret_of = {
-    for name in keys(local.functions) : name => try(contains(local.secrets[local.signer_file].readers, name), false) ? {
-      secret   = google_secret_manager_secret.value[local.signer_file].secret_id, version = lookup(var.secret_versions, local.signer_file, "1")
-      variable = { signer-keys = "FENCEPOST_SIGNER_LOCAL_KEYS_FILE", signer-remotes = "FENCEPOST_SIGNER_REMOTES_FILE" }[local.signer_file]
-    } : null
+  signer_files_of = {
+    for name in keys(local.functions) : name => {
+      for id, variable in local.signer_files : id => {
+        secret = google_secret_manager_secret.value[id].secret_id, version = lookup(var.secret_versions, id, "1"), variable = variable
+      } if contains(try(local.secrets[id].readers, []), name)
+    }
   }
 }
 
@@ -48,11 +50,19 @@ resource "google_secret_manager_secret" "value" {
     user_managed {
       replicas {
         location = var.region
+
+        dynamic "customer_managed_encryption" {
+          for_each = var.encryption_key == null ? [] : [var.encryption_key]
+
+          content {
+            kms_key_name = customer_managed_encryption.value
+          }
+        }
       }
     }
   }
 
-  depends_on = [google_project_service.api]
+  depends_on = [google_project_service.api, google_kms_crypto_key_iam_member.encrypts]
 }
 
 resource "google_secret_manager_secret_iam_member" "reader" {

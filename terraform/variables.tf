@@ -135,7 +135,7 @@ variable "concurrency" {
 }
 
 variable "database" {
-  description = "The size of the Cloud SQL instance. connections_reserved is kept free for people, backups and the migration."
+  description = "The size of the Cloud SQL instance. connections_reserved is kept free for people, backups and the migration. pgaudit are the classes of statements that pgAudit logs: ddl,role is right, since a class such as write logs each transaction's statements with their values."
   type = object({
     version              = optional(string, "POSTGRES_17")
     tier                 = optional(string, "db-custom-2-7680")
@@ -146,6 +146,7 @@ variable "database" {
     pool                 = optional(number, 4)
     log_retention_days   = optional(number, 7)
     backups              = optional(number, 14)
+    pgaudit              = optional(string, "ddl,role")
   })
   default = {}
 
@@ -218,24 +219,40 @@ variable "handlers" {
   }
 }
 
-variable "signer" {
-  description = "What this deployment can sign by, beside what each submitter's registration says: local (keys from the secret signer-keys), kms (signing_keys) or remote (services listed in the secret signer-remotes)."
-  type        = string
-  default     = "local"
+variable "signers" {
+  description = "The kinds of signers that this deployment has: kms (signing_keys), remote (the services in the secret signer-remotes) and local (the keys in the secret signer-keys). Several may be there at once; a submitter's registration names one. kms is right for prod: the keys stay in the HSM. local is for trying things out."
+  type        = set(string)
+  default     = ["kms"]
 
   validation {
-    condition     = contains(["local", "kms", "remote"], var.signer)
-    error_message = "signer must be local, kms or remote."
+    condition     = length(var.signers) > 0 && length(setsubtract(var.signers, ["local", "kms", "remote"])) == 0
+    error_message = "signers must name one or more of kms, remote and local."
   }
 
   validation {
-    condition     = var.signer != "kms" || var.image == null || length(var.signing_keys) > 0
-    error_message = "signer is kms, and there is no key to sign by: name one in signing_keys."
+    condition     = !contains(var.signers, "local") || var.environment != "prod"
+    error_message = "signers names local in prod: a process that is broken into would give its keys away. Name kms or remote."
+  }
+
+  validation {
+    condition     = !contains(var.signers, "kms") || var.image == null || length(var.signing_keys) > 0
+    error_message = "signers names kms, and there is no key to sign by: name one in signing_keys."
+  }
+}
+
+variable "signer" {
+  description = "The former name of signers. It must stay null."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.signer == null
+    error_message = "signer is now signers, a list of kinds: write signers = [\"kms\"], [\"kms\", \"remote\"], or outside prod [\"local\"]."
   }
 }
 
 variable "signing_keys" {
-  description = "Names of the secp256k1 keys in the HSM, one for each signing account. A key is never destroyed by Terraform."
+  description = "Names of the secp256k1 keys in the HSM, one for each signing account. Terraform never destroys a key."
   type        = set(string)
   default     = []
 }
@@ -252,12 +269,23 @@ variable "transfers" {
 }
 
 variable "oidc" {
-  description = "Whose tokens callers, operators, tasks and the scheduler bring."
+  description = "Whose tokens callers, operators, tasks and the scheduler bring. open says whether people outside your organization get tokens of this issuer too, as they do of Google's: then a submitter's callers must be named one by one, never as *. Prod must say it."
   type = object({
     issuer   = optional(string, "https://accounts.google.com")
     jwks_url = optional(string, "https://www.googleapis.com/oauth2/v3/certs")
+    open     = optional(bool)
   })
   default = {}
+
+  validation {
+    condition     = var.environment != "prod" || var.oidc.open != null
+    error_message = "oidc.open must be said in prod: true if everybody can get a token of this issuer, false if your organization's accounts alone can."
+  }
+
+  validation {
+    condition     = var.oidc.open != false || var.oidc.issuer != "https://accounts.google.com"
+    error_message = "oidc.open is true of https://accounts.google.com: everybody with a Google account gets its tokens for any audience."
+  }
 }
 
 variable "settings" {
@@ -277,13 +305,23 @@ variable "settings" {
 }
 
 variable "admin_ranges" {
-  description = "Addresses that may reach the admin paths at all, at most ten ranges. Empty: from everywhere, and only the operators' tokens decide."
+  description = "Addresses that may reach the admin paths at all, at most ten ranges, such as your office's and your VPN's. Empty: none, and the admin paths answer 404. [\"*\"] lets every address in, so that the operators' tokens alone decide; prod refuses it."
   type        = list(string)
   default     = []
 
   validation {
     condition     = length(var.admin_ranges) <= 10
     error_message = "one rule of Cloud Armor takes at most ten ranges."
+  }
+
+  validation {
+    condition     = alltrue([for r in var.admin_ranges : r == "*" || can(cidrhost(r, 0))])
+    error_message = "admin_ranges must be ranges such as 192.0.2.0/24 or 2001:db8::/48, or * for every address."
+  }
+
+  validation {
+    condition     = var.environment != "prod" || alltrue([for r in var.admin_ranges : r != "*" && try(tonumber(split("/", r)[1]), 0) >= 8])
+    error_message = "admin_ranges in prod must be ranges of /8 or narrower: the addresses of operators."
   }
 }
 
@@ -294,15 +332,30 @@ variable "requests_per_minute" {
 }
 
 variable "armor_preview" {
-  description = "Whether Cloud Armor's rules only log what they would refuse. False in prod, once the log of another environment shows that they refuse nothing they should not."
+  description = "Whether Cloud Armor's rules only log what they would refuse. False is right; true for a while where the log has to show first what a new rule refuses. Prod refuses true."
   type        = bool
-  default     = true
+  default     = false
+
+  validation {
+    condition     = !var.armor_preview || var.environment != "prod"
+    error_message = "armor_preview must be false in prod: in preview the limit of requests and the rule against injection refuse nothing."
+  }
 }
 
 variable "collector_image" {
-  description = "The OpenTelemetry collector beside each function. The default is Google's, by a tag, since we have not seen its digest: give it by digest in prod, as docs/deploy.md says. Null: nothing is exported, and alerts upon metrics are not made."
+  description = "The OpenTelemetry collector beside each function by digest, us-docker.pkg.dev/cloud-ops-agents-artifacts/google-cloud-opentelemetry-collector/otelcol-google@sha256:…; docs/deploy.md has the command that finds it. Null: nothing is exported, and alerts upon metrics are not made. Prod must have one."
   type        = string
-  default     = "us-docker.pkg.dev/cloud-ops-agents-artifacts/google-cloud-opentelemetry-collector/otelcol-google:0.160.0"
+  default     = null
+
+  validation {
+    condition     = var.collector_image == null || can(regex("@sha256:[0-9a-f]{64}$", var.collector_image))
+    error_message = "collector_image must name a digest: it runs beside the function that signs, and a tag can come to mean something else."
+  }
+
+  validation {
+    condition     = var.environment != "prod" || var.image == null || var.collector_image != null
+    error_message = "collector_image must be given in prod: without it no metric is exported, and alerts upon metrics are not made."
+  }
 }
 
 variable "in_flight_seconds" {

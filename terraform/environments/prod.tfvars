@@ -20,5 +20,12 @@ database = {
   max_connections = 800
 }
 
-# What it would refuse in staging has been looked at: see docs/deploy.md.
-armor_preview = false
+# Everybody gets tokens of Google's issuer, so that each caller must be named. With an issuer of your own, whose tokens
+# your organization's accounts alone get: issuer, jwks_url and open = false.
+oidc = { open = true }
+
+# The keys are in the HSM.
+signers = ["kms"]
+
+# Audit logs are kept for 400 days where nobody can delete them; that cannot be taken back.
+audit_lock_days = 400

@@ -24,6 +24,9 @@ variables {
   readers      = ["ada@example.com"]
   image        = "europe-west1-docker.pkg.dev/project-1/fencepost/functions@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
   signing_keys = ["treasury"]
+  egress       = { hosts = ["node.example.com"] }
+
+  collector_image = "us-docker.pkg.dev/cloud-ops-agents-artifacts/google-cloud-opentelemetry-collector/otelcol-google@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
   transfers = {
     trading_url    = "https://core.example.com"
@@ -240,6 +243,11 @@ run "everything" {
   }
 
   assert {
+    condition     = [for name in keys(local.functions) : name if !contains(keys(local.secrets_of[name]), "FENCEPOST_RPC_URLS")] == ["cancel", "create", "publish", "query"]
+    error_message = "A function that queries no node has the nodes' URLs, or one that does has none."
+  }
+
+  assert {
     condition     = [for name in keys(local.functions) : name if contains(keys(local.secrets_of[name]), "FENCEPOST_EVENTS_WEBHOOK_SECRETS")] == ["publish"]
     error_message = "Not publish alone can sign what receivers are told."
   }
@@ -255,7 +263,7 @@ run "everything" {
   }
 
   assert {
-    condition     = var.signer != "kms" || !contains(keys(google_secret_manager_secret.value), "signer-keys")
+    condition     = !contains(keys(google_secret_manager_secret.value), "signer-keys")
     error_message = "There is a secret for keys although the HSM has them."
   }
 
@@ -438,33 +446,33 @@ run "no_signer_of_that_kind" {
   command = plan
 
   variables {
-    signer = "paper"
+    signers = ["paper"]
   }
 
-  expect_failures = [var.signer]
+  expect_failures = [var.signers]
 }
 
 run "kms_without_a_key" {
   command = plan
 
   variables {
-    signer       = "kms"
+    signers      = ["kms"]
     signing_keys = []
   }
 
-  expect_failures = [var.signer]
+  expect_failures = [var.signers]
 }
 
 run "kms" {
   command = plan
 
   variables {
-    signer       = "kms"
+    signers      = ["kms"]
     signing_keys = ["treasury"]
   }
 
   assert {
-    condition     = !contains(keys(google_secret_manager_secret.value), "signer-keys") && alltrue([for name in keys(local.functions) : local.signer_secret_of[name] == null])
+    condition     = !contains(keys(google_secret_manager_secret.value), "signer-keys") && alltrue([for name in keys(local.functions) : length(local.signer_files_of[name]) == 0])
     error_message = "A function is given keys although the HSM has them."
   }
 
@@ -478,11 +486,12 @@ run "remote_signers" {
   command = plan
 
   variables {
-    signer = "remote"
+    signers = ["remote"]
+    egress  = { hosts = ["node.example.com"], signer_hosts = ["signer.example.com"] }
   }
 
   assert {
-    condition     = toset([for name, s in local.signer_secret_of : "${name} ${s.variable}" if s != null]) == toset(["admin FENCEPOST_SIGNER_REMOTES_FILE", "advance FENCEPOST_SIGNER_REMOTES_FILE"])
+    condition     = toset(flatten([for name, files in local.signer_files_of : [for s in files : "${name} ${s.variable}"]])) == toset(["admin FENCEPOST_SIGNER_REMOTES_FILE", "advance FENCEPOST_SIGNER_REMOTES_FILE"])
     error_message = "A function that neither signs nor registers may read how services are asked to sign, or one that does may not."
   }
 }
@@ -497,6 +506,11 @@ run "more_chains" {
   assert {
     condition     = contains(keys(google_secret_manager_secret.value), "chains")
     error_message = "There is no secret for the chains."
+  }
+
+  assert {
+    condition     = [for name in keys(local.functions) : name if !contains(keys(local.secrets_of[name]), "FENCEPOST_CHAINS")] == ["cancel", "publish", "query"]
+    error_message = "A function that queries no node has the nodes' URLs, or create does not know the chains."
   }
 }
 

@@ -127,12 +127,13 @@ run "database" {
   variables {
     instance_name       = "fencepost-restored"
     network             = "projects/project-1/global/networks/fencepost"
-    size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14 }
+    size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14, pgaudit = "ddl,role" }
     connections         = 380
     deletion_protection = true
     accounts            = { create = "fencepost-create@project-1.iam.gserviceaccount.com", advance = "fencepost-advance@project-1.iam.gserviceaccount.com" }
     migrator_account    = "fencepost-migrate@project-1.iam.gserviceaccount.com"
     readers             = ["ada@example.com"]
+    encryption_key      = null
   }
 
   assert {
@@ -153,6 +154,11 @@ run "database" {
   assert {
     condition     = contains([for f in google_sql_database_instance.this.settings[0].database_flags : "${f.name}=${f.value}"], "cloudsql.iam_authentication=on") && contains([for f in google_sql_database_instance.this.settings[0].database_flags : "${f.name}=${f.value}"], "max_connections=400")
     error_message = "The server does not know the accounts, or takes another number of connections than was counted with."
+  }
+
+  assert {
+    condition     = length(setsubtract(["log_connections=on", "log_disconnections=on", "cloudsql.enable_pgaudit=on", "pgaudit.log=ddl,role"], [for f in google_sql_database_instance.this.settings[0].database_flags : "${f.name}=${f.value}"])) == 0
+    error_message = "The server does not log who logs in, or who changes a table or a right."
   }
 
   assert {
@@ -181,12 +187,13 @@ run "database_with_too_few_connections" {
   variables {
     instance_name       = "fencepost-restored"
     network             = "projects/project-1/global/networks/fencepost"
-    size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14 }
+    size                = { version = "POSTGRES_17", tier = "db-custom-2-7680", regional = true, disk_gb = 20, max_connections = 400, connections_reserved = 20, log_retention_days = 7, backups = 14, pgaudit = "ddl,role" }
     connections         = 381
     deletion_protection = true
     accounts            = {}
     migrator_account    = "fencepost-migrate@project-1.iam.gserviceaccount.com"
     readers             = ["ada@example.com"]
+    encryption_key      = null
   }
 
   expect_failures = [google_sql_database_instance.this]
@@ -210,6 +217,17 @@ run "migration" {
     database_roles = ["fencepost-query@project-1.iam", "fencepost-create@project-1.iam"]
     readers        = ["ada@example.com"]
     environment    = { FENCEPOST_AUTHORITY_MARK = "true" }
+    attested       = true
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_job.this.binary_authorization[0].use_default
+    error_message = "The migration runs an image that nobody attested."
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_job.this.template[0].template[0].vpc_access[0].egress == "ALL_TRAFFIC"
+    error_message = "The migration has another way out than the network's."
   }
 
   assert {
@@ -249,11 +267,22 @@ run "public_function" {
     max_instances       = 7
     environment         = { FENCEPOST_CHAIN_ID = "1" }
     secrets             = { FENCEPOST_RPC_URLS = { secret = "fencepost-rpc-urls", version = "3" } }
-    signer_secret       = null
+    signer_files        = {}
     audience            = "https://internal.invalid"
     invokers            = {}
     collector_image     = null
+    attested            = true
     deletion_protection = true
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this.binary_authorization[0].use_default
+    error_message = "The function runs an image that nobody attested."
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this.template[0].vpc_access[0].egress == "ALL_TRAFFIC"
+    error_message = "The function has another way out than the network's."
   }
 
   assert {
@@ -300,23 +329,27 @@ run "internal_function" {
   }
 
   variables {
-    name                = "fencepost-advance"
-    target              = "advance"
-    public              = false
-    image               = "image@sha256:0"
-    account             = "fencepost-advance@project-1.iam.gserviceaccount.com"
-    network             = "network"
-    subnet              = "subnet"
-    timeout             = 60
-    concurrency         = 40
-    min_instances       = 0
-    max_instances       = 7
-    environment         = {}
-    secrets             = {}
-    signer_secret       = { secret = "fencepost-signer-keys", version = "2", variable = "FENCEPOST_SIGNER_LOCAL_KEYS_FILE" }
+    name          = "fencepost-advance"
+    target        = "advance"
+    public        = false
+    image         = "image@sha256:0"
+    account       = "fencepost-advance@project-1.iam.gserviceaccount.com"
+    network       = "network"
+    subnet        = "subnet"
+    timeout       = 60
+    concurrency   = 40
+    min_instances = 0
+    max_instances = 7
+    environment   = {}
+    secrets       = {}
+    signer_files = {
+      signer-keys    = { secret = "fencepost-signer-keys", version = "2", variable = "FENCEPOST_SIGNER_LOCAL_KEYS_FILE" }
+      signer-remotes = { secret = "fencepost-signer-remotes", version = "5", variable = "FENCEPOST_SIGNER_REMOTES_FILE" }
+    }
     audience            = "https://internal.invalid"
     invokers            = { tasks = "serviceAccount:fencepost-tasks@project-1.iam.gserviceaccount.com" }
     collector_image     = "collector:1"
+    attested            = false
     deletion_protection = true
   }
 
@@ -336,8 +369,13 @@ run "internal_function" {
   }
 
   assert {
-    condition     = google_cloud_run_v2_service.this.template[0].volumes[0].secret[0].secret == "fencepost-signer-keys" && google_cloud_run_v2_service.this.template[0].volumes[0].secret[0].items[0].version == "2" && contains([for e in google_cloud_run_v2_service.this.template[0].containers[0].env : "${e.name}=${e.value}"], "FENCEPOST_SIGNER_LOCAL_KEYS_FILE=/secrets/signer/keys")
+    condition     = google_cloud_run_v2_service.this.template[0].volumes[0].secret[0].secret == "fencepost-signer-keys" && google_cloud_run_v2_service.this.template[0].volumes[0].secret[0].items[0].version == "2" && contains([for e in google_cloud_run_v2_service.this.template[0].containers[0].env : "${e.name}=${e.value}"], "FENCEPOST_SIGNER_LOCAL_KEYS_FILE=/secrets/signer-keys/file")
     error_message = "The keys are not where the setting says."
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this.template[0].volumes[1].secret[0].items[0].version == "5" && contains([for e in google_cloud_run_v2_service.this.template[0].containers[0].env : "${e.name}=${e.value}"], "FENCEPOST_SIGNER_REMOTES_FILE=/secrets/signer-remotes/file")
+    error_message = "The list of remote signers is not where the setting says."
   }
 
   assert {
@@ -347,7 +385,7 @@ run "internal_function" {
   }
 
   assert {
-    condition     = length(google_cloud_run_v2_service.this.template[0].containers[0].volume_mounts) == 1 && length(google_cloud_run_v2_service.this.template[0].containers[1].volume_mounts) == 0
+    condition     = length(google_cloud_run_v2_service.this.template[0].containers[0].volume_mounts) == 2 && length(google_cloud_run_v2_service.this.template[0].containers[1].volume_mounts) == 0
     error_message = "The collector has the keys too, or the function has them not."
   }
 
@@ -440,7 +478,7 @@ run "balancer" {
       cancel = { service = "fencepost-cancel", paths = ["/api/v1/tx/{txId}/cancel"] }
       admin  = { service = "fencepost-admin", paths = ["/admin/v1/"] }
     }
-    fallback            = "query"
+    behind_default      = "query"
     admin               = "admin"
     admin_ranges        = ["192.0.2.0/24"]
     requests_per_minute = 600
@@ -460,6 +498,11 @@ run "balancer" {
   }
 
   assert {
+    condition     = [for action in [google_compute_url_map.this.default_route_action, google_compute_url_map.this.path_matcher[0].default_route_action] : "${action[0].fault_injection_policy[0].abort[0].http_status} ${action[0].fault_injection_policy[0].abort[0].percentage}"] == ["404 100", "404 100"]
+    error_message = "A host or a path that is on no list, such as /readyz, reaches a function."
+  }
+
+  assert {
     condition     = alltrue([for b in google_compute_backend_service.service : b.load_balancing_scheme == "EXTERNAL_MANAGED"]) && length(google_compute_backend_service.service) == 4
     error_message = "A public function has no backend."
   }
@@ -475,23 +518,128 @@ run "balancer" {
   }
 
   assert {
-    condition     = [for r in google_compute_security_policy.public.rule : r.match[0].expr[0].expression if length(r.match[0].expr) > 0] == ["evaluatePreconfiguredExpr('sqli-stable', ['owasp-crs-v030001-id942432-sqli'])"]
-    error_message = "The rule that takes JSON for an injection is not left out."
+    condition     = [for r in google_compute_security_policy.public.rule : r.match[0].expr[0].expression if length(r.match[0].expr) > 0] == ["evaluatePreconfiguredWaf('sqli-v33-stable', {'sensitivity': 1})"]
+    error_message = "The rule against injection is of a level that takes addresses and call data for one."
   }
 
   assert {
-    condition     = google_compute_backend_service.service["admin"].security_policy == google_compute_security_policy.admin[0].id && google_compute_backend_service.service["create"].security_policy == google_compute_security_policy.public.id
+    condition     = google_compute_backend_service.service["admin"].security_policy == google_compute_security_policy.admin.id && google_compute_backend_service.service["create"].security_policy == google_compute_security_policy.public.id
     error_message = "The admin functions are not behind the operators' addresses."
   }
 
   assert {
-    condition     = { for r in google_compute_security_policy.admin[0].rule : format("%010d %s", r.priority, r.action) => r.preview } == { "0000001000 deny(403)" = true, "0000002000 throttle" = true, "0000003000 allow" = false, "2147483647 deny(404)" = false }
+    condition     = { for r in google_compute_security_policy.admin.rule : format("%010d %s", r.priority, r.action) => r.preview } == { "0000001000 deny(403)" = true, "0000002000 throttle" = true, "0000003000 allow" = false, "2147483647 deny(404)" = false }
     error_message = "Others than operators get as far as the admin functions, or operators past the rules for everybody."
   }
 
   assert {
-    condition     = alltrue([for r in google_compute_security_policy.admin[0].rule : toset(r.match[0].config[0].src_ip_ranges) == toset(["192.0.2.0/24"]) if contains(["throttle", "allow"], r.action)])
+    condition     = alltrue([for r in google_compute_security_policy.admin.rule : toset(r.match[0].config[0].src_ip_ranges) == toset(["192.0.2.0/24"]) if contains(["throttle", "allow"], r.action)])
     error_message = "Operators' rules are for other addresses."
+  }
+}
+
+run "admin_without_ranges" {
+  command = plan
+
+  module {
+    source = "./modules/balancer"
+  }
+
+  variables {
+    services            = { admin = { service = "fencepost-admin", paths = ["/admin/v1/"] }, query = { service = "fencepost-query", paths = ["/api/v1/tx/"] } }
+    behind_default      = "query"
+    admin               = "admin"
+    admin_ranges        = []
+    requests_per_minute = 600
+    preview             = false
+  }
+
+  assert {
+    condition     = [for r in google_compute_security_policy.admin.rule : "${r.action} ${r.preview}" if r.action != "deny(403)"] == ["deny(404) false"]
+    error_message = "Without ranges somebody reaches the admin functions."
+  }
+}
+
+run "network" {
+  command = plan
+
+  module {
+    source = "./modules/network"
+  }
+
+  override_resource {
+    target          = google_compute_global_address.services
+    override_during = plan
+    values          = { address = "10.20.0.0" }
+  }
+
+  variables {
+    subnet_range  = "10.8.0.0/22"
+    signing_range = "10.8.4.0/24"
+    nat_addresses = 2
+    closed        = true
+    egress_ports  = ["443"]
+    egress = {
+      functions = { hosts = ["node.example.com", "shop.example.com"], ranges = [] }
+      signing   = { hosts = ["node.example.com"], ranges = ["192.0.2.7/32"] }
+    }
+  }
+
+  assert {
+    condition = [for r in google_compute_network_firewall_policy_rule.egress : "${r.action} ${r.match[0].src_ip_ranges[0]} ${join(",", concat(coalesce(r.match[0].dest_fqdns, []), coalesce(r.match[0].dest_ip_ranges, [])))} ${one(r.match[0].layer4_configs).ip_protocol}"] == [
+      "allow 10.8.0.0/22 10.20.0.0/20 tcp",
+      "allow 10.8.0.0/22 199.36.153.8/30 tcp",
+      "allow 10.8.0.0/22 node.example.com,shop.example.com tcp",
+      "deny 10.8.0.0/22 0.0.0.0/0 all",
+      "allow 10.8.4.0/24 10.20.0.0/20 tcp",
+      "allow 10.8.4.0/24 199.36.153.8/30 tcp",
+      "allow 10.8.4.0/24 node.example.com tcp",
+      "deny 10.8.4.0/24 0.0.0.0/0 all",
+      "allow 10.8.4.0/24 192.0.2.7/32 tcp",
+    ]
+    error_message = "A group of functions reaches more, or less, than Google's APIs, the database and the hosts that it was given."
+  }
+
+  assert {
+    condition     = alltrue([for key, r in google_compute_network_firewall_policy_rule.egress : r.direction == "EGRESS" && (r.action != "deny" || alltrue([for other in google_compute_network_firewall_policy_rule.egress : other.priority <= r.priority if other.match[0].src_ip_ranges == r.match[0].src_ip_ranges]))])
+    error_message = "The rule that denies everything is tried before one that allows something."
+  }
+
+  assert {
+    condition     = length(distinct([for r in google_compute_network_firewall_policy_rule.egress : r.priority])) == length(google_compute_network_firewall_policy_rule.egress)
+    error_message = "Two rules have the same rank."
+  }
+
+  assert {
+    condition     = google_compute_router_nat.this.nat_ip_allocate_option == "MANUAL_ONLY" && length(google_compute_address.nat) == 2 && alltrue([for n in google_compute_router_nat.this.subnetwork : n.source_ip_ranges_to_nat == toset(["ALL_IP_RANGES"])])
+    error_message = "Requests come from addresses that are not ours, or a group of functions has no way out."
+  }
+
+  assert {
+    condition     = google_compute_subnetwork.signing.private_ip_google_access && google_compute_subnetwork.functions.private_ip_google_access && google_dns_record_set.google_apis["*.googleapis.com."].rrdatas == tolist(["private.googleapis.com."])
+    error_message = "Google's APIs are not reached inside Google's network."
+  }
+}
+
+run "network_open" {
+  command = plan
+
+  module {
+    source = "./modules/network"
+  }
+
+  variables {
+    subnet_range  = "10.8.0.0/22"
+    signing_range = "10.8.4.0/24"
+    nat_addresses = 1
+    closed        = false
+    egress_ports  = ["443"]
+    egress        = { functions = { hosts = [], ranges = [] }, signing = { hosts = [], ranges = [] } }
+  }
+
+  assert {
+    condition     = length(google_compute_network_firewall_policy_rule.egress) == 0
+    error_message = "An open network refuses something."
   }
 }
 

@@ -1,8 +1,9 @@
 # Cloud Armor, in front of everything public. Limits here are against floods; limits of callers are the functions'.
 
 locals {
-  # JSON bodies look like SQL injection to this one rule.
-  waf = { 1000 = "evaluatePreconfiguredExpr('sqli-stable', ['owasp-crs-v030001-id942432-sqli'])" }
+  # Level 1 has the signatures that almost never take something else for an injection. From level 2 on they take each
+  # 0x address, hash and call data for one.
+  waf = { 1000 = "evaluatePreconfiguredWaf('sqli-v33-stable', {'sensitivity': 1})" }
 }
 
 resource "google_compute_security_policy" "public" {
@@ -20,7 +21,7 @@ resource "google_compute_security_policy" "public" {
       action      = "deny(403)"
       priority    = rule.key
       preview     = var.preview
-      description = "Injection, without the rule that takes JSON for it"
+      description = "Injection, by the signatures of level 1"
 
       match {
         expr {
@@ -71,11 +72,9 @@ resource "google_compute_security_policy" "public" {
   }
 }
 
-# Where the operators' addresses are known, nobody else gets as far as the admin functions. That is never a preview:
-# whoever sets it means it. Operators have the limits of everybody.
+# Only the operators' addresses get as far as the admin functions; where none are given, no address does. That is never
+# a preview. Operators have the limits of everybody.
 resource "google_compute_security_policy" "admin" {
-  count = length(var.admin_ranges) > 0 ? 1 : 0
-
   name = "${var.name}-admin"
 
   advanced_options_config {
@@ -90,7 +89,7 @@ resource "google_compute_security_policy" "admin" {
       action      = "deny(403)"
       priority    = rule.key
       preview     = var.preview
-      description = "Injection, without the rule that takes JSON for it"
+      description = "Injection, by the signatures of level 1"
 
       match {
         expr {
@@ -101,43 +100,51 @@ resource "google_compute_security_policy" "admin" {
   }
 
   # A preview of this one decides nothing, and the next lets operators in.
-  rule {
-    action      = "throttle"
-    priority    = 2000
-    preview     = var.preview
-    description = "Floods from one operator's address"
+  dynamic "rule" {
+    for_each = length(var.admin_ranges) > 0 ? [true] : []
 
-    match {
-      versioned_expr = "SRC_IPS_V1"
+    content {
+      action      = "throttle"
+      priority    = 2000
+      preview     = var.preview
+      description = "Floods from one operator's address"
 
-      config {
-        src_ip_ranges = var.admin_ranges
+      match {
+        versioned_expr = "SRC_IPS_V1"
+
+        config {
+          src_ip_ranges = var.admin_ranges
+        }
       }
-    }
 
-    rate_limit_options {
-      conform_action = "allow"
-      exceed_action  = "deny(429)"
-      enforce_on_key = "IP"
+      rate_limit_options {
+        conform_action = "allow"
+        exceed_action  = "deny(429)"
+        enforce_on_key = "IP"
 
-      rate_limit_threshold {
-        count        = var.requests_per_minute
-        interval_sec = 60
+        rate_limit_threshold {
+          count        = var.requests_per_minute
+          interval_sec = 60
+        }
       }
     }
   }
 
-  rule {
-    action      = "allow"
-    priority    = 3000
-    preview     = false
-    description = "Operators"
+  dynamic "rule" {
+    for_each = length(var.admin_ranges) > 0 ? [true] : []
 
-    match {
-      versioned_expr = "SRC_IPS_V1"
+    content {
+      action      = "allow"
+      priority    = 3000
+      preview     = false
+      description = "Operators"
 
-      config {
-        src_ip_ranges = var.admin_ranges
+      match {
+        versioned_expr = "SRC_IPS_V1"
+
+        config {
+          src_ip_ranges = var.admin_ranges
+        }
       }
     }
   }

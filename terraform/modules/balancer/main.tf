@@ -46,7 +46,7 @@ resource "google_compute_backend_service" "service" {
   name                  = each.value.service
   load_balancing_scheme = "EXTERNAL_MANAGED"
   protocol              = "HTTPS"
-  security_policy       = each.key == var.admin && length(var.admin_ranges) > 0 ? google_compute_security_policy.admin[0].id : google_compute_security_policy.public.id
+  security_policy       = each.key == var.admin ? google_compute_security_policy.admin.id : google_compute_security_policy.public.id
 
   backend {
     group = google_compute_region_network_endpoint_group.service[each.key].id
@@ -61,8 +61,18 @@ resource "google_compute_backend_service" "service" {
 resource "google_compute_url_map" "this" {
   name = var.name
 
-  # What is on no list is answered 404 by a function that serves nothing there.
-  default_service = google_compute_backend_service.service[var.fallback].id
+  # What is on no list is answered 404 by the load balancer itself: another host, another path, and with them /healthz and
+  # /readyz, of which the second queries Postgres.
+  default_service = google_compute_backend_service.service[var.behind_default].id
+
+  default_route_action {
+    fault_injection_policy {
+      abort {
+        http_status = 404
+        percentage  = 100
+      }
+    }
+  }
 
   host_rule {
     hosts        = [var.domain]
@@ -71,7 +81,16 @@ resource "google_compute_url_map" "this" {
 
   path_matcher {
     name            = "public"
-    default_service = google_compute_backend_service.service[var.fallback].id
+    default_service = google_compute_backend_service.service[var.behind_default].id
+
+    default_route_action {
+      fault_injection_policy {
+        abort {
+          http_status = 404
+          percentage  = 100
+        }
+      }
+    }
 
     dynamic "route_rules" {
       for_each = local.rules

@@ -15,8 +15,8 @@ variable "services" {
   type        = map(object({ service = string, paths = list(string) }))
 }
 
-variable "fallback" {
-  description = "The function that answers what is on no list."
+variable "behind_default" {
+  description = "The function that the URL map's defaults name, since they must name one. No request reaches it by them."
   type        = string
 }
 

@@ -11,6 +11,7 @@ resource "google_sql_database_instance" "this" {
   region              = var.region
   database_version    = var.size.version
   deletion_protection = var.deletion_protection
+  encryption_key_name = var.encryption_key
 
   settings {
     tier                        = var.size.tier
@@ -58,6 +59,21 @@ resource "google_sql_database_instance" "this" {
     database_flags {
       name  = "max_connections"
       value = tostring(var.size.max_connections)
+    }
+
+    # Who logged in and out, and who changed a table, a function or a right.
+    dynamic "database_flags" {
+      for_each = {
+        log_connections           = "on"
+        log_disconnections        = "on"
+        "cloudsql.enable_pgaudit" = "on"
+        "pgaudit.log"             = var.size.pgaudit
+      }
+
+      content {
+        name  = database_flags.key
+        value = database_flags.value
+      }
     }
   }
 

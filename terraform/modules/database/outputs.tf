@@ -24,3 +24,8 @@ output "migrator_url" {
   description = "How the migration logs in, in the form user=… dbname=…"
   value       = "user=${google_sql_user.migrator.name} dbname=${google_sql_database.this.name} sslmode=disable"
 }
+
+output "encryption_key" {
+  description = "The key that the disk is encrypted by; null: Google's."
+  value       = google_sql_database_instance.this.encryption_key_name
+}

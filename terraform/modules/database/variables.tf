@@ -20,6 +20,7 @@ variable "size" {
     connections_reserved = number
     log_retention_days   = number
     backups              = number
+    pgaudit              = string
   })
 }
 
@@ -44,4 +45,9 @@ variable "readers" {
 
 variable "migrator_account" {
   type = string
+}
+
+variable "encryption_key" {
+  description = "The Cloud KMS key that the disk and its backups are encrypted by; null: Google's."
+  type        = string
 }

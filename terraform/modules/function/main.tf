@@ -18,6 +18,14 @@ resource "google_cloud_run_v2_service" "this" {
   invoker_iam_disabled = var.public
   custom_audiences     = var.public ? [] : [var.audience]
 
+  dynamic "binary_authorization" {
+    for_each = var.attested ? [true] : []
+
+    content {
+      use_default = true
+    }
+  }
+
   # Bounds all revisions together: while one takes over from another, both hold connections.
   scaling {
     max_instance_count = var.max_instances
@@ -35,7 +43,7 @@ resource "google_cloud_run_v2_service" "this" {
     }
 
     vpc_access {
-      egress = "PRIVATE_RANGES_ONLY"
+      egress = "ALL_TRAFFIC"
 
       network_interfaces {
         network    = var.network
@@ -65,9 +73,7 @@ resource "google_cloud_run_v2_service" "this" {
       }
 
       dynamic "env" {
-        for_each = merge(var.environment, var.signer_secret == null ? {} : {
-          (var.signer_secret.variable) = "/secrets/signer/keys"
-        })
+        for_each = merge(var.environment, { for name, file in var.signer_files : file.variable => "/secrets/${name}/file" })
 
         content {
           name  = env.key
@@ -91,11 +97,11 @@ resource "google_cloud_run_v2_service" "this" {
       }
 
       dynamic "volume_mounts" {
-        for_each = var.signer_secret == null ? [] : [true]
+        for_each = var.signer_files
 
         content {
-          name       = "signer"
-          mount_path = "/secrets/signer"
+          name       = volume_mounts.key
+          mount_path = "/secrets/${volume_mounts.key}"
         }
       }
 
@@ -141,10 +147,10 @@ resource "google_cloud_run_v2_service" "this" {
     }
 
     dynamic "volumes" {
-      for_each = var.signer_secret == null ? [] : [var.signer_secret]
+      for_each = var.signer_files
 
       content {
-        name = "signer"
+        name = volumes.key
 
         secret {
           secret = volumes.value.secret
@@ -153,7 +159,7 @@ resource "google_cloud_run_v2_service" "this" {
           default_mode = 292
 
           items {
-            path    = "keys"
+            path    = "file"
             version = volumes.value.version
           }
         }

@@ -68,9 +68,9 @@ variable "secrets" {
   type        = map(object({ secret = string, version = string }))
 }
 
-variable "signer_secret" {
-  description = "The secret with the local signer's keys, or with the list of remote signers, mounted as a file, and the variable that is told where; null: neither."
-  type        = object({ secret = string, version = string, variable = string })
+variable "signer_files" {
+  description = "The secrets with the local signer's keys and with the list of remote signers, by name: each is mounted as a file, and variable is where the function reads its path."
+  type        = map(object({ secret = string, version = string, variable = string }))
 }
 
 variable "audience" {
@@ -89,4 +89,9 @@ variable "collector_image" {
 
 variable "deletion_protection" {
   type = bool
+}
+
+variable "attested" {
+  description = "Whether only images start that the project's policy of Binary Authorization admits."
+  type        = bool
 }

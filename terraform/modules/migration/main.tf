@@ -5,6 +5,14 @@ resource "google_cloud_run_v2_job" "this" {
   location            = var.region
   deletion_protection = false # it holds nothing
 
+  dynamic "binary_authorization" {
+    for_each = var.attested ? [true] : []
+
+    content {
+      use_default = true
+    }
+  }
+
   template {
     template {
       service_account = var.account
@@ -12,7 +20,7 @@ resource "google_cloud_run_v2_job" "this" {
       max_retries     = 0
 
       vpc_access {
-        egress = "PRIVATE_RANGES_ONLY"
+        egress = "ALL_TRAFFIC"
 
         network_interfaces {
           network    = var.network

@@ -45,3 +45,8 @@ variable "environment" {
   description = "Further variables: where the mark outside the database is."
   type        = map(string)
 }
+
+variable "attested" {
+  description = "Whether only images start that the project's policy of Binary Authorization admits."
+  type        = bool
+}

@@ -13,6 +13,15 @@ resource "google_compute_subnetwork" "functions" {
   private_ip_google_access = true
 }
 
+# The functions that sign have a subnet of their own, since rules of egress go by subnets.
+resource "google_compute_subnetwork" "signing" {
+  name                     = "${var.name}-signing"
+  region                   = var.region
+  network                  = google_compute_network.this.id
+  ip_cidr_range            = var.signing_range
+  private_ip_google_access = true
+}
+
 # Where Google puts the database.
 resource "google_compute_global_address" "services" {
   name          = "${var.name}-services"

@@ -9,3 +9,28 @@ variable "region" {
 variable "subnet_range" {
   type = string
 }
+
+variable "signing_range" {
+  description = "The addresses of the functions that sign."
+  type        = string
+}
+
+variable "closed" {
+  description = "Whether hosts that are not allowed cannot be reached."
+  type        = bool
+}
+
+variable "egress" {
+  description = "The hosts and ranges outside Google Cloud that each group of functions may reach: functions and signing."
+  type        = map(object({ hosts = set(string), ranges = set(string) }))
+}
+
+variable "egress_ports" {
+  description = "The ports of those hosts."
+  type        = set(string)
+}
+
+variable "nat_addresses" {
+  description = "How many static addresses requests come from."
+  type        = number
+}

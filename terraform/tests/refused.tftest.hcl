@@ -1,0 +1,255 @@
+# What each validation refuses.
+
+mock_provider "google" {
+  override_during = plan
+}
+
+variables {
+  project     = "project-1"
+  environment = "dev"
+
+  deletion_protection = true
+
+  domain       = "api.example.com"
+  chain_id     = 1
+  operators    = ["ada@example.com"]
+  readers      = ["ada@example.com"]
+  image        = "europe-west1-docker.pkg.dev/project-1/fencepost/functions@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+  signing_keys = ["treasury"]
+  egress       = { hosts = ["node.example.com"] }
+}
+
+run "local_in_prod" {
+  command = plan
+
+  variables {
+    environment     = "prod"
+    signers         = ["local"]
+    oidc            = { open = true }
+    collector_image = "c@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+  }
+
+  expect_failures = [var.signers]
+}
+
+run "no_signer" {
+  command = plan
+
+  variables {
+    signers = []
+  }
+
+  expect_failures = [var.signers]
+}
+
+run "the_former_variable" {
+  command = plan
+
+  variables {
+    signer = "kms"
+  }
+
+  expect_failures = [var.signer]
+}
+
+run "open_egress_in_prod" {
+  command = plan
+
+  variables {
+    environment     = "prod"
+    oidc            = { open = true }
+    egress          = { open = true }
+    collector_image = "c@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+  }
+
+  expect_failures = [var.egress]
+}
+
+run "egress_without_nodes" {
+  command = plan
+
+  variables {
+    egress = {}
+  }
+
+  expect_failures = [var.egress]
+}
+
+run "egress_without_the_signer" {
+  command = plan
+
+  variables {
+    signers = ["remote"]
+  }
+
+  expect_failures = [var.egress]
+}
+
+run "egress_to_a_url" {
+  command = plan
+
+  variables {
+    egress = { hosts = ["https://node.example.com/key"] }
+  }
+
+  expect_failures = [var.egress]
+}
+
+run "egress_to_an_address_by_name" {
+  command = plan
+
+  variables {
+    egress = { hosts = ["192.0.2.7"] }
+  }
+
+  expect_failures = [var.egress]
+}
+
+run "egress_to_everything" {
+  command = plan
+
+  variables {
+    egress = { hosts = ["node.example.com"], ranges = ["0.0.0.0/0"] }
+  }
+
+  expect_failures = [var.egress]
+}
+
+run "egress_by_no_port" {
+  command = plan
+
+  variables {
+    egress = { hosts = ["node.example.com"], ports = [] }
+  }
+
+  expect_failures = [var.egress]
+}
+
+run "egress_from_no_address" {
+  command = plan
+
+  variables {
+    egress = { hosts = ["node.example.com"], nat_addresses = 0 }
+  }
+
+  expect_failures = [var.egress]
+}
+
+run "collector_by_tag" {
+  command = plan
+
+  variables {
+    collector_image = "us-docker.pkg.dev/x/otelcol-google:0.160.0"
+  }
+
+  expect_failures = [var.collector_image]
+}
+
+run "prod_without_metrics" {
+  command = plan
+
+  variables {
+    environment = "prod"
+    oidc        = { open = true }
+  }
+
+  expect_failures = [var.collector_image]
+}
+
+run "prod_does_not_say_whose_tokens" {
+  command = plan
+
+  variables {
+    environment     = "prod"
+    collector_image = "c@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+  }
+
+  expect_failures = [var.oidc]
+}
+
+run "googles_issuer_is_open" {
+  command = plan
+
+  variables {
+    oidc = { open = false }
+  }
+
+  expect_failures = [var.oidc]
+}
+
+run "preview_in_prod" {
+  command = plan
+
+  variables {
+    environment     = "prod"
+    oidc            = { open = true }
+    armor_preview   = true
+    collector_image = "c@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+  }
+
+  expect_failures = [var.armor_preview]
+}
+
+run "admin_for_everybody_in_prod" {
+  command = plan
+
+  variables {
+    environment     = "prod"
+    oidc            = { open = true }
+    admin_ranges    = ["*"]
+    collector_image = "c@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+  }
+
+  expect_failures = [var.admin_ranges]
+}
+
+run "admin_for_a_name" {
+  command = plan
+
+  variables {
+    admin_ranges = ["office.example.com"]
+  }
+
+  expect_failures = [var.admin_ranges]
+}
+
+run "attested_by_nobody" {
+  command = plan
+
+  variables {
+    binary_authorization = { attestors = [] }
+  }
+
+  expect_failures = [var.binary_authorization]
+}
+
+run "a_key_of_another_region" {
+  command = plan
+
+  variables {
+    encryption_key = "projects/project-2/locations/us-east1/keyRings/own/cryptoKeys/fencepost"
+  }
+
+  expect_failures = [var.encryption_key]
+}
+
+run "a_key_that_the_mark_cannot_have" {
+  command = plan
+
+  variables {
+    encryption_key = "projects/project-2/locations/europe-west1/keyRings/own/cryptoKeys/fencepost"
+    mark_location  = "EU"
+  }
+
+  expect_failures = [var.encryption_key]
+}
+
+run "locked_for_no_day" {
+  command = plan
+
+  variables {
+    audit_lock_days = 0
+  }
+
+  expect_failures = [var.audit_lock_days]
+}
