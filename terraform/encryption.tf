@@ -22,6 +22,7 @@ locals {
       images   = "gcp-sa-artifactregistry"
       mark     = "gs-project-accounts"
       secrets  = "gcp-sa-secretmanager"
+      tasks    = "gcp-sa-cloudtasks"
     } : service => "serviceAccount:service-${data.google_project.this[0].number}@${domain}.iam.gserviceaccount.com"
     }, var.audit_lock_days == null ? {} : {
     log = "serviceAccount:${data.google_logging_project_cmek_settings.this[0].service_account_id}"

@@ -154,7 +154,7 @@ run "key_of_ones_own" {
   }
 
   assert {
-    condition     = { for service, g in google_kms_crypto_key_iam_member.encrypts : service => g.member }["secrets"] == "serviceAccount:service-123456789012@gcp-sa-secretmanager.iam.gserviceaccount.com" && length(google_kms_crypto_key_iam_member.encrypts) == 5 && alltrue([for g in google_kms_crypto_key_iam_member.encrypts : g.role == "roles/cloudkms.cryptoKeyEncrypterDecrypter"])
+    condition     = { for service, g in google_kms_crypto_key_iam_member.encrypts : service => g.member }["secrets"] == "serviceAccount:service-123456789012@gcp-sa-secretmanager.iam.gserviceaccount.com" && length(google_kms_crypto_key_iam_member.encrypts) == 6 && alltrue([for g in google_kms_crypto_key_iam_member.encrypts : g.role == "roles/cloudkms.cryptoKeyEncrypterDecrypter"])
     error_message = "A service of Google's cannot use the key, or may do more than use it."
   }
 }
