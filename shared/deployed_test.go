@@ -98,3 +98,48 @@ func TestLogLinesAlertedUponAreLogged(t *testing.T) {
 		}
 	}
 }
+
+// Of each variable's validations a run of terraform/tests shows that it refuses.
+func TestValidationsDeployedRefuseSomething(t *testing.T) {
+	t.Parallel()
+	variables := regexp.MustCompile(`(?ms)^variable "(\w+)" \{$(.*?)^\}$`).FindAllStringSubmatch(text(t, "../terraform", ".tf"), -1)
+	refused := text(t, "../terraform/tests", ".hcl")
+	checked := 0
+	for _, v := range variables {
+		validations := strings.Count(v[2], "\n  validation {")
+		checked += validations
+		if runs := len(regexp.MustCompile(`expect_failures\s*= \[var\.`+v[1]+`\]`).FindAllString(refused, -1)); runs < validations {
+			t.Errorf("variable %s: got %d runs that it refuses, want one for each of its %d validations", v[1], runs, validations)
+		}
+	}
+	if checked < 20 {
+		t.Errorf("got %d validations, want more to check", checked)
+	}
+}
+
+// What the provider is needed to plan is not checked everywhere: these defaults and ways
+// are read here as they are written.
+func TestDefaultsDeployedAreTheSafeOnes(t *testing.T) {
+	t.Parallel()
+	all := text(t, "../terraform", ".tf")
+	defaults := map[string]string{}
+	for _, v := range regexp.MustCompile(`(?ms)^variable "(\w+)" \{$(.*?)^\}$`).FindAllStringSubmatch(all, -1) {
+		if set := regexp.MustCompile(`(?m)^  default     = (.*)$`).FindStringSubmatch(v[2]); set != nil {
+			defaults[v[1]] = set[1]
+		}
+		if strings.HasSuffix(v[1], "image") && strings.Contains(v[2], "description") && !strings.Contains(v[2], "@sha256:[0-9a-f]{64}$") && strings.Contains(v[2], "default") {
+			t.Errorf("variable %s: takes an image without a digest", v[1])
+		}
+	}
+	for name, want := range map[string]string{"signers": `["kms"]`, "admin_ranges": "[]", "armor_preview": "false", "deletion_protection": "true", "collector_image": "null"} {
+		if got := defaults[name]; got != want {
+			t.Errorf("default of %s: got %q, want %q", name, got, want)
+		}
+	}
+	if strings.Contains(all, "PRIVATE_RANGES_ONLY") || strings.Count(all, `egress = "ALL_TRAFFIC"`) != strings.Count(all, "vpc_access {") {
+		t.Error("a service or a job has another way out than the network's")
+	}
+	if runs, attested := strings.Count(all, `resource "google_cloud_run_v2_`)-strings.Count(all, `resource "google_cloud_run_v2_service_iam`), strings.Count(all, `dynamic "binary_authorization"`); runs != attested {
+		t.Errorf("got %d services and jobs, %d of them under the policy of attestations", runs, attested)
+	}
+}

@@ -416,6 +416,7 @@ run "prod_is_protected" {
 
   variables {
     environment         = "prod"
+    oidc                = { open = true }
     deletion_protection = false
   }
 

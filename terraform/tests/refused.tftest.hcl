@@ -253,3 +253,143 @@ run "locked_for_no_day" {
 
   expect_failures = [var.audit_lock_days]
 }
+
+run "no_such_environment" {
+  command = plan
+
+  variables {
+    environment = "qa"
+  }
+
+  expect_failures = [var.environment]
+}
+
+run "domain_with_a_scheme" {
+  command = plan
+
+  variables {
+    domain = "https://api.example.com"
+  }
+
+  expect_failures = [var.domain]
+}
+
+run "no_such_chain" {
+  command = plan
+
+  variables {
+    chain_id = 0
+  }
+
+  expect_failures = [var.chain_id]
+}
+
+run "migration_by_tag" {
+  command = plan
+
+  variables {
+    migrate_image = "europe-west1-docker.pkg.dev/project-1/fencepost/functions:latest"
+  }
+
+  expect_failures = [var.migrate_image]
+}
+
+run "name_too_long" {
+  command = plan
+
+  variables {
+    name = "fencepost-of-ours"
+  }
+
+  expect_failures = [var.name]
+}
+
+run "no_shard" {
+  command = plan
+
+  variables {
+    queue_shards = 0
+  }
+
+  expect_failures = [var.queue_shards]
+}
+
+run "instances_of_no_function" {
+  command = plan
+
+  variables {
+    max_instances = { nothing = 3 }
+  }
+
+  expect_failures = [var.max_instances]
+}
+
+run "instance_in_capitals" {
+  command = plan
+
+  variables {
+    database_instance_name = "Restored"
+  }
+
+  expect_failures = [var.database_instance_name]
+}
+
+run "handler_without_tls" {
+  command = plan
+
+  variables {
+    handlers = { shop = "http://shop.example.com" }
+  }
+
+  expect_failures = [var.handlers]
+}
+
+run "no_such_events" {
+  command = plan
+
+  variables {
+    events = { mode = "fax" }
+  }
+
+  expect_failures = [var.events]
+}
+
+run "webhook_without_receivers" {
+  command = plan
+
+  variables {
+    events = { mode = "webhook" }
+  }
+
+  expect_failures = [var.events]
+}
+
+run "callers_of_no_receiver" {
+  command = plan
+
+  variables {
+    events = { mode = "webhook", receivers = { shop = "https://shop.example.com/hook" }, callers = { crm = ["a@example.com"] } }
+  }
+
+  expect_failures = [var.events]
+}
+
+run "setting_of_another_program" {
+  command = plan
+
+  variables {
+    settings = { PATH = "/" }
+  }
+
+  expect_failures = [var.settings]
+}
+
+run "admin_from_eleven_ranges" {
+  command = plan
+
+  variables {
+    admin_ranges = [for i in range(11) : "192.0.2.${i}/32"]
+  }
+
+  expect_failures = [var.admin_ranges]
+}
