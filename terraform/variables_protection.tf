@@ -7,7 +7,7 @@ variable "signing_subnet_range" {
 }
 
 variable "egress" {
-  description = "What the functions may reach outside Google Cloud. hosts are those of the nodes in the secrets rpc-urls and chains, signer_hosts those of the secret signer-remotes, without scheme, port and path; ranges and signer_ranges are addresses of the same kinds that have no name. The hosts in oidc, transfers, handlers and events are allowed without being listed. ports are those of all these hosts. nat_addresses is how many static addresses the requests come from. open allows every host, and is refused in prod."
+  description = "What the functions may reach outside Google Cloud. hosts are those of the nodes in the secrets rpc-urls and chains, signer_hosts those of the secret signer-remotes, without scheme, port and path; ranges and signer_ranges are addresses of the same kinds that have no name. The hosts in oidc, transfers, handlers and events are allowed without being listed. ports are those of all these hosts. nat_addresses is how many static addresses the requests come from; one serves some 250 instances. open allows every host, and is refused in prod."
   type = object({
     open          = optional(bool, false)
     hosts         = optional(set(string), [])
