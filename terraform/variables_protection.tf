@@ -85,7 +85,7 @@ variable "encryption_key" {
 }
 
 variable "audit_lock_days" {
-  description = "For how many days audit logs are kept in a log bucket that nobody can empty or shorten any more, also not the project's owner. It cannot be taken back. Null: they are kept in the project's own buckets, which an owner can change."
+  description = "For how many days audit logs are kept in a log bucket whose retention the project's owner cannot shorten, and which cannot be deleted while it has entries. It cannot be taken back. Null: they are kept in the project's own buckets, which an owner can change."
   type        = number
   default     = null
 

@@ -27,5 +27,6 @@ oidc = { open = true }
 # The keys are in the HSM.
 signers = ["kms"]
 
-# Audit logs are kept for 400 days where nobody can delete them; that cannot be taken back.
-audit_lock_days = 400
+# To keep audit logs where the project's owner cannot delete them either. It cannot be taken back, so it is off until you
+# want it:
+# audit_lock_days = 400

@@ -159,6 +159,26 @@ run "key_of_ones_own" {
   }
 }
 
+run "locked_log_by_a_key_of_ones_own" {
+  command = plan
+
+  variables {
+    encryption_key  = "projects/project-2/locations/europe-west1/keyRings/own/cryptoKeys/fencepost"
+    audit_lock_days = 30
+  }
+
+  override_data {
+    target          = data.google_logging_project_cmek_settings.this[0]
+    override_during = plan
+    values          = { service_account_id = "cmek-p123456789012@gcp-sa-logging.iam.gserviceaccount.com" }
+  }
+
+  assert {
+    condition     = google_logging_project_bucket_config.audit[0].cmek_settings[0].kms_key_name == var.encryption_key && google_kms_crypto_key_iam_member.encrypts["log"].member == "serviceAccount:cmek-p123456789012@gcp-sa-logging.iam.gserviceaccount.com"
+    error_message = "The locked log is encrypted by another key, or Cloud Logging cannot use it."
+  }
+}
+
 run "attested_images" {
   command = plan
 
