@@ -100,7 +100,8 @@ func (a *App) intent(body createRequest) (store.Intent, error) {
 	if len(body.Payload) == 0 {
 		return store.Intent{}, web.FieldProblem("payload", "is required: what to do, such as {\"to\": \"0x…\", \"value\": \"1\"}")
 	}
-	if _, err := a.servedOf(s); err != nil {
+	served, err := a.servedOf(s)
+	if err != nil {
 		return store.Intent{}, err
 	}
 	var payload []byte
@@ -117,5 +118,22 @@ func (a *App) intent(body createRequest) (store.Intent, error) {
 	if err != nil {
 		return store.Intent{}, errors.Join(errors.New("make a txId"), err)
 	}
-	return store.Intent{TxID: id.String(), Submitter: s, RequestID: body.RequestID, Payload: payload, Handler: body.Handler, Fingerprint: fingerprint}, nil
+	in := store.Intent{TxID: id.String(), Submitter: s, RequestID: body.RequestID, Payload: payload, Handler: body.Handler, Fingerprint: fingerprint}
+	if body.Handler == "" {
+		in.Refused = served.tooMuchGas(payload)
+	}
+	return in, nil
+}
+
+// tooMuchGas refuses a payload whose gas may cost more than the deployment lets any
+// transaction cost; nil where it does not say.
+func (c *servedChain) tooMuchGas(payload []byte) error {
+	call, err := evm.StoredCall(payload)
+	if err != nil {
+		return err
+	}
+	if reason := c.worker.Rules.TooMuchGas(call); reason != "" {
+		return &evm.FieldError{Code: evm.CodeInvalidField, Field: "payload.maxFeePerGas", Problem: reason + ": want less gas or a lower maxFeePerGas"}
+	}
+	return nil
 }

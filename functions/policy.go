@@ -15,16 +15,26 @@ import (
 
 // policyTerms are a policy as operators write it. What is left out is no limit.
 type policyTerms struct {
-	MaxValue       *string   `json:"maxValue"`
-	MaxValuePerDay *string   `json:"maxValuePerDay"`
-	MaxPerMinute   *int      `json:"maxPerMinute"`
-	Targets        *[]string `json:"targets"`
+	MaxValue             *string   `json:"maxValue"`
+	MaxValuePerDay       *string   `json:"maxValuePerDay"`
+	MaxPerMinute         *int      `json:"maxPerMinute"`
+	Targets              *[]string `json:"targets"`
+	MaxFeePerTx          *string   `json:"maxFeePerTx"`
+	MaxPriorityFeePerGas *string   `json:"maxPriorityFeePerGas"`
+	MaxGas               *int64    `json:"maxGas"`
+	MaxFeesPerDay        *string   `json:"maxFeesPerDay"`
 }
 
 // policy checks the terms; in is the name of the member that has them, with its dot.
 func (t policyTerms) policy(in string) (store.Policy, error) {
-	p := store.Policy{MaxValue: t.MaxValue, MaxValuePerDay: t.MaxValuePerDay, MaxPerMinute: t.MaxPerMinute}
-	for name, amount := range map[string]*string{"maxValue": t.MaxValue, "maxValuePerDay": t.MaxValuePerDay} {
+	p := store.Policy{
+		MaxValue: t.MaxValue, MaxValuePerDay: t.MaxValuePerDay, MaxPerMinute: t.MaxPerMinute,
+		MaxFeePerTx: t.MaxFeePerTx, MaxPriorityFeePerGas: t.MaxPriorityFeePerGas, MaxGas: t.MaxGas, MaxFeesPerDay: t.MaxFeesPerDay,
+	}
+	for name, amount := range map[string]*string{
+		"maxValue": t.MaxValue, "maxValuePerDay": t.MaxValuePerDay,
+		"maxFeePerTx": t.MaxFeePerTx, "maxPriorityFeePerGas": t.MaxPriorityFeePerGas, "maxFeesPerDay": t.MaxFeesPerDay,
+	} {
 		if amount == nil {
 			continue
 		}
@@ -32,6 +42,12 @@ func (t policyTerms) policy(in string) (store.Policy, error) {
 		if !ok || n.Sign() < 0 || n.BitLen() > 256 || n.String() != *amount {
 			return p, web.FieldProblem(in+name, "is no amount: want wei as a decimal string, from 0 to 2^256-1, without sign, leading zeros or spaces")
 		}
+	}
+	if t.MaxPriorityFeePerGas != nil && *t.MaxPriorityFeePerGas == "0" {
+		return p, web.FieldProblem(in+"maxPriorityFeePerGas", "is 0: want at least 1, since nodes hold no transaction that pays nothing; to allow none, set maxFeesPerDay to 0")
+	}
+	if n := t.MaxGas; n != nil && (*n < minPolicyGas || *n > maxPolicyGas) {
+		return p, web.FieldProblem(in+"maxGas", "is %d: want %d, which every transaction has, to %d; to allow none, set maxFeesPerDay to 0", *n, minPolicyGas, maxPolicyGas)
 	}
 	const most = 1_000_000
 	if n := t.MaxPerMinute; n != nil && (*n < 1 || *n > most) {
@@ -44,6 +60,13 @@ func (t policyTerms) policy(in string) (store.Policy, error) {
 	p.Targets, err = targets(in+"targets", *t.Targets)
 	return p, err
 }
+
+// The gas limits that a policy may name: of a plain transfer, and the most of one
+// transaction (EIP-7825).
+const (
+	minPolicyGas = 21_000
+	maxPolicyGas = 1 << 24
+)
 
 // targets are the receivers in the form in which they are compared.
 func targets(field string, given []string) ([]string, error) {
@@ -67,11 +90,19 @@ func targets(field string, given []string) ([]string, error) {
 }
 
 type policyRequest struct {
-	MaxValue       *string   `json:"maxValue"`
-	MaxValuePerDay *string   `json:"maxValuePerDay"`
-	MaxPerMinute   *int      `json:"maxPerMinute"`
-	Targets        *[]string `json:"targets"`
-	Reason         string    `json:"reason"`
+	MaxValue             *string   `json:"maxValue"`
+	MaxValuePerDay       *string   `json:"maxValuePerDay"`
+	MaxPerMinute         *int      `json:"maxPerMinute"`
+	Targets              *[]string `json:"targets"`
+	Reason               string    `json:"reason"`
+	MaxFeePerTx          *string   `json:"maxFeePerTx"`
+	MaxPriorityFeePerGas *string   `json:"maxPriorityFeePerGas"`
+	MaxGas               *int64    `json:"maxGas"`
+	MaxFeesPerDay        *string   `json:"maxFeesPerDay"`
+}
+
+func (r policyRequest) terms() policyTerms {
+	return policyTerms{r.MaxValue, r.MaxValuePerDay, r.MaxPerMinute, r.Targets, r.MaxFeePerTx, r.MaxPriorityFeePerGas, r.MaxGas, r.MaxFeesPerDay}
 }
 
 // putPolicy sets what may be asked of a submitter, in place of what was.
@@ -88,7 +119,7 @@ func (a *App) putPolicy(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p, err := policyTerms{body.MaxValue, body.MaxValuePerDay, body.MaxPerMinute, body.Targets}.policy("")
+	p, err := body.terms().policy("")
 	if err != nil {
 		return err
 	}
@@ -160,15 +191,18 @@ func (a *App) replySubmitter(w http.ResponseWriter, r *http.Request, s nonce.Sub
 // policyProblem names the limit that was met, and the member that met it.
 func policyProblem(e store.ErrPolicy) error {
 	codes := map[store.PolicyRule]web.Code{
-		store.RuleValue: policyRefused, store.RuleTarget: policyRefused, store.RuleCount: policyRefused, store.RuleRate: rateLimitExceeded, store.RuleDay: dailyAmountExceeded,
+		store.RuleValue: policyRefused, store.RuleTarget: policyRefused, store.RuleCount: policyRefused,
+		store.RuleGas: policyRefused, store.RuleTip: policyRefused, store.RuleFee: policyRefused, store.RuleFees: dailyAmountExceeded,
+		store.RuleRate: rateLimitExceeded, store.RuleDay: dailyAmountExceeded,
 	}
-	fields := map[store.PolicyRule]string{store.RuleValue: "payload.value", store.RuleTarget: "payload.to", store.RuleDay: "payload.value"}
+	fields := map[store.PolicyRule]string{store.RuleValue: "payload.value", store.RuleTarget: "payload.to", store.RuleDay: "payload.value",
+		store.RuleGas: "payload.gas", store.RuleTip: "payload.maxPriorityFeePerGas", store.RuleFee: "payload.maxFeePerGas", store.RuleFees: "payload.maxFeePerGas"}
 	p := web.NewProblem(codes[e.Rule], "%s.%s", e.Error(), storedNothing)
 	p.Field = fields[e.Rule]
 	switch e.Rule {
 	case store.RuleRate:
 		p.RetryAfter = rateRetryAfter
-	case store.RuleDay:
+	case store.RuleDay, store.RuleFees:
 		p.RetryAfter = dayRetryAfter
 	}
 	return p

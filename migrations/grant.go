@@ -20,7 +20,7 @@ type Grants struct {
 
 var (
 	// onlyAdded are the tables whose rows never change.
-	onlyAdded = []string{"tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_change"}
+	onlyAdded = []string{"tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_fee", "submitter_change"}
 	// onlyRead are the tables that the owner's commands write.
 	onlyRead = []string{"authority_move"}
 	// thrownAway are the tables whose rows are deleted. Of all others none ever goes.

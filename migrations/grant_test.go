@@ -44,7 +44,7 @@ select relname || ' ' || array_to_string(array(
 		switch table {
 		case "goose_db_version":
 			may, reads = "", ""
-		case "tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_change":
+		case "tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_fee", "submitter_change":
 			may = "select,insert"
 		case "authority_move":
 			may = "select"

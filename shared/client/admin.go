@@ -27,6 +27,12 @@ type Policy struct {
 	MaxValuePerDay string   `json:"maxValuePerDay,omitempty"` // wei in any 24 hours
 	MaxPerMinute   int      `json:"maxPerMinute,omitempty"`   // intents in any 60 seconds
 	Targets        []string `json:"targets,omitempty"`        // addresses, and "deploy" for contracts to deploy
+
+	// A fee is what gas may cost at worst: the gas limit times maxFeePerGas.
+	MaxFeePerTx          string `json:"maxFeePerTx,omitempty"`          // wei of one transaction
+	MaxPriorityFeePerGas string `json:"maxPriorityFeePerGas,omitempty"` // wei per gas
+	MaxGas               uint64 `json:"maxGas,omitempty"`               // gas limit of one transaction
+	MaxFeesPerDay        string `json:"maxFeesPerDay,omitempty"`        // wei that is signed for in any 24 hours; "0": nothing is signed
 }
 
 // Submitter is a signing account under management.

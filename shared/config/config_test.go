@@ -33,7 +33,7 @@ var revealed = cmp.Comparer(func(a, b config.Secret) bool { return a.Reveal() ==
 func defaults() config.Config {
 	return config.Config{
 		Lease:         config.Lease{Duration: 10 * time.Second, RenewInterval: 3 * time.Second, ClockSkewAllowance: time.Second},
-		Nonce:         config.Nonce{StartFrom: 0, Strict: true, MaxInFlight: 1, Placeholder: config.PlaceholderAuto, PlaceholderMaxFee: 500_000_000_000},
+		Nonce:         config.Nonce{StartFrom: 0, Strict: true, MaxInFlight: 1, Placeholder: config.PlaceholderAuto, PlaceholderMaxFee: 650_000_000_000},
 		Hooks:         config.Hooks{Enabled: false, ReservationTimeout: time.Minute},
 		Queue:         config.Queue{MaxPerSubmitter: 100_000},
 		Resubmit:      config.Resubmit{Enabled: true, Interval: time.Minute, MaxAttempts: 20},
@@ -41,7 +41,7 @@ func defaults() config.Config {
 		Confirmations: config.Confirmations{Required: 20, ReceiptWorkers: 10, StaleReceiptTimeout: time.Minute},
 		Finality:      config.Finality{Mode: config.FinalityConfirmations},
 		Reorg:         config.Reorg{WatchDepth: 100},
-		Fees:          config.Fees{MaxFeePerGas: 500_000_000_000, HistoryBlocks: 20, HistoryPercentile: 50},
+		Fees:          config.Fees{MaxFeePerGas: 500_000_000_000, MaxFeePerTx: 750_000_000_000_000_000, MaxTipMultiple: 10, MinTipBound: 1_000_000_000, HistoryBlocks: 20, HistoryPercentile: 50},
 		GasBump: config.GasBump{MinInterval: time.Minute, MaxAttempts: 10, Multiplier: 1125, MaxFeePerGas: 500_000_000_000,
 			BudgetPerDay: 1_000_000_000},
 		Sweep: config.Sweep{Batch: 500, Grace: 5 * time.Second},
@@ -88,11 +88,12 @@ const chainsText = `[{"id": 8453, "urls": ["https://a.example/k", "https://b.exa
 var everything = []string{
 	"FENCEPOST_LEASE_DURATION=20s", "FENCEPOST_LEASE_RENEW_INTERVAL=9999ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE=2s",
 	"FENCEPOST_NONCE_START_FROM=9223372036854775807", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_NONCE_MAX_IN_FLIGHT=2000",
-	"FENCEPOST_NONCE_PLACEHOLDER=ask", "FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS=77",
+	"FENCEPOST_NONCE_PLACEHOLDER=ask", "FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS=98",
 	"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=2m",
 	"FENCEPOST_QUEUE_MAX_PER_SUBMITTER=7", "FENCEPOST_RESUBMIT_ENABLED=false", "FENCEPOST_RESUBMIT_INTERVAL=1h",
 	"FENCEPOST_RESUBMIT_MAX_ATTEMPTS=8", "FENCEPOST_STUCK_AFTER=45m", "FENCEPOST_CONFIRMATIONS_REQUIRED=1",
 	"FENCEPOST_CONFIRMATIONS_RECEIPT_WORKERS=11", "FENCEPOST_CONFIRMATIONS_STALE_RECEIPT_TIMEOUT=90s", "FENCEPOST_FINALITY_MODE=safe", "FENCEPOST_REORG_WATCH_DEPTH=64",
+	"FENCEPOST_FEES_MAX_FEE_PER_TX=100000", "FENCEPOST_FEES_MAX_TIP_MULTIPLE=11", "FENCEPOST_FEES_MIN_TIP_BOUND=12",
 	"FENCEPOST_FEES_MAX_FEE_PER_GAS=77", "FENCEPOST_FEES_HISTORY_ENABLED=false", "FENCEPOST_FEES_HISTORY_BLOCKS=30", "FENCEPOST_FEES_HISTORY_PERCENTILE=90",
 	"FENCEPOST_CHAIN_FEE_KIND=legacy", "FENCEPOST_CHAIN_FINALIZED_TAG=false", "FENCEPOST_TELEMETRY_BALANCES=3", "FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED=true",
 	"FENCEPOST_GASBUMP_ENABLED=true", "FENCEPOST_GASBUMP_MIN_INTERVAL=30s", "FENCEPOST_GASBUMP_MAX_ATTEMPTS=5", "FENCEPOST_GASBUMP_MULTIPLIER=1.3",
@@ -132,7 +133,7 @@ var everything = []string{
 func everythingLoaded() config.Config {
 	return config.Config{
 		Lease:         config.Lease{Duration: 20 * time.Second, RenewInterval: 9999 * time.Millisecond, ClockSkewAllowance: 2 * time.Second},
-		Nonce:         config.Nonce{StartFrom: 1<<63 - 1, Strict: false, MaxInFlight: 2000, Placeholder: config.PlaceholderAsk, PlaceholderMaxFee: 77},
+		Nonce:         config.Nonce{StartFrom: 1<<63 - 1, Strict: false, MaxInFlight: 2000, Placeholder: config.PlaceholderAsk, PlaceholderMaxFee: 98},
 		Hooks:         config.Hooks{Enabled: true, ReservationTimeout: 2 * time.Minute},
 		Queue:         config.Queue{MaxPerSubmitter: 7},
 		Resubmit:      config.Resubmit{Enabled: false, Interval: time.Hour, MaxAttempts: 8},
@@ -140,7 +141,7 @@ func everythingLoaded() config.Config {
 		Confirmations: config.Confirmations{Required: 1, ReceiptWorkers: 11, StaleReceiptTimeout: 90 * time.Second},
 		Finality:      config.Finality{Mode: config.FinalitySafe},
 		Reorg:         config.Reorg{WatchDepth: 64},
-		Fees:          config.Fees{MaxFeePerGas: 77, HistoryBlocks: 30, HistoryPercentile: 90},
+		Fees:          config.Fees{MaxFeePerGas: 77, MaxFeePerTx: 100_000, MaxTipMultiple: 11, MinTipBound: 12, HistoryBlocks: 30, HistoryPercentile: 90},
 		GasBump: config.GasBump{Enabled: true, MinInterval: 30 * time.Second, MaxAttempts: 5, Multiplier: 1300, MaxFeePerGas: 78,
 			MaxFeePerTx: 79, BudgetPerDay: 80},
 		Mempool: config.Mempool{Diagnose: true},
@@ -318,6 +319,10 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{[]string{"FENCEPOST_AUTH_USERS_AUDIENCE=api", "FENCEPOST_AUTH_PUBLIC_AUDIENCE=api",
 			"FENCEPOST_AUTH_USERS_ISSUER=https://one.example", "FENCEPOST_OIDC_ISSUER=https://one.example"},
 			`FENCEPOST_AUTH_USERS_AUDIENCE="api", FENCEPOST_AUTH_PUBLIC_AUDIENCE="api", FENCEPOST_AUTH_INTERNAL_AUDIENCE="", FENCEPOST_AUTH_USERS_ISSUER="https://one.example", FENCEPOST_OIDC_ISSUER="https://one.example": where auth.usersIssuer is`},
+		{[]string{"FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS=632812499999"},
+			`FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS="632812499999", FENCEPOST_FEES_MAX_FEE_PER_GAS="500000000000": a transaction at the ceiling could not be replaced`},
+		{[]string{"FENCEPOST_FEES_MAX_FEE_PER_GAS=9223372036854775807"},
+			`FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS="650000000000", FENCEPOST_FEES_MAX_FEE_PER_GAS="9223372036854775807": a transaction at the ceiling`},
 		{[]string{"FENCEPOST_FEES_HISTORY_ENABLED=true", "FENCEPOST_CHAIN_FEE_KIND=legacy"},
 			`FENCEPOST_FEES_HISTORY_ENABLED="true", FENCEPOST_CHAIN_FEE_KIND="legacy": a chain without EIP-1559 has no tips to read`},
 		{[]string{"FENCEPOST_GASBUMP_MIN_INTERVAL=30m", "FENCEPOST_GASBUMP_ENABLED=true", "FENCEPOST_RESUBMIT_ENABLED=false"},
@@ -335,6 +340,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 	mustLoad(t, "FENCEPOST_HANDLERS_URLS=refund=https://r.example") // a process that asks nobody
 	mustLoad(t, "FENCEPOST_RESUBMIT_INTERVAL=30m", "FENCEPOST_RESUBMIT_ENABLED=false")
 	mustLoad(t, "FENCEPOST_GASBUMP_MIN_INTERVAL=30m")
+	mustLoad(t, "FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS=632812500000") // 500 gwei and an eighth, twice
 	if got := mustLoad(t, "FENCEPOST_NONCE_MAX_IN_FLIGHT=200"); !got.Nonce.Strict {
 		t.Error("nonce.strict.enabled beside a window above 1: got false, want true, and a process that starts")
 	}

@@ -61,8 +61,21 @@ func (c *Config) leaseRules() []rule {
 	}}
 }
 
+// anEighthMore is nine eighths of wei, rounded up; or too much for any setting.
+func anEighthMore(wei uint64) uint64 {
+	if wei > maxBigint {
+		return wei
+	}
+	return wei + (wei+7)/8
+}
+
 func (c *Config) policyRules() []rule {
 	return []rule{{
+		of:     []string{"nonce.placeholderMaxFeePerGas", "fees.maxFeePerGas"},
+		broken: c.Nonce.PlaceholderMaxFee < anEighthMore(anEighthMore(c.Fees.MaxFeePerGas)),
+		say: "a transaction at the ceiling could not be replaced, and that by a placeholder, each for an eighth more: set nonce.placeholderMaxFeePerGas to at least 81/64 of " +
+			"fees.maxFeePerGas, or lower that",
+	}, {
 		of:     []string{"resubmit.interval", "stuck.after", "resubmit.enabled"},
 		broken: c.Resubmit.Enabled && c.Resubmit.Interval >= c.Stuck.After,
 		say:    "every transaction would be stuck before it is sent again: set resubmit.interval below stuck.after, or resubmit.enabled to false",

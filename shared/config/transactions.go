@@ -40,7 +40,8 @@ type Nonce struct {
 	// Placeholder says whether a nonce may be filled, or a transaction
 	// replaced, without an operator's decision.
 	Placeholder PlaceholderMode
-	// PlaceholderMaxFee is the most that a replacement pays, in wei per gas.
+	// PlaceholderMaxFee is the most that a placeholder pays, in wei per gas: at least 81/64
+	// of [Fees.MaxFeePerGas].
 	PlaceholderMaxFee uint64
 	// MaxInFlight is the window of newly registered submitters, in
 	// transactions. While Strict, a registration has to name its window where this is above 1.
@@ -58,8 +59,8 @@ func (n *Nonce) settings() []setting {
 		{name: "nonce.placeholder", def: string(PlaceholderAuto),
 			meaning: "whether a transaction with a nonce is cancelled, or a nonce filled, by a placeholder at once, or only by an operator's decision",
 			field:   choice(&n.Placeholder, PlaceholderAuto, PlaceholderAsk)},
-		{name: "nonce.placeholderMaxFeePerGas", def: "500000000000",
-			meaning: "the most that a placeholder or a replacement by an operator pays, in wei per gas",
+		{name: "nonce.placeholderMaxFeePerGas", def: "650000000000",
+			meaning: "the most that a placeholder pays, in wei per gas; every other replacement pays at most 8/9 of it; at least 81/64 of `fees.maxFeePerGas`, so that a first version at its ceiling can be replaced, and that by a placeholder",
 			field:   number(&n.PlaceholderMaxFee, "an amount in wei per gas", 1, maxBigint)},
 		{name: "nonce.maxInFlight", def: "1",
 			meaning: "the window of newly registered submitters; used above 1 only with `nonce.strict.enabled=false`",
@@ -83,6 +84,12 @@ const maxBigint = 1<<63 - 1
 type Fees struct {
 	// MaxFeePerGas is the most that a first version pays, in wei per gas.
 	MaxFeePerGas uint64
+	// MaxFeePerTx is the most that the gas of a first version may cost, in wei.
+	MaxFeePerTx uint64
+	// MaxTipMultiple bounds tips to so many times the nodes' advice.
+	MaxTipMultiple int64
+	// MinTipBound is below which that bound never is, in wei per gas.
+	MinTipBound uint64
 	// History says that tips follow what the last blocks were paid, in place of the
 	// node's advice.
 	History bool
@@ -97,6 +104,15 @@ func (f *Fees) settings() []setting {
 		{name: "fees.maxFeePerGas", def: "500000000000",
 			meaning: "the most that a transaction pays, in wei per gas, whatever the node advises or the caller allows; while the base fee is above it, intents wait",
 			field:   number(&f.MaxFeePerGas, "an amount in wei per gas", 1, maxBigint)},
+		{name: "fees.maxFeePerTx", def: "750000000000000000",
+			meaning: "the most that the gas of a first version may cost, in wei: its gas limit times its `maxFeePerGas`; two replacements come to 81/64 of it, which is to stay below what the nodes send (go-ethereum: 1 ether, by `--rpc.txfeecap`)",
+			field:   number(&f.MaxFeePerTx, "an amount in wei", 21_000, maxBigint)},
+		{name: "fees.maxTipMultiple", def: "10",
+			meaning: "the most that a transaction tips, as a multiple of what the nodes advise; a higher tip is lowered to it",
+			field:   number(&f.MaxTipMultiple, "a multiple", 1, 1_000_000)},
+		{name: "fees.minTipBound", def: "1000000000",
+			meaning: "below which the bound of `fees.maxTipMultiple` never is, in wei per gas, whatever the nodes advise, also nothing",
+			field:   number(&f.MinTipBound, "an amount in wei per gas", 1, maxBigint)},
 		{name: "fees.history.enabled", def: "false",
 			meaning: "let tips follow what the last blocks were paid, by `eth_feeHistory`, in place of the node's own advice, which stands in where the history tells nothing",
 			field:   boolean(&f.History)},

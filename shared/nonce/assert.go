@@ -39,7 +39,7 @@ func (r Rules) assertions(w Work, q Look, v View) (asserted []assertion) {
 		return asserted
 	}
 	for i, e := range v.Estimates {
-		if wouldRevert(q, i, e) {
+		if wouldRevert(w, q, i, e) {
 			asserted = append(asserted, assertion{what: "a call would revert", estimate: i + 1, vote: alsoReverts(w, q, i)})
 		}
 	}
@@ -52,7 +52,7 @@ func alsoReverts(w Work, q Look, i int) func(View) vote {
 		switch {
 		case i >= len(o.Estimates) || o.Estimates[i].Outcome == Unknown || o.Lags || o.since() < w.FinalHead:
 			return silent
-		case wouldRevert(q, i, o.Estimates[i]):
+		case wouldRevert(w, q, i, o.Estimates[i]):
 			return bearsOut
 		}
 		return contradicts
@@ -60,8 +60,8 @@ func alsoReverts(w Work, q Look, i int) func(View) vote {
 }
 
 // wouldRevert says that e has the look's i-th call refused.
-func wouldRevert(q Look, i int, e Estimate) bool {
-	_, verdict, _ := gasFor(q.Estimates[i], e)
+func wouldRevert(w Work, q Look, i int, e Estimate) bool {
+	_, verdict, _ := gasFor(q.Estimates[i], e, w.Bounds.Gas)
 	return verdict == Refused
 }
 

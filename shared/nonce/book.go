@@ -92,8 +92,15 @@ type Write struct {
 	Reserve  []Booking    // all of them, or nothing of the write
 	Mark     *Mark        // nil: none
 	Store    []Version    // signed bytes for nonces already bound
+	Fees     []FeeUse     // what counts against the fees of a day, of what of the above is written
 	Cursor   CursorChange
 	Release  Release
+}
+
+// FeeUse is what one transaction adds to the fees of its submitter, at worst.
+type FeeUse struct {
+	TxID     string
+	AddedWei *big.Int
 }
 
 // Empty says that w writes nothing at all.

@@ -108,17 +108,18 @@ func (r Rules) outbidden(t Tx, head Header, now time.Time) (Tx, bool) {
 
 // bumping is the replacements of one round.
 type bumping struct {
-	rules Rules
-	chain ChainConnector
-	v     View
-	now   time.Time
-	first uint64   // the lowest nonce that is unsettled
-	left  purse    // what no nonce has a claim on
-	spent *big.Int // of the budget, wei
+	rules  Rules
+	chain  ChainConnector
+	v      View
+	now    time.Time
+	first  uint64   // the lowest nonce that is unsettled
+	left   purse    // what no nonce has a claim on
+	bounds Bounds   // of the submitter's policy
+	spent  *big.Int // of the budget, wei
 }
 
 func (r Rules) bumping(w Work, chain ChainConnector, v View) *bumping {
-	b := &bumping{rules: r, chain: chain, v: v, now: w.now(), first: w.lowest(), spent: new(big.Int)}
+	b := &bumping{rules: r, chain: chain, v: v, now: w.now(), first: w.lowest(), spent: new(big.Int), bounds: w.Bounds}
 	if w.BumpSpentWei != nil {
 		b.spent.Set(w.BumpSpentWei)
 	}
@@ -158,9 +159,13 @@ func (b *bumping) next(t Tx) (job signing, reason string, wanted bool) {
 		if call, err = b.chain.Call(t.Payload); err != nil {
 			return job, err.Error(), true
 		}
-		kind, cap = VersionBump, least(b.rules.Bump.FeeCapWei, b.rules.FeeCapWei)
+		kind, cap = VersionBump, least(least(b.rules.Bump.FeeCapWei, b.rules.FeeCapWei), b.rules.replaceCap(b.bounds, t.Gas.Gas))
 	}
 	params, ok := b.rules.Bump.bid(*t.Gas, market, least(cap, call.FeeCapWei))
+	if most := b.rules.tipMost(b.bounds, b.v.Account); kind == VersionBump && !params.Legacy && above(params.TipCapWei, most) {
+		params.TipCapWei = most
+		ok = ok && most.Cmp(thousandths(t.Gas.TipCapWei, nodesDemand)) >= 0
+	}
 	switch {
 	case !ok && call.FeeCapWei != nil && (cap == nil || call.FeeCapWei.Cmp(cap) <= 0):
 		return job, "", false
@@ -168,8 +173,14 @@ func (b *bumping) next(t Tx) (job signing, reason string, wanted bool) {
 		return job, "a bid that nodes take would be above the fee cap, " + b.rules.capOf(kind), true
 	}
 	extra := new(big.Int).Sub(params.worstCostWei(), t.Gas.worstCostWei())
+	if reason := b.bounds.usedUp(extra); kind == VersionBump && reason != "" {
+		return job, reason, true
+	}
 	if reason := b.take(*t.Gas, params, extra); reason != "" {
 		return job, reason, true
+	}
+	if kind == VersionBump {
+		b.bounds = b.bounds.used(extra)
 	}
 	t.Gas = &params
 	return signing{tx: t, kind: kind, unsigned: unsigned(t, call), extraWei: extra}, "", true
@@ -190,15 +201,37 @@ func (b *bumping) take(before, after GasParams, extraWei *big.Int) (reason strin
 	return ""
 }
 
+// otherCaps bound a bid wherever they are lower.
+const otherCaps = ", or the bounds of fees.maxFeePerTx, fees.maxTipMultiple, nonce.placeholderMaxFeePerGas or the submitter's policy"
+
+// replaceCap is the most that a replacement which is no placeholder offers, wei per gas: a
+// placeholder can still outbid it, and its fee is no more than what two replacements make of
+// the highest first version; nil: no bound.
+func (r Rules) replaceCap(b Bounds, gas uint64) *big.Int {
+	fee := b.ofOneTx()
+	if r.TxFeeCapWei != nil {
+		fee = least(fee, anEighthMore(anEighthMore(r.TxFeeCapWei)))
+	}
+	var cap *big.Int
+	if fee != nil {
+		cap = new(big.Int).Div(fee, new(big.Int).SetUint64(max(gas, 1)))
+	}
+	if r.PlaceholderFeeCapWei != nil {
+		below := new(big.Int).Mul(r.PlaceholderFeeCapWei, big.NewInt(8))
+		cap = least(cap, below.Div(below, big.NewInt(outbidEighths)))
+	}
+	return cap
+}
+
 // capOf names what bounds a bid of this kind.
 func (r Rules) capOf(kind VersionKind) string {
 	switch {
 	case kind == VersionPlaceholder:
 		return "nonce.placeholderMaxFeePerGas or gasbump.maxFeePerTx"
 	case r.FeeCapWei != nil && least(r.Bump.FeeCapWei, r.FeeCapWei) == r.FeeCapWei:
-		return "fees.maxFeePerGas or gasbump.maxFeePerTx"
+		return "fees.maxFeePerGas or gasbump.maxFeePerTx" + otherCaps
 	}
-	return "gasbump.maxFeePerGas or gasbump.maxFeePerTx"
+	return "gasbump.maxFeePerGas or gasbump.maxFeePerTx" + otherCaps
 }
 
 // bid raises both fees over last by the multiplier, and to what a block takes now, but

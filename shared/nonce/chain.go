@@ -296,11 +296,12 @@ const (
 	SendFeeTooLow                          // below what the node takes now
 	SendInsufficientFunds                  // the account cannot pay now
 	SendPoolFull                           // the node has no room now
+	SendOverNodeCap                        // the fee may come to more than the node sends for anybody: it never entered the node's pool
 	SendInvalid                            // no node will ever take these bytes
 )
 
 var sendClassNames = [...]string{"unknown", "accepted", "already_known", "nonce_too_low", "nonce_too_high",
-	"replacement_underpriced", "fee_too_low", "insufficient_funds", "pool_full", "invalid"}
+	"replacement_underpriced", "fee_too_low", "insufficient_funds", "pool_full", "over_node_cap", "invalid"}
 
 // String names the class for logs and metrics.
 func (c SendClass) String() string { return sendClassNames[c] }

@@ -78,6 +78,28 @@ func tooDear(call Call, p GasParams, a Account) string {
 	return "fee: the " + what + " is above fees.maxFeePerGas"
 }
 
+// tooDear says why no block would take the fees now, whoever bounds them, or "".
+func (r Rules) tooDear(b Bounds, call Call, p GasParams, a Account) string {
+	if p.FeeCapWei.Sign() == 0 {
+		return "fee: its gas costs more than maxFeePerTx allows at any price"
+	}
+	reason := tooDear(call, p, a)
+	if reason == "" {
+		return ""
+	}
+	least := a.BaseFeeWei
+	if a.GasPriceWei != nil {
+		least = a.GasPriceWei
+	}
+	if above(least, r.FeeCapWei) || above(least, call.FeeCapWei) {
+		return reason
+	}
+	if b.ofOneTx() != nil && !above(b.ofOneTx(), r.TxFeeCapWei) {
+		return "fee: at what blocks take now its gas costs more than the submitter's policy allows"
+	}
+	return "fee: at what blocks take now its gas costs more than fees.maxFeePerTx"
+}
+
 // taken says that a block takes g's fees now, and is paid what it is paid by others.
 func taken(g GasParams, a Account) bool {
 	if a.GasPriceWei != nil {

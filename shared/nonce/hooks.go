@@ -46,6 +46,10 @@ var ErrNotOwner = errors.New("the reservation is not this owner's, or not any mo
 // changed.
 var ErrBytes = errors.New("the bytes are not what the nonce was reserved for")
 
+// ErrBounds reports a submitter whose policy lets no transaction pay a fee at all. Nothing
+// was changed.
+var ErrBounds = errors.New("the submitter's policy lets nothing pass")
+
 // ErrTooMany reports more reservations at once than the submitter's window has nonces:
 // trying again never helps. Nothing was changed.
 var ErrTooMany = errors.New("more nonces at once than the window has")
@@ -55,8 +59,8 @@ var ErrTooMany = errors.New("more nonces at once than the window has")
 // waiting for it for a while, and asks the chain what every allocation asks: its
 // counts, and that the account can pay for a placeholder each.
 //
-// The error is [ErrNotLeader], [ErrNotNow], [ErrTooMany] or the book's refusal by the submitter's
-// policy; any other is unknown: a commit may have happened.
+// The error is [ErrNotLeader], [ErrNotNow], [ErrTooMany], [ErrBounds] or the book's refusal by the
+// submitter's policy; any other is unknown: a commit may have happened.
 func (w *Worker) Reserve(ctx context.Context, s Submitter, r Reserve) error {
 	h, err := w.hook(ctx, s)
 	if err != nil {
@@ -70,6 +74,9 @@ func (w *Worker) Reserve(ctx context.Context, s Submitter, r Reserve) error {
 	v, err := h.lookAgreed(ctx, h.accountOnly())
 	if err != nil {
 		return fmt.Errorf("look at the account of %s: %w", s, err)
+	}
+	if reason := w.Rules.refuse(h.work.Bounds, Call{Gas: placeholderGas}); reason != "" {
+		return fmt.Errorf("%w: %s", ErrBounds, reason)
 	}
 	all, reason := h.bookings(r, v)
 	wr := Write{Reserve: all, Cursor: suspect(h.work, v)} // foreign use that is seen is seen, whoever looked
@@ -103,12 +110,19 @@ func (t *tenure) bookings(r Reserve, v View) (all []Booking, reason string) {
 	for _, seat := range seats {
 		unsettled = Work{Unsettled: unsettled}.without(seat.from)
 	}
-	purse := newPurse(v, unsettled)
-	params := t.Rules.offer(Call{}, placeholderGas, v.Account)
+	purse, bounds := newPurse(v, unsettled), w.Bounds
+	params := t.Rules.within(bounds, t.Rules.offer(Call{}, placeholderGas, v.Account), v.Account)
+	if reason = t.Rules.tooDear(bounds, Call{}, params, v.Account); reason != "" {
+		return nil, reason
+	}
 	for i, seat := range seats {
 		if purse.take(params) != nil {
 			return nil, "balance: the account cannot pay for what is in flight and a placeholder for each nonce"
 		}
+		if reason = bounds.usedUp(params.feeWei()); reason != "" {
+			return nil, reason
+		}
+		bounds = bounds.used(params.feeWei())
 		all = append(all, Booking{Caller: r.Caller, For: r.For, From: seat.from, Tx: Tx{
 			ID: r.TxIDs[i], Submitter: w.submitter(), RequestID: r.Requests[i], State: InFlight, Nonce: &seat.first, Gas: &params,
 			Reservation: &Reservation{State: Reserved, Owner: r.Owner},
@@ -179,6 +193,14 @@ func (t *tenure) takes(ctx context.Context, m Mark) error {
 	if settledBy(Tx{Versions: q.Known}, v) {
 		return nil
 	}
+	if reason := t.Rules.signedWithin(t.work.Bounds, *m.Gas, v.Account); reason != "" {
+		return fmt.Errorf("%w: %s", ErrBytes, reason)
+	}
+	for _, use := range t.work.feesOf(Write{Mark: &m}) {
+		if reason := t.work.Bounds.usedUp(use.AddedWei); reason != "" {
+			return fmt.Errorf("%w: %s", ErrNotNow, reason)
+		}
+	}
 	return t.Rules.payable(*m.Gas, newPurse(v, t.work.without(m.TxID)), v.Account)
 }
 
@@ -232,7 +254,7 @@ func (w *Worker) hook(ctx context.Context, s Submitter) (*hook, error) {
 // write gives the lease back in the same transaction, whatever the wake mark says: the
 // advance that follows looks at everything.
 func (h *hook) write(ctx context.Context, wr Write) (Written, error) {
-	wr.Lease, wr.Release = h.work.Lease, Abandon
+	wr.Lease, wr.Release, wr.Fees = h.work.Lease, Abandon, h.work.feesOf(wr)
 	began := time.Now()
 	done, err := h.Book.Write(ctx, wr)
 	if err != nil {

@@ -2,6 +2,7 @@ package nonce
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,6 +126,9 @@ func (k *inquiry) priced(ctx context.Context, tx Transaction) (made, error) {
 	if err != nil {
 		return made{failed: k.because(err.Error())}, nil
 	}
+	if reason := k.t.Rules.refuse(k.t.work.Bounds, tx.Call); reason != "" {
+		return made{failed: k.because(reason)}, nil
+	}
 	return k.t.price(ctx, k.x, made{call: tx.Call}, k.v)
 }
 
@@ -140,7 +144,10 @@ func (k *inquiry) open(raw []byte) made {
 	}
 	call := Call{To: tx.To, Value: tx.Value, Data: tx.Data, Gas: tx.Gas, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei}
 	params := GasParams{Gas: tx.Gas, Legacy: tx.Legacy, FeeCapWei: tx.FeeCapWei, TipCapWei: tx.TipCapWei, ValueWei: tx.Value}
-	return made{call: call, params: params, signed: &signed, wait: tooDear(call, params, k.v.Account)}
+	if reason := k.t.Rules.signedWithin(k.t.work.Bounds, params, k.v.Account); reason != "" {
+		return made{failed: k.because(reason)}
+	}
+	return made{call: call, params: params, signed: &signed, wait: cmp.Or(tooDear(call, params, k.v.Account), k.t.usedUp(k.x, params))}
 }
 
 func (k *inquiry) fits(from Address, tx Unsigned) error {
@@ -253,7 +260,7 @@ func (t *tenure) price(ctx context.Context, x Tx, m made, v View) (made, error) 
 			return made{wait: "no gas estimate: the node is out of reach"}, nil
 		}
 		e, v.Since, v.Head = answer.Estimates[0], answer.Since, answer.Head
-		if wouldRevert(q, 0, e) {
+		if wouldRevert(t.work, q, 0, e) {
 			err = t.borneOut(ctx, q, answer, "the call would revert", alsoReverts(t.work, q, 0))
 		}
 		switch {
@@ -263,7 +270,7 @@ func (t *tenure) price(ctx context.Context, x Tx, m made, v View) (made, error) 
 			return m, err
 		}
 	}
-	gas, verdict, reason := gasFor(m.call, e)
+	gas, verdict, reason := gasFor(m.call, e, t.work.Bounds.Gas)
 	last := *x.Nonce == t.work.lowest() && v.since() >= t.work.FinalHead
 	switch {
 	case verdict == Refused && last:
@@ -271,9 +278,20 @@ func (t *tenure) price(ctx context.Context, x Tx, m made, v View) (made, error) 
 	case verdict != Done:
 		return made{wait: cut("no gas estimate: " + reason)}, nil
 	}
-	m.params = t.Rules.underCeiling(fees(m.call, gas, v.Account)) // nothing outbids it later
-	m.wait = tooDear(m.call, m.params, v.Account)
+	bounds := t.work.Bounds
+	m.params = t.Rules.within(bounds, t.Rules.underCeiling(fees(m.call, gas, v.Account)), v.Account) // nothing outbids it later
+	m.wait = cmp.Or(t.Rules.tooDear(bounds, m.call, m.params, v.Account), t.usedUp(x, m.params))
 	return m, nil
+}
+
+// usedUp says that what x may cost beyond what its nonce was bound for does not fit into the
+// fees of the day, or "".
+func (t *tenure) usedUp(x Tx, g GasParams) string {
+	x.Gas = &g
+	for _, use := range t.work.feesOf(Write{Store: []Version{{Tx: x, Kind: VersionOriginal}}}) {
+		return t.work.Bounds.usedUp(use.AddedWei)
+	}
+	return ""
 }
 
 // signRequest is a handler's word to the tenure that waits for it.

@@ -107,7 +107,7 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 		case t.Ordered == OrderReplace && t.opaque():
 			reason = "what a handler made, or the owner of a reservation, cannot be replaced by a higher fee: rebroadcast, or order a placeholder"
 		case t.Ordered == OrderReplace && !t.isPlaceholder(t.Hash()):
-			job, reason = r.bump(t, chain, v)
+			job, reason = r.bump(w.Bounds, t, chain, v)
 		default:
 			job, reason = r.placeholder(t, v)
 		}
@@ -187,15 +187,34 @@ func original(t Tx, chain ChainConnector) (signing, string) {
 }
 
 // bump is t's own call with fees that replace its last version.
-func (r Rules) bump(t Tx, chain ChainConnector, v View) (signing, string) {
+func (r Rules) bump(b Bounds, t Tx, chain ChainConnector, v View) (signing, string) {
 	params, reason := r.outbid(*t.Gas, v)
 	if reason != "" {
+		return signing{}, reason
+	}
+	if reason := r.replaceable(b, *t.Gas, params); reason != "" {
 		return signing{}, reason
 	}
 	t.Gas = &params
 	job, reason := original(t, chain)
 	job.kind = VersionBump
 	return job, reason
+}
+
+// replaceable says why a replacement that an operator ordered is not made now, or "".
+func (r Rules) replaceable(b Bounds, last, p GasParams) string {
+	asked := Asked{Gas: p.Gas, FeeWei: p.feeWei()}
+	if !p.Legacy {
+		asked.TipWei = p.TipCapWei
+	}
+	if reason := b.Refuse(asked); reason != "" {
+		return "a replacement is above a bound: " + reason
+	}
+	if most := r.replaceCap(b, p.Gas); above(p.FeeCapWei, most) {
+		return fmt.Sprintf("a replacement would pay %s wei per gas, above %s, which 8/9 of nonce.placeholderMaxFeePerGas and 81/64 of fees.maxFeePerTx allow",
+			p.FeeCapWei, most)
+	}
+	return b.usedUp(new(big.Int).Sub(p.feeWei(), last.feeWei()))
 }
 
 // placeholder consumes t's nonce and does nothing else: zero value, to itself.

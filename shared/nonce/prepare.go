@@ -52,7 +52,7 @@ func mayAllocate(w Work, unsettled []Tx, v View) string {
 // never change.
 func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[string]Estimate) preparation {
 	p := preparation{seat: w.seat()}
-	purse := newPurse(v, w.without(p.seat.from))
+	purse, bounds := newPurse(v, w.without(p.seat.from)), w.Bounds
 	for _, t := range w.Queue {
 		if len(p.allocate) == p.seat.most {
 			return p
@@ -62,7 +62,11 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 			p.refuse(t, "the payload is no transaction: "+err.Error())
 			continue
 		}
-		gas, verdict, reason := gasFor(call, estimates[t.ID])
+		if reason := r.refuse(bounds, call); reason != "" {
+			p.refuse(t, reason)
+			continue
+		}
+		gas, verdict, reason := gasFor(call, estimates[t.ID], bounds.Gas)
 		switch {
 		case verdict == Refused && len(w.Unsettled)+len(p.allocate) == 0 && v.since() >= w.FinalHead:
 			p.refuse(t, reason)
@@ -77,9 +81,13 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 			p.wait(t, "no gas estimate: "+reason, w.now().Add(r.BlockTime))
 			return p
 		}
-		params := r.offer(call, gas, v.Account)
-		if reason := tooDear(call, params, v.Account); reason != "" {
+		params := r.within(bounds, r.offer(call, gas, v.Account), v.Account)
+		if reason := r.tooDear(bounds, call, params, v.Account); reason != "" {
 			p.wait(t, reason, r.afterBlocks(1, v.Head, w.now()))
+			return p
+		}
+		if reason := bounds.usedUp(params.feeWei()); reason != "" {
+			p.wait(t, reason, w.now().Add(stuckLooks*r.BlockTime))
 			return p
 		}
 		if short := purse.take(params); short != nil {
@@ -87,6 +95,7 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 			return p
 		}
 		p.ready(t, call, params)
+		bounds = bounds.used(params.feeWei())
 		if t.Handler != "" { // nothing goes ahead of what has no bytes yet
 			return p
 		}
@@ -144,8 +153,8 @@ const txGasCap = 1 << 24
 
 // gasFor is the gas limit of call: its own, or the estimate with a fifth on top,
 // since state moves between the estimate and the block. A plain transfer's
-// 21,000 is exact.
-func gasFor(call Call, e Estimate) (gas uint64, verdict Outcome, reason string) {
+// 21,000 is exact. policyMost is the most gas by the submitter's policy; 0: no bound.
+func gasFor(call Call, e Estimate, policyMost uint64) (gas uint64, verdict Outcome, reason string) {
 	if call.Gas > 0 {
 		return call.Gas, Done, ""
 	}
@@ -153,7 +162,12 @@ func gasFor(call Call, e Estimate) (gas uint64, verdict Outcome, reason string) 
 	if call.MaxGas > 0 {
 		most = call.MaxGas
 	}
+	if policyMost > 0 && policyMost < most {
+		most = policyMost
+	}
 	switch {
+	case e.Outcome == Done && most == policyMost && e.Gas > most:
+		return 0, Refused, fmt.Sprintf("the call needs %d gas, above the %d that the submitter's policy allows", e.Gas, most)
 	case e.Outcome == Done && call.MaxGas > 0 && e.Gas > most:
 		return 0, Refused, fmt.Sprintf("the call needs %d gas, above its maxGas %d", e.Gas, most)
 	case e.Outcome == Done && e.Gas > 21_000 && e.Gas <= most:

@@ -231,7 +231,7 @@ func TestGasOfAnEstimateHasAMargin(t *testing.T) {
 		{0, 90_000, reverts(), 0, Refused},
 		{0, 0, Estimate{}, 0, Unknown},
 	} {
-		if got, verdict, _ := gasFor(Call{Gas: c.given, MaxGas: c.most}, c.e); got != c.want || verdict != c.verdict {
+		if got, verdict, _ := gasFor(Call{Gas: c.given, MaxGas: c.most}, c.e, 0); got != c.want || verdict != c.verdict {
 			t.Errorf("given %d, estimate %+v: got %d, %s; want %d, %s", c.given, c.e, got, verdict, c.want, c.verdict)
 		}
 	}

@@ -28,6 +28,9 @@ type Rules struct {
 	Strict               bool              // one open nonce at a time, whatever window a submitter was registered with
 	AskBeforePlaceholder bool              // nothing is replaced or filled but by an operator's decision
 	FeeCapWei            *big.Int          // the most that a first version pays, wei per gas; nil: no bound
+	TxFeeCapWei          *big.Int          // the most that the gas of a first version may cost, wei; nil: no bound
+	TipMultiple          int64             // of the nodes' advice, the most that a first version or a bid tips; 0: no bound
+	TipFloorWei          *big.Int          // below which that bound never is, wei per gas; nil: none
 	PlaceholderFeeCapWei *big.Int          // the most that a replacement pays, wei per gas; nil: no bound
 	Bump                 *GasBumpPolicy    // nil: nothing is replaced but by a decision
 	Inspector            *MempoolInspector // nil: nothing is diagnosed

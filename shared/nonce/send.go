@@ -18,7 +18,7 @@ func (r Rules) sent(t Tx, res SendResult, head Header, now time.Time) Tx {
 		}
 	}
 	t.LastError = withDetail(res.Class.told(), res.Text)
-	if res.Class == SendInvalid {
+	if res.Class == SendInvalid || res.Class == SendOverNodeCap {
 		t.State, t.Sub, t.NextResubmitAt = Stuck, "", nil
 		return r.checkNext(t, now.Add(10*r.BlockTime))
 	}

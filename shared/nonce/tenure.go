@@ -261,6 +261,7 @@ func (t *tenure) write(ctx context.Context, w Write, last bool) (released bool, 
 	if w.Empty() {
 		return false, nil
 	}
+	w.Fees = t.work.feesOf(w)
 	began := time.Now()
 	bound, cancel := t.Rules.Lease.WriteContext(ctx, w.Lease)
 	defer cancel()

@@ -42,6 +42,7 @@ var sendClassSentences = [...]string{
 	SendFeeTooLow:         "it pays less than the node takes now; it is sent again",
 	SendInsufficientFunds: "the account cannot pay for it now; it is sent again",
 	SendPoolFull:          "the node has no room for it now; it is sent again",
+	SendOverNodeCap:       "its fee may come to more than the node sends for anybody; an operator must decide",
 	SendInvalid:           "no node will take it; an operator must decide",
 }
 

@@ -150,6 +150,8 @@ type Work struct {
 	Queue       []Tx       // the first queued, by seq, without those set aside
 	QueueMore   bool       // there are more than were loaded
 
+	Bounds Bounds // of the submitter's policy: gas, tip and fees
+
 	BumpSpentWei *big.Int // what replacements of the last 24 hours added at worst, where a gas bump has a budget; nil: nothing
 
 	ForeignLeft bool // foreign transactions of the open episode are not all read and final

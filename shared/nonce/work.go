@@ -10,6 +10,9 @@ func (w Work) submitter() Submitter { return Submitter(w.Lease.Submitter) }
 
 // with is w after wr: what the database has once wr is written in full.
 func (w Work) with(wr Write) Work {
+	for _, use := range w.feesOf(wr) {
+		w.Bounds = w.Bounds.used(use.AddedWei)
+	}
 	w.Unsettled, w.Queue = wr.replace(w.Unsettled), wr.replace(w.Queue)
 	for _, a := range wr.Allocate {
 		w.Unsettled = append(w.without(a.From), a.Tx)

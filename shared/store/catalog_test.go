@@ -174,6 +174,7 @@ const (
 	newHold    = `insert into foreign_hold (submitter, nonce, call_digest) values `
 	newDec     = `insert into tx_decision (tx_id, action, by, reason) values `
 	newPolicy  = `insert into submitter_policy (submitter, max_per_minute) values `
+	newFee     = `insert into submitter_fee (submitter, number, added_wei, at, tx_id, total_wei) values `
 	newUse     = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
 	newChange  = `insert into submitter_change (submitter, action, by, reason, policy) values `
 	newMove    = `insert into submitter_change (submitter, action, by, reason, from_signer, to_signer) values `
@@ -322,6 +323,13 @@ var furtherNonsense = map[string][]refusal{
 	"value_is_an_amount":              {{newPolicy + `($alice, 1)`, `update submitter_policy set max_value_wei = -1`}},
 	"day_is_an_amount":                {{newPolicy + `($alice, 1)`, `update submitter_policy set max_day_wei = -1`}},
 	"rate_is_a_number":                {{then: newPolicy + `($alice, 0)`}, {then: newPolicy + `($alice, 1000001)`}},
+	"fee_is_an_amount":                {{newPolicy + `($alice, 1)`, `update submitter_policy set max_fee_wei = -1`}},
+	"tip_is_an_amount":                {{newPolicy + `($alice, 1)`, `update submitter_policy set max_tip_wei = 0`}},
+	"gas_is_an_amount":                {{newPolicy + `($alice, 1)`, `update submitter_policy set max_gas = 20999`}},
+	"day_of_fees_is_an_amount":        {{newPolicy + `($alice, 1)`, `update submitter_policy set max_day_fees_wei = -1`}},
+	"one_fee_each":                    {{newFee + `($alice, 1, 0, now(), $sent, 0)`, newFee + `($alice, 1, 0, now(), $sent, 0)`}},
+	"submitter_fee_number_check":      {{then: newFee + `($alice, 0, 0, now(), $sent, 0)`}},
+	"submitter_fee_added_wei_check":   {{then: newFee + `($alice, 1, -1, now(), $sent, 0)`}},
 	"targets_are_some":                {{newPolicy + `($alice, 1)`, `update submitter_policy set targets = '{}'`}},
 	"one_use_each":                    {{newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, newUse + `($alice, 1, 0, now(), $sent, 1, 0)`}},
 	"submitter_use_number_check":      {{then: newUse + `($alice, 0, 0, now(), $sent, 1, 0)`}},
@@ -437,6 +445,8 @@ var guarded = map[string][]duty{
 		{"protect_episode", isClosed, `update protect_episode set closed_at = null, closed_by = null, mode = null, reason = null`, byGuard},
 	},
 	"keep_policy":      {{"submitter_policy", newPolicy + `($alice, 1)`, `delete from submitter_policy`, byGuard}},
+	"keep_fees":        {{"submitter_fee", newFee + `($alice, 1, 0, now(), $sent, 0)`, `delete from submitter_fee`, byGuard}, {"submitter_fee", newFee + `($alice, 1, 0, now(), $sent, 0)`, `update submitter_fee set total_wei = 1`, byGuard}},
+	"keep_all_fees":    {{"submitter_fee", "", `truncate submitter_fee`, byGuard}},
 	"keep_uses":        {{"submitter_use", newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, `delete from submitter_use`, byGuard}, {"submitter_use", newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, `update submitter_use set intents = 0`, byGuard}},
 	"keep_all_uses":    {{"submitter_use", "", `truncate submitter_use`, byGuard}},
 	"keep_changes":     {{"submitter_change", newChange + `($alice, 'RESUME', 'o', 'r', null)`, `delete from submitter_change`, byGuard}, {"submitter_change", newChange + `($alice, 'RESUME', 'o', 'r', null)`, `update submitter_change set reason = 'another'`, byGuard}},

@@ -25,6 +25,10 @@ type Intent struct {
 	Handler     string // makes the transaction out of the payload; "": the payload is the transaction
 	Fingerprint [32]byte
 	Trace       []byte // a [telemetry.Origin]; nil: not traced
+
+	// Refused is why the deployment does not take it; nil: it does. What is stored under
+	// its requestId is answered all the same.
+	Refused error
 }
 
 // Accepted is what is on record for an intent.
@@ -79,7 +83,7 @@ select i.tx_id, s.submitter, i.request_id, i.caller, nullif(i.handler, ''), i.fi
   join submitter s on s.submitter = i.submitter
  cross join ` + heldFor + `
   left join room r on r.submitter = i.submitter
- where ` + mayPost + ` and not ` + hasPolicy + `
+ where i.number > 0 and ` + mayPost + ` and not ` + hasPolicy + `
    and (r.places is null or i.number <= r.places) and (f.held_for is null or $12)
  order by i.place
     on conflict (submitter, request_id) do nothing`
@@ -142,7 +146,7 @@ type Created struct {
 //
 // The error wraps [ErrUnknownSubmitter] (not registered, or not the caller's to
 // use), [ErrRequestConflict], [ErrHandlerBarred], [ErrProtected], [ErrSuspended],
-// [ErrQueueFull] or [ErrMoved], or is an [ErrPolicy].
+// [ErrQueueFull] or [ErrMoved], or is an [ErrPolicy] or the intent's Refused.
 func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted, error) {
 	if in.Trace == nil {
 		in.Trace = telemetry.Origin(ctx)
@@ -258,7 +262,7 @@ func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent, 
 type intents struct {
 	id, caller, submitter, requestID, payload, handler []string
 	fingerprint, trace, digest                         [][]byte
-	number                                             []int // among the submitter's, from 1 on
+	number                                             []int // among the submitter's, from 1 on; 0: it is refused
 	counted                                            map[nonce.Submitter]int
 }
 
@@ -273,8 +277,12 @@ func (s *Store) intentColumns(all []Intent) intents {
 		c.payload, c.handler = append(c.payload, string(in.Payload)), append(c.handler, in.Handler)
 		c.fingerprint, c.trace = append(c.fingerprint, in.Fingerprint[:]), append(c.trace, in.Trace)
 		c.digest = append(c.digest, callDigest(*in))
-		numbers[in.Submitter]++
-		c.number = append(c.number, numbers[in.Submitter])
+		number := 0
+		if in.Refused == nil {
+			numbers[in.Submitter]++
+			number = numbers[in.Submitter]
+		}
+		c.number = append(c.number, number)
 		if _, ok := c.counted[in.Submitter]; !ok && s.bounds.unseen(in.Submitter) {
 			c.counted[in.Submitter] = 0
 		}
@@ -344,6 +352,8 @@ func (f foundIntent) answer(in Intent) (Accepted, error) {
 		return Accepted{}, ErrProtected
 	case f.txID == "" && f.status != "ACTIVE":
 		return Accepted{}, ErrSuspended
+	case f.txID == "" && in.Refused != nil:
+		return Accepted{}, in.Refused
 	case f.txID == "" && f.refused != nil:
 		return Accepted{}, *f.refused
 	case f.txID == "" && f.full:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -33,6 +34,12 @@ type Policy struct {
 	MaxValuePerDay *string  `json:"maxValuePerDay"` // in any 24 hours
 	MaxPerMinute   *int     `json:"maxPerMinute"`   // intents in any 60 seconds
 	Targets        []string `json:"targets"`        // see [Target]
+
+	// A fee is what gas may cost at worst: the gas limit times maxFeePerGas.
+	MaxFeePerTx          *string `json:"maxFeePerTx"`          // of one transaction
+	MaxPriorityFeePerGas *string `json:"maxPriorityFeePerGas"` // wei per gas
+	MaxGas               *int64  `json:"maxGas"`               // gas limit of one transaction
+	MaxFeesPerDay        *string `json:"maxFeesPerDay"`        // of all that is signed in any 24 hours
 }
 
 // PolicyRule is one of a policy's limits.
@@ -42,9 +49,13 @@ type PolicyRule string
 const (
 	RuleValue  PolicyRule = "VALUE"
 	RuleTarget PolicyRule = "TARGET"
+	RuleGas    PolicyRule = "GAS"
+	RuleTip    PolicyRule = "TIP"
+	RuleFee    PolicyRule = "FEE"
 	RuleCount  PolicyRule = "COUNT" // more at once than a minute allows: trying again never helps
 	RuleRate   PolicyRule = "RATE"
 	RuleDay    PolicyRule = "DAY"
+	RuleFees   PolicyRule = "FEES" // of a day
 )
 
 // ErrPolicy reports what the submitter's policy refuses. Nothing was stored.
@@ -60,6 +71,14 @@ func (e ErrPolicy) Error() string {
 		return "the submitter's policy allows at most " + e.Limit + " wei in one transaction"
 	case RuleTarget:
 		return "the submitter's policy does not allow this receiver"
+	case RuleGas:
+		return "the submitter's policy allows at most " + e.Limit + " gas in one transaction"
+	case RuleTip:
+		return "the submitter's policy allows a tip of at most " + e.Limit + " wei per gas"
+	case RuleFee:
+		return "the submitter's policy allows a fee (gas times maxFeePerGas) of at most " + e.Limit + " wei in one transaction"
+	case RuleFees:
+		return "the submitter's policy allows fees of at most " + e.Limit + " wei in 24 hours"
 	case RuleCount:
 		return "the submitter's policy allows at most " + e.Limit + " intents in a minute, and more nonces than that were asked for at once: ask for fewer"
 	case RuleRate:
@@ -70,7 +89,7 @@ func (e ErrPolicy) Error() string {
 
 // ForGood says that the same is refused again for as long as the policy is what it is.
 func (e ErrPolicy) ForGood() bool {
-	return e.Rule == RuleValue || e.Rule == RuleTarget || e.Rule == RuleCount
+	return e.Rule != RuleRate && e.Rule != RuleDay && e.Rule != RuleFees
 }
 
 // lockPolicies makes creates of submitters with limits over time wait for each
@@ -79,11 +98,22 @@ func (e ErrPolicy) ForGood() bool {
 const lockPolicies = `
 select from submitter_policy where submitter = any($1::text[]) and over_time order by submitter for update`
 
+// feesNotAsked stands in a verdict on what is judged when it is signed, by
+// [nonce.Bounds], which read the same row.
+const feesNotAsked = `null::bigint as gas, null::numeric as tip_wei, null::numeric as fee_wei`
+
+// feesInDay is what the last 24 hours have added to the fees of $1, where p bounds them.
+const feesInDay = `case when p.max_day_fees_wei is not null then
+         coalesce((select f.total_wei from submitter_fee f where f.submitter = p.submitter order by f.number desc limit 1), 0)
+         - coalesce((select f.total_wei from submitter_fee f
+             where f.submitter = p.submitter and f.at <= (select clock_timestamp() - interval '24 hours') order by f.at desc, f.number desc limit 1), 0) end`
+
 // verdict judges one intent, what a handler made of one, or what a reservation's owner
 // signed: of $1, the transaction $2, with the value $3 (null: not known yet), to $4
 // (null: not known yet), counted as $5 intents. What adds nothing never is too much, also where the day's limit was
 // lowered below what is used. Times never go down, so that the windows hold whatever the clock does.
-const verdict = `
+func verdict(fees string) string {
+	return `
 used as (
   select coalesce(l.number, 0) as number, coalesce(l.intents, 0) as intents, coalesce(l.value_wei, 0) as value_wei,
          greatest(c.now, l.at) as at,
@@ -95,23 +125,30 @@ used as (
     left join lateral (select * from submitter_use u where u.submitter = $1 order by u.number desc limit 1) as l on true
 ), asked as (
   select $2::uuid as tx_id, $3::numeric as value_wei, $4::text as target, $5::bigint as counts,
-         greatest(0, coalesce($3::numeric, 0) - coalesce((select sum(added_wei) from submitter_use u where u.tx_id = $2::uuid), 0)) as added_wei
+         greatest(0, coalesce($3::numeric, 0) - coalesce((select sum(added_wei) from submitter_use u where u.tx_id = $2::uuid), 0)) as added_wei, ` + fees + `
 ), judged as (
   select a.*, p.submitter is not null and p.over_time as over_time, p.max_value_wei, p.max_per_minute, p.max_day_wei,
+         p.max_gas, p.max_tip_wei, p.max_day_fees_wei, least(p.max_fee_wei, p.max_day_fees_wei) as max_fee_wei,
          case when a.value_wei > p.max_value_wei then 'VALUE'
               when not a.target = any(p.targets) then 'TARGET'
+              when a.gas > p.max_gas then 'GAS'
+              when a.tip_wei > p.max_tip_wei then 'TIP'
+              when a.fee_wei > least(p.max_fee_wei, p.max_day_fees_wei) then 'FEE'
               when a.counts > p.max_per_minute then 'COUNT'
               when a.counts > 0 and u.in_minute + a.counts > p.max_per_minute then 'RATE'
               when u.in_day + a.added_wei > case when p.max_day_wei < u.in_day then u.in_day else p.max_day_wei end then 'DAY'
+              when a.fee_wei > 0 and ` + feesInDay + ` + a.fee_wei > p.max_day_fees_wei then 'FEES'
               else '' end as refused
     from asked a
    cross join used u
     left join submitter_policy p on p.submitter = $1
 )`
+}
 
 // verdictColumns are the rule that refuses, or "", and its limit.
 const verdictColumns = `
-select refused, coalesce(case refused when 'VALUE' then max_value_wei::text when 'RATE' then max_per_minute::text when 'COUNT' then max_per_minute::text when 'DAY' then max_day_wei::text end, '')
+select refused, coalesce(case refused when 'VALUE' then max_value_wei::text when 'RATE' then max_per_minute::text when 'COUNT' then max_per_minute::text when 'DAY' then max_day_wei::text
+         when 'GAS' then max_gas::text when 'TIP' then max_tip_wei::text when 'FEE' then max_fee_wei::text when 'FEES' then max_day_fees_wei::text end, '')
   from judged`
 
 // countUse counts what was not refused, where something counts.
@@ -122,8 +159,8 @@ const countUse = `
 
 // insertLimited is [insertIntents] for one intent of a submitter that may have a
 // policy.
-const insertLimited = `
-with ` + verdict + `, new as (
+var insertLimited = `
+with ` + verdict(`$14::bigint as gas, $15::numeric as tip_wei, $16::numeric as fee_wei`) + `, new as (
   insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error)
   select j.tx_id, s.submitter, $6, i.caller, nullif(i.handler, ''), $9, $10,
          (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `
@@ -147,7 +184,7 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 	judged = make([]bool, len(all))
 	var locks []string
 	for i, in := range all {
-		if judged[i] = !s.limits.unlimited(in.Submitter); judged[i] {
+		if judged[i] = in.Refused == nil && !s.limits.unlimited(in.Submitter); judged[i] {
 			locks = append(locks, string(in.Submitter))
 		}
 	}
@@ -158,7 +195,7 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 		if !judged[i] {
 			continue
 		}
-		value, target, err := wanted(in)
+		a, err := wanted(in)
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +203,8 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 		if _, counted := c.counted[in.Submitter]; counted {
 			bound = &queueBound
 		}
-		b.Queue(insertLimited, in.Submitter, in.TxID, value, target, 1, in.RequestID, in.Caller, in.Handler, in.Fingerprint[:], in.Trace, bound, c.digest[i], beside).
+		b.Queue(insertLimited, in.Submitter, in.TxID, a.value, a.target, 1, in.RequestID, in.Caller, in.Handler, in.Fingerprint[:], in.Trace, bound, c.digest[i], beside,
+			a.gas, a.tip, a.fee).
 			QueryRow(func(row pgx.Row) (err error) {
 				refused[i], err = scanVerdict(row)
 				return err
@@ -175,25 +213,41 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 	return judged, nil
 }
 
-// wanted is what an intent is judged by: its value in wei and its target; nil where
-// a handler will say.
-func wanted(in Intent) (value, target *string, err error) {
+// asked is what an intent is judged by; nil where that is not known yet. fee is the most
+// that its gas may cost, or the least where it does not say.
+type asked struct{ value, target, gas, tip, fee *string }
+
+// leastFee is what the cheapest transaction costs: 21,000 gas at one wei.
+const leastFee = "21000"
+
+// wanted reads what an intent asks for: of a handler's it is known that it costs something.
+func wanted(in Intent) (asked, error) {
 	if in.Handler != "" {
-		return nil, nil, nil
+		return asked{fee: new(leastFee)}, nil
 	}
-	payload := struct{ To, Value *string }{Value: new("0")}
+	payload := struct{ To, Value, Gas, MaxFeePerGas, MaxPriorityFeePerGas *string }{Value: new("0")}
 	if err := json.Unmarshal(in.Payload, &payload); err != nil {
-		return nil, nil, fmt.Errorf("payload of %s: %w", in.RequestID, err)
+		return asked{}, fmt.Errorf("payload of %s: %w", in.RequestID, err)
 	}
 	if payload.To == nil {
 		payload.To = new(TargetDeploy)
 	}
-	return payload.Value, payload.To, nil
+	a := asked{value: payload.Value, target: payload.To, gas: payload.Gas, tip: payload.MaxPriorityFeePerGas, fee: new(leastFee)}
+	if payload.Gas == nil {
+		return a, nil
+	}
+	gas, price := new(big.Int), big.NewInt(1)
+	gas.SetString(*payload.Gas, 10)
+	if payload.MaxFeePerGas != nil {
+		price.SetString(*payload.MaxFeePerGas, 10)
+	}
+	a.fee = new(gas.Mul(gas, price).String())
+	return a, nil
 }
 
 // permit counts what a handler made, once.
-const permit = `
-with ` + verdict + `, counted as (
+var permit = `
+with ` + verdict(feesNotAsked) + `, counted as (
 ` + countUse + `
    where j.over_time and j.refused = '' and j.added_wei > 0
 )` + verdictColumns
@@ -266,13 +320,14 @@ type PolicyChange struct {
 }
 
 const putPolicy = `
-insert into submitter_policy (submitter, max_value_wei, max_day_wei, max_per_minute, targets)
-select submitter, $2::numeric, $3::numeric, $4, $5
+insert into submitter_policy (submitter, max_value_wei, max_day_wei, max_per_minute, targets, max_fee_wei, max_tip_wei, max_gas, max_day_fees_wei)
+select submitter, $2::numeric, $3::numeric, $4, $5, $6::numeric, $7::numeric, $8, $9::numeric
   from submitter
  where submitter = $1
     on conflict (submitter) do update
    set max_value_wei = excluded.max_value_wei, max_day_wei = excluded.max_day_wei,
-       max_per_minute = excluded.max_per_minute, targets = excluded.targets, updated_at = clock_timestamp()`
+       max_per_minute = excluded.max_per_minute, targets = excluded.targets,
+       max_fee_wei = excluded.max_fee_wei, max_tip_wei = excluded.max_tip_wei, max_gas = excluded.max_gas, max_day_fees_wei = excluded.max_day_fees_wei, updated_at = clock_timestamp()`
 
 const recordChange = `
 insert into submitter_change (submitter, action, by, reason, policy)
@@ -294,7 +349,8 @@ func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) error {
 	var known int64
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(putPolicy, c.Submitter, p.MaxValue, p.MaxValuePerDay, p.MaxPerMinute, p.Targets).Exec(affected(&known))
+	b.Queue(putPolicy, c.Submitter, p.MaxValue, p.MaxValuePerDay, p.MaxPerMinute, p.Targets,
+		p.MaxFeePerTx, p.MaxPriorityFeePerGas, p.MaxGas, p.MaxFeesPerDay).Exec(affected(&known))
 	b.Queue(recordChange, c.Submitter, "POLICY", c.By, c.Reason, string(text))
 	b.Queue("commit")
 	if err := s.send(ctx, b); err != nil {

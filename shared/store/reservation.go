@@ -120,8 +120,8 @@ const notAPayload = `{"reservation": true}`
 
 // permitReserved counts reservations that are made together as so many intents, or ends
 // the whole write. What their owners will sign is not known yet.
-const permitReserved = `
-with ` + verdict + `, counted as (
+var permitReserved = `
+with ` + verdict(feesNotAsked) + `, counted as (
 ` + countUse + `
    where j.over_time and j.refused = ''
 )
@@ -154,8 +154,8 @@ const mine = ` and submitter is not distinct from $1 and reservation = 'RESERVED
 
 // markUsed keeps the owner's bytes and claims their first broadcast, where the
 // submitter's policy lets them pass; then their value counts.
-const markUsed = `
-with ` + verdict + `, marked as (
+var markUsed = `
+with ` + verdict(feesNotAsked) + `, marked as (
   update managed_tx
      set reservation = 'USED', state = 'SUBMITTED', tx_hash = $8, last_gas_params = $10::text::jsonb,
          submit_attempts = 1, first_submit_at = clock_timestamp(), last_submit_at = clock_timestamp(),

@@ -14,17 +14,21 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-const loadSubmitter = `
+var feesUsed = `(` + strings.ReplaceAll(feesInDay, "p.", "y.") + `)::text`
+
+var loadSubmitter = `
 select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
        coalesce(c.final_block_number, 0), c.final_blocks, c.suspicion,
        coalesce(p.episode, 0), case when p.evidence ? 'why' then p.evidence end,
        (select min(m.set_aside_nonce) from managed_tx m
          where m.submitter = s.submitter and ` + waits + ` and m.set_aside_nonce is not null and not ` + notAside + `),
        is_authority(), (select epoch from authority), s.signer,
-       coalesce((select l.name_epoch from submitter_lease l where l.submitter = s.submitter), '')
+       coalesce((select l.name_epoch from submitter_lease l where l.submitter = s.submitter), ''),
+       coalesce(y.max_gas, 0), y.max_tip_wei::text, y.max_fee_wei::text, y.max_day_fees_wei::text, ` + feesUsed + `
   from submitter s
   join submitter_nonce_cursor c using (submitter)
   left join protect_episode p on p.submitter = s.submitter and p.closed_at is null
+  left join submitter_policy y on y.submitter = s.submitter
  where s.submitter = $1`
 
 // recordedOf is the [nonce.Recorded] of m.
@@ -93,8 +97,11 @@ func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce
 	b.Queue(loadSubmitter, sub).QueryRow(func(row pgx.Row) error {
 		var ours bool
 		var epoch, names string
+		var tip, fee, day, used *string
+		var gas int64
 		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.FinalBlocks, &w.Suspicion,
-			&w.Episode, &w.Evidence, &w.AsideUntil, &ours, &epoch, &w.Signer, &names)
+			&w.Episode, &w.Evidence, &w.AsideUntil, &ours, &epoch, &w.Signer, &names, &gas, &tip, &fee, &day, &used)
+		w.Bounds = nonce.Bounds{Gas: uint64(gas), TipWei: whole(tip), FeeWei: whole(fee), FeesPerDayWei: whole(day), FeesUsedWei: whole(used)}
 		s.epochs.saw(epoch)
 		s.names.saw(sub, names)
 		w.Protected, w.Foreign = w.Episode != 0 || !ours, !ours
@@ -122,6 +129,15 @@ func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce
 		w.Queue = queue[:min(len(queue), limit)]
 		return err
 	})
+}
+
+// whole is a numeric column of whole numbers; nil: null.
+func whole(text *string) *big.Int {
+	if text == nil {
+		return nil
+	}
+	n, _ := new(big.Int).SetString(*text, 10)
+	return n
 }
 
 // bumpSpent is what gas bumps have added to what a submitter pays at worst. The clock is

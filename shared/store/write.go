@@ -35,6 +35,7 @@ func (s *Store) Write(ctx context.Context, w nonce.Write) (nonce.Written, error)
 	queueBookings(b, w.Lease, w.Reserve)
 	queueMark(b, w.Lease, w.Mark, &done)
 	queueVersions(b, w.Lease, w.Store)
+	queueFees(b, w.Lease, w.Fees)
 	if len(w.Moves)+len(w.Allocate)+len(w.Reserve)+len(w.Store) > 0 || w.Mark != nil || !w.Cursor.Empty() {
 		queueCursor(b, w.Lease, w.Cursor)
 	}
@@ -334,6 +335,31 @@ func queueVersions(b *pgx.Batch, l lease.Lease, all []nonce.Version) {
 		b.Queue(storeVersion, l.Submitter, l.Token, v.Tx.ID, v.Signed.Hash.String(), v.Signed.Raw,
 			v.From, string(params), v.Kind, textOrNull(string(v.Served)), extra, micros(v.Tx.NextBumpAt))
 	}
+}
+
+// countFees adds to the fees of a day what this write has bound or stored, as the fencing
+// token shows. No other holder of the lease writes between.
+const countFees = `
+with last as (
+  select coalesce(max(f.number), 0) as number, coalesce(max(f.total_wei), 0) as total_wei, greatest(clock_timestamp(), max(f.at)) as at
+    from (select * from submitter_fee where submitter = $1 order by number desc limit 1) as f
+)
+insert into submitter_fee (submitter, number, at, tx_id, added_wei, total_wei)
+select $1, l.number + row_number() over (order by u.place), l.at, u.tx_id, u.added_wei,
+       l.total_wei + sum(u.added_wei) over (order by u.place)
+  from unnest($3::uuid[], $4::numeric[]) with ordinality as u (tx_id, added_wei, place)
+  join managed_tx m on m.tx_id = u.tx_id and m.fencing_token = $2 and m.nonce is not null
+ cross join last l`
+
+func queueFees(b *pgx.Batch, l lease.Lease, all []nonce.FeeUse) {
+	if len(all) == 0 {
+		return
+	}
+	var ids, added []string
+	for _, u := range all {
+		ids, added = append(ids, u.TxID), append(added, u.AddedWei.String())
+	}
+	b.Queue(countFees, l.Submitter, l.Token, ids, added)
 }
 
 // showCursor derives what the cursor shows from what is unsettled, and keeps

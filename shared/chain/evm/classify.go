@@ -31,7 +31,9 @@ var otherChain = regexp.MustCompile(`(?i)chain ?id`)
 
 // sendRules: the first that matches wins. [nonce.SendInvalid] is for what the
 // encoding or the consensus rules in force forbid, whatever account, pool and
-// fees are; a node's own limits (size, fee cap, block gas limit) are not that.
+// fees are; a node's own limits (size, block gas limit) are not that. Nor is
+// [nonce.SendOverNodeCap], a setting of go-ethereum, Erigon, Besu and reth (1 ether by
+// default). Nethermind has none.
 var sendRules = []struct {
 	class  nonce.SendClass
 	phrase *regexp.Regexp
@@ -50,6 +52,7 @@ var sendRules = []struct {
 	{nonce.SendPoolFull, phrases(`txpool is full`, `out of capacity`, `account limit exceeded`, `spammer`,
 		`(pending|basefee|queued) sub-pool is full`, `future transaction tries to replace pending`,
 		`in-flight transaction limit reached for delegated accounts`, `delegation authority has pending transaction`)},
+	{nonce.SendOverNodeCap, phrases(`tx fee \([^()]*\) exceeds the configured cap`, `transaction fee cap exceeded`)},
 	{nonce.SendInvalid, phrases(`invalid sender`, `invalid signature`, `invalid transaction signature`, `InvalidTxSignature`,
 		`failed to recover (sender|the signer)`, `FailedToResolveSender`,
 		`failed to decode (signed )?transaction`, `empty transaction data`, `rlp`, `typed transaction too short`, `negative value`,

@@ -72,9 +72,12 @@ func ParsePayload(raw json.RawMessage) (canonical []byte, fingerprint [32]byte, 
 	return canonical, sha256.Sum256(canonical), nil
 }
 
-// Call implements [nonce.ChainConnector]. It reads what [ParsePayload] made, in
-// whatever order and spacing a JSON column gives it back, and nothing else.
-func (c *Connector) Call(stored []byte) (nonce.Call, error) {
+// Call implements [nonce.ChainConnector]: see [StoredCall].
+func (c *Connector) Call(stored []byte) (nonce.Call, error) { return StoredCall(stored) }
+
+// StoredCall reads what [ParsePayload] made, in whatever order and spacing a JSON
+// column gives it back, and nothing else.
+func StoredCall(stored []byte) (nonce.Call, error) {
 	fields, err := readObject(stored, "to", "value", "data", "gas", "maxGas", "maxFeePerGas", "maxPriorityFeePerGas")
 	if err != nil {
 		return nonce.Call{}, err

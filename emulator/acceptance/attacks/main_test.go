@@ -1,0 +1,105 @@
+// Package attacks attacks the running system, each time as somebody who can do no more
+// than the attack needs: a client without a token, a caller, a function's database
+// role. Functions, Postgres, chain and tasks are real.
+package attacks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/processes"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/store/pgcluster"
+)
+
+// server is the function server, built once for all tests.
+var server string
+
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the URL map's
+	folder, err := os.MkdirTemp("", "fencepost-attacks-")
+	if err == nil {
+		server, err = stack.Build(context.Background(), folder, raceFlags...)
+	}
+	code := 1
+	if err == nil {
+		code = m.Run()
+		err = processes.Races()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+// within bounds everything that a test waits for.
+const within = 8 * time.Minute
+
+// target is a running stack.
+type target struct {
+	*stack.Stack
+	ctx context.Context
+}
+
+// attacked starts a stack for t: two submitters, one process, no sweep.
+func attacked(t testing.TB, o stack.Options) target {
+	t.Helper()
+	var err error
+	if o.Cluster, err = pgcluster.Shared(); err != nil {
+		t.Fatal(err)
+	}
+	o.Binary, o.Processes, o.Submitters, o.SweepEvery, o.BlockTime = server, 1, 2, -1, time.Second
+	log := &logOf{t: t}
+	o.Output = log
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	if _, benchmark := t.(*testing.B); !benchmark {
+		ctx, cancel = context.WithTimeout(ctx, within)
+		t.Cleanup(cancel)
+	}
+	s, err := stack.Start(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(s.Close()); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		log.show()
+	})
+	return target{s, ctx}
+}
+
+// logOf keeps the end of the functions' log, and shows it if the test failed.
+type logOf struct {
+	t    testing.TB
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logOf) Write(p []byte) (int, error) {
+	const most = 1 << 20
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.text.Len() > most {
+		l.text.Next(most / 2)
+	}
+	return l.text.Write(p)
+}
+
+func (l *logOf) show() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if text := l.text.Bytes(); l.t.Failed() {
+		l.t.Logf("the functions' log, its end:\n%s", text[max(0, len(text)-20_000):])
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package attacks
+
+var raceFlags []string

@@ -1,0 +1,192 @@
+package nonce
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+)
+
+// Bounds are what a submitter's policy allows of one transaction, and of a day's fees.
+// nil and 0 are no bound. A fee is the most that a version may pay: its gas limit times its
+// maxFeePerGas.
+type Bounds struct {
+	ValueWei      *big.Int
+	Targets       []string // receivers, or "deploy"
+	Gas           uint64
+	TipWei        *big.Int // wei per gas
+	FeeWei        *big.Int
+	FeesPerDayWei *big.Int // in any 24 hours
+	FeesUsedWei   *big.Int // of that, by now; nil: nothing
+}
+
+// Asked is what is known of a transaction that is judged. nil, "" and 0: not known yet.
+type Asked struct {
+	ValueWei *big.Int
+	Target   string
+	Gas      uint64
+	TipWei   *big.Int
+	FeeWei   *big.Int
+}
+
+// Refuse says what of a is not allowed for as long as the policy is what it is, or "".
+func (b Bounds) Refuse(a Asked) string {
+	switch {
+	case above(a.ValueWei, b.ValueWei):
+		return fmt.Sprintf("the submitter's policy allows at most %s wei in one transaction", b.ValueWei)
+	case a.Target != "" && b.Targets != nil && !slices.Contains(b.Targets, a.Target):
+		return "the submitter's policy does not allow this receiver"
+	case b.Gas > 0 && a.Gas > b.Gas:
+		return fmt.Sprintf("the submitter's policy allows at most %d gas in one transaction", b.Gas)
+	case above(a.TipWei, b.TipWei):
+		return fmt.Sprintf("the submitter's policy allows a tip of at most %s wei per gas", b.TipWei)
+	case above(a.FeeWei, b.ofOneTx()):
+		return fmt.Sprintf("the submitter's policy allows a fee of at most %s wei in one transaction", b.ofOneTx())
+	}
+	return ""
+}
+
+// ofOneTx is the most that the fee of one transaction comes to: no more than a day's.
+func (b Bounds) ofOneTx() *big.Int { return least(b.FeeWei, b.FeesPerDayWei) }
+
+// usedUp says that a further fee does not fit into the last 24 hours, or "".
+func (b Bounds) usedUp(feeWei *big.Int) string {
+	if b.FeesPerDayWei == nil {
+		return ""
+	}
+	if used := b.used(feeWei).FeesUsedWei; used.Cmp(b.FeesPerDayWei) > 0 {
+		return fmt.Sprintf("fee: the submitter's policy allows fees of at most %s wei in 24 hours, and they are used up", b.FeesPerDayWei)
+	}
+	return ""
+}
+
+// used is b after a further fee.
+func (b Bounds) used(feeWei *big.Int) Bounds {
+	if b.FeesUsedWei == nil {
+		b.FeesUsedWei = new(big.Int)
+	}
+	b.FeesUsedWei = new(big.Int).Add(b.FeesUsedWei, feeWei)
+	return b
+}
+
+// above says that a is known, and more than the bound. nil is no bound.
+func above(a, most *big.Int) bool { return a != nil && most != nil && a.Cmp(most) > 0 }
+
+// feeWei is the most that g's gas may cost.
+func (g GasParams) feeWei() *big.Int {
+	return new(big.Int).Mul(g.FeeCapWei, new(big.Int).SetUint64(g.Gas))
+}
+
+// refuse says what of a call, as it was asked for, is above b or the deployment's bound of
+// one transaction's fee whatever the chain's fees are; or "". A fee cap is judged where the
+// gas limit was given with it: else it is lowered to what is allowed, see [Rules.within].
+func (r Rules) refuse(b Bounds, c Call) string {
+	g := GasParams{Gas: max(c.Gas, placeholderGas), FeeCapWei: big.NewInt(1)} // no transaction costs less
+	if c.Gas > 0 && c.FeeCapWei != nil {
+		g.FeeCapWei = c.FeeCapWei
+	}
+	if reason := b.Refuse(Asked{Gas: c.Gas, TipWei: c.TipCapWei, FeeWei: g.feeWei()}); reason != "" {
+		return reason
+	}
+	return r.TooMuchGas(c)
+}
+
+// TooMuchGas says why what a call asks for may cost more than the deployment lets one
+// transaction cost, or "". What was not given is not judged.
+func (r Rules) TooMuchGas(c Call) string {
+	if c.Gas == 0 || c.FeeCapWei == nil {
+		return ""
+	}
+	g := GasParams{Gas: c.Gas, FeeCapWei: least(c.FeeCapWei, r.FeeCapWei)}
+	if !above(g.feeWei(), r.TxFeeCapWei) {
+		return ""
+	}
+	return fmt.Sprintf("its gas may cost %s wei (gas times maxFeePerGas), above fees.maxFeePerTx %s", g.feeWei(), r.TxFeeCapWei)
+}
+
+// tipMost is the most that a first version or a bid tips: a multiple of what the node
+// advises, and not below the floor. nil: no bound.
+func (r Rules) tipMost(b Bounds, a Account) *big.Int {
+	if r.TipMultiple == 0 || a.TipWei == nil {
+		return b.TipWei
+	}
+	most := new(big.Int).Mul(a.TipWei, big.NewInt(r.TipMultiple))
+	if r.TipFloorWei != nil {
+		most = bigMax(most, r.TipFloorWei)
+	}
+	return least(most, b.TipWei)
+}
+
+// within lowers p's tip, and its fee cap, to what b and the deployment allow. They are only
+// the most that is paid: below the base fee the transaction waits. A tip of a chain without
+// EIP-1559 is the price itself.
+func (r Rules) within(b Bounds, p GasParams, a Account) GasParams {
+	if most := least(b.ofOneTx(), r.TxFeeCapWei); most != nil {
+		p.FeeCapWei = least(p.FeeCapWei, new(big.Int).Div(most, new(big.Int).SetUint64(max(p.Gas, 1))))
+	}
+	if p.Legacy {
+		p.TipCapWei = p.FeeCapWei
+		return p
+	}
+	p.TipCapWei = least(least(p.TipCapWei, r.tipMost(b, a)), p.FeeCapWei)
+	return p
+}
+
+// signedWithin says why bytes that came signed, whose fees nobody can lower, are above b or
+// the deployment's bounds, or "". In legacy form the tip is what the price leaves above the
+// base fee.
+func (r Rules) signedWithin(b Bounds, g GasParams, a Account) string {
+	tip := g.TipCapWei
+	switch {
+	case a.GasPriceWei != nil:
+		tip = nil
+	case g.Legacy:
+		tip = new(big.Int).Sub(g.FeeCapWei, a.BaseFeeWei)
+	}
+	if reason := b.Refuse(Asked{Gas: g.Gas, TipWei: tip, FeeWei: g.feeWei()}); reason != "" {
+		return reason
+	}
+	if above(g.feeWei(), r.TxFeeCapWei) {
+		return fmt.Sprintf("the fee may come to %s wei, above fees.maxFeePerTx %s", g.feeWei(), r.TxFeeCapWei)
+	}
+	if most := r.tipMost(b, a); above(tip, most) {
+		return fmt.Sprintf("the tip is %s wei per gas, above %s, which is fees.maxTipMultiple times the nodes' advice or fees.minTipBound", tip, most)
+	}
+	return ""
+}
+
+// feesOf is what wr adds to the fees of its submitter at worst, by transaction: all of a
+// nonce that it binds, and of a later version what it may cost beyond the one before. A
+// placeholder adds nothing: the version before it was counted.
+func (w Work) feesOf(wr Write) (all []FeeUse) {
+	if w.Bounds.FeesPerDayWei == nil {
+		return nil
+	}
+	add := func(id string, after *GasParams, before *GasParams) {
+		added := after.feeWei()
+		if before != nil {
+			added.Sub(added, before.feeWei())
+		}
+		if added.Sign() > 0 {
+			all = append(all, FeeUse{TxID: id, AddedWei: added})
+		}
+	}
+	before := make(map[string]*GasParams, len(w.Unsettled))
+	for _, t := range w.Unsettled {
+		before[t.ID] = t.Gas
+	}
+	for _, a := range wr.Allocate {
+		add(a.Tx.ID, a.Tx.Gas, nil)
+	}
+	for _, k := range wr.Reserve {
+		add(k.Tx.ID, k.Tx.Gas, nil)
+	}
+	for _, v := range wr.Store {
+		if v.Kind != VersionPlaceholder {
+			add(v.Tx.ID, v.Tx.Gas, before[v.Tx.ID])
+		}
+	}
+	if m := wr.Mark; m != nil && m.To == Used {
+		add(m.TxID, m.Gas, before[m.TxID])
+	}
+	return all
+}

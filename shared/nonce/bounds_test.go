@@ -1,0 +1,279 @@
+package nonce
+
+import (
+	"math/big"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+func wei(n int64) *big.Int { return big.NewInt(n) }
+
+// What a policy forbids for good is refused without a nonce; what is only too dear now
+// waits; what nobody gave is fitted under the bounds.
+func TestBoundsBeforeANonceIsBound(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		to := Address{19: 0xb0}
+		given := func(gas uint64, cap, tip int64) Call {
+			return Call{To: &to, Value: wei(1), Gas: gas, FeeCapWei: wei(cap), TipCapWei: wei(tip)}
+		}
+		open := Call{To: &to, Value: wei(1), Gas: 30_000} // fees by the node: a cap of 22, a tip of 2
+		for name, c := range map[string]struct {
+			bounds Bounds
+			rules  func(*Rules)
+			call   Call
+			want   string // outline
+			why    string // in the reason
+			params *GasParams
+		}{
+			"no bounds":                    {call: open, want: "q-1=5", params: params(30_000, 22, 1)},
+			"gas at its bound":             {bounds: Bounds{Gas: 30_000}, call: open, want: "q-1=5"},
+			"gas above":                    {bounds: Bounds{Gas: 29_999}, call: open, want: "q-1 rejected", why: "at most 29999 gas"},
+			"a tip above":                  {bounds: Bounds{TipWei: wei(2)}, call: given(30_000, 22, 3), want: "q-1 rejected", why: "a tip of at most 2"},
+			"the node's tip above":         {bounds: Bounds{TipWei: wei(1)}, call: open, want: "q-1=5", params: params(30_000, 22, 1)},
+			"a fee above":                  {bounds: Bounds{FeeWei: wei(30_000*22 - 1)}, call: given(30_000, 22, 2), want: "q-1 rejected", why: "a fee of at most 659999"},
+			"the node's fee above":         {bounds: Bounds{FeeWei: wei(30_000 * 15)}, call: open, want: "q-1=5", params: params(30_000, 15, 2)},
+			"only the base fee above":      {bounds: Bounds{FeeWei: wei(30_000*10 - 1)}, call: open, want: "q-1 waits", why: "fee: at what blocks take now"},
+			"no fee is that small":         {bounds: Bounds{FeeWei: wei(29_999)}, call: open, want: "q-1 rejected", why: "a fee of at most 29999"},
+			"a day of nothing":             {bounds: Bounds{FeesPerDayWei: wei(0)}, call: open, want: "q-1 rejected", why: "at most 0 wei"},
+			"a day's fees are fitted to":   {bounds: Bounds{FeesPerDayWei: wei(30_000 * 20)}, call: open, want: "q-1=5", params: params(30_000, 20, 2)},
+			"a day that is used up":        {bounds: Bounds{FeesPerDayWei: wei(30_000 * 22), FeesUsedWei: wei(1)}, call: open, want: "q-1 waits", why: "fee: the submitter's policy"},
+			"the deployment's, both given": {rules: func(r *Rules) { r.TxFeeCapWei = wei(30_000*22 - 1) }, call: given(30_000, 22, 2), want: "q-1 rejected", why: "fees.maxFeePerTx"},
+			"the deployment's, no cap":     {rules: func(r *Rules) { r.TxFeeCapWei = wei(30_000 * 12) }, call: open, want: "q-1=5", params: params(30_000, 12, 2)},
+			"the deployment's, base fee":   {rules: func(r *Rules) { r.TxFeeCapWei = wei(30_000 * 9) }, call: open, want: "q-1 waits", why: "fees.maxFeePerTx"},
+			"a tip of many times advice":   {rules: func(r *Rules) { r.TipMultiple = 10 }, call: given(30_000, 100, 90), want: "q-1=5", params: params(30_000, 100, 20)},
+			"a floor above that":           {rules: func(r *Rules) { r.TipMultiple, r.TipFloorWei = 10, wei(30) }, call: given(30_000, 100, 90), want: "q-1=5", params: params(30_000, 100, 30)},
+		} {
+			r := rulesOf(3)
+			if c.rules != nil {
+				c.rules(&r)
+			}
+			w := queue(workOf(1, 5), queued(1, "it"))
+			w.Bounds = c.bounds
+			p := r.prepare(w, reader(map[string]Call{"it": c.call}), viewOf(w, block('a', 100)), nil)
+			if got := outline(p); got != c.want {
+				t.Errorf("%s: got %q, want %q", name, got, c.want)
+				continue
+			}
+			if c.why != "" && !strings.Contains(p.moves[0].To.LastError, c.why) {
+				t.Errorf("%s: got %q, want %q in it", name, p.moves[0].To.LastError, c.why)
+			}
+			if c.params != nil && p.unsigned[0].FeeCapWei.Cmp(c.params.FeeCapWei) != 0 {
+				t.Errorf("%s: got a cap of %s, want %s", name, p.unsigned[0].FeeCapWei, c.params.FeeCapWei)
+			}
+		}
+	})
+}
+
+// An estimate above the policy's gas is refused as one that reverts is: only where nothing
+// in flight can change it.
+func TestBoundsOfAnEstimate(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		w := queue(workOf(2, 5), queued(1, "call"))
+		w.Bounds.Gas = 50_000
+		e := map[string]Estimate{"q-1": {Outcome: Done, Gas: 50_001}}
+		p := rulesOf(3).prepare(w, reader(nil), viewOf(w, block('a', 100)), e)
+		if got := outline(p); got != "q-1 rejected" || !strings.Contains(p.moves[0].To.LastError, "50000") {
+			t.Errorf("got %q %+v, want it refused", got, p.moves)
+		}
+		w = queue(workOf(2, 6, pending(5)), queued(1, "call"))
+		w.Bounds.Gas = 50_000
+		if p := rulesOf(3).prepare(w, reader(nil), viewOf(w, block('a', 100)), e); len(p.moves) != 1 || p.moves[0].To.State != Queued {
+			t.Errorf("behind what is in flight: got %+v, want it set aside", p.moves)
+		}
+		e["q-1"] = Estimate{Outcome: Done, Gas: 49_000}
+		w = queue(workOf(2, 5), queued(1, "call"))
+		w.Bounds.Gas = 50_000
+		if p := rulesOf(3).prepare(w, reader(nil), viewOf(w, block('a', 100)), e); len(p.unsigned) != 1 || p.unsigned[0].Gas != 50_000 {
+			t.Errorf("below it: got %+v, want a limit of 50000", p.unsigned)
+		}
+	})
+}
+
+// Of many at once only as many are bound as the day has fees for; the rest wait.
+func TestFeesOfADayBoundAWholeRound(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		w := queue(workOf(4, 5), queued(1, "pay"), queued(2, "pay"), queued(3, "pay"))
+		w.Bounds = Bounds{FeesPerDayWei: wei(21_000*22*2 + 1), FeesUsedWei: wei(1)}
+		p := rulesOf(3).prepare(w, reader(nil), viewOf(w, block('a', 100)), nil)
+		if len(p.allocate) != 2 || !p.waiting {
+			t.Fatalf("got %d bound, want 2 and the third to wait", len(p.allocate))
+		}
+		after := w.with(Write{Allocate: p.allocate})
+		if got := after.Bounds.FeesUsedWei.Int64(); got != 21_000*22*2+1 {
+			t.Errorf("used after it: got %d, want all", got)
+		}
+	})
+}
+
+// A first version and every bid stay within the bounds, whatever a caller, a node and a
+// policy say; so that what a day's fees come to at worst is never more than the policy says.
+func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		to := Address{19: 0xb0}
+		rnd := rand.New(rand.NewPCG(5, 18))
+		some := func(most int64) *big.Int {
+			if rnd.IntN(2) == 0 {
+				return nil
+			}
+			return wei(1 + rnd.Int64N(most))
+		}
+		signed, bid := 0, 0
+		for range 20_000 {
+			r := bumpRules()
+			r.FeeCapWei, r.PlaceholderFeeCapWei, r.TxFeeCapWei = some(200), wei(1+rnd.Int64N(300)), some(21_000*200)
+			r.TipMultiple, r.TipFloorWei = rnd.Int64N(4), some(20)
+			b := Bounds{TipWei: some(30), FeeWei: some(21_000 * 100), FeesPerDayWei: some(21_000 * 300), FeesUsedWei: wei(rnd.Int64N(21_000 * 100))}
+			call := Call{To: &to, Value: wei(1), Gas: 21_000, FeeCapWei: some(200)}
+			if call.TipCapWei = some(100); call.FeeCapWei != nil && above(call.TipCapWei, call.FeeCapWei) {
+				call.TipCapWei = nil
+			}
+			w := queue(workOf(1, 5), queued(1, "it"))
+			w.Bounds = b
+			v := viewOf(w, block('a', 100))
+			v.Account.BaseFeeWei, v.Account.TipWei = wei(rnd.Int64N(100)), wei(rnd.Int64N(10))
+			chain := reader(map[string]Call{"it": call})
+			p := r.prepare(w, chain, v, nil)
+			if len(p.allocate) == 0 {
+				continue
+			}
+			signed++
+			g := *p.allocate[0].Tx.Gas
+			check := func(what string, g GasParams, txFee *big.Int) {
+				if reason := b.Refuse(Asked{Gas: g.Gas, TipWei: g.TipCapWei, FeeWei: g.feeWei()}); reason != "" {
+					t.Fatalf("%s: %+v of %+v: %s", what, g, b, reason)
+				}
+				if most := r.tipMost(b, v.Account); above(g.TipCapWei, most) || above(g.feeWei(), txFee) {
+					t.Fatalf("%s: %+v: above a tip of %s or a fee of %s", what, g, most, txFee)
+				}
+			}
+			check("a first version", g, r.TxFeeCapWei)
+			after := w.with(Write{Allocate: p.allocate})
+			if above(after.Bounds.FeesUsedWei, b.FeesPerDayWei) && b.FeesPerDayWei != nil {
+				t.Fatalf("%+v of %+v: above the day's fees", g, b)
+			}
+			tx := waiting(5)
+			tx.Payload, tx.Gas, tx.NextBumpAt = []byte("it"), &g, ago(time.Second)
+			now := workOf(1, 6, tx)
+			now.Bounds = after.Bounds
+			later := viewOf(now, block('a', 100))
+			later.Account.BaseFeeWei, later.Account.TipWei = wei(rnd.Int64N(300)), v.Account.TipWei
+			jobs, _ := r.toSign(now, chain, later, nil)
+			if len(jobs) == 0 {
+				continue
+			}
+			bid++
+			next := *jobs[0].tx.Gas
+			most := r.TxFeeCapWei
+			if most != nil {
+				most = anEighthMore(anEighthMore(most))
+			}
+			check("a bid", next, most)
+			if above(anEighthMore(next.FeeCapWei), r.PlaceholderFeeCapWei) {
+				t.Fatalf("a bid of %s: no placeholder of %s outbids it", next.FeeCapWei, r.PlaceholderFeeCapWei)
+			}
+			if used := now.with(Write{Store: []Version{{Tx: jobs[0].tx, Kind: VersionBump}}}).Bounds.FeesUsedWei; b.FeesPerDayWei != nil && above(used, b.FeesPerDayWei) {
+				t.Fatalf("a bid of %+v of %+v: above the day's fees", next, b)
+			}
+		}
+		if signed < 1000 || bid < 100 {
+			t.Errorf("got %d first versions and %d bids: too few to tell", signed, bid)
+		}
+	})
+}
+
+// What an operator's replace would pay is held to the policy, and leaves room for a
+// placeholder; a placeholder is held to its own bound alone.
+func TestBoundsOfAReplacement(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		tx := submitted(5)
+		tx.Ordered, tx.Gas = OrderReplace, params(21_000, 80, 1)
+		for name, c := range map[string]struct {
+			bounds Bounds
+			rules  Rules
+			order  Order
+			want   string // in the reason; "": it is signed
+		}{
+			"no bounds":                     {order: OrderReplace},
+			"the policy's fee":              {bounds: Bounds{FeeWei: wei(21_000*90 - 1)}, order: OrderReplace, want: "a fee of at most"},
+			"the policy's tip":              {bounds: Bounds{TipWei: wei(1)}, order: OrderReplace, want: "a tip of at most"},
+			"the day's fees":                {bounds: Bounds{FeesPerDayWei: wei(21_000 * 100), FeesUsedWei: wei(21_000*90 + 1)}, order: OrderReplace, want: "used up"},
+			"room for a placeholder":        {rules: Rules{PlaceholderFeeCapWei: wei(101)}, order: OrderReplace, want: "8/9 of nonce.placeholderMaxFeePerGas"},
+			"just enough room":              {rules: Rules{PlaceholderFeeCapWei: wei(102)}, order: OrderReplace},
+			"a fee that nodes do not send":  {rules: Rules{TxFeeCapWei: wei(21_000 * 71)}, order: OrderReplace, want: "81/64 of fees.maxFeePerTx"},
+			"a placeholder under a policy":  {bounds: Bounds{FeeWei: wei(1), TipWei: wei(1), FeesPerDayWei: wei(0)}, order: OrderPlaceholder},
+			"a placeholder under its bound": {rules: Rules{PlaceholderFeeCapWei: wei(89)}, order: OrderPlaceholder, want: "nonce.placeholderMaxFeePerGas"},
+		} {
+			r := rulesOf(3)
+			r.PlaceholderFeeCapWei, r.TxFeeCapWei = c.rules.PlaceholderFeeCapWei, c.rules.TxFeeCapWei
+			x := tx
+			x.Ordered = c.order
+			w := workOf(1, 6, x)
+			w.Bounds = c.bounds
+			v := viewOf(w, block('a', 100))
+			v.SelfTransfer = Estimate{Outcome: Done, Gas: 21_000}
+			jobs, moves := r.toSign(w, reader(nil), v, nil)
+			if signed := len(jobs) == 1; signed != (c.want == "") {
+				t.Errorf("%s: got %d signed, %+v; want %q", name, len(jobs), moves, c.want)
+			} else if !signed && !strings.Contains(moves[0].To.LastError, c.want) {
+				t.Errorf("%s: got %q, want %q in it", name, moves[0].To.LastError, c.want)
+			}
+		}
+	})
+}
+
+// Bytes that come signed cannot be lowered: above a bound they are refused. In legacy form
+// the tip is what the price leaves above the base fee.
+func TestBoundsOfSignedBytes(t *testing.T) {
+	t.Parallel()
+	r := rulesOf(3)
+	r.TipMultiple, r.TxFeeCapWei = 10, wei(21_000*1000)
+	a := Account{BaseFeeWei: wei(10), TipWei: wei(2)}
+	legacy := func(price int64) GasParams {
+		return GasParams{Gas: 21_000, Legacy: true, FeeCapWei: wei(price), TipCapWei: wei(price)}
+	}
+	tipped := func(tip int64) GasParams { return GasParams{Gas: 21_000, FeeCapWei: wei(100), TipCapWei: wei(tip)} }
+	for name, c := range map[string]struct {
+		bounds Bounds
+		g      GasParams
+		a      Account
+		want   string
+	}{
+		"a tip of ten times advice":     {g: tipped(20), a: a},
+		"a tip above that":              {g: tipped(21), a: a, want: "fees.maxTipMultiple"},
+		"the policy's tip":              {bounds: Bounds{TipWei: wei(5)}, g: tipped(6), a: a, want: "a tip of at most 5"},
+		"legacy form":                   {g: legacy(30), a: a},
+		"legacy form with a higher tip": {g: legacy(31), a: a, want: "fees.maxTipMultiple"},
+		"a chain of one price":          {bounds: Bounds{TipWei: wei(5)}, g: legacy(31), a: Account{BaseFeeWei: wei(0), GasPriceWei: wei(30)}},
+		"a fee that nodes do not send":  {g: legacy(1001), a: Account{BaseFeeWei: wei(0), GasPriceWei: wei(30)}, want: "fees.maxFeePerTx"},
+		"the policy's gas":              {bounds: Bounds{Gas: 20_999}, g: tipped(1), a: a, want: "at most 20999 gas"},
+	} {
+		if got := r.signedWithin(c.bounds, c.g, c.a); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: got %q, want %q in it", name, got, c.want)
+		}
+	}
+}
+
+// The pure function judges value and receiver too.
+func TestBoundsOfValueAndTarget(t *testing.T) {
+	t.Parallel()
+	b := Bounds{ValueWei: wei(5), Targets: []string{"0xa"}}
+	for want, a := range map[string]Asked{
+		"":                 {ValueWei: wei(5), Target: "0xa"},
+		"at most 5 wei":    {ValueWei: wei(6), Target: "0xa"},
+		"not allow this r": {ValueWei: wei(5), Target: "deploy"},
+	} {
+		if got := b.Refuse(a); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%+v: got %q, want %q in it", a, got, want)
+		}
+	}
+	if got := b.Refuse(Asked{}); got != "" {
+		t.Errorf("what is not known yet: got %q", got)
+	}
+}
