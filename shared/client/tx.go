@@ -28,7 +28,7 @@ type Payload struct {
 	Args                 []any  `json:"args,omitempty"`
 	Gas                  string `json:"gas,omitempty"`
 	MaxFeePerGas         string `json:"maxFeePerGas,omitempty"`
-	MaxPriorityFeePerGas string `json:"maxPriorityFeePerGas,omitempty"`
+	MaxPriorityFeePerGas string `json:"maxPriorityFeePerGas,omitempty"` // above fees.maxTipMultiple times the nodes' advice it is lowered to that
 }
 
 // Created is what became of an intent that was posted.

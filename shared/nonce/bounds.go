@@ -76,10 +76,10 @@ func (g GasParams) feeWei() *big.Int {
 	return new(big.Int).Mul(g.FeeCapWei, new(big.Int).SetUint64(g.Gas))
 }
 
-// refuse says what of a call, as it was asked for, is above b or the deployment's bound of
+// Refuse says what of a call, as it was asked for, is above b or the deployment's bound of
 // one transaction's fee whatever the chain's fees are; or "". A fee cap is judged where the
 // gas limit was given with it: else it is lowered to what is allowed, see [Rules.within].
-func (r Rules) refuse(b Bounds, c Call) string {
+func (r Rules) Refuse(b Bounds, c Call) string {
 	g := GasParams{Gas: max(c.Gas, placeholderGas), FeeCapWei: big.NewInt(1)} // no transaction costs less
 	if c.Gas > 0 && c.FeeCapWei != nil {
 		g.FeeCapWei = c.FeeCapWei

@@ -75,7 +75,7 @@ func (w *Worker) Reserve(ctx context.Context, s Submitter, r Reserve) error {
 	if err != nil {
 		return fmt.Errorf("look at the account of %s: %w", s, err)
 	}
-	if reason := w.Rules.refuse(h.work.Bounds, Call{Gas: placeholderGas}); reason != "" {
+	if reason := w.Rules.Refuse(h.work.Bounds, Call{Gas: placeholderGas}); reason != "" {
 		return fmt.Errorf("%w: %s", ErrBounds, reason)
 	}
 	all, reason := h.bookings(r, v)

@@ -126,7 +126,7 @@ func (k *inquiry) priced(ctx context.Context, tx Transaction) (made, error) {
 	if err != nil {
 		return made{failed: k.because(err.Error())}, nil
 	}
-	if reason := k.t.Rules.refuse(k.t.work.Bounds, tx.Call); reason != "" {
+	if reason := k.t.Rules.Refuse(k.t.work.Bounds, tx.Call); reason != "" {
 		return made{failed: k.because(reason)}, nil
 	}
 	return k.t.price(ctx, k.x, made{call: tx.Call}, k.v)

@@ -1,0 +1,313 @@
+package attacks
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/ethereum/go-ethereum/ethclient"
+	"github.com/ethereum/go-ethereum/params"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/rpcproxy"
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+const (
+	burnGas  = 5_181_960 // of calldata that is all used, also on an account without code
+	receiver = "0x00000000000000000000000000000000000cafe0"
+)
+
+// burn is a payload of no value that pays price per gas for calldata, all of it a tip but
+// the base fee: to whoever proposes the block.
+func burn(price *big.Int) map[string]any {
+	return map[string]any{
+		"to": receiver, "value": "0", "data": "0x" + strings.Repeat("ff", 129_024), "gas": burnGas,
+		"maxFeePerGas": price.String(), "maxPriorityFeePerGas": price.String(),
+	}
+}
+
+func gwei(n int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), big.NewInt(params.GWei)) }
+
+// milliether is so many thousandths of an ether.
+func milliether(n int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), big.NewInt(1e15)) }
+
+// answer is what any of the paths used here answers.
+type answer struct {
+	TxID, State, SubState, LastError string
+	Code, Field, Detail              string
+	Outcome                          string
+}
+
+func (b target) call(t *testing.T, account, method, path string, body any) (status int, a answer) {
+	t.Helper()
+	status, text, err := b.Call(b.ctx, account, method, path, body)
+	if err != nil || json.Unmarshal(text, &a) != nil {
+		t.Fatalf("%s %s: got %d %.300s, %v", method, path, status, text, err)
+	}
+	return status, a
+}
+
+func (b target) post(t *testing.T, s nonce.Submitter, request string, intent map[string]any) (int, answer) {
+	t.Helper()
+	whole := map[string]any{"submitter": s, "requestId": request}
+	for name, value := range intent {
+		whole[name] = value
+	}
+	return b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx", whole)
+}
+
+// accepted posts, and wants it taken.
+func (b target) accepted(t *testing.T, s nonce.Submitter, request string, payload map[string]any) (txID string) {
+	t.Helper()
+	status, a := b.post(t, s, request, map[string]any{"payload": payload})
+	if status != http.StatusAccepted {
+		t.Fatalf("%s: got %d %+v, want 202", request, status, a)
+	}
+	return a.TxID
+}
+
+// until waits until the transaction is as wanted, and returns it.
+func (b target) until(t *testing.T, txID, what string, met func(answer) bool) (a answer) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, a = b.call(t, stack.CallerAccount, http.MethodGet, "/api/v1/tx/"+txID, nil); met(a) {
+			return a
+		}
+		select {
+		case <-b.ctx.Done():
+			t.Fatalf("%s: got %s %s %q, want it %s", txID, a.State, a.SubState, a.LastError, what)
+		case <-tick.C:
+		}
+	}
+}
+
+func (b target) ends(t *testing.T, txID string) answer {
+	t.Helper()
+	return b.until(t, txID, "final", func(a answer) bool { return a.State == "CONFIRMED" || a.State == "FAILED" })
+}
+
+func (b target) policy(t *testing.T, s nonce.Submitter, terms map[string]any) {
+	t.Helper()
+	terms["reason"] = "locked"
+	if status, a := b.call(t, stack.OperatorAccount, http.MethodPut, "/admin/v1/submitters/"+string(s)+"/policy", terms); status != http.StatusOK {
+		t.Fatalf("policy: got %d %+v, want 200", status, a)
+	}
+}
+
+func (b target) node(t *testing.T) *ethclient.Client {
+	t.Helper()
+	c, err := ethclient.DialContext(b.ctx, b.Chain.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func balance(t *testing.T, b target, c *ethclient.Client, s nonce.Submitter) *big.Int {
+	t.Helper()
+	wei, err := c.BalanceAt(b.ctx, common.Address(s.Address()), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wei
+}
+
+// A caller that asks for a tip of nearly a whole transaction's fee pays the proposer no
+// more than a multiple of what the nodes advise, also where nobody has set a policy.
+func TestATipIsBoundedWithoutAPolicy(t *testing.T) {
+	t.Parallel()
+	b := attacked(t, stack.Options{})
+	c, s := b.node(t), b.Submitters()[0]
+	advice, err := c.SuggestGasTipCap(b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := new(big.Int).Mul(advice, big.NewInt(10))
+	if most.Cmp(gwei(1)) < 0 {
+		most = gwei(1)
+	}
+	before := balance(t, b, c, s)
+	asked := gwei(140) // 0.73 ether
+	if a := b.ends(t, b.accepted(t, s, "burn", burn(asked))); a.State != "CONFIRMED" {
+		t.Fatalf("got %s %s %q, want it CONFIRMED at a lower tip", a.State, a.SubState, a.LastError)
+	}
+	lost := new(big.Int).Sub(before, balance(t, b, c, s))
+	paid := new(big.Int).Div(lost, big.NewInt(burnGas))
+	head, err := c.HeaderByNumber(b.ctx, common.Big0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := new(big.Int).Add(most, new(big.Int).Mul(head.BaseFee, common.Big2)) // the base fee only falls here
+	t.Logf("lost %s wei, %s per gas, of %s asked for; the nodes advise %s", lost, paid, asked, advice)
+	if paid.Cmp(bound) > 0 {
+		t.Errorf("paid %s wei per gas, want at most %s", paid, bound)
+	}
+}
+
+// Under a policy of no value and a limit of fees a caller cannot lower the balance by more
+// than that limit, whatever gas and fees it asks for, and however often.
+func TestFeesOfACallerUnderAPolicy(t *testing.T) {
+	t.Parallel()
+	b := attacked(t, stack.Options{})
+	c, s := b.node(t), b.Submitters()[0]
+	limit := milliether(30)
+	b.policy(t, s, map[string]any{"maxValue": "0", "targets": []string{receiver}, "maxFeePerTx": milliether(20).String(), "maxFeesPerDay": limit.String()})
+	before := balance(t, b, c, s)
+	for i := range 3 {
+		status, a := b.post(t, s, fmt.Sprintf("burn-%d", i), map[string]any{"payload": burn(gwei(140))})
+		if status != http.StatusForbidden || a.Code != "POLICY_REFUSED" || a.Field != "payload.maxFeePerGas" {
+			t.Fatalf("a burn: got %d %+v, want 403 POLICY_REFUSED payload.maxFeePerGas", status, a)
+		}
+	}
+	var waiting string
+	for i := range 6 { // at the limit of one transaction, until the day's fees are used up
+		p := burn(gwei(3)) // 15.5 thousandths of an ether
+		if i%2 == 1 {
+			delete(p, "gas") // the same by an estimate
+		}
+		status, a := b.post(t, s, fmt.Sprintf("slow burn-%d", i), map[string]any{"payload": p})
+		if status == http.StatusTooManyRequests && a.Code == "DAILY_AMOUNT_EXCEEDED" {
+			continue
+		}
+		if status != http.StatusAccepted {
+			t.Fatalf("a slow burn: got %d %+v, want it taken or 429", status, a)
+		}
+		if end := b.until(t, a.TxID, "final, or waiting for the fees of a day", func(a answer) bool {
+			return a.State == "CONFIRMED" || strings.Contains(a.LastError, "fees of at most")
+		}); end.State == "QUEUED" {
+			waiting = a.TxID
+			break
+		}
+	}
+	lost := new(big.Int).Sub(before, balance(t, b, c, s))
+	t.Logf("lost %s wei of a limit of %s", lost, limit)
+	if lost.Cmp(limit) > 0 || lost.Sign() == 0 {
+		t.Errorf("lost %s wei, want something, and at most %s", lost, limit)
+	}
+	if waiting == "" {
+		t.Fatal("nothing waits for the fees of the day")
+	}
+	b.policy(t, s, map[string]any{"maxFeesPerDay": "0"}) // locked, by one setting
+	if a := b.ends(t, waiting); a.SubState != "REJECTED" {
+		t.Errorf("what waited when the account was locked: got %s %s %q, want it REJECTED", a.State, a.SubState, a.LastError)
+	}
+	if status, a := b.post(t, s, "after", map[string]any{"payload": map[string]any{"to": receiver, "value": "1"}}); status != http.StatusForbidden {
+		t.Errorf("a locked account: got %d %+v, want 403", status, a)
+	}
+}
+
+// What a handler makes is held to the same limit: what it burns is a placeholder's fee.
+func TestFeesOfAHandlerUnderAPolicy(t *testing.T) {
+	t.Parallel()
+	transaction, err := json.Marshal(map[string]any{"transaction": burn(gwei(140))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = w.Write(transaction)
+	}))
+	t.Cleanup(service.Close)
+	b := attacked(t, stack.Options{Settings: map[string]string{"FENCEPOST_HANDLERS_URLS": "feeburn=" + service.URL, "FENCEPOST_HANDLERS_SECRETS": "feeburn=whsec_" + strings.Repeat("QUJD", 8)}})
+	c, s := b.node(t), b.Submitters()[0]
+	db, err := pgx.Connect(b.ctx, b.Database)
+	if err == nil {
+		_, err = db.Exec(b.ctx, `update submitter set callers = callers || '{handler:feeburn}'`)
+		_ = db.Close(b.ctx)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := milliether(20)
+	b.policy(t, s, map[string]any{"maxValue": "5", "maxFeePerTx": limit.String()})
+	before := balance(t, b, c, s)
+	status, a := b.post(t, s, "made", map[string]any{"handler": "feeburn", "payload": map[string]any{}})
+	if status != http.StatusAccepted {
+		t.Fatalf("post: got %d %+v, want 202", status, a)
+	}
+	if end := b.ends(t, a.TxID); end.SubState != "PLACEHOLDER" || !strings.Contains(end.LastError, "a fee of at most "+limit.String()) {
+		t.Errorf("got %s %s %q, want a placeholder, by the policy's fee", end.State, end.SubState, end.LastError)
+	}
+	lost := new(big.Int).Sub(before, balance(t, b, c, s))
+	t.Logf("lost %s wei of a limit of %s", lost, limit)
+	if lost.Cmp(limit) > 0 {
+		t.Errorf("lost %s wei, want at most %s", lost, limit)
+	}
+}
+
+// txFeeCap refuses as go-ethereum does by default what may cost more than an ether.
+func txFeeCap(tx *types.Transaction) string {
+	fee := new(big.Int).Mul(tx.GasFeeCap(), new(big.Int).SetUint64(tx.Gas()))
+	if fee.Cmp(milliether(1000)) <= 0 {
+		return ""
+	}
+	ether, _ := new(big.Rat).SetFrac(fee, milliether(1000)).Float64()
+	return fmt.Sprintf("tx fee (%.2f ether) exceeds the configured cap (1.00 ether)", ether)
+}
+
+// An intent at the ceiling whose fee no node sends gets no nonce, and the next goes on.
+func TestAFeeThatNoNodeSendsGetsNoNonce(t *testing.T) {
+	t.Parallel()
+	b := attacked(t, stack.Options{RPCProxy: true})
+	b.RPC.SetFaults(rpcproxy.Faults{Refuse: txFeeCap})
+	s := b.Submitters()[0]
+	status, a := b.post(t, s, "freezes", map[string]any{"payload": burn(gwei(500))})
+	if status != http.StatusBadRequest || a.Code != "INVALID_FIELD" || a.Field != "payload.maxFeePerGas" {
+		t.Errorf("2.59 ether of fees: got %d %+v, want 400 INVALID_FIELD payload.maxFeePerGas", status, a)
+	}
+	estimated := burn(gwei(500))
+	delete(estimated, "gas")
+	if end := b.ends(t, b.accepted(t, s, "estimated", estimated)); end.State != "CONFIRMED" {
+		t.Errorf("with an estimate: got %s %s %q, want it CONFIRMED within what nodes send", end.State, end.SubState, end.LastError)
+	}
+	if end := b.ends(t, b.accepted(t, s, "next", map[string]any{"to": receiver, "value": "1"})); end.State != "CONFIRMED" {
+		t.Errorf("the next: got %s %s %q, want CONFIRMED", end.State, end.SubState, end.LastError)
+	}
+}
+
+// Where the deployment allows more than its nodes send, the transaction is STUCK at once
+// and says why; the caller's cancel and the operator's placeholder each end it, and the next
+// intent goes on. All at the highest fee that is allowed.
+func TestAFeeAboveTheNodesCapCanBeEnded(t *testing.T) {
+	t.Parallel()
+	b := attacked(t, stack.Options{RPCProxy: true, Settings: map[string]string{"FENCEPOST_FEES_MAX_FEE_PER_TX": "5000000000000000000"}})
+	b.RPC.SetFaults(rpcproxy.Faults{Refuse: txFeeCap})
+	for i, end := range []func(txID string) (int, answer){
+		func(id string) (int, answer) {
+			return b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil)
+		},
+		func(id string) (int, answer) {
+			return b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]any{"action": "placeholder", "reason": "no node sends it"})
+		},
+	} {
+		s := b.Submitters()[i]
+		id := b.accepted(t, s, "freezes", burn(gwei(500)))
+		next := b.accepted(t, s, "next", map[string]any{"to": receiver, "value": "1"})
+		a := b.until(t, id, "STUCK", func(a answer) bool { return a.State == "STUCK" || a.State == "FAILED" })
+		if a.State != "STUCK" || !strings.HasPrefix(a.LastError, "over_node_cap: ") {
+			t.Fatalf("refused by the node: got %s %s %q, want STUCK with over_node_cap", a.State, a.SubState, a.LastError)
+		}
+		if status, a := end(id); status != http.StatusAccepted {
+			t.Fatalf("end it: got %d %+v, want 202", status, a)
+		}
+		if a := b.ends(t, id); a.SubState != "PLACEHOLDER" {
+			t.Errorf("ended: got %s %s %q, want FAILED PLACEHOLDER", a.State, a.SubState, a.LastError)
+		}
+		if a := b.ends(t, next); a.State != "CONFIRMED" {
+			t.Errorf("the next: got %s %s %q, want CONFIRMED", a.State, a.SubState, a.LastError)
+		}
+	}
+}
