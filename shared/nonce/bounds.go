@@ -132,14 +132,15 @@ func (r Rules) within(b Bounds, p GasParams, a Account) GasParams {
 }
 
 // signedWithin says why bytes that came signed, whose fees nobody can lower, are above b or
-// the deployment's bounds, or "". In legacy form the tip is what the price leaves above the
-// base fee.
+// the deployment's bound of one transaction's fee, or "". Of bytes with one price the tip is
+// what it leaves above the base fee. The deployment's bound of tips does not hold for them:
+// whoever signed them has the key.
 func (r Rules) signedWithin(b Bounds, g GasParams, a Account) string {
 	tip := g.TipCapWei
 	switch {
 	case a.GasPriceWei != nil:
 		tip = nil
-	case g.Legacy:
+	case g.Legacy, g.TipCapWei.Cmp(g.FeeCapWei) == 0:
 		tip = new(big.Int).Sub(g.FeeCapWei, a.BaseFeeWei)
 	}
 	if reason := b.Refuse(Asked{Gas: g.Gas, TipWei: tip, FeeWei: g.feeWei()}); reason != "" {
@@ -147,9 +148,6 @@ func (r Rules) signedWithin(b Bounds, g GasParams, a Account) string {
 	}
 	if above(g.feeWei(), r.TxFeeCapWei) {
 		return fmt.Sprintf("the fee may come to %s wei, above fees.maxFeePerTx %s", g.feeWei(), r.TxFeeCapWei)
-	}
-	if most := r.tipMost(b, a); above(tip, most) {
-		return fmt.Sprintf("the tip is %s wei per gas, above %s, which is fees.maxTipMultiple times the nodes' advice or fees.minTipBound", tip, most)
 	}
 	return ""
 }

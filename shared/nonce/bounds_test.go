@@ -245,11 +245,11 @@ func TestBoundsOfSignedBytes(t *testing.T) {
 		a      Account
 		want   string
 	}{
-		"a tip of ten times advice":     {g: tipped(20), a: a},
-		"a tip above that":              {g: tipped(21), a: a, want: "fees.maxTipMultiple"},
+		"a tip of many times advice":    {g: tipped(21), a: a},
 		"the policy's tip":              {bounds: Bounds{TipWei: wei(5)}, g: tipped(6), a: a, want: "a tip of at most 5"},
-		"legacy form":                   {g: legacy(30), a: a},
-		"legacy form with a higher tip": {g: legacy(31), a: a, want: "fees.maxTipMultiple"},
+		"legacy form":                   {bounds: Bounds{TipWei: wei(5)}, g: legacy(15), a: a},
+		"legacy form with a higher tip": {bounds: Bounds{TipWei: wei(5)}, g: legacy(16), a: a, want: "a tip of at most 5"},
+		"one price in type 2":           {bounds: Bounds{TipWei: wei(5)}, g: GasParams{Gas: 21_000, FeeCapWei: wei(16), TipCapWei: wei(16)}, a: a, want: "a tip of at most 5"},
 		"a chain of one price":          {bounds: Bounds{TipWei: wei(5)}, g: legacy(31), a: Account{BaseFeeWei: wei(0), GasPriceWei: wei(30)}},
 		"a fee that nodes do not send":  {g: legacy(1001), a: Account{BaseFeeWei: wei(0), GasPriceWei: wei(30)}, want: "fees.maxFeePerTx"},
 		"the policy's gas":              {bounds: Bounds{Gas: 20_999}, g: tipped(1), a: a, want: "at most 20999 gas"},
