@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -20,6 +19,7 @@ func (a *App) routeAdmin(mux *web.Mux) {
 	a.handle(mux, "admin", "GET /admin/v1/submitters", a.listSubmitters)
 	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}", a.showSubmitter)
 	a.handle(mux, "admin", "PUT /admin/v1/submitters/{submitter}/policy", a.putPolicy)
+	a.handle(mux, "admin", "PUT /admin/v1/submitters/{submitter}/callers", a.putCallers)
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/suspend", a.suspendSubmitter)
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/resume", a.resumeSubmitter)
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/release", a.telling(a.release))
@@ -89,7 +89,7 @@ func (a *App) register(w http.ResponseWriter, r *http.Request) error {
 func (a *App) registration(body registerRequest) (store.Registration, error) {
 	reg := store.Registration{
 		Signer: cmp.Or(body.Signer, signer.LocalName), StartNonce: a.config.Nonce.StartFrom, StartReason: strings.TrimSpace(body.Reason),
-		MaxInFlight: a.config.Nonce.MaxInFlight, Callers: body.Callers,
+		MaxInFlight: a.config.Nonce.MaxInFlight,
 	}
 	var err error
 	if reg.Submitter, err = a.submitter("submitter", body.Submitter); err != nil {
@@ -110,15 +110,14 @@ func (a *App) registration(body registerRequest) (store.Registration, error) {
 	if body.MaxInFlight != nil {
 		reg.MaxInFlight = *body.MaxInFlight
 	}
+	if reg.Callers, err = a.callers(body.Callers); err != nil {
+		return reg, err
+	}
 	switch {
 	case reg.MaxInFlight < 1 || reg.MaxInFlight > 10_000:
 		return reg, web.FieldProblem("maxInFlight", "is %d: want 1 to 10000", reg.MaxInFlight)
 	case reg.MaxInFlight > 1 && a.config.Nonce.Strict:
 		return reg, web.FieldProblem("maxInFlight", "is %d: above 1 needs nonce.strict.enabled=false; while that is true, give 1", reg.MaxInFlight)
-	case len(reg.Callers) > 1 && slices.Contains(reg.Callers, store.PayoutCaller):
-		return reg, web.FieldProblem("callers", "names %q, the transfer coordinator, among others: whoever posts beside it could take a payout's place; give it alone", store.PayoutCaller)
-	case len(reg.Callers) == 0:
-		return reg, web.FieldProblem("callers", "is required: the e-mails or subjects that may post intents, or [\"*\"] for any authenticated caller")
 	case body.Policy == nil:
 		return reg, nil
 	}

@@ -1,40 +1,58 @@
 package functions
 
 import (
-	"cmp"
 	"net/http"
 	"slices"
-	"strings"
 
+	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
 // handlerCaller begins the name under which requests for a handler are made by code.
-const handlerCaller = "handler:"
+const handlerCaller = store.HandlerCaller
 
-// viewer is who calls a public function: the verified e-mail of the token, or
-// its subject where it has none.
+// viewer is who calls a public function. A token has the name of its verified e-mail, if
+// it has one, and that of its subject; neither can be spelled like the other, nor like a
+// handler's, the hooks' or the coordinator's.
 func (a *App) viewer(r *http.Request) (store.Viewer, error) {
 	id, err := a.public.Authenticate(r)
 	if err != nil {
 		return store.Viewer{}, err
 	}
-	email := id.Email
+	v := viewerOf(id, a.config.Auth)
+	if v.Caller == "" {
+		return v, web.NewProblem(web.Forbidden, "the token's subject and e-mail have characters that no caller's name has")
+	}
+	return v, nil
+}
+
+// viewerOf has the subject before the e-mail: where a list has both, the subject is who
+// calls, since an address may be given to somebody else one day. What goes on record of
+// who has no such list is the e-mail, as people read it.
+func viewerOf(id web.Identity, c config.Auth) store.Viewer {
+	var v store.Viewer
+	for _, name := range []string{store.SubjectCaller + id.Subject, store.EmailCaller + verified(id)} {
+		if !callerName.MatchString(name) {
+			continue
+		}
+		v.Names = append(v.Names, store.Spellings(name)...)
+		if !v.Operator {
+			v.Caller, v.Operator = name, slices.Contains(c.Operators, name)
+		}
+	}
+	if !c.OpenIssuer {
+		v.Names = append(v.Names, store.AnyCaller)
+	}
+	return v
+}
+
+// verified is the e-mail that the token vouches for; "": none.
+func verified(id web.Identity) string {
 	if !id.EmailVerified {
-		email = ""
+		return ""
 	}
-	caller := cmp.Or(email, id.Subject)
-	if caller == store.PayoutCaller {
-		return store.Viewer{}, web.NewProblem(web.Forbidden, "this name is the transfer coordinator's, which has no token")
-	}
-	if caller == hookCaller {
-		return store.Viewer{}, web.NewProblem(web.Forbidden, "this name is the low-level hooks', which have no token")
-	}
-	if strings.HasPrefix(caller, handlerCaller) {
-		return store.Viewer{}, web.NewProblem(web.Forbidden, "names that begin with %q are handlers', which have no token", handlerCaller)
-	}
-	return store.Viewer{Caller: caller, Operator: email != "" && slices.Contains(a.config.Auth.Operators, email)}, nil
+	return id.Email
 }
 
 // operator is the person who calls an admin function.

@@ -62,7 +62,7 @@ func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 			results[i] = refusedResult(r, err)
 			continue
 		}
-		in.Caller = v.Caller
+		in.Caller, in.Names = v.Caller, v.Names
 		intents, places = append(intents, in), append(places, i)
 	}
 	a.points.At("create.received")

@@ -52,7 +52,7 @@ func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
 		return err
 	}
-	in.Caller = v.Caller
+	in.Caller, in.Names = v.Caller, v.Names
 	a.points.At("create.received")
 	accepted, err := a.watched().Create(r.Context(), in, a.config.Queue.MaxPerSubmitter)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
-// hookCaller is whose the reservations are: a submitter's callers must name it, or "*".
-const hookCaller = "hooks"
+// hookCaller is whose the reservations are: a submitter's callers must name it.
+const hookCaller = store.HooksCaller
 
 // ErrHooksOff reports that hooks.enabled is not set. Nothing was changed.
 var ErrHooksOff = errors.New("the low-level hooks are off: set hooks.enabled to use them")
@@ -235,7 +235,7 @@ func (a *App) hooksAllowed(ctx context.Context, s nonce.Submitter) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(v.Callers, hookCaller) && !slices.Contains(v.Callers, "*") {
+	if !slices.Contains(v.Callers, hookCaller) {
 		return fmt.Errorf("%s, whose callers do not name %q: %w", s, hookCaller, store.ErrUnknownSubmitter)
 	}
 	return nil

@@ -16,6 +16,9 @@ import (
 // The codes of the transaction manager, beside those of every edge.
 var (
 	unknownSubmitter   = web.Code{Name: "UNKNOWN_SUBMITTER", Status: http.StatusNotFound}
+	anyCallerRefused   = web.Code{Name: "ANY_CALLER_REFUSED", Status: http.StatusForbidden}
+	callersOpen        = web.Code{Name: "CALLERS_OPEN", Status: http.StatusBadRequest}
+	callersConflict    = web.Code{Name: "CALLERS_CONFLICT", Status: http.StatusConflict}
 	requestIDConflict  = web.Code{Name: "REQUEST_ID_CONFLICT", Status: http.StatusConflict}
 	submitterProtected = web.Code{Name: "SUBMITTER_PROTECTED", Status: http.StatusConflict}
 	submitterExists    = web.Code{Name: "SUBMITTER_EXISTS", Status: http.StatusConflict}
@@ -54,6 +57,7 @@ func problem(err error) error {
 	var field *evm.FieldError
 	var policy store.ErrPolicy
 	var recorded store.RequestRecorded
+	var callers store.ErrCallers
 	switch {
 	case store.IsMoving(err):
 		p := web.NewProblem(moveExpected, "the database is about to be moved to another server, and nothing is written meanwhile; nothing was stored: try again later")
@@ -71,6 +75,12 @@ func problem(err error) error {
 		return web.NewProblem(tooLate, "the submitter is that already; nothing was changed")
 	case errors.As(err, &field):
 		return payloadProblem(field)
+	case errors.As(err, &callers):
+		p := web.NewProblem(callersConflict, "%s; nothing was changed", callers.Detail)
+		p.Field = callers.Field
+		return p
+	case errors.Is(err, store.ErrAnyCaller):
+		return web.NewProblem(anyCallerRefused, "the submitter's callers are \"*\", which counts for nobody while the issuer is open: an operator names the callers (PUT /admin/v1/submitters/{submitter}/callers), or sets auth.openIssuer to false where strangers can have no token."+storedNothing)
 	case errors.Is(err, store.ErrUnknownSubmitter):
 		return web.NewProblem(unknownSubmitter, "the submitter is not registered, or not yours to use")
 	case errors.As(err, &recorded):

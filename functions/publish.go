@@ -64,7 +64,7 @@ func (a *App) webhooks(c config.Events) (map[string]nonce.DomainEventPublisher, 
 				a.log.WarnContext(ctx, "receiver not reached", "receiver", name, telemetry.TxIDKey, e.TxID, "error", err.Error())
 			}}
 		if callers := c.Callers[name]; len(callers) > 0 {
-			p = events.OnlyOf(callers, p)
+			p = events.OnlyOf(spelled(callers), p)
 		}
 		all[name] = p
 	}

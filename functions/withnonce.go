@@ -24,7 +24,7 @@ var ErrNoHandler = errors.New("no handler has that name")
 // txId at once. The same request again returns the same txId. input is kept as
 // JSON and given to the handler.
 //
-// The submitter's callers must name "handler:<name>", or "*". The error wraps
+// The submitter's callers must name "handler:<name>"; "*" does not. The error wraps
 // [ErrNoHandler] or is one of [store.Store.Create]; any other is unknown: call
 // again.
 func (a *App) WithNonce(ctx context.Context, s nonce.Submitter, request, handler string, input any) (txID string, err error) {

@@ -81,8 +81,12 @@ type Auth struct {
 	InternalAudience string
 	// InternalAccounts are the e-mails that may call internal functions.
 	InternalAccounts []string
-	// Operators are the e-mails that may call admin functions.
+	// Operators are the names of who may call admin functions, each with "email:" or "sub:"
+	// in front.
 	Operators []string
+	// OpenIssuer says that people whom nobody here knows can have tokens of the issuer.
+	// Then no submitter takes "*" for its callers.
+	OpenIssuer bool
 	// UsersIssuer, UsersJWKSURL and UsersAudience are whose tokens say who a user
 	// is: their subject is the user's id. Unset where no transfers are offered.
 	UsersIssuer, UsersJWKSURL, UsersAudience string
@@ -100,8 +104,11 @@ func (a *Auth) settings() []setting {
 			meaning: "the accounts that may call internal functions: those of tasks and of the scheduler",
 			field:   emails(&a.InternalAccounts)},
 		{name: "auth.operators",
-			meaning: "the people who may call admin functions",
-			field:   emails(&a.Operators)},
+			meaning: "who may call admin functions: `email:` and a verified e-mail, or `sub:` and a token's subject; an address alone is read as `email:`",
+			field:   identities(&a.Operators)},
+		{name: "auth.openIssuer", def: "true",
+			meaning: "whether people whom you do not know can have tokens of `oidc.issuer` for `auth.publicAudience`, as everybody can of Google's; while true no submitter takes `*` for its callers",
+			field:   boolean(&a.OpenIssuer)},
 		{name: "auth.usersIssuer",
 			meaning: "whose tokens of users are believed, the subject being the user's id; compared letter for letter; required with `trading.url`",
 			field:   trusted(&a.UsersIssuer)},

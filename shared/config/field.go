@@ -121,6 +121,7 @@ var (
 	resource = regexp.MustCompile(`^[a-z0-9][a-z0-9.:-]*$`)
 	queue    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,49}$`)
 	email    = regexp.MustCompile(`^[^\s@,]+@[^\s@,]+$`)
+	identity = regexp.MustCompile(`^(email:[^\s@,]+@[^\s@,]+|sub:[^\s,]+)$`)
 )
 
 // emails takes addresses separated by commas.
@@ -134,6 +135,30 @@ func emails(p *[]string) field {
 			}
 			if slices.ContainsFunc(all, func(a string) bool { return !email.MatchString(a) }) {
 				return false
+			}
+			*p = all
+			return true
+		},
+		unset: func() bool { return len(*p) == 0 },
+	}
+}
+
+// identities takes names of tokens' holders separated by commas. An address has always
+// meant a verified e-mail here.
+func identities(p *[]string) field {
+	return field{
+		want: `email:<e-mail address> or sub:<subject>, separated by commas`,
+		set: func(text string) bool {
+			all := strings.Split(text, ",")
+			for i, a := range all {
+				a = strings.TrimSpace(a)
+				if email.MatchString(a) && !identity.MatchString(a) {
+					a = "email:" + a
+				}
+				if !identity.MatchString(a) {
+					return false
+				}
+				all[i] = a
 			}
 			*p = all
 			return true

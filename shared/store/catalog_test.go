@@ -337,6 +337,14 @@ var furtherNonsense = map[string][]refusal{
 	"submitter_change_submitter_fkey": {{then: newChange + `(` + carol + `, 'SUSPEND', 'o', 'r', null)`}},
 	"change_is_known":                 {{then: newChange + `($alice, 'FORGET', 'o', 'r', null)`}},
 	"policy_of_a_policy":              {{then: newChange + `($alice, 'POLICY', 'o', 'r', null)`}, {then: newChange + `($alice, 'SUSPEND', 'o', 'r', '{}')`}},
+	"succeeded_are_names":             {{then: `update submitter set succeeded = '[]'`}},
+	"callers_of_callers": {
+		{then: newChange + `($alice, 'CALLERS', 'o', 'r', null)`},
+		{then: `insert into submitter_change (submitter, action, by, reason, from_callers) values ($alice, 'SUSPEND', 'o', 'r', '{shop}')`},
+		{then: `insert into submitter_change (submitter, action, by, reason, to_callers) values ($alice, 'SUSPEND', 'o', 'r', '{shop}')`},
+		{then: `insert into submitter_change (submitter, action, by, reason, succeeds) values ($alice, 'SUSPEND', 'o', 'r', '{}')`},
+		{then: `insert into submitter_change (submitter, action, by, reason, from_callers, succeeds) values ($alice, 'CALLERS', 'o', 'r', '{shop}', '{}')`},
+	},
 	"signers_of_a_signer": {
 		{then: newMove + `($alice, 'SIGNER', 'o', 'r', 'local', 'local')`},
 		{then: newMove + `($alice, 'SIGNER', 'o', 'r', 'local', '')`},

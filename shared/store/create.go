@@ -19,10 +19,11 @@ import (
 type Intent struct {
 	TxID        string // a new UUID
 	Submitter   nonce.Submitter
-	RequestID   string // the caller's, unique per submitter; compared byte for byte
-	Caller      string
-	Payload     []byte // canonical JSON
-	Handler     string // makes the transaction out of the payload; "": the payload is the transaction
+	RequestID   string   // the caller's, unique per submitter; compared byte for byte
+	Caller      string   // who posts it
+	Names       []string // by what the submitter's callers may name who posts it, [AnyCaller] among them where that stands for it; nil: by Caller alone. It is stored under the first that they name
+	Payload     []byte   // canonical JSON
+	Handler     string   // makes the transaction out of the payload; "": the payload is the transaction
 	Fingerprint [32]byte
 	Trace       []byte // a [telemetry.Origin]; nil: not traced
 
@@ -56,8 +57,13 @@ const mayPost = `s.status = 'ACTIVE' and (select is_authority()) and ` + mayUse 
    and not exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null)`
 
 const (
-	mayUse    = `s.callers && array['*', i.caller] and ` + mayHandle
-	mayHandle = `(i.handler = '' or s.callers && array['*', 'handler:' || i.handler])`
+	mayUse    = `s.callers && i.names::text[] and ` + mayHandle
+	mayHandle = `(i.handler = '' or ('` + HandlerCaller + `' || i.handler) = any(s.callers))`
+
+	// storedCaller is the first of i's names that s lists; where "*" alone lets it post,
+	// the name of who posts.
+	storedCaller = `coalesce((select n.name from unnest(i.names::text[]) with ordinality as n (name, place)
+         where n.name = any(s.callers) and n.name <> '*' order by n.place limit 1), i.caller)`
 )
 
 // hasPolicy says of s that something bounds what may be asked of it.
@@ -76,10 +82,10 @@ with room as materialized (
     from unnest($9::text[]) as u (submitter)
 )
 insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error)
-select i.tx_id, s.submitter, i.request_id, i.caller, nullif(i.handler, ''), i.fingerprint, i.trace,
+select i.tx_id, s.submitter, i.request_id, ` + storedCaller + `, nullif(i.handler, ''), i.fingerprint, i.trace,
        (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `
-  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int[], $10::bytea[], $11::bytea[]) with ordinality
-       as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, trace, digest, place)
+  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int[], $10::bytea[], $11::bytea[], $13::text[]) with ordinality
+       as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, trace, digest, names, place)
   join submitter s on s.submitter = i.submitter
  cross join ` + heldFor + `
   left join room r on r.submitter = i.submitter
@@ -106,16 +112,17 @@ select i.tx_id, 'payload', i.payload::json
 //
 // It asks for the first of the request's rows from the submitter on, not for the
 // submitter's: no key but the right one can answer that.
-const findIntents = `
-select i.place, s.status, s.callers && array['*', i.caller], (select is_authority()),
+var findIntents = `
+select i.place, s.status, s.callers && i.names, '*' = any(s.callers), (select is_authority()),
        exists (select from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
        coalesce(l.fencing_token, 0), coalesce(m.tx_id::text, ''), coalesce(m.state, ''), coalesce(m.fingerprint, ''),
-       coalesce(m.caller = i.caller, false),
+       coalesce(` + ownedOf("m", "i.names") + `, false),
        coalesce(l.owner_node <> '' and l.expires_at > clock_timestamp(), false)
          or coalesce(c.next_nonce - c.in_flight_nonce >= s.max_in_flight, false) and not ` + recyclable + `,
        (select epoch from authority), ` + mayHandle + `, ` + hasPolicy + `,
        coalesce(l.name_epoch, ''), m.recorded_nonce is not null and m.caller = '', coalesce(m.tx_hash, ''), coalesce(m.held, false)
-  from unnest($1::text[], $2::text[], $3::text[], $4::text[]) with ordinality as i (caller, submitter, request_id, handler, place)
+  from (select t.submitter, t.request_id, t.handler, t.place, t.names::text[] as names
+          from unnest($1::text[], $2::text[], $3::text[], $4::text[]) with ordinality as t (names, submitter, request_id, handler, place)) as i
   join submitter s on s.submitter = i.submitter
   left join submitter_lease l on l.submitter = s.submitter
   left join submitter_nonce_cursor c on c.submitter = s.submitter
@@ -145,7 +152,7 @@ type Created struct {
 // An intent without a trace has that of ctx, if that is recorded.
 //
 // The error wraps [ErrUnknownSubmitter] (not registered, or not the caller's to
-// use), [ErrRequestConflict], [ErrHandlerBarred], [ErrProtected], [ErrSuspended],
+// use), [ErrAnyCaller], [ErrRequestConflict], [ErrHandlerBarred], [ErrProtected], [ErrSuspended],
 // [ErrQueueFull] or [ErrMoved], or is an [ErrPolicy] or the intent's Refused.
 func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted, error) {
 	if in.Trace == nil {
@@ -184,7 +191,7 @@ func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, wit
 	if beside {
 		b.Queue(lockHolds, c.submitter)
 	}
-	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.handler, c.fingerprint, c.number, queueBound, slices.Collect(maps.Keys(c.counted)), c.trace, c.digest, beside)
+	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.handler, c.fingerprint, c.number, queueBound, slices.Collect(maps.Keys(c.counted)), c.trace, c.digest, beside, c.names)
 	judged, err := s.queueLimited(b, all, c, queueBound, refused, beside)
 	if err != nil {
 		return nil, err
@@ -194,7 +201,7 @@ func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, wit
 	}
 	b.Queue(insertPayloads, c.id, c.payload)
 	b.Queue("commit")
-	b.Queue(findIntents, c.caller, c.submitter, c.requestID, c.handler).Query(func(rows pgx.Rows) error { return scanFound(rows, found) })
+	b.Queue(findIntents, c.names, c.submitter, c.requestID, c.handler).Query(func(rows pgx.Rows) error { return scanFound(rows, found) })
 	for sub := range c.counted {
 		b.Queue(countQueued, sub, queueBound).QueryRow(func(row pgx.Row) error {
 			var queued int
@@ -261,6 +268,7 @@ func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent, 
 // intents are intents turned on their side, as unnest wants them.
 type intents struct {
 	id, caller, submitter, requestID, payload, handler []string
+	names                                              []string // of each, as [arrayText] writes them
 	fingerprint, trace, digest                         [][]byte
 	number                                             []int // among the submitter's, from 1 on; 0: it is refused
 	counted                                            map[nonce.Submitter]int
@@ -273,6 +281,7 @@ func (s *Store) intentColumns(all []Intent) intents {
 	for i := range all {
 		in := &all[i]
 		c.id, c.caller = append(c.id, in.TxID), append(c.caller, in.Caller)
+		c.names = append(c.names, arrayText(namesOf(in.Caller, in.Names)))
 		c.submitter, c.requestID = append(c.submitter, string(in.Submitter)), append(c.requestID, in.RequestID)
 		c.payload, c.handler = append(c.payload, string(in.Payload)), append(c.handler, in.Handler)
 		c.fingerprint, c.trace = append(c.fingerprint, in.Fingerprint[:]), append(c.trace, in.Trace)
@@ -295,6 +304,7 @@ type foundIntent struct {
 	registered    bool
 	status        string
 	allowed, ours bool
+	anyone        bool // the submitter's callers have "*"
 	protected     bool
 	token         int64
 	txID, state   string
@@ -331,7 +341,7 @@ func scanFound(rows pgx.Rows, found []foundIntent) error {
 	for rows.Next() {
 		f := foundIntent{registered: true}
 		var place int
-		if err := rows.Scan(&place, &f.status, &f.allowed, &f.ours, &f.protected, &f.token, &f.txID, &f.state, &f.fingerprint, &f.own, &f.served, &f.epoch, &f.handlerMay, &f.limited,
+		if err := rows.Scan(&place, &f.status, &f.allowed, &f.anyone, &f.ours, &f.protected, &f.token, &f.txID, &f.state, &f.fingerprint, &f.own, &f.served, &f.epoch, &f.handlerMay, &f.limited,
 			&f.nameEpoch, &f.recorded, &f.txHash, &f.held); err != nil {
 			return err
 		}
@@ -344,8 +354,12 @@ func (f foundIntent) answer(in Intent) (Accepted, error) {
 	switch {
 	case !f.registered:
 		return Accepted{}, fmt.Errorf("%s: %w", in.Submitter, ErrUnknownSubmitter)
-	case !f.allowed:
+	case !f.allowed && !f.own && f.anyone:
+		return Accepted{}, ErrAnyCaller
+	case !f.allowed && !f.own:
 		return Accepted{}, ErrUnknownSubmitter
+	case !f.allowed && f.txID == "":
+		return Accepted{}, ErrAnyCaller
 	case f.txID == "" && !f.handlerMay:
 		return Accepted{}, ErrHandlerBarred
 	case f.txID == "" && (f.protected || !f.ours):

@@ -45,7 +45,7 @@ var ErrTooLate = errors.New("there is nothing to decide about the transaction in
 // PROTECT, where it may have run unknown to this database; and while it is
 // held beside a foreign transaction. One that the copy had in its queue is cancelled, and
 // its transfer stays in doubt: see [Payout.InDoubt].
-const order = `
+var order = `
 with hit as (
   update managed_tx
      set ordered = case when state = 'QUEUED' then null else $4 end,
@@ -57,7 +57,7 @@ with hit as (
          state = case when state = 'QUEUED' and not ` + parks + ` then 'FAILED' else state end,
          event_sequence = event_sequence + (state = 'QUEUED' and not ` + parks + `)::int,
          updated_at = clock_timestamp()
-   where tx_id = $1 and (caller = $2 or $3) and (is_authority() or $3)
+   where tx_id = $1 and (` + owned("managed_tx", "$6::text[]") + ` or $3) and (is_authority() or $3)
      and (state in ` + unsettledStates + ` or (state = 'QUEUED' and $4 = 'CANCEL' and ` + cancellable + `))
      and (tx_hash is not null or $4 not in ('REBROADCAST', 'REPLACE'))
      and (handler is null and reservation is null or $4 <> 'REPLACE')
@@ -86,19 +86,19 @@ const (
 )
 
 // recordDecision keeps a decision that orders nothing.
-const recordDecision = `
+var recordDecision = `
 insert into tx_decision (tx_id, action, by, reason)
 select tx_id, $4, $2, $5
-  from managed_tx
- where tx_id = $1 and (caller = $2 or $3) and state in ` + unsettledStates
+  from managed_tx m
+ where tx_id = $1 and (` + owned("m", "$6::text[]") + ` or $3) and state in ` + unsettledStates
 
-const findDecided = `
+var findDecided = `
 select m.submitter, m.state, coalesce(m.sub_state, ''), coalesce(m.ordered, ''), coalesce(l.fencing_token, 0),
        is_authority() or $3, m.caller = '` + PayoutCaller + `' and $2 <> '` + PayoutCaller + `', m.trace,
        coalesce(m.sub_state = 'RECORDED', false) and m.receipt is null, coalesce(l.name_epoch, '')
   from managed_tx m
   left join submitter_lease l on l.submitter = m.submitter
- where m.tx_id = $1 and (m.caller = $2 or $3 or ` + recordedForAll + `)`
+ where m.tx_id = $1 and (` + owned("m", "$4::text[]") + ` or $3 or ` + recordedFor("m", "$4::text[]") + `)`
 
 // ErrCoordinators reports an order about a payout that is the transfer coordinator's to
 // give: a cancel, a placeholder before its cancel, or to send while its cancel waits.
@@ -133,12 +133,12 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decided, error) {
 	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
-	b.Queue(statement, d.TxID, d.By.Caller, d.By.Operator, d.Action, d.Reason).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(statement, d.TxID, d.By.Caller, d.By.Operator, d.Action, d.Reason, d.By.names()).Exec(func(tag pgconn.CommandTag) error {
 		out.Recorded = tag.RowsAffected() > 0
 		return nil
 	})
 	b.Queue("commit")
-	b.Queue(findDecided, d.TxID, d.By.Caller, d.By.Operator).QueryRow(func(row pgx.Row) error {
+	b.Queue(findDecided, d.TxID, d.By.Caller, d.By.Operator, d.By.names()).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&out.Submitter, &out.State, &out.SubState, &out.Ordered, &out.Token, &believed, &payout, &out.Trace, &out.Stated, &names)
 	})
 	err := s.send(ctx, b)

@@ -26,7 +26,7 @@ func TestEventsWhoSeesWhich(t *testing.T) {
 	db.Register(t, bob, 1)
 	for i, in := range []store.Intent{intent(alice, "a"), intent(bob, "b"), intent(alice, "c"), intent(alice, "d")} {
 		if i == 2 {
-			in.Caller = "rival"
+			in.Caller, in.Names = "rival", []string{"rival", "*"}
 		}
 		if _, err := db.Create(t.Context(), in, 10); err != nil {
 			t.Fatal(err)

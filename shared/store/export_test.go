@@ -32,7 +32,7 @@ var HotStatements = map[string]string{
 	"acquireOrMark": acquireOrMark, "goRound": goRound, "giveBack": giveBack, "lookAgain": lookAgain,
 	"loadSubmitter": loadSubmitter, "loadUnsettled": loadUnsettled, "bumpSpent": bumpSpent, "loadQueue": loadQueue,
 	"moveTxs": moveTxs, "insertReceipts": insertReceipts, "allocateTxs": allocateTxs, "storeVersion": storeVersion, "showCursor": showCursor,
-	"order": order, "findDecided": findDecided, "record": recordColumns + ` where tx_id = $1 and (caller = $2 or $3)`,
+	"order": order, "findDecided": findDecided, "record": recordColumns + byTxID,
 	"recordByRequest": recordColumns + byRequest,
 	"listOwn":         listOwn, "listAll": listAll, "inList": inList,
 	"overdue": overdue, "overdueProtected": overdueProtected, "holdLease": leaseHeld,

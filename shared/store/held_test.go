@@ -199,7 +199,7 @@ func TestOperatorLetsHeldIntentsProceed(t *testing.T) {
 		all = append(all, post(t, db, alice, fmt.Sprint("request-", i)))
 	}
 	payout := intent(alice, "payout")
-	payout.Caller = store.PayoutCaller
+	payout.Caller, payout.Names = store.PayoutCaller, []string{store.PayoutCaller, "*"}
 	paid, err := db.Create(t.Context(), payout, 10)
 	if err != nil {
 		t.Fatal(err)

@@ -81,7 +81,7 @@ var ErrNotHeld = errors.New("the transaction is not held")
 // alone, and what is held beside a foreign transaction by what an operator decides about
 // that: see [Store.WriteOff]. One whose call is not known may also be let go on by itself.
 // Nothing goes on before the database is accepted.
-const (
+var (
 	proceedBegin = `
 with gone as (
   update managed_tx m
@@ -95,7 +95,7 @@ select tx_id, 'PROCEED', $1, $2 from gone
 returning tx_id::text`
 
 	proceedOne      = proceedBegin + `m.tx_id = $3 and m.held_for is distinct from 'CALL'` + proceedEnd
-	proceedRepeated = proceedBegin + `m.tx_id = any($3::uuid[]) and m.caller = $1 and m.held_for is null` + proceedEnd
+	proceedRepeated = proceedBegin + `m.tx_id = any($3::uuid[]) and ` + owned("m", "$4::text::text[]") + ` and m.held_for is null` + proceedEnd
 	proceedOldest   = proceedBegin + `m.tx_id in (
          select o.tx_id from managed_tx o
           where o.submitter = $3 and o.queued and o.held and o.held_for is null and o.caller <> '` + PayoutCaller + `'
@@ -236,20 +236,22 @@ const repeated = "its caller posted the request again"
 // proceedRepeats lets those held intents go on that their caller has posted again, and
 // says so in results.
 func (s *Store) proceedRepeats(ctx context.Context, all []Intent, found []foundIntent, results []Created) error {
-	ids := make(map[string][]string) // by caller
+	type whose struct{ caller, names string }
+	ids := make(map[whose][]string)
 	for i, in := range all {
 		if found[i].held && results[i].Err == nil && !results[i].New {
-			ids[in.Caller] = append(ids[in.Caller], found[i].txID)
+			by := whose{in.Caller, arrayText(namesOf(in.Caller, in.Names))}
+			ids[by] = append(ids[by], found[i].txID)
 		}
 	}
-	for caller, of := range ids {
-		rows, err := s.db.Query(ctx, proceedRepeated, caller, repeated, of)
+	for by, of := range ids {
+		rows, err := s.db.Query(ctx, proceedRepeated, by.caller, repeated, of, by.names)
 		if err != nil {
-			return fmt.Errorf("let what %s posted again proceed: %w", caller, err)
+			return fmt.Errorf("let what %s posted again proceed: %w", by.caller, err)
 		}
 		gone, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
-			return fmt.Errorf("let what %s posted again proceed: %w", caller, err)
+			return fmt.Errorf("let what %s posted again proceed: %w", by.caller, err)
 		}
 		for i := range results {
 			results[i].Queued = results[i].Queued || slices.Contains(gone, results[i].TxID)

@@ -47,7 +47,7 @@ const scanMost = 500
 // The rows before a place (a txId; null: before the end), the newest first. A page
 // begins behind a row and not at a number of rows, so what comes and goes before it
 // shifts nothing. What is not final yet is younger than the oldest that is not.
-const (
+var (
 	listColumns = `
 select m.tx_id, m.submitter, m.request_id, m.state, ` + shownSubState + `, m.tx_hash, m.replaced_by_hash, m.last_error,
        m.created_at, m.updated_at, m.confirmed_at, m.nonce`
@@ -60,8 +60,12 @@ select m.tx_id, m.submitter, m.request_id, m.state, ` + shownSubState + `, m.tx_
        else 0 end`
 
 	listOwn = listColumns + `
-  from managed_tx m
- where m.submitter = $1 and m.caller = $5 and ` + listPlace + `
+  from submitter s
+ cross join ` + theirs("$5::text[]") + ` as c
+ cross join lateral (select * from managed_tx m where m.submitter = $1 and m.caller = c.caller and ` + listPlace + `
+                      order by m.seq desc
+                      limit $4) as m
+ where s.submitter = $1
  order by m.seq desc
  limit $4`
 
@@ -83,7 +87,7 @@ with recursive callers as (
  limit $4`
 
 	inList = `
-select $1::uuid is null or exists (select from managed_tx where tx_id = $1 and submitter = $2 and (caller = $3 or $4))`
+select $1::uuid is null or exists (select from managed_tx m where m.tx_id = $1 and m.submitter = $2 and (` + owned("m", "$3::text[]") + ` or $4))`
 )
 
 // List is one page of what v may see, and the place to go on from; "" at the end.
@@ -96,14 +100,14 @@ func (s *Store) List(ctx context.Context, q ListQuery, v Viewer) (page []Listed,
 	if q.State != "" {
 		limit = max(limit, scanMost)
 	}
-	statement, args := listOwn, []any{q.Submitter, nullable(q.After), string(q.State), limit, v.Caller}
+	statement, args := listOwn, []any{q.Submitter, nullable(q.After), string(q.State), limit, v.names()}
 	if v.Operator {
 		statement, args = listAll, args[:4]
 	}
 	var known bool
 	var rows []Listed
 	b := new(pgx.Batch)
-	b.Queue(inList, nullable(q.After), q.Submitter, v.Caller, v.Operator).QueryRow(func(row pgx.Row) error { return row.Scan(&known) })
+	b.Queue(inList, nullable(q.After), q.Submitter, v.names(), v.Operator).QueryRow(func(row pgx.Row) error { return row.Scan(&known) })
 	b.Queue(statement, args...).Query(func(found pgx.Rows) (err error) {
 		rows, err = pgx.CollectRows(found, pgx.RowToStructByPos[Listed])
 		for i := range rows {

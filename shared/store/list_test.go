@@ -67,7 +67,7 @@ func TestList(t *testing.T) {
 			got, n := pages(t, db, store.ListQuery{Submitter: alice, Size: size}, v, func() {
 				if added++; added == 1 && size > 1 { // newer than the first page: it is in none that follows
 					in := intent(alice, fmt.Sprint("new", size, v.Caller))
-					in.Caller = "newcomer"
+					in.Caller, in.Names = "newcomer", []string{"newcomer", "*"}
 					if _, err := db.Create(t.Context(), in, 1000); err != nil {
 						t.Fatal(err)
 					}

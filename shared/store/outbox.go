@@ -81,14 +81,27 @@ func (s *Store) NumberEvents(ctx context.Context, receivers []string) error {
 	return nil
 }
 
-const (
+var (
 	eventColumns = `select e.position, e.tx_id, e.sequence, e.type, e.submitter, e.caller, e.body
   from event e
  where e.position > $1`
 
 	eventsOfAll       = eventColumns + ` order by e.position limit $2`
-	eventsOfCaller    = eventColumns + ` and e.caller = $3 order by e.position limit $2`
-	eventsOfSubmitter = eventColumns + ` and e.submitter = $3 and (e.caller = $4 or $5) order by e.position limit $2`
+	eventsOfSubmitter = eventColumns + ` and e.submitter = $3 and (` + owned("e", "$4::text[]") + ` or $5) order by e.position limit $2`
+
+	// Of all submitters: by each name that may stand with what is the caller's there is one
+	// step of its own through the index.
+	eventsOfCaller = `
+with names as (
+  select n as caller from unnest($3::text[]) as n
+   union
+  select o.key from submitter s, jsonb_each_text(s.succeeded) as o where s.succeeded <> '{}' and o.value = any($3::text[])
+)
+select f.*
+  from names n
+ cross join lateral (` + eventColumns + ` and e.caller = n.caller and ` + owned("e", "$3::text[]") + ` order by e.position limit $2) as f
+ order by f.position
+ limit $2`
 )
 
 // ErrForgotten reports a position up to which events are kept no longer.
@@ -118,10 +131,10 @@ func (s *Store) Events(ctx context.Context, q EventQuery, v Viewer) (page []nonc
 	if q.After != nil {
 		after = *q.After
 	}
-	statement, args := eventsOfCaller, []any{bigint(after), q.Size, v.Caller}
+	statement, args := eventsOfCaller, []any{bigint(after), q.Size, v.names()}
 	switch {
 	case q.Submitter != "":
-		statement, args = eventsOfSubmitter, []any{bigint(after), q.Size, q.Submitter, v.Caller, v.Operator}
+		statement, args = eventsOfSubmitter, []any{bigint(after), q.Size, q.Submitter, v.names(), v.Operator}
 	case v.Operator:
 		statement, args = eventsOfAll, args[:2]
 	}

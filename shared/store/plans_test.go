@@ -220,7 +220,7 @@ func grow(t *testing.T, db storetest.Bundle) {
 
 const grown = `
 insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by)
-select 'eip155:1337:0x' || lpad(to_hex(i), 40, '0'), 'local', 0, 1, '{*}', 'test' from generate_series(0, 24999) as i;
+select 'eip155:1337:0x' || lpad(to_hex(i), 40, '0'), 'local', 0, 1, '{*,shop}', 'test' from generate_series(0, 24999) as i;
 insert into submitter_lease (submitter, owner_node, fencing_token, expires_at, updated_at)
 select submitter, '', 9, now(), now() from submitter;
 insert into submitter_nonce_cursor (submitter, next_nonce)

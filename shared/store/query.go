@@ -50,11 +50,15 @@ func tell(lastError *string) (text, detail *string) {
 	return &said, &rest
 }
 
-// Viewer is who asks: a caller sees its own transactions, an operator all.
+// Viewer is who asks: a caller sees its own transactions, and those of whom it succeeded,
+// while the submitter lists it; an operator sees all.
 type Viewer struct {
-	Caller   string
+	Caller   string   // as it is put on record
+	Names    []string // as [Intent.Names] has them; nil: Caller alone
 	Operator bool
 }
+
+func (v Viewer) names() []string { return namesOf(v.Caller, v.Names) }
 
 // recordColumns puts a receipt together again: its facts, and the node's document,
 // which is null once it is archived.
@@ -68,7 +72,7 @@ select tx_id, submitter, request_id, state, ` + shownSubState + `, tx_hash, repl
 // Tx is the transaction with this id (a UUID). The error is [ErrNotFound] where
 // v may not see one, or wraps [ErrInDoubt] in a restored database.
 func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
-	r, err := s.record(ctx, recordColumns+` where tx_id = $1 and (caller = $2 or $3 or `+recordedForAll+`)`, txID, v.Caller, v.Operator)
+	r, err := s.record(ctx, recordColumns+byTxID, txID, v.names(), v.Operator)
 	return s.doubt(ctx, r, err, "", "")
 }
 
@@ -81,23 +85,18 @@ var ErrInDoubt = errors.New("what is not stored may have been made all the same"
 // [ErrNotFound] where v may not see one, or wraps [ErrInDoubt].
 func (s *Store) TxByRequest(ctx context.Context, sub nonce.Submitter, requestID string, v Viewer) (Record, error) {
 	r, err := s.record(ctx, recordColumns+byRequest,
-		sub, requestID, v.Caller, v.Operator)
+		sub, requestID, v.names(), v.Operator)
 	return s.doubt(ctx, r, err, sub, requestID)
 }
 
+var byTxID = ` where tx_id = $1 and (` + owned("m", "$2::text[]") + ` or $3 or ` + recordedFor("m", "$2::text[]") + `)`
+
 // byRequest finds the request by the only key that can find it: see findIntents.
-const byRequest = `
+var byRequest = `
  where tx_id = (select r.tx_id
                   from (select tx_id, submitter from managed_tx where request_id = $2 and submitter >= $1 order by submitter limit 1) as r
                  where r.submitter = $1)
-   and (caller = $3 or $4 or ` + recordedFor3 + `)`
-
-// recordedForAll says of a managed_tx that a release put it on record, and that caller $2
-// may post for its submitter; recordedFor3 says it of caller $3.
-const (
-	recordedForAll = `caller = '' and exists (select from submitter s where s.submitter = m.submitter and s.callers && array['*', $2::text])`
-	recordedFor3   = `caller = '' and exists (select from submitter s where s.submitter = m.submitter and s.callers && array['*', $3::text])`
-)
+   and (` + owned("m", "$3::text[]") + ` or $4 or ` + recordedFor("m", "$3::text[]") + `)`
 
 // doubt turns "not found" into [ErrInDoubt] where it proves nothing.
 func (s *Store) doubt(ctx context.Context, r Record, err error, sub nonce.Submitter, requestID string) (Record, error) {

@@ -21,7 +21,7 @@ type Registration struct {
 	StartNonce  uint64
 	StartReason string // why it is not 0
 	MaxInFlight int
-	Callers     []string // who may post intents; "*": any authenticated caller
+	Callers     []string // who may post intents, by full names; "*": any token's holder
 	CreatedBy   string   // the operator
 	Policy      *Policy  // nil: no limits, or those that it has
 }
@@ -53,10 +53,10 @@ insert into submitter_nonce_cursor (submitter, next_nonce)
 select submitter, start_nonce from new`
 
 const sameSubmitter = `
-select signer = $2 and start_nonce = $3 and max_in_flight = $4 and callers @> $5 and callers <@ $5
-       and ($6::jsonb is null or $6::jsonb = coalesce(` + policyOf + `,
+select signer = $2 and start_nonce = $3 and max_in_flight = $4
+       and ($5::jsonb is null or $5::jsonb = coalesce(` + policyOf + `,
          '{"maxValue": null, "maxValuePerDay": null, "maxPerMinute": null, "targets": null,
-           "maxFeePerTx": null, "maxPriorityFeePerGas": null, "maxGas": null, "maxFeesPerDay": null}'))
+           "maxFeePerTx": null, "maxPriorityFeePerGas": null, "maxGas": null, "maxFeesPerDay": null}')), s.callers
   from submitter s
  where submitter = $1`
 
@@ -71,6 +71,7 @@ const policyOf = `(select jsonb_build_object('maxValue', y.max_value_wei::text, 
 // The error wraps [ErrRegisteredOtherwise] where the terms differ.
 func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err error) {
 	var same bool
+	var callers []string
 	var policy *string
 	if r.Policy != nil {
 		text, err := json.Marshal(r.Policy)
@@ -85,12 +86,12 @@ func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err e
 			isNew = tag.RowsAffected() == 1
 			return nil
 		})
-	b.Queue(sameSubmitter, r.Submitter, r.Signer, bigint(r.StartNonce), r.MaxInFlight, r.Callers, policy).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&same) })
+	b.Queue(sameSubmitter, r.Submitter, r.Signer, bigint(r.StartNonce), r.MaxInFlight, policy).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&same, &callers) })
 	if err := s.send(ctx, b); err != nil {
 		return false, fmt.Errorf("register %s: %w", r.Submitter, err)
 	}
-	if !isNew && !same {
+	if !isNew && !(same && sameCallers(callers, r.Callers)) {
 		return false, fmt.Errorf("%s: %w", r.Submitter, ErrRegisteredOtherwise)
 	}
 	return isNew, nil
@@ -98,26 +99,27 @@ func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err e
 
 // SubmitterView is a submitter as an operator sees it.
 type SubmitterView struct {
-	Submitter     nonce.Submitter `json:"submitter"`
-	Signer        string          `json:"signer"`
-	Status        string          `json:"status"`
-	StartNonce    int64           `json:"startNonce"`
-	StartReason   *string         `json:"startReason"`
-	MaxInFlight   int             `json:"maxInFlight"`
-	Callers       []string        `json:"callers"`
-	CreatedAt     time.Time       `json:"createdAt"`
-	CreatedBy     string          `json:"createdBy"`
-	NextNonce     int64           `json:"nextNonce"`
-	InFlightState string          `json:"inFlightState"`
-	InFlightNonce *int64          `json:"inFlightNonce"`
-	InFlightTxID  *string         `json:"inFlightTxId"`
-	Queued        int64           `json:"queued"` // with those that are held
-	Held          int64           `json:"held"`
-	FencingToken  int64           `json:"fencingToken"`
-	LeaseOwner    string          `json:"leaseOwner"`
-	LeaseExpires  *time.Time      `json:"leaseExpiresAt"`
-	Protect       json.RawMessage `json:"protect"`
-	Policy        json.RawMessage `json:"policy"` // a [Policy]; null: no limit
+	Submitter     nonce.Submitter   `json:"submitter"`
+	Signer        string            `json:"signer"`
+	Status        string            `json:"status"`
+	StartNonce    int64             `json:"startNonce"`
+	StartReason   *string           `json:"startReason"`
+	MaxInFlight   int               `json:"maxInFlight"`
+	Callers       []string          `json:"callers"`
+	CreatedAt     time.Time         `json:"createdAt"`
+	CreatedBy     string            `json:"createdBy"`
+	NextNonce     int64             `json:"nextNonce"`
+	InFlightState string            `json:"inFlightState"`
+	InFlightNonce *int64            `json:"inFlightNonce"`
+	InFlightTxID  *string           `json:"inFlightTxId"`
+	Queued        int64             `json:"queued"` // with those that are held
+	Held          int64             `json:"held"`
+	FencingToken  int64             `json:"fencingToken"`
+	LeaseOwner    string            `json:"leaseOwner"`
+	LeaseExpires  *time.Time        `json:"leaseExpiresAt"`
+	Protect       json.RawMessage   `json:"protect"`
+	Policy        json.RawMessage   `json:"policy"`    // a [Policy]; null: no limit
+	Succeeded     map[string]string `json:"succeeded"` // by the name of who was succeeded, who did
 }
 
 const viewSubmitters = `
@@ -128,7 +130,7 @@ select s.submitter, s.signer, s.status, s.start_nonce, s.start_reason, s.max_in_
        coalesce(l.fencing_token, 0), coalesce(l.owner_node, ''), l.expires_at,
        (select jsonb_build_object('episode', p.episode, 'since', p.opened_at, 'evidence', p.evidence)
           from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
-       ` + policyOf + `
+       ` + policyOf + `, s.succeeded
   from submitter s
   join submitter_nonce_cursor c using (submitter)
   left join submitter_lease l using (submitter)`
@@ -143,7 +145,22 @@ func (s *Store) Submitter(ctx context.Context, sub nonce.Submitter) (SubmitterVi
 	if errors.Is(err, pgx.ErrNoRows) {
 		return v, fmt.Errorf("%s: %w", sub, ErrUnknownSubmitter)
 	}
+	v.fullNames()
 	return v, err
+}
+
+// fullNames has callers as operators write them, whatever was written before names had
+// kinds.
+func (v *SubmitterView) fullNames() {
+	v.Callers = fullCallers(v.Callers)
+	for old, present := range v.Succeeded {
+		if FullCaller(old) != old {
+			delete(v.Succeeded, old)
+		}
+		if full := FullCaller(old); full != present {
+			v.Succeeded[full] = present
+		}
+	}
 }
 
 // Submitters lists up to limit submitters after the one named, in their order.
@@ -152,7 +169,11 @@ func (s *Store) Submitters(ctx context.Context, after string, limit int) ([]Subm
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[SubmitterView])
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[SubmitterView])
+	for i := range all {
+		all[i].fullNames()
+	}
+	return all, err
 }
 
 const activeOn = `

@@ -125,11 +125,14 @@ func Again(t testing.TB, b Bundle) Bundle {
 	return open(t, b.URL, Rules)
 }
 
-// Register puts sub under management with the window given, for any caller.
+// Callers are who may post for what [Bundle.Register] registers, as tests name them.
+var Callers = []string{"*", "shop", "test", "bank", "till", "quiet", "caller", "c", "handler:wage", "handler:pays"}
+
+// Register puts sub under management with the window given, for [Callers].
 func (b Bundle) Register(t testing.TB, sub nonce.Submitter, window int) {
 	t.Helper()
 	_, err := b.Store.Register(t.Context(), store.Registration{
-		Submitter: sub, Signer: "local", MaxInFlight: window, Callers: []string{"*"}, CreatedBy: "test",
+		Submitter: sub, Signer: "local", MaxInFlight: window, Callers: Callers, CreatedBy: "test",
 	})
 	if err != nil {
 		t.Fatalf("register: %v", err)

@@ -1,0 +1,126 @@
+package functions
+
+import (
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// callerName is a name that a token can have: a verified e-mail, or a subject.
+var callerName = regexp.MustCompile(`^(email:[^\s@\pC]+@[^\s@\pC]+|sub:[^\s\pC]{1,255})$`)
+
+// callersMost is how many callers a submitter may have.
+const callersMost = 1000
+
+// callers checks who may post for a submitter.
+func (a *App) callers(names []string) ([]string, error) {
+	switch n := len(names); {
+	case n == 0:
+		return nil, web.FieldProblem("callers", `is required: who may post intents, such as ["email:shop@example.com"] by a verified e-mail, or ["sub:103482…"] by a token's subject`)
+	case n > callersMost:
+		return nil, web.FieldProblem("callers", "has %d: want at most %d", n, callersMost)
+	case n > 1 && slices.Contains(names, store.PayoutCaller):
+		return nil, web.FieldProblem("callers", "names %q, the transfer coordinator, among others: whoever posts beside it could take a payout's place; give it alone", store.PayoutCaller)
+	}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return nil, web.FieldProblem("callers", "names %q twice", name)
+		}
+		if err := a.caller(name); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// caller checks one of them.
+func (a *App) caller(name string) error {
+	handler, isHandler := cutHandler(name)
+	switch {
+	case name == store.AnyCaller && a.config.Auth.OpenIssuer:
+		p := web.NewProblem(callersOpen, "\"*\" is everybody who can have a token of the issuer, and that is open: name the callers, or set auth.openIssuer to false where strangers can have no token")
+		p.Field = "callers"
+		return p
+	case name == store.AnyCaller, name == store.PayoutCaller, name == store.HooksCaller, isHandler && handler != "", callerName.MatchString(name):
+		return nil
+	case callerName.MatchString(store.FullCaller(name)):
+		return web.FieldProblem("callers", "has %.100q, which does not say what it is: write %q", name, store.FullCaller(name))
+	}
+	return web.FieldProblem("callers", "has %.100q: want email:<verified e-mail>, sub:<subject of the token>, %q, handler:<name>, or %q", name, store.HooksCaller, store.PayoutCaller)
+}
+
+func cutHandler(name string) (handler string, ok bool) {
+	const n = len(handlerCaller)
+	if len(name) < n || name[:n] != handlerCaller {
+		return "", false
+	}
+	return name[n:], true
+}
+
+// spelled has the callers in every way in which stored transactions may have them.
+func spelled(names []string) (all []string) {
+	for _, n := range names {
+		all = append(all, store.Spellings(store.FullCaller(n))...)
+	}
+	return all
+}
+
+type callersRequest struct {
+	Callers  []string          `json:"callers"`
+	Succeeds map[string]string `json:"succeeds"`
+	Reason   string            `json:"reason"`
+}
+
+// putCallers sets who may post for a submitter, in place of who might.
+func (a *App) putCallers(w http.ResponseWriter, r *http.Request) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	c := store.CallersChange{By: operator}
+	if c.Submitter, err = a.submitter("submitter", r.PathValue("submitter")); err != nil {
+		return err
+	}
+	body, err := web.Decode[callersRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	if c.Callers, err = a.callers(body.Callers); err != nil {
+		return err
+	}
+	if c.Succeeds, err = successions(body.Succeeds); err != nil {
+		return err
+	}
+	if c.Reason, err = reasonOf(body.Reason); err != nil {
+		return err
+	}
+	token, changed, err := a.store.PutCallers(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	if changed {
+		a.log.WarnContext(r.Context(), "callers set", telemetry.SubmitterKey, c.Submitter, "callers", c.Callers, "succeeds", c.Succeeds, "operator", operator, "reason", c.Reason)
+	}
+	// Whoever had the lease has it no more, so its work is taken up again.
+	if err := a.tasks.Advance(r.Context(), c.Submitter, token); err != nil {
+		a.log.WarnContext(r.Context(), "no advance task: the sweep will find the queue", telemetry.SubmitterKey, c.Submitter, "error", err.Error())
+	}
+	return a.replySubmitter(w, r, c.Submitter)
+}
+
+// successions checks which caller succeeds which: both are names of tokens.
+func successions(of map[string]string) (map[string]string, error) {
+	for _, heir := range slices.Sorted(maps.Keys(of)) {
+		for _, name := range []string{heir, of[heir]} {
+			if !callerName.MatchString(name) {
+				return nil, web.FieldProblem("succeeds", `has %.100q: want {"<new>": "<old>"}, each an email:<verified e-mail> or a sub:<subject>`, name)
+			}
+		}
+	}
+	return of, nil
+}

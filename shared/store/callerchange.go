@@ -1,0 +1,203 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// CallersChange sets a submitter's callers in place of what they were, by an operator.
+type CallersChange struct {
+	Submitter nonce.Submitter
+	Callers   []string          // full names
+	Succeeds  map[string]string // by a caller that is listed now, the one that it succeeds
+	By        string
+	Reason    string
+}
+
+// ErrCallers reports callers that do not fit the submitter's present ones. Nothing was
+// changed.
+type ErrCallers struct {
+	Field  string // "callers" or "succeeds"
+	Detail string
+}
+
+// Error says what does not fit.
+func (e ErrCallers) Error() string { return e.Field + " " + e.Detail }
+
+// endTenure takes the lease from whoever has it: what that one has loaded it can write no
+// more. It waits for a write that is under way.
+const endTenure = `
+update submitter_lease
+   set owner_node = '', wake = false, fencing_token = fencing_token + 1, updated_at = clock_timestamp()
+ where submitter = $1`
+
+// lockCallers locks the row as [changeSigner] does.
+const lockCallers = `
+select callers, succeeded,
+       array(select distinct unnest(c.from_callers) from submitter_change c where c.submitter = $1 and c.action = 'CALLERS')
+  from submitter
+ where submitter = $1
+   for no key update`
+
+const changeCallers = `
+with changed as (
+  update submitter set callers = $2, succeeded = $3 where submitter = $1
+  returning submitter
+)
+insert into submitter_change (submitter, action, by, reason, from_callers, to_callers, succeeds)
+select submitter, 'CALLERS', $5, $6, $4, $2, $7 from changed`
+
+// PutCallers sets the callers, with a record of them before and after, and returns the
+// token in force after the commit. It ends the tenure of whoever holds the lease: whatever
+// is written for the submitter after the commit was loaded after it. The same again
+// changes nothing. The error wraps [ErrUnknownSubmitter], or is an [ErrCallers].
+func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, changed bool, err error) {
+	changed, err = s.putCallers(ctx, c)
+	if blocked(err) { // by a client that is frozen in a write, perhaps
+		if err := s.endFrozen(ctx); err != nil {
+			return 0, false, err
+		}
+		changed, err = s.putCallers(ctx, c)
+	}
+	if err != nil {
+		return 0, false, fmt.Errorf("change the callers of %s: %w", c.Submitter, err)
+	}
+	var names string
+	if err := s.db.QueryRow(ctx, findToken, c.Submitter).Scan(&token, &names); err != nil {
+		return 0, changed, fmt.Errorf("read the token of %s: %w", c.Submitter, err)
+	}
+	s.names.saw(c.Submitter, names)
+	return token, changed, nil
+}
+
+// errSame ends a transaction that has nothing to change.
+var errSame = errors.New("the callers are these already")
+
+func (s *Store) putCallers(ctx context.Context, c CallersChange) (changed bool, err error) {
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		// The lease first, as every fenced write has it: so none waits for another.
+		if _, err := tx.Exec(ctx, endTenure, c.Submitter); err != nil {
+			return err
+		}
+		var before callers
+		err := tx.QueryRow(ctx, lockCallers, c.Submitter).Scan(&before.listed, &before.succeeded, &before.former)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrUnknownSubmitter
+		}
+		if err != nil {
+			return err
+		}
+		after, err := before.changed(c.Callers, c.Succeeds)
+		if err != nil {
+			return err
+		}
+		if slices.Equal(after.listed, before.listed) && maps.Equal(after.succeeded, before.succeeded) {
+			return errSame
+		}
+		succeeds := c.Succeeds
+		if succeeds == nil {
+			succeeds = map[string]string{}
+		}
+		_, err = tx.Exec(ctx, changeCallers, c.Submitter, after.listed, after.succeeded, before.listed, c.By, plain(c.Reason), succeeds)
+		return err
+	})
+	if errors.Is(err, errSame) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// callers are a submitter's, and whom they succeeded.
+type callers struct {
+	listed    []string
+	succeeded map[string]string // the present name, by each that may stand with what is its
+	former    []string          // listed before
+}
+
+// changed are the callers after a change. Successions are taken as one step: who succeeds
+// a successor has what that one had. A caller may succeed several, one after the other.
+func (c callers) changed(listed []string, succeeds map[string]string) (after callers, err error) {
+	listed = fullCallers(listed)
+	after = callers{listed: listed, succeeded: maps.Clone(c.succeeded)}
+	if slices.Contains(fullCallers(c.listed), PayoutCaller) != slices.Contains(listed, PayoutCaller) {
+		return after, ErrCallers{"callers", fmt.Sprintf("adds or leaves out %q: whether an account pays payouts is settled at its registration", PayoutCaller)}
+	}
+	if after.succeeded == nil {
+		after.succeeded = map[string]string{}
+	}
+	taken := make(map[string]string)
+	for _, heir := range slices.Sorted(maps.Keys(succeeds)) {
+		old := succeeds[heir]
+		if other := taken[old]; other != "" {
+			return after, ErrCallers{"succeeds", fmt.Sprintf("gives %s two successors, %s and %s: want one", old, other, heir)}
+		}
+		taken[old] = heir
+		if err := c.mayFollow(after, heir, old); err != nil {
+			return after, err
+		}
+		after.follow(heir, old)
+	}
+	return after, after.settle()
+}
+
+// mayFollow refuses a succession that would say nothing, or something else than is meant.
+func (c callers) mayFollow(after callers, heir, old string) error {
+	present := c.succeeded[old]
+	known := fullCallers(slices.Concat(c.listed, c.former))
+	switch {
+	case !slices.Contains(after.listed, heir):
+		return ErrCallers{"succeeds", fmt.Sprintf("names %s as a successor, which callers does not have: add it there", heir)}
+	case slices.Contains(after.listed, old):
+		return ErrCallers{"succeeds", fmt.Sprintf("names %s as succeeded, which callers still has: take it off there", old)}
+	case present != "" && present != heir:
+		return ErrCallers{"succeeds", fmt.Sprintf("names %s as succeeded, which %s has succeeded already: name that one in its place", old, present)}
+	case present == "" && !slices.Contains(known, old) && !slices.Contains(known, AnyCaller):
+		return ErrCallers{"succeeds", fmt.Sprintf("names %s as succeeded, which never was among the submitter's callers", old)}
+	}
+	return nil
+}
+
+// follow has heir have what old had.
+func (c callers) follow(heir, old string) {
+	for name, present := range c.succeeded {
+		if present == old {
+			c.succeeded[name] = heir
+		}
+	}
+	for _, spelled := range Spellings(old) {
+		c.succeeded[spelled] = heir
+	}
+	if c.succeeded[heir] == heir { // old succeeded it once, and it is back
+		delete(c.succeeded, heir)
+	}
+}
+
+// settle has each caller have what was stored under its own name, however that is spelled.
+func (c callers) settle() error {
+	for _, name := range c.listed {
+		if present := c.succeeded[name]; present != "" {
+			return ErrCallers{"callers", fmt.Sprintf("has %s, which %s has succeeded: what both post would be %s's. To have it back, leave %s out and say in succeeds {%q: %q}",
+				name, present, present, present, name, present)}
+		}
+		for _, spelled := range Spellings(name)[1:] {
+			if hasKind(name) {
+				c.succeeded[spelled] = name
+			}
+		}
+	}
+	if slices.Contains(c.listed, AnyCaller) {
+		for old, present := range c.succeeded {
+			if FullCaller(old) != present {
+				return ErrCallers{"callers", fmt.Sprintf("has \"*\", which would let %s post again, whom %s has succeeded: name the callers", old, present)}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package store
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// What begins a caller's name says what kind of name it is. Two kinds never meet: nobody's
+// subject can be spelled like somebody else's e-mail.
+const (
+	EmailCaller   = "email:"   // a verified e-mail, as the token has it
+	SubjectCaller = "sub:"     // a token's subject
+	HandlerCaller = "handler:" // a handler; no token has such a name
+)
+
+const (
+	// HooksCaller has the reservations. No token has this name.
+	HooksCaller = "hooks"
+	// AnyCaller in a submitter's callers stands for every token, and for nothing else: a
+	// handler, the hooks and the coordinator are always named.
+	AnyCaller = "*"
+)
+
+// ErrAnyCaller reports a submitter whose callers are "*", and name nobody else who asks,
+// where "*" stands for nobody: the issuer is open. Nothing was stored.
+var ErrAnyCaller = errors.New(`the submitter's callers are "*", which the deployment does not take`)
+
+// FullCaller is the name with its kind in front. Submitters that were registered before
+// names had kinds list e-mails and subjects without: one with "@" is an e-mail, any other
+// a subject.
+func FullCaller(name string) string {
+	switch {
+	case slices.Contains([]string{"", PayoutCaller, HooksCaller, AnyCaller}, name), hasKind(name):
+		return name
+	case strings.Contains(name, "@"):
+		return EmailCaller + name
+	}
+	return SubjectCaller + name
+}
+
+func hasKind(name string) bool {
+	return slices.ContainsFunc([]string{EmailCaller, SubjectCaller, HandlerCaller}, func(kind string) bool { return strings.HasPrefix(name, kind) })
+}
+
+// Spellings are how lists of callers and stored transactions may have the full name: as it
+// is, and without its kind where [FullCaller] reads that so.
+func Spellings(full string) []string {
+	if _, short, ok := strings.Cut(full, ":"); ok && short != full && FullCaller(short) == full {
+		return []string{full, short}
+	}
+	return []string{full}
+}
+
+// fullCallers are the names with their kinds, each once, in their order.
+func fullCallers(names []string) []string {
+	full := make([]string, 0, len(names))
+	for _, n := range names {
+		if f := FullCaller(n); !slices.Contains(full, f) {
+			full = append(full, f)
+		}
+	}
+	return full
+}
+
+// namesOf are by what lists of callers know who asks.
+func namesOf(caller string, names []string) []string {
+	if names == nil {
+		return []string{caller}
+	}
+	return names
+}
+
+// arrayText is the array as Postgres writes one, for a column of arrays of any lengths.
+func arrayText(all []string) string {
+	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+	quoted := make([]string, len(all))
+	for i, one := range all {
+		quoted[i] = `"` + escape.Replace(one) + `"`
+	}
+	return "{" + strings.Join(quoted, ",") + "}"
+}
+
+// presentCaller is whose a transaction, or an event, is now: its caller's, or of whoever
+// succeeded that one at the submitter s.
+func presentCaller(row string) string {
+	return `coalesce(s.succeeded ->> ` + row + `.caller, ` + row + `.caller)`
+}
+
+// ownedOf says of a row of the submitter s that it is of one of the names, and that s
+// still lists that one. The coordinator's stay its own whatever is listed.
+func ownedOf(row, names string) string {
+	present := presentCaller(row)
+	return present + ` = any(` + names + `) and (s.callers && array['*', ` + present + `] or ` + row + `.caller = '` + PayoutCaller + `')`
+}
+
+// owned is [ownedOf] where s is not joined.
+func owned(row, names string) string {
+	return `exists (select from submitter s where s.submitter = ` + row + `.submitter and ` + ownedOf(row, names) + `)`
+}
+
+// recordedFor says of a managed_tx that a release put it on record, and that one of the
+// names may post for its submitter.
+func recordedFor(row, names string) string {
+	return row + `.caller = '' and exists (select from submitter s where s.submitter = ` + row + `.submitter and s.callers && ` + names + `)`
+}
+
+// theirs are the callers whose transactions of the submitter s are those of names: names
+// that s lists, and whom they succeeded.
+func theirs(names string) string {
+	return `lateral (
+  select n.name as caller
+    from unnest(` + names + `) as n (name)
+   where s.callers && array['*', n.name] and not s.succeeded ? n.name
+   union
+  select o.key
+    from jsonb_each_text(s.succeeded) as o
+   where o.value = any(` + names + `) and s.callers && array['*', o.value])`
+}
+
+// sameCallers says that both lists name the same callers.
+func sameCallers(a, b []string) bool {
+	a, b = fullCallers(a), fullCallers(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}

@@ -1,0 +1,338 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// A name says of what kind it is. One that was written before names had kinds is read as
+// one of its kind, and never as one that has a kind.
+func TestFullCallers(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]struct {
+		full      string
+		spellings []string
+	}{
+		"shop@example.com":       {"email:shop@example.com", []string{"email:shop@example.com", "shop@example.com"}},
+		"1034":                   {"sub:1034", []string{"sub:1034", "1034"}},
+		"email:shop@example.com": {"email:shop@example.com", []string{"email:shop@example.com", "shop@example.com"}},
+		"sub:shop@example.com":   {"sub:shop@example.com", []string{"sub:shop@example.com"}},
+		"email:1034":             {"email:1034", []string{"email:1034"}},
+		"sub:hooks":              {"sub:hooks", []string{"sub:hooks"}},
+		"sub:transfer":           {"sub:transfer", []string{"sub:transfer"}},
+		"sub:*":                  {"sub:*", []string{"sub:*"}},
+		"sub:":                   {"sub:", []string{"sub:"}},
+		"sub:handler:wage":       {"sub:handler:wage", []string{"sub:handler:wage"}},
+		"sub:email:a@b":          {"sub:email:a@b", []string{"sub:email:a@b"}},
+		"email:sub:a@b":          {"email:sub:a@b", []string{"email:sub:a@b"}},
+		"handler:wage":           {"handler:wage", []string{"handler:wage"}},
+		"hooks":                  {"hooks", []string{"hooks"}}, "transfer": {"transfer", []string{"transfer"}}, "*": {"*", []string{"*"}}, "": {"", []string{""}},
+	} {
+		full := store.FullCaller(name)
+		if full != want.full || !slices.Equal(store.Spellings(full), want.spellings) {
+			t.Errorf("%q: got %q, spelled %q; want %q, spelled %q", name, full, store.Spellings(full), want.full, want.spellings)
+		}
+	}
+}
+
+// at are alice's callers, by SQL, as they were before.
+func at(t *testing.T, callers ...string) storetest.Bundle {
+	t.Helper()
+	db := storetest.New(t)
+	db.Register(t, alice, 10)
+	run(t, db, `update submitter set callers = $2 where submitter = $1`, alice, callers)
+	return db
+}
+
+// by is an intent of who has the names.
+func by(requestID string, names ...string) store.Intent {
+	in := intent(alice, requestID)
+	in.Caller, in.Names = names[0], names
+	return in
+}
+
+func change(callers []string, succeeds ...string) store.CallersChange {
+	c := store.CallersChange{Submitter: alice, Callers: callers, Succeeds: map[string]string{}, By: "email:ann@example.com", Reason: "a test"}
+	for i := 0; i+1 < len(succeeds); i += 2 {
+		c.Succeeds[succeeds[i]] = succeeds[i+1]
+	}
+	return c
+}
+
+func put(t *testing.T, db storetest.Bundle, callers []string, succeeds ...string) {
+	t.Helper()
+	if _, _, err := db.Store.PutCallers(t.Context(), change(callers, succeeds...)); err != nil {
+		t.Fatalf("callers %q, %q: %v", callers, succeeds, err)
+	}
+}
+
+// Who has two names is stored under the one that is listed, and under the first where both
+// are; where "*" lets it post, under its own.
+func TestTheListedNameIsStored(t *testing.T) {
+	t.Parallel()
+	names := []string{"sub:7", "7", "email:shop@example.com", "shop@example.com"}
+	for i, c := range []struct {
+		listed []string
+		also   string // a name of who asks
+		want   string
+		err    error
+	}{
+		{[]string{"email:shop@example.com"}, "", "email:shop@example.com", nil},
+		{[]string{"sub:7"}, "", "sub:7", nil},
+		{[]string{"email:shop@example.com", "sub:7"}, "", "sub:7", nil},
+		{[]string{"shop@example.com"}, "", "shop@example.com", nil},
+		{[]string{"*"}, "*", "sub:7", nil},
+		{[]string{"*", "shop@example.com"}, "*", "shop@example.com", nil},
+		{[]string{"*"}, "", "", store.ErrAnyCaller},
+		{[]string{"email:other@example.com", "sub:8", "hooks", "handler:wage"}, "*", "", store.ErrUnknownSubmitter},
+	} {
+		for _, policy := range []bool{false, true} {
+			db := at(t, c.listed...)
+			if policy {
+				limit(t, db, store.Policy{MaxPerMinute: new(10)})
+			}
+			in := by(fmt.Sprint("r", i), names...)
+			if c.also != "" {
+				in.Names = append(slices.Clone(in.Names), c.also)
+			}
+			_, err := db.Store.Create(t.Context(), in, 10)
+			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+				t.Errorf("%q: got %v, want %v", c.listed, err, c.err)
+			}
+			if got := value[string](t, db, `select coalesce(min(caller), '') from managed_tx`); got != c.want {
+				t.Errorf("%q: stored under %q, want %q", c.listed, got, c.want)
+			}
+		}
+	}
+}
+
+// seen is all that somebody is shown of the requests, in every way of asking.
+func seen(t *testing.T, db storetest.Bundle, txIDs map[string]string, names ...string) (found []string) {
+	t.Helper()
+	v := store.Viewer{Caller: names[0], Names: names}
+	page, _, err := db.List(t.Context(), store.ListQuery{Submitter: alice, Size: 100}, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found = requestIDs(page)
+	slices.Sort(found)
+	for name, id := range txIDs {
+		_, err := db.Tx(t.Context(), id, v)
+		_, byRequest := db.TxByRequest(t.Context(), alice, name, v)
+		_, _, after := db.List(t.Context(), store.ListQuery{Submitter: alice, After: id, Size: 100}, v)
+		want := slices.Contains(found, name)
+		if (err == nil) != want || (byRequest == nil) != want || (after == nil) != want {
+			t.Errorf("%s of %q: listed %t, by its id %v, by its request %v, as a place in the list %v", name, names, want, err, byRequest, after)
+		}
+	}
+	return found
+}
+
+// A successor has what is stored under the old name, over any number of steps; who was
+// taken off has nothing, at once; what is posted again is a retry.
+func TestSuccession(t *testing.T) {
+	t.Parallel()
+	db := at(t, "shop@example.com", "bank")
+	txIDs := map[string]string{}
+	create := func(requestID string, names ...string) error {
+		got, err := db.Store.Create(t.Context(), by(requestID, names...), 100)
+		if err == nil && txIDs[requestID] == "" {
+			txIDs[requestID] = got.TxID
+		}
+		if err == nil && got.TxID != txIDs[requestID] {
+			t.Errorf("%s once more: got %s, want %s", requestID, got.TxID, txIDs[requestID])
+		}
+		return err
+	}
+	shop, bank := store.Spellings("email:shop@example.com"), store.Spellings("sub:bank")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(create("one", shop...))
+	must(create("of the bank", bank...))
+	put(t, db, []string{"email:shop@example.com", "sub:bank"}) // the same, in full
+	must(create("one", shop...))
+	must(create("two", shop...))
+	if got := seen(t, db, txIDs, shop...); !slices.Equal(got, []string{"one", "two"}) {
+		t.Fatalf("the shop: got %q, want one and two", got)
+	}
+
+	put(t, db, []string{"sub:2", "sub:bank"}, "sub:2", "email:shop@example.com")
+	if err := create("three", shop...); !errors.Is(err, store.ErrUnknownSubmitter) {
+		t.Errorf("who was taken off posts: got %v, want ErrUnknownSubmitter", err)
+	}
+	if err := create("one", shop...); !errors.Is(err, store.ErrUnknownSubmitter) {
+		t.Errorf("who was taken off posts again: got %v, want ErrUnknownSubmitter", err)
+	}
+	if got := seen(t, db, txIDs, shop...); len(got) != 0 {
+		t.Errorf("who was taken off sees %q, want nothing", got)
+	}
+	must(create("one", "sub:2"))
+	must(create("three", "sub:2"))
+	if _, err := db.Store.Decide(t.Context(), store.Decision{TxID: txIDs["two"], By: store.Viewer{Caller: shop[0], Names: shop}, Action: nonce.OrderCancel, Reason: "r"}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("who was taken off cancels: got %v, want ErrNotFound", err)
+	}
+
+	put(t, db, []string{"sub:3", "sub:bank"}, "sub:3", "sub:2")
+	if got := seen(t, db, txIDs, "sub:3"); !slices.Equal(got, []string{"one", "three", "two"}) {
+		t.Errorf("the third: got %q, want one, two and three", got)
+	}
+	for _, names := range [][]string{shop, {"sub:2"}} {
+		if got := seen(t, db, txIDs, names...); len(got) != 0 {
+			t.Errorf("%q sees %q, want nothing", names, got)
+		}
+	}
+	must(create("one", "sub:3"))
+	must(create("two", "sub:3"))
+	out, err := db.Store.Decide(t.Context(), store.Decision{TxID: txIDs["two"], By: store.Viewer{Caller: "sub:3"}, Action: nonce.OrderCancel, Reason: "r"})
+	if err != nil || out.SubState != nonce.Cancelled {
+		t.Errorf("the successor cancels: got %+v, %v; want it cancelled", out, err)
+	}
+
+	put(t, db, []string{"email:shop@example.com", "sub:bank"}, "email:shop@example.com", "sub:3") // back
+	if got := seen(t, db, txIDs, shop...); !slices.Equal(got, []string{"one", "three", "two"}) {
+		t.Errorf("the first, back: got %q, want one, two and three", got)
+	}
+	if got := seen(t, db, txIDs, "sub:3"); len(got) != 0 {
+		t.Errorf("the third, gone: sees %q, want nothing", got)
+	}
+	if got := seen(t, db, txIDs, bank...); !slices.Equal(got, []string{"of the bank"}) {
+		t.Errorf("the bank, all the while: got %q, want its own", got)
+	}
+	if got, want := value[string](t, db, `select string_agg(action || ' ' || by || ' ' || array_to_string(from_callers, ',') || '>' || array_to_string(to_callers, ',') || ' ' || succeeds, E'\n' order by id) from submitter_change`),
+		strings.Join([]string{
+			`CALLERS email:ann@example.com shop@example.com,bank>email:shop@example.com,sub:bank {}`,
+			`CALLERS email:ann@example.com email:shop@example.com,sub:bank>sub:2,sub:bank {"sub:2": "email:shop@example.com"}`,
+			`CALLERS email:ann@example.com sub:2,sub:bank>sub:3,sub:bank {"sub:3": "sub:2"}`,
+			`CALLERS email:ann@example.com sub:3,sub:bank>email:shop@example.com,sub:bank {"email:shop@example.com": "sub:3"}`,
+		}, "\n"); got != want {
+		t.Errorf("on record:\n%s\nwant\n%s", got, want)
+	}
+	if diff := cmp.Diff([]string{"email:shop@example.com", "sub:bank"}, view(t, db).Callers); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func view(t *testing.T, db storetest.Bundle) store.SubmitterView {
+	t.Helper()
+	v, err := db.Store.Submitter(t.Context(), alice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// What would give one caller another's, or say nothing, is refused, and changes nothing.
+func TestCallersThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	db := at(t, "sub:1", "sub:2", "sub:9")
+	put(t, db, []string{"sub:2", "sub:3"}, "sub:3", "sub:1")
+	before := view(t, db)
+	for name, c := range map[string]store.CallersChange{
+		"a successor that is not listed":      change([]string{"sub:3"}, "sub:4", "sub:2"),
+		"one that is still listed":            change([]string{"sub:2", "sub:3", "sub:4"}, "sub:4", "sub:2"),
+		"itself":                              change([]string{"sub:2", "sub:3"}, "sub:2", "sub:2"),
+		"two successors":                      change([]string{"sub:3", "sub:4", "sub:5"}, "sub:4", "sub:2", "sub:5", "sub:2"),
+		"one that another has succeeded":      change([]string{"sub:2", "sub:3", "sub:4"}, "sub:4", "sub:1"),
+		"one that never was there":            change([]string{"sub:2", "sub:3", "sub:4"}, "sub:4", "sub:7"),
+		"who was succeeded, listed again":     change([]string{"sub:1", "sub:2", "sub:3"}),
+		"who was succeeded, as the successor": change([]string{"sub:1", "sub:3"}, "sub:1", "sub:2"),
+		"everybody, with who was succeeded":   change([]string{"*"}),
+		"the coordinator":                     change([]string{store.PayoutCaller}),
+	} {
+		var refused store.ErrCallers
+		if _, changed, err := db.Store.PutCallers(t.Context(), c); changed || !errors.As(err, &refused) {
+			t.Errorf("%s: got %t, %v; want an ErrCallers", name, changed, err)
+		}
+	}
+	if diff := cmp.Diff(before, view(t, db)); diff != "" {
+		t.Errorf("after refusals: %s", diff)
+	}
+	c := change([]string{"sub:2", "sub:3"}, "sub:3", "sub:1")
+	if _, changed, err := db.Store.PutCallers(t.Context(), c); err != nil || changed {
+		t.Errorf("the same again: got %t, %v; want nothing changed", changed, err)
+	}
+	if _, _, err := db.Store.PutCallers(t.Context(), change([]string{"sub:2", "sub:3", "sub:4"}, "sub:4", "sub:9")); err != nil {
+		t.Errorf("one that was taken off before: got %v, want it taken", err)
+	}
+	c.Submitter = bob
+	if _, _, err := db.Store.PutCallers(t.Context(), c); !errors.Is(err, store.ErrUnknownSubmitter) {
+		t.Errorf("no such submitter: got %v, want ErrUnknownSubmitter", err)
+	}
+}
+
+// A change of callers takes the lease away: what its holder loaded before it writes no
+// more.
+func TestChangeOfCallersEndsTheTenure(t *testing.T) {
+	t.Parallel()
+	db := at(t, "sub:1")
+	if _, err := db.Store.Create(t.Context(), by("r", "sub:1"), 10); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := db.Store.Take(t.Context(), alice, "a/1", true)
+	if err != nil || !taken.Held {
+		t.Fatalf("take: got %+v, %v", taken, err)
+	}
+	token, changed, err := db.Store.PutCallers(t.Context(), change([]string{"sub:2"}, "sub:2", "sub:1"))
+	if err != nil || !changed || token != taken.Token+1 {
+		t.Fatalf("change: got token %d, %t, %v; want %d", token, changed, err, taken.Token+1)
+	}
+	done, err := db.Store.Write(t.Context(), nonce.Write{Lease: taken.Work.Lease, Allocate: allocations(taken.Work, true)})
+	if err == nil || done.Allocated != 0 {
+		t.Errorf("the holder binds what it loaded before: got %d bound, %v; want it fenced", done.Allocated, err)
+	}
+	again, err := db.Store.Take(t.Context(), alice, "b/1", true)
+	if err != nil || !again.Held || again.Token != token+1 {
+		t.Errorf("the next: got %+v, %v; want it to hold the lease under token %d", again, err, token+1)
+	}
+}
+
+// Events are shown as transactions are: to whom they are now.
+func TestEventsOfASuccession(t *testing.T) {
+	t.Parallel()
+	db, _ := withEvents(t, store.EventsKept)
+	for _, s := range []nonce.Submitter{alice, bob} {
+		db.Register(t, s, 1)
+		run(t, db, `update submitter set callers = '{shop}' where submitter = $1`, s)
+		in := intent(s, "first")
+		in.Caller, in.Names = "sub:shop", []string{"sub:shop", "shop"}
+		if _, err := db.Store.Create(t.Context(), in, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, db, []string{"sub:2"}, "sub:2", "sub:shop")
+	if _, err := db.Store.Create(t.Context(), by("second", "sub:2"), 10); err != nil {
+		t.Fatal(err)
+	}
+	page(t, db, 0, operator) // gives the positions
+	for name, c := range map[string]struct {
+		names []string
+		sub   nonce.Submitter
+		want  int
+	}{
+		"the successor":                      {[]string{"sub:2"}, "", 2},
+		"the successor, of one submitter":    {[]string{"sub:2"}, alice, 2},
+		"the successor, of the other":        {[]string{"sub:2"}, bob, 0},
+		"who was succeeded at one submitter": {[]string{"sub:shop", "shop"}, "", 1},
+		"who was succeeded, there":           {[]string{"sub:shop", "shop"}, alice, 0},
+		"who was succeeded, at the other":    {[]string{"sub:shop", "shop"}, bob, 1},
+		"a stranger":                         {[]string{"sub:3", "3", "*"}, "", 0},
+	} {
+		got, _, err := db.Events(t.Context(), store.EventQuery{Submitter: c.sub, Size: 9}, store.Viewer{Caller: c.names[0], Names: c.names})
+		if err != nil || len(got) != c.want {
+			t.Errorf("%s: got %d events, %v; want %d", name, len(got), err, c.want)
+		}
+	}
+}
