@@ -104,6 +104,7 @@ func TestAllocateRefuses(t *testing.T) {
 		requests []string
 		want     func(error) bool
 	}{
+		"everybody":             {callers: []string{"*"}, want: wraps(store.ErrUnknownSubmitter)},
 		"callers without hooks": {callers: []string{"shop", "handler:pay"}, want: wraps(store.ErrUnknownSubmitter)},
 		"callers that are none": {first: func(h hooks) { h.run(`update submitter set callers = '{}'`) }, want: wraps(store.ErrUnknownSubmitter)},
 		"suspended":             {first: func(h hooks) { h.run(`update submitter set status = 'SUSPENDED'`) }, want: wraps(nonce.ErrNotNow)},
@@ -137,7 +138,7 @@ func TestAllocateRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := withHooks(t, append(c.callers, map[bool]string{true: "*"}[c.callers == nil]))
+			h := withHooks(t, append(c.callers, map[bool][]string{true: {"hooks", "shop"}}[c.callers == nil]...))
 			if c.first != nil {
 				c.first(h)
 			}
@@ -281,15 +282,15 @@ func TestMarkUsedRefuses(t *testing.T) {
 	}
 }
 
-// Callers that are code of this house have no token: whoever bears one of their names
-// is nobody, also where a submitter takes everybody.
+// Callers that are code of this house have no token: whoever bears one of their names as
+// its subject is not one of them.
 func TestNamesOfCodeHaveNoToken(t *testing.T) {
 	t.Parallel()
-	h := withHooks(t, []string{"*"})
+	h := withHooks(t, []string{"hooks", "handler:wage", "sub:hooks@fencepost.example"})
 	h.left = new(atomic.Bool)
 	url := h.serve("FENCEPOST_HOOKS_ENABLED=true")
 	body := map[string]any{"submitter": h.lender, "requestId": "r", "payload": map[string]any{"to": nonce.Address{9}.String()}}
-	for name, status := range map[string]int{"hooks": 403, store.PayoutCaller: 403, "handler:wage": 403, "hooks@fencepost.example": 202} {
+	for name, status := range map[string]int{"hooks": 404, store.PayoutCaller: 404, "handler:wage": 404, "hooks@fencepost.example": 202} {
 		got := call(t, t.Context(), h.issuer.token(t, "public", jwt.MapClaims{"sub": name}), "POST", url+"/api/v1/tx", body)
 		if got.status != status {
 			t.Errorf("%s: got %v, want %d", name, got, status)

@@ -103,7 +103,7 @@ func (h house) settings(more ...string) []string {
 		"FENCEPOST_TASKS_TARGET_URL=http://127.0.0.1:1", "FENCEPOST_TASKS_SERVICE_ACCOUNT=tasks@fencepost.example",
 		"FENCEPOST_OIDC_ISSUER=" + h.issuer.url, "FENCEPOST_OIDC_JWKS_URL=" + h.issuer.url,
 		"FENCEPOST_AUTH_PUBLIC_AUDIENCE=public", "FENCEPOST_AUTH_INTERNAL_AUDIENCE=internal",
-		"FENCEPOST_AUTH_INTERNAL_ACCOUNTS=tasks@fencepost.example", "FENCEPOST_AUTH_OPERATORS=ann@fencepost.example",
+		"FENCEPOST_AUTH_INTERNAL_ACCOUNTS=tasks@fencepost.example", "FENCEPOST_AUTH_OPERATORS=email:ann@fencepost.example", "FENCEPOST_AUTH_OPEN_ISSUER=false",
 	}, more...)
 	given := map[string]string{}
 	for _, entry := range all {

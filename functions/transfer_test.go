@@ -90,10 +90,11 @@ func TestWhoMayCall(t *testing.T) {
 		}
 	}
 	coordinator := h.issuer.token(t, "public", jwt.MapClaims{"sub": "transfer"})
-	if got, want := call(t, t.Context(), coordinator, "GET", h.url+"/api/v1/tx/by-request", nil).is("code"), "403 FORBIDDEN"; got != want {
+	asThem := map[string]any{"submitter": payer, "requestId": "r", "payload": map[string]any{"to": "0x00000000000000000000000000000000000cafe0"}}
+	if got, want := call(t, t.Context(), coordinator, "POST", h.url+"/api/v1/tx", asThem).is("code"), "404 UNKNOWN_SUBMITTER"; got != want {
 		t.Errorf("a caller of the coordinator's name: got %s, want %s", got, want)
 	}
-	mixed := map[string]any{"submitter": payer, "callers": []string{"transfer", "shop"}}
+	mixed := map[string]any{"submitter": payer, "callers": []string{"transfer", "sub:shop"}}
 	if got, want := h.as("ann", "POST", "/admin/v1/submitters", mixed).is("code", "field"), "400 INVALID_FIELD callers"; got != want {
 		t.Errorf("a payer for others too: got %s, want %s", got, want)
 	}

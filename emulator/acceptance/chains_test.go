@@ -48,7 +48,7 @@ func TestTwoChainsOneKey(t *testing.T) {
 	}
 	elsewhere := strings.Replace(string(s), ":1337:", ":7:", 1)
 	if status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters",
-		map[string]any{"submitter": elsewhere, "callers": []string{"*"}}); err != nil || status != http.StatusBadRequest || !strings.Contains(string(answer), "1337, 1338") {
+		map[string]any{"submitter": elsewhere, "callers": []string{"email:" + stack.CallerAccount}}); err != nil || status != http.StatusBadRequest || !strings.Contains(string(answer), "1337, 1338") {
 		t.Errorf("register on chain 7: got %d %s, %v; want 400 with the chains that are served", status, answer, err)
 	}
 	b.calm(t)
@@ -121,7 +121,7 @@ func TestChainsOffServesNoOther(t *testing.T) {
 		status  int
 		says    string
 	}{
-		"/admin/v1/submitters": {stack.OperatorAccount, map[string]any{"submitter": elsewhere, "callers": []string{"*"}}, http.StatusBadRequest, "1337"},
+		"/admin/v1/submitters": {stack.OperatorAccount, map[string]any{"submitter": elsewhere, "callers": []string{"email:" + stack.CallerAccount}}, http.StatusBadRequest, "1337"},
 		"/api/v1/tx":           {stack.CallerAccount, transfer(elsewhere, "a"), http.StatusNotFound, "UNKNOWN_SUBMITTER"},
 	} {
 		status, answer, err := b.Call(b.ctx, c.account, http.MethodPost, path, c.body)

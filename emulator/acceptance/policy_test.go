@@ -264,7 +264,7 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 	account := devchain.DevAccounts(3)[2]
 	fresh := nonce.NewSubmitter(b.Chain.ChainID(), nonce.Address(account.Address))
 	signer := "kms:" + b.KMS.Add(account.Address.String(), account.Key)
-	terms := client.Registration{Submitter: string(fresh), Signer: signer, Callers: []string{stack.CallerAccount}, Policy: &client.Policy{MaxValue: "1", Targets: []string{cafe0}}}
+	terms := client.Registration{Submitter: string(fresh), Signer: signer, Callers: []string{"email:" + stack.CallerAccount}, Policy: &client.Policy{MaxValue: "1", Targets: []string{cafe0}}}
 	for range 2 {
 		got, err := operator.RegisterSubmitter(b.ctx, terms)
 		if err != nil || cmp.Diff(terms.Policy, got.Policy) != "" {

@@ -54,7 +54,7 @@ func TestStrictBindsAWindowThatWasRegisteredBefore(t *testing.T) {
 		"a window of its own":  {"maxInFlight": window},
 		"the default's window": {},
 	} {
-		body["submitter"], body["callers"] = s, []string{stack.CallerAccount}
+		body["submitter"], body["callers"] = s, []string{"email:" + stack.CallerAccount}
 		status, answer, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters", body)
 		if err != nil || status != http.StatusBadRequest || !strings.Contains(string(answer), `"field":"maxInFlight"`) {
 			t.Errorf("registration with %s: got %d %s, %v; want 400 for maxInFlight", what, status, answer, err)

@@ -20,7 +20,7 @@ func (s *Stack) register(ctx context.Context) error {
 		return err
 	}
 	for _, sub := range slices.Concat(s.Submitters(), s.OnSecond()) {
-		if err := s.registerFor(ctx, operator, sub, CallerAccount); err != nil {
+		if err := s.registerFor(ctx, operator, sub, store.EmailCaller+CallerAccount); err != nil {
 			return err
 		}
 	}

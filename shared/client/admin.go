@@ -14,7 +14,7 @@ import (
 type Registration struct {
 	Submitter   string   `json:"submitter"`
 	Signer      string   `json:"signer,omitempty"`      // "local", "kms:<key version>" or "remote:<name>"; "": "local"
-	Callers     []string `json:"callers"`               // who may post: e-mails or subjects, or "*"; "transfer", alone, for a payer
+	Callers     []string `json:"callers"`               // who may post: "email:" or "sub:" and a name; "transfer", alone, for a payer
 	StartNonce  uint64   `json:"startNonce,omitempty"`  // the chain's count of the account; 0: the deployment's usual
 	Reason      string   `json:"reason,omitempty"`      // why StartNonce is not 0
 	MaxInFlight int      `json:"maxInFlight,omitempty"` // 0: the deployment's usual
@@ -57,6 +57,14 @@ type Submitter struct {
 	LeaseExpiresAt *time.Time       `json:"leaseExpiresAt"` // nil: no lease
 	Protect        *ProtectIncident `json:"protect"`        // the open incident; nil: none
 	Policy         *Policy          `json:"policy"`         // nil: no limits
+
+	Succeeded []Succession `json:"succeeded"` // former callers that were succeeded
+}
+
+// Succession is a former caller, and who has what is stored under its name.
+type Succession struct {
+	Caller string `json:"caller"`
+	By     string `json:"by"`
 }
 
 // ProtectIncident is an open PROTECT incident of a submitter.
@@ -81,6 +89,20 @@ func (c *Client) SetPolicy(ctx context.Context, submitter string, p Policy, reas
 		Reason string `json:"reason"`
 	}{p, reason}
 	err = c.call(ctx, request{method: http.MethodPut, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/policy", body: body}, &out)
+	return out, err
+}
+
+// SetCallers sets who may post for the submitter, in place of who might. succeeds names, by
+// a caller of the list, the one that it succeeds: it gets what is stored under the old
+// name, so that what is posted again is answered as before. CALLERS_CONFLICT: the change
+// does not fit who is, or was, a caller. The reason is kept. It is for operators.
+func (c *Client) SetCallers(ctx context.Context, submitter string, callers []string, succeeds map[string]string, reason string) (out Submitter, err error) {
+	body := struct {
+		Callers  []string          `json:"callers"`
+		Succeeds map[string]string `json:"succeeds,omitempty"`
+		Reason   string            `json:"reason"`
+	}{callers, succeeds, reason}
+	err = c.call(ctx, request{method: http.MethodPut, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/callers", body: body}, &out)
 	return out, err
 }
 

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -99,27 +101,33 @@ func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err e
 
 // SubmitterView is a submitter as an operator sees it.
 type SubmitterView struct {
-	Submitter     nonce.Submitter   `json:"submitter"`
-	Signer        string            `json:"signer"`
-	Status        string            `json:"status"`
-	StartNonce    int64             `json:"startNonce"`
-	StartReason   *string           `json:"startReason"`
-	MaxInFlight   int               `json:"maxInFlight"`
-	Callers       []string          `json:"callers"`
-	CreatedAt     time.Time         `json:"createdAt"`
-	CreatedBy     string            `json:"createdBy"`
-	NextNonce     int64             `json:"nextNonce"`
-	InFlightState string            `json:"inFlightState"`
-	InFlightNonce *int64            `json:"inFlightNonce"`
-	InFlightTxID  *string           `json:"inFlightTxId"`
-	Queued        int64             `json:"queued"` // with those that are held
-	Held          int64             `json:"held"`
-	FencingToken  int64             `json:"fencingToken"`
-	LeaseOwner    string            `json:"leaseOwner"`
-	LeaseExpires  *time.Time        `json:"leaseExpiresAt"`
-	Protect       json.RawMessage   `json:"protect"`
-	Policy        json.RawMessage   `json:"policy"`    // a [Policy]; null: no limit
-	Succeeded     map[string]string `json:"succeeded"` // by the name of who was succeeded, who did
+	Submitter     nonce.Submitter `json:"submitter"`
+	Signer        string          `json:"signer"`
+	Status        string          `json:"status"`
+	StartNonce    int64           `json:"startNonce"`
+	StartReason   *string         `json:"startReason"`
+	MaxInFlight   int             `json:"maxInFlight"`
+	Callers       []string        `json:"callers"`
+	CreatedAt     time.Time       `json:"createdAt"`
+	CreatedBy     string          `json:"createdBy"`
+	NextNonce     int64           `json:"nextNonce"`
+	InFlightState string          `json:"inFlightState"`
+	InFlightNonce *int64          `json:"inFlightNonce"`
+	InFlightTxID  *string         `json:"inFlightTxId"`
+	Queued        int64           `json:"queued"` // with those that are held
+	Held          int64           `json:"held"`
+	FencingToken  int64           `json:"fencingToken"`
+	LeaseOwner    string          `json:"leaseOwner"`
+	LeaseExpires  *time.Time      `json:"leaseExpiresAt"`
+	Protect       json.RawMessage `json:"protect"`
+	Policy        json.RawMessage `json:"policy"`    // a [Policy]; null: no limit
+	Succeeded     []Succession    `json:"succeeded"` // by the names of who was succeeded
+}
+
+// Succession is a former caller, and who has what is stored under its name.
+type Succession struct {
+	Caller string `json:"caller"`
+	By     string `json:"by"`
 }
 
 const viewSubmitters = `
@@ -130,7 +138,8 @@ select s.submitter, s.signer, s.status, s.start_nonce, s.start_reason, s.max_in_
        coalesce(l.fencing_token, 0), coalesce(l.owner_node, ''), l.expires_at,
        (select jsonb_build_object('episode', p.episode, 'since', p.opened_at, 'evidence', p.evidence)
           from protect_episode p where p.submitter = s.submitter and p.closed_at is null),
-       ` + policyOf + `, s.succeeded
+       ` + policyOf + `,
+       (select coalesce(jsonb_agg(jsonb_build_object('caller', o.key, 'by', o.value) order by o.key), '[]') from jsonb_each_text(s.succeeded) as o)
   from submitter s
   join submitter_nonce_cursor c using (submitter)
   left join submitter_lease l using (submitter)`
@@ -153,14 +162,12 @@ func (s *Store) Submitter(ctx context.Context, sub nonce.Submitter) (SubmitterVi
 // kinds.
 func (v *SubmitterView) fullNames() {
 	v.Callers = fullCallers(v.Callers)
-	for old, present := range v.Succeeded {
-		if FullCaller(old) != old {
-			delete(v.Succeeded, old)
-		}
-		if full := FullCaller(old); full != present {
-			v.Succeeded[full] = present
-		}
+	for i, x := range v.Succeeded {
+		v.Succeeded[i].Caller = FullCaller(x.Caller)
 	}
+	v.Succeeded = slices.DeleteFunc(v.Succeeded, func(x Succession) bool { return x.Caller == x.By })
+	slices.SortFunc(v.Succeeded, func(a, b Succession) int { return strings.Compare(a.Caller, b.Caller) })
+	v.Succeeded = slices.Compact(v.Succeeded)
 }
 
 // Submitters lists up to limit submitters after the one named, in their order.
