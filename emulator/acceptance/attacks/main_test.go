@@ -1,41 +1,49 @@
-// Package attacks attacks the running system, each time as somebody who can do no more
-// than the attack needs: a client without a token, a caller, a function's database
-// role. Functions, Postgres, chain and tasks are real.
+// Package attacks has what somebody might try who may have nothing signed, or less than it
+// wants, against a whole house: real function processes, real Postgres, a real chain.
 package attacks
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
+	"net/http"
 	"os"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/fencepost/fencepost/emulator/processes"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
+	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
-// server is the function server, built once for all tests.
-var server string
+// binary is the function server, built once for all tests, with the race detector where
+// the tests have it.
+var binary string
 
 func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // the URL map's
 	folder, err := os.MkdirTemp("", "fencepost-attacks-")
-	if err == nil {
-		server, err = stack.Build(context.Background(), folder, raceFlags...)
-	}
-	code := 1
-	if err == nil {
-		code = m.Run()
-		err = processes.Races()
-	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		code = 1
+		os.Exit(1)
+	}
+	binary, err = stack.Build(context.Background(), folder, raceFlags...)
+	code := 1
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	} else {
+		code = m.Run()
+		if err = processes.Races(); code == 0 && err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
 	}
 	os.RemoveAll(folder)
 	os.Exit(code)
@@ -44,62 +52,155 @@ func TestMain(m *testing.M) {
 // within bounds everything that a test waits for.
 const within = 8 * time.Minute
 
-// target is a running stack.
-type target struct {
+// house is a running stack and a look behind its back.
+type house struct {
 	*stack.Stack
+	DB  *pgxpool.Pool
 	ctx context.Context
 }
 
-// attacked starts a stack for t: two submitters, one process, no sweep.
-func attacked(t testing.TB, o stack.Options) target {
+// setup starts a stack for t: few submitters, quick blocks, no sweep unless the test says
+// otherwise.
+func setup(t *testing.T, o stack.Options) house {
 	t.Helper()
 	var err error
 	if o.Cluster, err = pgcluster.Shared(); err != nil {
 		t.Fatal(err)
 	}
-	o.Binary, o.Processes, o.Submitters, o.SweepEvery, o.BlockTime = server, 1, 2, -1, time.Second
-	log := &logOf{t: t}
-	o.Output = log
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
-	if _, benchmark := t.(*testing.B); !benchmark {
-		ctx, cancel = context.WithTimeout(ctx, within)
-		t.Cleanup(cancel)
+	o.Binary = binary
+	if o.BlockTime == 0 {
+		o.BlockTime = 250 * time.Millisecond
 	}
+	if o.Submitters == 0 {
+		o.Submitters = 2
+	}
+	if o.SweepEvery == 0 {
+		o.SweepEvery = -1
+	}
+	log := &testLog{t: t}
+	o.Output = log
+	watch, err := webtest.NewWatch("../../../functions/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Around = watch.Around
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	t.Cleanup(cancel)
 	s, err := stack.Start(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(s.Close()); err != nil {
+		if err := errors.Join(s.Close(), watch.Err()); err != nil {
 			t.Errorf("stop: %v", err)
 		}
 		log.show()
 	})
-	return target{s, ctx}
+	db, err := pgxpool.New(ctx, s.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	return house{s, db, ctx}
 }
 
-// logOf keeps the end of the functions' log, and shows it if the test failed.
-type logOf struct {
-	t    testing.TB
+// testLog keeps the functions' log and shows it if the test failed.
+type testLog struct {
+	t    *testing.T
 	mu   sync.Mutex
-	text bytes.Buffer
+	text []byte
 }
 
-func (l *logOf) Write(p []byte) (int, error) {
-	const most = 1 << 20
+func (l *testLog) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.text.Len() > most {
-		l.text.Next(most / 2)
-	}
-	return l.text.Write(p)
+	l.text = append(l.text, p...)
+	return len(p), nil
 }
 
-func (l *logOf) show() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if text := l.text.Bytes(); l.t.Failed() {
-		l.t.Logf("the functions' log, its end:\n%s", text[max(0, len(text)-20_000):])
+func (l *testLog) show() {
+	if l.t.Failed() {
+		const most = 40_000
+		l.t.Logf("the functions' log, its end:\n%s", l.text[max(0, len(l.text)-most):])
 	}
+}
+
+// operator calls as the operator.
+func (h house) operator(t *testing.T) *client.Client {
+	t.Helper()
+	c, err := h.Client(stack.OperatorAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// answer is what a request was answered.
+type answer struct {
+	status int
+	Code   string
+	Field  string
+	Detail string
+	TxID   string
+
+	Transactions []struct{ RequestID string }
+}
+
+func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, a.Code) }
+
+// call makes one request with the token.
+func (h house) call(t *testing.T, token, method, path string, body any) (a answer) {
+	t.Helper()
+	status, text, err := stack.CallWith(h.ctx, token, method, h.URLMap.PublicURL()+path, body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&a); err != nil {
+		t.Fatalf("%s %s: %d %s: %v", method, path, status, text, err)
+	}
+	a.status = status
+	return a
+}
+
+// token is one of the account, with a verified e-mail.
+func (h house) token(t *testing.T, account string) string {
+	t.Helper()
+	token, err := h.Issuer.Token(h.ctx, account, stack.PublicAudience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// mint is a token that says what claims say.
+func (h house) mint(t *testing.T, claims map[string]any) string {
+	t.Helper()
+	token, err := h.Issuer.Mint(stack.PublicAudience, claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// intent sends one wei to nobody in particular.
+func intent(s nonce.Submitter, requestID string) map[string]any {
+	return map[string]any{
+		"submitter": s, "requestId": requestID,
+		"payload": map[string]any{"to": "0x00000000000000000000000000000000000cafe0", "value": "1"},
+	}
+}
+
+// post posts an intent with the token.
+func (h house) post(t *testing.T, token string, s nonce.Submitter, requestID string) answer {
+	t.Helper()
+	return h.call(t, token, http.MethodPost, "/api/v1/tx", intent(s, requestID))
+}
+
+// count is the one number that the query says.
+func (h house) count(t *testing.T, query string, args ...any) (n int) {
+	t.Helper()
+	if err := h.DB.QueryRow(h.ctx, query, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

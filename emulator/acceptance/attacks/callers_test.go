@@ -1,0 +1,210 @@
+package attacks
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// allOf is what the bearer of the token is answered to everything that a caller may ask
+// about a submitter, and about one of its transactions, by what it asked.
+func (h house) allOf(t *testing.T, token string, s nonce.Submitter, txID, requestID string) map[string]answer {
+	t.Helper()
+	of := url.Values{"submitter": {string(s)}}
+	byRequest := url.Values{"submitter": {string(s)}, "requestId": {requestID}}
+	return map[string]answer{
+		"create":     h.post(t, token, s, "by a stranger"),
+		"retry":      h.post(t, token, s, requestID),
+		"get":        h.call(t, token, http.MethodGet, "/api/v1/tx/"+txID, nil),
+		"by-request": h.call(t, token, http.MethodGet, "/api/v1/tx/by-request?"+byRequest.Encode(), nil),
+		"list":       h.call(t, token, http.MethodGet, "/api/v1/tx?"+of.Encode(), nil),
+		"cancel":     h.call(t, token, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil),
+	}
+}
+
+// isStranger wants that the bearer of the token gets nothing out of the submitter.
+func (h house) isStranger(t *testing.T, who, token string, s nonce.Submitter, txID, requestID string) {
+	t.Helper()
+	all := h.allOf(t, token, s, txID, requestID)
+	want := map[string]string{
+		"create": "404 UNKNOWN_SUBMITTER", "retry": "404 UNKNOWN_SUBMITTER", "get": "404 NOT_FOUND",
+		"by-request": "404 NOT_FOUND", "list": "200 ", "cancel": "404 NOT_FOUND",
+	}
+	for what, a := range all {
+		if a.String() != want[what] || len(a.Transactions) > 0 || a.TxID != "" {
+			t.Errorf("%s, %s: got %v with %q and %d transactions, want %s and nothing", who, what, a, a.TxID, len(a.Transactions), want[what])
+		}
+	}
+	batch := map[string]any{"intents": []any{intent(s, "by a stranger")}}
+	status, text, err := stack.CallWith(h.ctx, token, http.MethodPost, h.URLMap.PublicURL()+"/api/v1/tx:batch", batch)
+	if err != nil || status != http.StatusOK || !slices.Contains([]string{`{"results":[{"status":404,"code":"UNKNOWN_SUBMITTER"`}, string(text)[:min(len(text), 52)]) {
+		t.Errorf("%s, batch: got %d %s, %v; want UNKNOWN_SUBMITTER", who, status, text, err)
+	}
+	if n := h.count(t, `select count(*) from managed_tx where request_id = 'by a stranger'`); n != 0 {
+		t.Errorf("%s: %d of its intents are stored", who, n)
+	}
+}
+
+// M1: whoever has a name as its subject that is somebody's e-mail is a stranger, and so is
+// whoever has that e-mail without the issuer's word for it.
+func TestASubjectIsNoEmail(t *testing.T) {
+	t.Parallel()
+	h := setup(t, stack.Options{Processes: 1})
+	s := h.Submitters()[0]
+	first := h.post(t, h.token(t, stack.CallerAccount), s, "first")
+	if first.status != http.StatusAccepted {
+		t.Fatalf("the shop posts: got %v, want 202", first)
+	}
+	for who, claims := range map[string]map[string]any{
+		"subject like the e-mail":      {"sub": stack.CallerAccount, "email": "mallory@evil.example", "email_verified": false},
+		"no e-mail":                    {"sub": stack.CallerAccount},
+		"subject like the full name":   {"sub": "email:" + stack.CallerAccount},
+		"the e-mail, not verified":     {"sub": "666", "email": stack.CallerAccount, "email_verified": false},
+		"the e-mail in another case":   {"sub": "666", "email": "Shop@fencepost.example", "email_verified": true},
+		"an e-mail like the full name": {"sub": "666", "email": "email:" + stack.CallerAccount, "email_verified": true},
+		"the coordinator's name":       {"sub": "transfer"},
+		"the hooks' name":              {"sub": "hooks"},
+		"everybody's name":             {"sub": "*"},
+	} {
+		h.isStranger(t, who, h.mint(t, claims), s, first.TxID, "first")
+	}
+	operators := h.mint(t, map[string]any{"sub": stack.OperatorAccount, "email": "mallory@evil.example", "email_verified": false})
+	if a := h.call(t, operators, http.MethodGet, "/admin/v1/submitters", nil); a.status != http.StatusForbidden {
+		t.Errorf("a subject like the operator's e-mail: got %v, want 403", a)
+	}
+}
+
+// A name of before names had kinds is read as one of its kind: who has the verified e-mail
+// goes on, and gets the answers of before; a subject of that spelling is a stranger.
+func TestNamesOfBefore(t *testing.T) {
+	t.Parallel()
+	h := setup(t, stack.Options{Processes: 1})
+	s := h.Submitters()[0]
+	if _, err := h.DB.Exec(h.ctx, `update submitter set callers = $2 where submitter = $1`, s, []string{stack.CallerAccount}); err != nil {
+		t.Fatal(err)
+	}
+	shop := h.token(t, stack.CallerAccount)
+	first := h.post(t, shop, s, "first")
+	if first.status != http.StatusAccepted || h.count(t, `select count(*) from managed_tx where caller = $1`, stack.CallerAccount) != 1 {
+		t.Fatalf("the shop posts: got %v, want 202, stored under the name that is listed", first)
+	}
+	h.isStranger(t, "subject like the e-mail", h.mint(t, map[string]any{"sub": stack.CallerAccount}), s, first.TxID, "first")
+	operator := h.operator(t)
+	if _, err := operator.SetCallers(h.ctx, string(s), []string{"email:" + stack.CallerAccount}, nil, "in full"); err != nil {
+		t.Fatal(err)
+	}
+	if again := h.post(t, shop, s, "first"); again.status != http.StatusOK || again.TxID != first.TxID {
+		t.Errorf("the same again, once the name is in full: got %v %s, want 200 %s", again, again.TxID, first.TxID)
+	}
+}
+
+// H6: "*" lets nobody in while the issuer is open: no submitter is registered with it, or
+// given it, and one that has it from before takes nothing of a stranger.
+func TestEverybodyIsNobodyAtAnOpenIssuer(t *testing.T) {
+	t.Parallel()
+	h := setup(t, stack.Options{Processes: 1})
+	s := h.Submitters()[0]
+	operator := h.operator(t)
+	if _, err := operator.SetCallers(h.ctx, string(s), []string{"*"}, nil, "a test"); client.CodeOf(err) != "CALLERS_OPEN" {
+		t.Errorf("callers \"*\": got %v, want CALLERS_OPEN", err)
+	}
+	if _, err := operator.RegisterSubmitter(h.ctx, client.Registration{Submitter: string(s), Callers: []string{"*"}}); client.CodeOf(err) != "CALLERS_OPEN" {
+		t.Errorf("registered with \"*\": got %v, want CALLERS_OPEN", err)
+	}
+	shop := h.token(t, stack.CallerAccount)
+	first := h.post(t, shop, s, "first")
+	if _, err := h.DB.Exec(h.ctx, `update submitter set callers = '{*}' where submitter = $1`, s); err != nil {
+		t.Fatal(err)
+	}
+	stranger := h.mint(t, map[string]any{"sub": "1066", "email": "nobody@some-other-project.iam.gserviceaccount.com", "email_verified": true})
+	for what, a := range h.allOf(t, stranger, s, first.TxID, "first") {
+		want := map[string]string{"create": "403 ANY_CALLER_REFUSED", "retry": "403 ANY_CALLER_REFUSED", "list": "200 "}[what]
+		if want == "" {
+			want = "404 NOT_FOUND"
+		}
+		if a.String() != want || len(a.Transactions) > 0 {
+			t.Errorf("a stranger, %s: got %v and %d transactions, want %s and none", what, a, len(a.Transactions), want)
+		}
+	}
+	if n := h.count(t, `select count(*) from managed_tx where request_id = 'by a stranger'`); n != 0 {
+		t.Errorf("%d intents of a stranger are stored, want none", n)
+	}
+	if again := h.post(t, shop, s, "first"); again.status != http.StatusOK || again.TxID != first.TxID {
+		t.Errorf("who has posted posts it again: got %v, want 200 and its txId", again)
+	}
+	if more := h.post(t, shop, s, "more"); more.String() != "403 ANY_CALLER_REFUSED" {
+		t.Errorf("and something new: got %v, want 403 ANY_CALLER_REFUSED", more)
+	}
+}
+
+// Where the issuer is said to be closed "*" stands for each token's holder, and for no
+// handler, hooks or coordinator.
+func TestEverybodyAtAClosedIssuer(t *testing.T) {
+	t.Parallel()
+	h := setup(t, stack.Options{Processes: 1, Settings: map[string]string{"FENCEPOST_AUTH_OPEN_ISSUER": "false"}})
+	s := h.Submitters()[0]
+	if _, err := h.operator(t).SetCallers(h.ctx, string(s), []string{"*"}, nil, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	if a := h.post(t, h.mint(t, map[string]any{"sub": "1066"}), s, "one"); a.status != http.StatusAccepted {
+		t.Errorf("somebody: got %v, want 202", a)
+	}
+	if n := h.count(t, `select count(*) from managed_tx where caller = 'sub:1066'`); n != 1 {
+		t.Errorf("stored under its name: got %d, want 1", n)
+	}
+}
+
+// H2b: a caller whose credential was stolen is shut out at once, in all that it asks, while
+// another goes on; who succeeds it gets its answers, and what that one posts again is a
+// retry.
+func TestARevokedCallerIsShutOut(t *testing.T) {
+	t.Parallel()
+	h := setup(t, stack.Options{Processes: 2})
+	s := h.Submitters()[0]
+	operator := h.operator(t)
+	other, heir := map[string]any{"sub": "2001"}, map[string]any{"sub": "2002", "email": "shop-2@fencepost.example", "email_verified": true}
+	shop := "email:" + stack.CallerAccount
+	if _, err := operator.SetCallers(h.ctx, string(s), []string{shop, "sub:2001"}, nil, "a second caller"); err != nil {
+		t.Fatal(err)
+	}
+	stolen := h.token(t, stack.CallerAccount)
+	first := h.post(t, stolen, s, "first")
+	if first.status != http.StatusAccepted {
+		t.Fatalf("before: got %v, want 202", first)
+	}
+	set, err := operator.SetCallers(h.ctx, string(s), []string{"sub:2001", "sub:2002"}, map[string]string{"sub:2002": shop}, "a credential was stolen")
+	if err != nil || !slices.Equal(set.Callers, []string{"sub:2001", "sub:2002"}) || !slices.Equal(set.Succeeded, []client.Succession{{Caller: shop, By: "sub:2002"}}) {
+		t.Fatalf("the change: got %v, %v, %v", set.Callers, set.Succeeded, err)
+	}
+	h.isStranger(t, "the stolen credential", stolen, s, first.TxID, "first")
+	if a := h.post(t, h.mint(t, other), s, "another's"); a.status != http.StatusAccepted {
+		t.Errorf("the other caller: got %v, want 202", a)
+	}
+	if again := h.post(t, h.mint(t, heir), s, "first"); again.status != http.StatusOK || again.TxID != first.TxID {
+		t.Errorf("its successor posts the same: got %v %s, want 200 %s", again, again.TxID, first.TxID)
+	}
+	for what, a := range h.allOf(t, h.mint(t, heir), s, first.TxID, "first") {
+		if a.status >= 300 {
+			t.Errorf("its successor, %s: got %v, want an answer", what, a)
+		}
+	}
+	for what, a := range h.allOf(t, h.mint(t, other), s, first.TxID, "first") {
+		if slices.Contains([]string{"get", "by-request", "cancel"}, what) && a.status != http.StatusNotFound || what == "retry" && a.Code != "REQUEST_ID_CONFLICT" {
+			t.Errorf("the other caller, %s: got %v, want it refused", what, a)
+		}
+	}
+	record := h.count(t, `select count(*) from submitter_change where submitter = $1 and action = 'CALLERS' and by = $2 and reason = 'a credential was stolen'
+		and from_callers = $3 and to_callers = '{sub:2001,sub:2002}' and succeeds = $4`, s, "email:"+stack.OperatorAccount, []string{shop, "sub:2001"}, fmt.Sprintf(`{"sub:2002": %q}`, shop))
+	if record != 1 {
+		t.Errorf("on record: got %d such changes, want 1", record)
+	}
+	if _, err := operator.SetCallers(h.ctx, string(s), []string{"sub:2001", "sub:2002", shop}, nil, "by mistake"); client.CodeOf(err) != "CALLERS_CONFLICT" {
+		t.Errorf("the stolen one, listed again: got %v, want CALLERS_CONFLICT", err)
+	}
+}
