@@ -115,8 +115,8 @@ func (a *App) putCallers(w http.ResponseWriter, r *http.Request) error {
 
 // successions checks which caller succeeds which: both are names of tokens.
 func successions(of map[string]string) (map[string]string, error) {
-	for _, heir := range slices.Sorted(maps.Keys(of)) {
-		for _, name := range []string{heir, of[heir]} {
+	for _, successor := range slices.Sorted(maps.Keys(of)) {
+		for _, name := range []string{successor, of[successor]} {
 			if !callerName.MatchString(name) {
 				return nil, web.FieldProblem("succeeds", `has %.100q: want {"<new>": "<old>"}, each an email:<verified e-mail> or a sub:<subject>`, name)
 			}

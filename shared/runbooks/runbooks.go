@@ -86,6 +86,9 @@ var RunBy = map[string]Test{
 	"GET /admin/v1/submitters/{submitter}/lost":               {acceptance, "TestH09TakerThatDoesTheSame"},
 	"POST /admin/v1/submitters/{submitter}/release":           {acceptance, "TestH06ResumeGoesOn"},
 	"PUT /admin/v1/submitters/{submitter}/policy":             {acceptance, "TestPolicyOverHTTP"},
+	"PUT /admin/v1/submitters/{submitter}/callers":            {attacks, "TestRunbookOfAStolenCredential"},
+	"POST /admin/v1/submitters/{submitter}/suspend":           {attacks, "TestRunbookOfAStolenCredential"},
+	"POST /admin/v1/submitters/{submitter}/resume":            {attacks, "TestRunbookOfAStolenCredential"},
 
 	"GET /admin/v1/transfers/{req_id}/why":                        {transfers, "TestFND002VanishingFunds"},
 	"POST /admin/v1/transfers/{req_id}/resolve":                   {transfers, "TestForgottenEndsByAProvedWord"},
@@ -102,6 +105,7 @@ var RunBy = map[string]Test{
 
 const (
 	acceptance = "emulator/acceptance"
+	attacks    = "emulator/acceptance/attacks"
 	transfers  = "emulator/acceptance/transfers"
 	functions  = "functions"
 )

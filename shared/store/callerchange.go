@@ -31,9 +31,9 @@ type ErrCallers struct {
 // Error says what does not fit.
 func (e ErrCallers) Error() string { return e.Field + " " + e.Detail }
 
-// endTenure takes the lease from whoever has it: what that one has loaded it can write no
+// endLeaseSession takes the lease from whoever has it: what that one has loaded it can write no
 // more. It waits for a write that is under way.
-const endTenure = `
+const endLeaseSession = `
 update submitter_lease
    set owner_node = '', wake = false, fencing_token = fencing_token + 1, updated_at = clock_timestamp()
  where submitter = $1`
@@ -55,7 +55,7 @@ insert into submitter_change (submitter, action, by, reason, from_callers, to_ca
 select submitter, 'CALLERS', $5, $6, $4, $2, $7 from changed`
 
 // PutCallers sets the callers, with a record of them before and after, and returns the
-// token in force after the commit. It ends the tenure of whoever holds the lease: whatever
+// token in force after the commit. It ends the lease session of whoever holds the lease: whatever
 // is written for the submitter after the commit was loaded after it. The same again
 // changes nothing. The error wraps [ErrUnknownSubmitter], or is an [ErrCallers].
 func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, changed bool, err error) {
@@ -83,7 +83,7 @@ var errSame = errors.New("the callers are these already")
 func (s *Store) putCallers(ctx context.Context, c CallersChange) (changed bool, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		// The lease first, as every fenced write has it: so none waits for another.
-		if _, err := tx.Exec(ctx, endTenure, c.Submitter); err != nil {
+		if _, err := tx.Exec(ctx, endLeaseSession, c.Submitter); err != nil {
 			return err
 		}
 		var before callers
@@ -133,30 +133,30 @@ func (c callers) changed(listed []string, succeeds map[string]string) (after cal
 		after.succeeded = map[string]string{}
 	}
 	taken := make(map[string]string)
-	for _, heir := range slices.Sorted(maps.Keys(succeeds)) {
-		old := succeeds[heir]
+	for _, successor := range slices.Sorted(maps.Keys(succeeds)) {
+		old := succeeds[successor]
 		if other := taken[old]; other != "" {
-			return after, ErrCallers{"succeeds", fmt.Sprintf("gives %s two successors, %s and %s: want one", old, other, heir)}
+			return after, ErrCallers{"succeeds", fmt.Sprintf("gives %s two successors, %s and %s: want one", old, other, successor)}
 		}
-		taken[old] = heir
-		if err := c.mayFollow(after, heir, old); err != nil {
+		taken[old] = successor
+		if err := c.mayFollow(after, successor, old); err != nil {
 			return after, err
 		}
-		after.follow(heir, old)
+		after.follow(successor, old)
 	}
 	return after, after.settle()
 }
 
 // mayFollow refuses a succession that would say nothing, or something else than is meant.
-func (c callers) mayFollow(after callers, heir, old string) error {
+func (c callers) mayFollow(after callers, successor, old string) error {
 	present := c.succeeded[old]
 	known := fullCallers(slices.Concat(c.listed, c.former))
 	switch {
-	case !slices.Contains(after.listed, heir):
-		return ErrCallers{"succeeds", fmt.Sprintf("names %s as a successor, which callers does not have: add it there", heir)}
+	case !slices.Contains(after.listed, successor):
+		return ErrCallers{"succeeds", fmt.Sprintf("names %s as a successor, which callers does not have: add it there", successor)}
 	case slices.Contains(after.listed, old):
 		return ErrCallers{"succeeds", fmt.Sprintf("names %s as succeeded, which callers still has: take it off there", old)}
-	case present != "" && present != heir:
+	case present != "" && present != successor:
 		return ErrCallers{"succeeds", fmt.Sprintf("names %s as succeeded, which %s has succeeded already: name that one in its place", old, present)}
 	case present == "" && !slices.Contains(known, old) && !slices.Contains(known, AnyCaller):
 		return ErrCallers{"succeeds", fmt.Sprintf("names %s as succeeded, which never was among the submitter's callers", old)}
@@ -164,18 +164,18 @@ func (c callers) mayFollow(after callers, heir, old string) error {
 	return nil
 }
 
-// follow has heir have what old had.
-func (c callers) follow(heir, old string) {
+// follow has successor have what old had.
+func (c callers) follow(successor, old string) {
 	for name, present := range c.succeeded {
 		if present == old {
-			c.succeeded[name] = heir
+			c.succeeded[name] = successor
 		}
 	}
 	for _, spelled := range Spellings(old) {
-		c.succeeded[spelled] = heir
+		c.succeeded[spelled] = successor
 	}
-	if c.succeeded[heir] == heir { // old succeeded it once, and it is back
-		delete(c.succeeded, heir)
+	if c.succeeded[successor] == successor { // old succeeded it once, and it is back
+		delete(c.succeeded, successor)
 	}
 }
 

@@ -275,7 +275,7 @@ func TestCallersThatDoNotFit(t *testing.T) {
 
 // A change of callers takes the lease away: what its holder loaded before it writes no
 // more.
-func TestChangeOfCallersEndsTheTenure(t *testing.T) {
+func TestChangeOfCallersEndsTheLeaseSession(t *testing.T) {
 	t.Parallel()
 	db := at(t, "sub:1")
 	if _, err := db.Store.Create(t.Context(), by("r", "sub:1"), 10); err != nil {

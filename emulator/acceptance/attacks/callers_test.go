@@ -14,7 +14,7 @@ import (
 
 // allOf is what the bearer of the token is answered to everything that a caller may ask
 // about a submitter, and about one of its transactions, by what it asked.
-func (h house) allOf(t *testing.T, token string, s nonce.Submitter, txID, requestID string) map[string]answer {
+func (h deployment) allOf(t *testing.T, token string, s nonce.Submitter, txID, requestID string) map[string]answer {
 	t.Helper()
 	of := url.Values{"submitter": {string(s)}}
 	byRequest := url.Values{"submitter": {string(s)}, "requestId": {requestID}}
@@ -29,7 +29,7 @@ func (h house) allOf(t *testing.T, token string, s nonce.Submitter, txID, reques
 }
 
 // isStranger wants that the bearer of the token gets nothing out of the submitter.
-func (h house) isStranger(t *testing.T, who, token string, s nonce.Submitter, txID, requestID string) {
+func (h deployment) isStranger(t *testing.T, who, token string, s nonce.Submitter, txID, requestID string) {
 	t.Helper()
 	all := h.allOf(t, token, s, txID, requestID)
 	want := map[string]string{
@@ -206,5 +206,50 @@ func TestARevokedCallerIsShutOut(t *testing.T) {
 	}
 	if _, err := operator.SetCallers(h.ctx, string(s), []string{"sub:2001", "sub:2002", shop}, nil, "by mistake"); client.CodeOf(err) != "CALLERS_CONFLICT" {
 		t.Errorf("the stolen one, listed again: got %v, want CALLERS_CONFLICT", err)
+	}
+}
+
+// The runbook of a stolen credential, step by step: of what the thief had in the queue
+// nothing is carried out, and the owner's own goes on under its new name.
+func TestRunbookOfAStolenCredential(t *testing.T) {
+	t.Parallel()
+	h := setup(t, stack.Options{Processes: 2})
+	h.Chain.StopMining()
+	s := h.Submitters()[0]
+	operator := h.operator(t)
+	shop := "email:" + stack.CallerAccount
+	stolen := h.token(t, stack.CallerAccount)
+	bound := h.post(t, stolen, s, "the owner's, which has its nonce")
+	h.await(t, bound.TxID, "TRACKING")
+	mine := h.post(t, stolen, s, "the owner's, in the queue")
+	theft := h.post(t, stolen, s, "the thief's, in the queue")
+
+	if _, err := operator.SuspendSubmitter(h.ctx, string(s), "a credential was stolen"); err != nil {
+		t.Fatal(err)
+	}
+	set, err := operator.SetCallers(h.ctx, string(s), []string{"sub:2002"}, map[string]string{"sub:2002": shop}, "a credential was stolen")
+	if err != nil || set.Status != "SUSPENDED" {
+		t.Fatalf("change the callers: got %s, %v; want it suspended still", set.Status, err)
+	}
+	h.isStranger(t, "the thief", stolen, s, theft.TxID, "the thief's, in the queue")
+	out, err := operator.CancelTx(h.ctx, theft.TxID)
+	if err != nil || out != client.Cancelled {
+		t.Fatalf("cancel what the thief posted: got %s, %v; want CANCELLED", out, err)
+	}
+	if _, err := operator.SetPolicy(h.ctx, string(s), client.Policy{MaxValue: "1", MaxPerMinute: 10}, "a credential was stolen"); err != nil {
+		t.Fatal(err)
+	}
+	h.Chain.StartMining()
+	if _, err := operator.ResumeSubmitter(h.ctx, string(s), "the credential was replaced"); err != nil {
+		t.Fatal(err)
+	}
+	owner := h.mint(t, map[string]any{"sub": "2002"})
+	if again := h.post(t, owner, s, "the owner's, in the queue"); again.status != http.StatusOK || again.TxID != mine.TxID {
+		t.Errorf("the owner repeats what it posted: got %v %s, want 200 %s", again, again.TxID, mine.TxID)
+	}
+	h.await(t, bound.TxID, "CONFIRMED")
+	h.await(t, mine.TxID, "CONFIRMED")
+	if n := h.count(t, `select count(*) from managed_tx where tx_id = $1 and state = 'FAILED' and nonce is null`, theft.TxID); n != 1 {
+		t.Errorf("what the thief posted: got another end, want it FAILED without a nonce")
 	}
 }
