@@ -36,8 +36,13 @@ variable "chain_id" {
 }
 
 variable "operators" {
-  description = "E-mail addresses of the people who may call the admin functions."
+  description = "Who may call the admin functions: email: and a verified e-mail address, or sub: and the subject of a token, such as a service account's unique id. An address alone is read as email:."
   type        = set(string)
+
+  validation {
+    condition     = alltrue([for o in var.operators : can(regex("^(email:[^\\s@,]+@[^\\s@,]+|sub:[^\\s,]+|[^\\s@,:]+@[^\\s@,]+)$", o))])
+    error_message = "operators are email:<e-mail address> or sub:<subject>."
+  }
 }
 
 variable "readers" {

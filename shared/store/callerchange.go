@@ -31,7 +31,7 @@ type ErrCallers struct {
 // Error says what does not fit.
 func (e ErrCallers) Error() string { return e.Field + " " + e.Detail }
 
-// endLeaseSession takes the lease from whoever has it: what that one has loaded it can write no
+// endLeaseSession takes the lease from its holder, which can write nothing of what it loaded any
 // more. It waits for a write that is under way.
 const endLeaseSession = `
 update submitter_lease

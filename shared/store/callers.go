@@ -22,8 +22,8 @@ const (
 	AnyCaller = "*"
 )
 
-// ErrAnyCaller reports a submitter whose callers are "*", and name nobody else who asks,
-// where "*" stands for nobody: the issuer is open. Nothing was stored.
+// ErrAnyCaller reports a submitter that lists "*" and does not name this caller, while the
+// issuer is open, so that "*" lets no token in. Nothing was stored.
 var ErrAnyCaller = errors.New(`the submitter's callers are "*", which the deployment does not take`)
 
 // FullCaller is the name with its kind in front. Submitters that were registered before
@@ -118,7 +118,7 @@ func theirs(names string) string {
    where o.value = any(` + names + `) and s.callers && array['*', o.value])`
 }
 
-// sameCallers says that both lists name the same callers.
+// sameCallers: both lists name the same callers, in any order.
 func sameCallers(a, b []string) bool {
 	a, b = fullCallers(a), fullCallers(b)
 	slices.Sort(a)

@@ -28,8 +28,8 @@ func (h deployment) allOf(t *testing.T, token string, s nonce.Submitter, txID, r
 	}
 }
 
-// isStranger wants that the bearer of the token gets nothing out of the submitter.
-func (h deployment) isStranger(t *testing.T, who, token string, s nonce.Submitter, txID, requestID string) {
+// isUnauthorised wants that the bearer of the token gets nothing out of the submitter.
+func (h deployment) isUnauthorised(t *testing.T, who, token string, s nonce.Submitter, txID, requestID string) {
 	t.Helper()
 	all := h.allOf(t, token, s, txID, requestID)
 	want := map[string]string{
@@ -51,8 +51,8 @@ func (h deployment) isStranger(t *testing.T, who, token string, s nonce.Submitte
 	}
 }
 
-// M1: whoever has a name as its subject that is somebody's e-mail is a stranger, and so is
-// whoever has that e-mail without the issuer's word for it.
+// A token whose subject is spelled like a listed e-mail is of an unauthorised caller. So is one
+// with that e-mail, where the issuer has not verified it.
 func TestASubjectIsNoEmail(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 1})
@@ -72,7 +72,7 @@ func TestASubjectIsNoEmail(t *testing.T) {
 		"the hooks' name":              {"sub": "hooks"},
 		"everybody's name":             {"sub": "*"},
 	} {
-		h.isStranger(t, who, h.mint(t, claims), s, first.TxID, "first")
+		h.isUnauthorised(t, who, h.mint(t, claims), s, first.TxID, "first")
 	}
 	operators := h.mint(t, map[string]any{"sub": stack.OperatorAccount, "email": "mallory@evil.example", "email_verified": false})
 	if a := h.call(t, operators, http.MethodGet, "/admin/v1/submitters", nil); a.status != http.StatusForbidden {
@@ -81,7 +81,7 @@ func TestASubjectIsNoEmail(t *testing.T) {
 }
 
 // A name of before names had kinds is read as one of its kind: who has the verified e-mail
-// goes on, and gets the answers of before; a subject of that spelling is a stranger.
+// goes on, and gets the answers of before; a subject of that spelling is unauthorised.
 func TestNamesOfBefore(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 1})
@@ -94,7 +94,7 @@ func TestNamesOfBefore(t *testing.T) {
 	if first.status != http.StatusAccepted || h.count(t, `select count(*) from managed_tx where caller = $1`, stack.CallerAccount) != 1 {
 		t.Fatalf("the shop posts: got %v, want 202, stored under the name that is listed", first)
 	}
-	h.isStranger(t, "subject like the e-mail", h.mint(t, map[string]any{"sub": stack.CallerAccount}), s, first.TxID, "first")
+	h.isUnauthorised(t, "subject like the e-mail", h.mint(t, map[string]any{"sub": stack.CallerAccount}), s, first.TxID, "first")
 	operator := h.operator(t)
 	if _, err := operator.SetCallers(h.ctx, string(s), []string{"email:" + stack.CallerAccount}, nil, "in full"); err != nil {
 		t.Fatal(err)
@@ -104,8 +104,8 @@ func TestNamesOfBefore(t *testing.T) {
 	}
 }
 
-// H6: "*" lets nobody in while the issuer is open: no submitter is registered with it, or
-// given it, and one that has it from before takes nothing of a stranger.
+// While the issuer is open "*" lets no token in. No submitter is registered with it, or
+// given it. One that has it from before takes no intent of an unauthorised caller.
 func TestEverybodyIsNobodyAtAnOpenIssuer(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 1})
@@ -160,7 +160,7 @@ func TestEverybodyAtAClosedIssuer(t *testing.T) {
 	}
 }
 
-// H2b: a caller whose credential was stolen is shut out at once, in all that it asks, while
+// A caller whose credential was stolen is shut out at once, in all that it asks, while
 // another goes on; who succeeds it gets its answers, and what that one posts again is a
 // retry.
 func TestARevokedCallerIsShutOut(t *testing.T) {
@@ -182,7 +182,7 @@ func TestARevokedCallerIsShutOut(t *testing.T) {
 	if err != nil || !slices.Equal(set.Callers, []string{"sub:2001", "sub:2002"}) || !slices.Equal(set.Succeeded, []client.Succession{{Caller: shop, By: "sub:2002"}}) {
 		t.Fatalf("the change: got %v, %v, %v", set.Callers, set.Succeeded, err)
 	}
-	h.isStranger(t, "the stolen credential", stolen, s, first.TxID, "first")
+	h.isUnauthorised(t, "the stolen credential", stolen, s, first.TxID, "first")
 	if a := h.post(t, h.mint(t, other), s, "another's"); a.status != http.StatusAccepted {
 		t.Errorf("the other caller: got %v, want 202", a)
 	}
@@ -231,7 +231,7 @@ func TestRunbookOfAStolenCredential(t *testing.T) {
 	if err != nil || set.Status != "SUSPENDED" {
 		t.Fatalf("change the callers: got %s, %v; want it suspended still", set.Status, err)
 	}
-	h.isStranger(t, "the thief", stolen, s, theft.TxID, "the thief's, in the queue")
+	h.isUnauthorised(t, "the thief", stolen, s, theft.TxID, "the thief's, in the queue")
 	out, err := operator.CancelTx(h.ctx, theft.TxID)
 	if err != nil || out != client.Cancelled {
 		t.Fatalf("cancel what the thief posted: got %s, %v; want CANCELLED", out, err)

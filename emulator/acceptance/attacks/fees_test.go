@@ -41,14 +41,14 @@ func gwei(n int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), big.NewInt(
 // milliether is so many thousandths of an ether.
 func milliether(n int64) *big.Int { return new(big.Int).Mul(big.NewInt(n), big.NewInt(1e15)) }
 
-// answer is what any of the paths used here answers.
-type answer struct {
+// txAnswer is what any of the paths used here answers.
+type txAnswer struct {
 	TxID, State, SubState, LastError string
 	Code, Field, Detail              string
 	Outcome                          string
 }
 
-func (b target) call(t *testing.T, account, method, path string, body any) (status int, a answer) {
+func (b target) call(t *testing.T, account, method, path string, body any) (status int, a txAnswer) {
 	t.Helper()
 	status, text, err := b.Call(b.ctx, account, method, path, body)
 	if err != nil || json.Unmarshal(text, &a) != nil {
@@ -57,7 +57,7 @@ func (b target) call(t *testing.T, account, method, path string, body any) (stat
 	return status, a
 }
 
-func (b target) post(t *testing.T, s nonce.Submitter, request string, intent map[string]any) (int, answer) {
+func (b target) post(t *testing.T, s nonce.Submitter, request string, intent map[string]any) (int, txAnswer) {
 	t.Helper()
 	whole := map[string]any{"submitter": s, "requestId": request}
 	for name, value := range intent {
@@ -77,7 +77,7 @@ func (b target) accepted(t *testing.T, s nonce.Submitter, request string, payloa
 }
 
 // until waits until the transaction is as wanted, and returns it.
-func (b target) until(t *testing.T, txID, what string, met func(answer) bool) (a answer) {
+func (b target) until(t *testing.T, txID, what string, met func(txAnswer) bool) (a txAnswer) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -93,9 +93,9 @@ func (b target) until(t *testing.T, txID, what string, met func(answer) bool) (a
 	}
 }
 
-func (b target) ends(t *testing.T, txID string) answer {
+func (b target) ends(t *testing.T, txID string) txAnswer {
 	t.Helper()
-	return b.until(t, txID, "final", func(a answer) bool { return a.State == "CONFIRMED" || a.State == "FAILED" })
+	return b.until(t, txID, "final", func(a txAnswer) bool { return a.State == "CONFIRMED" || a.State == "FAILED" })
 }
 
 func (b target) policy(t *testing.T, s nonce.Submitter, terms map[string]any) {
@@ -185,7 +185,7 @@ func TestFeesOfACallerUnderAPolicy(t *testing.T) {
 		if status != http.StatusAccepted {
 			t.Fatalf("a slow burn: got %d %+v, want it taken or 429", status, a)
 		}
-		if end := b.until(t, a.TxID, "final, or waiting for the fees of a day", func(a answer) bool {
+		if end := b.until(t, a.TxID, "final, or waiting for the fees of a day", func(a txAnswer) bool {
 			return a.State == "CONFIRMED" || strings.Contains(a.LastError, "fees of at most")
 		}); end.State == "QUEUED" {
 			waiting = a.TxID
@@ -285,18 +285,18 @@ func TestAFeeAboveTheNodesCapCanBeEnded(t *testing.T) {
 	t.Parallel()
 	b := attacked(t, stack.Options{RPCProxy: true, Settings: map[string]string{"FENCEPOST_FEES_MAX_FEE_PER_TX": "5000000000000000000"}})
 	b.RPC.SetFaults(rpcproxy.Faults{Refuse: txFeeCap})
-	for i, end := range []func(txID string) (int, answer){
-		func(id string) (int, answer) {
+	for i, end := range []func(txID string) (int, txAnswer){
+		func(id string) (int, txAnswer) {
 			return b.call(t, stack.CallerAccount, http.MethodPost, "/api/v1/tx/"+id+"/cancel", nil)
 		},
-		func(id string) (int, answer) {
+		func(id string) (int, txAnswer) {
 			return b.call(t, stack.OperatorAccount, http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]any{"action": "placeholder", "reason": "no node sends it"})
 		},
 	} {
 		s := b.Submitters()[i]
 		id := b.accepted(t, s, "freezes", burn(gwei(500)))
 		next := b.accepted(t, s, "next", map[string]any{"to": receiver, "value": "1"})
-		a := b.until(t, id, "STUCK", func(a answer) bool { return a.State == "STUCK" || a.State == "FAILED" })
+		a := b.until(t, id, "STUCK", func(a txAnswer) bool { return a.State == "STUCK" || a.State == "FAILED" })
 		if a.State != "STUCK" || !strings.HasPrefix(a.LastError, "over_node_cap: ") {
 			t.Fatalf("refused by the node: got %s %s %q, want STUCK with over_node_cap", a.State, a.SubState, a.LastError)
 		}
