@@ -186,7 +186,7 @@ func TestAnotherCallersRequestIsAConflict(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := intent(alice, "r")
-	second.Caller = "somebody else"
+	second.Caller, second.Names = "somebody else", []string{"somebody else", "*"}
 	if got, err := db.Create(t.Context(), second, 100); !errors.Is(err, store.ErrRequestConflict) || got.TxID != "" {
 		t.Errorf("the same request of another caller: got %+v, %v; want a conflict without a txId", got, err)
 	}

@@ -93,7 +93,8 @@ func TestRefusedDataIsRefusedAlone(t *testing.T) {
 	db.Register(t, alice, 1)
 	db.Register(t, bob, 1)
 	good, poison, stranger, known := intent(alice, "good"), intent(alice, strings.Repeat("r", 129)), intent(bob, "r"), intent(alice, "good")
-	stranger.Caller = "another shop"
+	stranger.Caller = `another "shop" \\ of, {ours}`
+	stranger.Names = []string{stranger.Caller, "*"}
 	got := db.CreateTogether(t.Context(), []store.Intent{good, poison, stranger, known}, 100)
 	var refusal *pgconn.PgError
 	if !errors.As(got[1].Err, &refusal) || refusal.Code != "23514" {
