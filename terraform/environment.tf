@@ -16,6 +16,7 @@ locals {
     FENCEPOST_TASKS_TARGET_URL       = "https://replaced-by-the-queue.invalid"
     FENCEPOST_OIDC_ISSUER            = var.oidc.issuer
     FENCEPOST_OIDC_JWKS_URL          = var.oidc.jwks_url
+    FENCEPOST_AUTH_OPEN_ISSUER       = tostring(coalesce(var.oidc.open, true))
     FENCEPOST_AUTH_PUBLIC_AUDIENCE   = "https://${var.domain}"
     FENCEPOST_AUTH_INTERNAL_AUDIENCE = local.internal_audience
     }, length(var.operators) == 0 ? {} : {
