@@ -393,3 +393,13 @@ run "admin_from_eleven_ranges" {
 
   expect_failures = [var.admin_ranges]
 }
+
+run "operator_without_kind" {
+  command = plan
+
+  variables {
+    operators = ["ada"]
+  }
+
+  expect_failures = [var.operators]
+}
