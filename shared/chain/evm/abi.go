@@ -1,16 +1,11 @@
 package evm
 
 import (
-	"bytes"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"math/big"
-	"reflect"
 	"strconv"
 
-	"github.com/ethereum/go-ethereum/accounts/abi"
-	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
@@ -54,163 +49,205 @@ func encodeCall(signature string, args json.RawMessage) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := goValues(types, args, "payload.args")
-	if err != nil {
+	e := encoder{from: newWalker(args)}
+	e.grow(selectorSize)
+	e.put(0, crypto.Keccak256([]byte(signature))[:selectorSize])
+	call := abiType{kind: kindTuple, parts: types, dynamic: true}
+	if err := e.value(&call, selectorSize, "payload.args"); err != nil {
 		return nil, err
 	}
-	arguments := make(abi.Arguments, len(types))
-	for i, t := range types {
-		arguments[i].Type = t
+	if e.size > maxData {
+		return nil, invalid("payload.args", "make %d bytes of data: want at most %d", e.size, maxData)
 	}
-	packed, err := arguments.Pack(values...)
-	if err != nil {
-		return nil, invalid("payload.args", "do not fit %s: %v", signature, err)
-	}
-	data := append(crypto.Keccak256([]byte(signature))[:4], packed...)
-	if len(data) > maxData {
-		return nil, invalid("payload.args", "make %d bytes of data: want at most %d", len(data), maxData)
-	}
-	return data, nil
+	return e.data, nil
 }
 
-// goValues turns a JSON array into the Go values that package abi packs as the
-// given types.
-func goValues(types []abi.Type, raw json.RawMessage, field string) ([]any, error) {
-	items, err := readArray(raw, field)
-	if err != nil {
-		return nil, err
+const selectorSize = 4
+
+// encoder reads arguments once and writes their encoding. Both the memory that it
+// takes and its work grow with the text of the arguments, and with nothing else that
+// a caller chooses.
+type encoder struct {
+	from walker
+	data []byte // no more than maxData of it
+	size int    // how long the data is, or would be
+}
+
+// grow makes room for n bytes of zeros at the end.
+func (e *encoder) grow(n int) {
+	e.size += n
+	if n = min(e.size, maxData) - len(e.data); n > 0 {
+		e.data = append(e.data, make([]byte, n)...)
 	}
-	if len(items) != len(types) {
-		return nil, invalid(field, "%d elements: want %d", len(items), len(types))
+}
+
+// put writes bytes where grow made room, unless the data has become too long.
+func (e *encoder) put(at int, b []byte) {
+	if at+len(b) <= len(e.data) {
+		copy(e.data[at:], b)
 	}
-	values := make([]any, len(types))
-	for i := range types {
-		if values[i], err = goValue(&types[i], items[i], element(field, i)); err != nil {
-			return nil, err
+}
+
+// putInt writes a number as one word.
+func (e *encoder) putInt(at, n int) {
+	var word [wordSize]byte
+	big.NewInt(int64(n)).FillBytes(word[:])
+	e.put(at, word[:])
+}
+
+// value reads one value and writes it: one that is not dynamic at its place in the
+// head, and a dynamic one at the end, which is what at is then.
+func (e *encoder) value(t *abiType, at int, field string) error {
+	switch t.kind {
+	case kindTuple, kindArray, kindSlice:
+		return e.values(t, at, field)
+	case kindString, kindBytes:
+		return e.text(t, at, field)
+	default:
+		word, err := readWord(t, e.from.leaf(), field)
+		e.put(at, word[:])
+		return err
+	}
+}
+
+// values reads a JSON array as a tuple or an array: first the heads of all elements,
+// then the tails of those that are dynamic. Offsets count from the first head.
+func (e *encoder) values(t *abiType, at int, field string) error {
+	n, ok := e.from.open()
+	if !ok {
+		return invalid(field, "want a JSON array")
+	}
+	want, heads := t.elements(n)
+	if n != want {
+		return invalid(field, "%d elements: want %d", n, want)
+	}
+	if t.kind == kindSlice {
+		e.grow(wordSize)
+		e.putInt(at, n)
+		at += wordSize
+	}
+	if t.dynamic {
+		e.grow(heads)
+	}
+	first := at
+	for i := range n {
+		part := t.part(i)
+		place := at
+		if part.dynamic {
+			place = e.size
+			e.putInt(at, place-first)
 		}
+		if err := e.value(part, place, element(field, i)); err != nil {
+			return err
+		}
+		e.from.next()
+		at += part.head
 	}
-	return values, nil
+	return nil
+}
+
+// elements is how many the type wants where n are given, and how many bytes their
+// heads take.
+func (t *abiType) elements(n int) (want, heads int) {
+	switch t.kind {
+	case kindTuple:
+		return len(t.parts), headsOf(t.parts)
+	case kindArray:
+		n = t.size
+	}
+	return n, n * t.parts[0].head
+}
+
+// part is the type of the element at i.
+func (t *abiType) part(i int) *abiType {
+	if t.kind == kindTuple {
+		return &t.parts[i]
+	}
+	return &t.parts[0]
+}
+
+// text reads a string or bytes, and writes the length and the bytes, filled up to
+// whole words.
+func (e *encoder) text(t *abiType, at int, field string) error {
+	var b []byte
+	var err error
+	if t.kind == kindBytes {
+		b, err = readHex(e.from.leaf(), field, maxData)
+	} else {
+		var s string
+		s, err = readString(e.from.leaf(), field)
+		b = []byte(s)
+	}
+	if err != nil {
+		return err
+	}
+	e.grow(wordSize + (len(b)+wordSize-1)/wordSize*wordSize)
+	e.putInt(at, len(b))
+	e.put(at+wordSize, b)
+	return nil
 }
 
 func element(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
-func readArray(raw json.RawMessage, field string) (items []json.RawMessage, err error) {
-	if !bytes.HasPrefix(raw, []byte("[")) || json.Unmarshal(raw, &items) != nil {
-		return nil, invalid(field, "want a JSON array")
-	}
-	return items, nil
-}
-
-func goValue(t *abi.Type, raw json.RawMessage, field string) (any, error) {
-	switch t.T {
-	case abi.AddressTy:
+// readWord reads a value that takes one word.
+func readWord(t *abiType, raw json.RawMessage, field string) (word [wordSize]byte, err error) {
+	switch t.kind {
+	case kindAddress:
 		address, err := readAddress(raw, field)
 		if err != nil {
-			return nil, err
+			return word, err
 		}
-		return common.Address(*address), nil
-	case abi.BoolTy:
+		copy(word[wordSize-len(address):], address[:])
+	case kindBool:
 		switch string(raw) {
 		case "true":
-			return true, nil
+			word[wordSize-1] = 1
 		case "false":
-			return false, nil
+		default:
+			return word, invalid(field, "want true or false")
 		}
-		return nil, invalid(field, "want true or false")
-	case abi.StringTy:
-		return readString(raw, field)
-	case abi.BytesTy:
-		return readHex(raw, field, maxData)
-	case abi.FixedBytesTy:
-		return goFixedBytes(t, raw, field)
-	case abi.UintTy, abi.IntTy:
-		return goInteger(t, raw, field)
-	case abi.TupleTy:
-		return goTuple(t, raw, field)
+	case kindFixedBytes:
+		b, err := readFixedBytes(t, raw, field)
+		copy(word[:], b)
+		return word, err
 	default:
-		return goList(t, raw, field)
+		n, err := readInRange(t, raw, field)
+		if err != nil {
+			return word, err
+		}
+		n.FillBytes(word[:])
 	}
+	return word, nil
 }
 
-func goFixedBytes(t *abi.Type, raw json.RawMessage, field string) (any, error) {
-	decoded, err := readHex(raw, field, t.Size)
+func readFixedBytes(t *abiType, raw json.RawMessage, field string) ([]byte, error) {
+	b, err := readHex(raw, field, t.size)
 	if err != nil {
 		return nil, err
 	}
-	if len(decoded) != t.Size {
-		return nil, invalid(field, "%d bytes: want %d, as 0x and %d hex digits", len(decoded), t.Size, 2*t.Size)
+	if len(b) != t.size {
+		return nil, invalid(field, "%d bytes: want %d, as 0x and %d hex digits", len(b), t.size, 2*t.size)
 	}
-	array := reflect.New(t.GetType()).Elem()
-	reflect.Copy(array, reflect.ValueOf(decoded))
-	return array.Interface(), nil
+	return b, nil
 }
 
-// goInteger checks the range of the type: package abi does not.
-func goInteger(t *abi.Type, raw json.RawMessage, field string) (any, error) {
+// readInRange reads an integer of the type; one below zero it gives in two's
+// complement.
+func readInRange(t *abiType, raw json.RawMessage, field string) (*big.Int, error) {
 	n, err := readInteger(raw, field)
 	if err != nil {
 		return nil, err
 	}
-	bits := t.Size
-	low, high := new(big.Int), new(big.Int).Lsh(big.NewInt(1), uint(bits))
-	if t.T == abi.IntTy {
+	low, high := new(big.Int), new(big.Int).Lsh(big.NewInt(1), uint(t.size))
+	if t.kind == kindInt {
 		high.Rsh(high, 1)
 		low.Neg(high)
 	}
 	if n.Cmp(low) < 0 || n.Cmp(high) >= 0 {
-		return nil, invalid(field, "%s is out of range: want %s", n, t)
+		return nil, invalid(field, "%s is out of range: want %s", n, t.name)
 	}
-	goType := t.GetType()
-	if goType == reflect.TypeFor[*big.Int]() {
-		return n, nil
+	if n.Sign() < 0 {
+		n.Add(n, new(big.Int).Lsh(big.NewInt(1), 8*wordSize))
 	}
-	value := reflect.New(goType).Elem()
-	if t.T == abi.IntTy {
-		value.SetInt(n.Int64())
-	} else {
-		value.SetUint(n.Uint64())
-	}
-	return value.Interface(), nil
-}
-
-func goTuple(t *abi.Type, raw json.RawMessage, field string) (any, error) {
-	types := make([]abi.Type, len(t.TupleElems))
-	for i, e := range t.TupleElems {
-		types[i] = *e
-	}
-	values, err := goValues(types, raw, field)
-	if err != nil {
-		return nil, err
-	}
-	tuple := reflect.New(t.TupleType).Elem()
-	for i, v := range values {
-		tuple.Field(i).Set(reflect.ValueOf(v))
-	}
-	return tuple.Interface(), nil
-}
-
-func goList(t *abi.Type, raw json.RawMessage, field string) (any, error) {
-	items, err := readArray(raw, field)
-	if err != nil {
-		return nil, err
-	}
-	list := reflect.New(t.GetType()).Elem()
-	switch t.T {
-	case abi.ArrayTy:
-		if len(items) != t.Size {
-			return nil, invalid(field, "%d elements: want %d", len(items), t.Size)
-		}
-	case abi.SliceTy:
-		list = reflect.MakeSlice(t.GetType(), len(items), len(items))
-	default:
-		return nil, fmt.Errorf("%s: no values of type %s", field, t)
-	}
-	for i, item := range items {
-		v, err := goValue(t.Elem, item, element(field, i))
-		if err != nil {
-			return nil, err
-		}
-		list.Index(i).Set(reflect.ValueOf(v))
-	}
-	return list.Interface(), nil
+	return n, nil
 }

@@ -4,12 +4,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-
-	"github.com/ethereum/go-ethereum/accounts/abi"
 )
 
-// Bounds of a signature, far above what contracts have. Types become Go types
-// before there are values, so their size is bounded first.
+// Bounds of a signature, far above what contracts have.
 const (
 	maxSignature = 1024 // bytes
 	maxDepth     = 8    // of tuples in tuples
@@ -29,26 +26,50 @@ type signatureParser struct {
 	rest string
 }
 
+// kind says how values of a type are encoded.
+type kind byte
+
+const (
+	kindAddress kind = iota + 1
+	kindBool
+	kindString
+	kindBytes      // any number of them
+	kindFixedBytes // bytes1 to bytes32
+	kindUint
+	kindInt
+	kindTuple
+	kindSlice // T[]
+	kindArray // T[n]
+)
+
+// wordSize is how many bytes each number, offset and length takes.
+const wordSize = 32
+
+// abiType is one type of a signature. It is data alone: a Go type made at run time
+// would never be freed, and callers choose the signatures.
+type abiType struct {
+	kind    kind
+	size    int       // bits of an integer, bytes of bytes1 to bytes32, elements of T[n]
+	parts   []abiType // of a tuple; of an array its one element type
+	dynamic bool      // its values stand in the tail, and an offset stands for them in the head
+	head    int       // bytes that it takes in the head
+	name    string    // of an elementary type
+}
+
 // parseSignature reads the types of "name(type,type)": canonical names
 // (uint256, not uint), no spaces, no argument names, tuples as "(type,type)".
-func parseSignature(text string) ([]abi.Type, error) {
+func parseSignature(text string) ([]abiType, error) {
 	name, _, ok := strings.Cut(text, "(")
 	if !ok || len(text) > maxSignature || !functionName.MatchString(name) {
 		return nil, badSignature()
 	}
 	p := signatureParser{rest: text[len(name):]}
-	components, _, err := p.tuple(0)
+	types, _, err := p.tuple(0)
 	if err != nil {
 		return nil, err
 	}
 	if p.rest != "" {
 		return nil, badSignature()
-	}
-	types := make([]abi.Type, len(components))
-	for i, c := range components {
-		if types[i], err = abi.NewType(c.Type, "", c.Components); err != nil {
-			return nil, invalid("payload.function", "%v", err)
-		}
 	}
 	return types, nil
 }
@@ -60,7 +81,7 @@ func badSignature() error {
 
 // tuple reads "(type,type)" and says how many elements it has when its fixed
 // arrays are written out.
-func (p *signatureParser) tuple(depth int) (parts []abi.ArgumentMarshaling, elements int, err error) {
+func (p *signatureParser) tuple(depth int) (parts []abiType, elements int, err error) {
 	if depth > maxDepth || !p.take("(") {
 		return nil, 0, badSignature()
 	}
@@ -72,7 +93,6 @@ func (p *signatureParser) tuple(depth int) (parts []abi.ArgumentMarshaling, elem
 		if err != nil {
 			return nil, 0, err
 		}
-		part.Name = "Field" + strconv.Itoa(len(parts))
 		parts, elements = append(parts, part), elements+n
 		if p.take(")") {
 			return parts, elements, nil
@@ -83,48 +103,102 @@ func (p *signatureParser) tuple(depth int) (parts []abi.ArgumentMarshaling, elem
 	}
 }
 
-func (p *signatureParser) typ(depth int) (part abi.ArgumentMarshaling, elements int, err error) {
+func (p *signatureParser) typ(depth int) (t abiType, elements int, err error) {
 	if strings.HasPrefix(p.rest, "(") {
-		part.Type = "tuple"
-		if part.Components, elements, err = p.tuple(depth + 1); err != nil {
-			return part, 0, err
+		var parts []abiType
+		if parts, elements, err = p.tuple(depth + 1); err != nil {
+			return t, 0, err
 		}
-	} else if part.Type, elements = p.elementary(), 1; part.Type == "" {
-		return part, 0, badSignature()
+		t = tupleOf(parts)
+	} else if t, elements = p.elementary(), 1; t.name == "" {
+		return t, 0, badSignature()
 	}
 	for {
 		suffix := arraySuffix.FindStringSubmatch(p.rest)
 		if suffix == nil {
-			return part, elements, nil
+			return t, elements, nil
 		}
 		p.rest = p.rest[len(suffix[0]):]
-		part.Type += suffix[0]
-		if n, _ := strconv.Atoi(suffix[1]); n > 0 {
-			elements *= n
-		}
+		n, _ := strconv.Atoi(suffix[1]) // 0: any number
+		t = arrayOf(t, n)
+		elements *= max(n, 1)
 		if elements > maxElements {
-			return part, 0, invalid("payload.function", "want fixed arrays of at most %d elements in all", maxElements)
+			return t, 0, invalid("payload.function", "want fixed arrays of at most %d elements in all", maxElements)
 		}
 	}
 }
 
-// elementary takes one type without tuple and array, or "".
-func (p *signatureParser) elementary() string {
+func tupleOf(parts []abiType) abiType {
+	t := abiType{kind: kindTuple, parts: parts, head: headsOf(parts)}
+	for _, part := range parts {
+		t.dynamic = t.dynamic || part.dynamic
+	}
+	if t.dynamic {
+		t.head = wordSize
+	}
+	return t
+}
+
+// arrayOf is the array of n elements; 0: of any number.
+func arrayOf(elem abiType, n int) abiType {
+	t := abiType{kind: kindArray, size: n, parts: []abiType{elem}, dynamic: n == 0 || elem.dynamic, head: wordSize}
+	if n == 0 {
+		t.kind = kindSlice
+	}
+	if !t.dynamic {
+		t.head = n * elem.head
+	}
+	return t
+}
+
+// headsOf is how many bytes the heads of the types take together.
+func headsOf(types []abiType) (bytes int) {
+	for _, t := range types {
+		bytes += t.head
+	}
+	return bytes
+}
+
+// elementary takes one type without tuple and array, or one without a name.
+func (p *signatureParser) elementary() abiType {
 	end := strings.IndexAny(p.rest, ",()[")
 	if end < 0 {
-		return ""
+		return abiType{}
 	}
 	match := elementary.FindStringSubmatch(p.rest[:end])
 	if match == nil {
-		return ""
+		return abiType{}
 	}
-	if bits := match[3]; bits != "" {
-		if n, err := strconv.Atoi(bits); err != nil || n > 256 || n%8 != 0 {
-			return ""
-		}
+	bits, _ := strconv.Atoi(match[3])
+	if match[3] != "" && (bits == 0 || bits > 256 || bits%8 != 0) {
+		return abiType{}
 	}
 	p.rest = p.rest[end:]
-	return match[0]
+	return elementaryOf(match[0], match[2], bits)
+}
+
+// elementaryOf is the type of that name, of which length is what follows "bytes", and
+// bits what follows "int".
+func elementaryOf(name, length string, bits int) abiType {
+	t := abiType{name: name, size: bits, head: wordSize}
+	switch {
+	case name == "address":
+		t.kind = kindAddress
+	case name == "bool":
+		t.kind = kindBool
+	case name == "string":
+		t.kind, t.dynamic = kindString, true
+	case name == "bytes":
+		t.kind, t.dynamic = kindBytes, true
+	case length != "":
+		t.kind = kindFixedBytes
+		t.size, _ = strconv.Atoi(length) // 1 to 32, by the expression
+	case name[0] == 'u':
+		t.kind = kindUint
+	default:
+		t.kind = kindInt
+	}
+	return t
 }
 
 func (p *signatureParser) take(token string) (ok bool) {
