@@ -24,7 +24,7 @@ func (a *App) viewer(r *http.Request) (store.Viewer, error) {
 	if v.Caller == "" {
 		return v, web.NewProblem(web.Forbidden, "the token's subject and e-mail have characters that no caller's name has")
 	}
-	return v, nil
+	return v, a.atWork.Enter(r, "caller "+v.Caller)
 }
 
 // viewerOf has the subject before the e-mail: where a list has both, the subject is who

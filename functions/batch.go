@@ -53,17 +53,9 @@ func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 		return web.FieldProblem("intents", "has %d intents: want 1 to %d", n, batchMost)
 	}
 	results := make([]batchResult, len(body.Intents))
-	var intents []store.Intent
-	var places []int
-	for i, one := range body.Intents {
-		in, err := a.intent(one)
-		if err != nil {
-			telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
-			results[i] = refusedResult(r, err)
-			continue
-		}
-		in.Caller, in.Names = v.Caller, v.Names
-		intents, places = append(intents, in), append(places, i)
+	intents, places, err := a.allowedOf(r, v, body.Intents, results)
+	if err != nil {
+		return err
 	}
 	a.points.At("create.received")
 	if len(intents) > 0 {
@@ -80,6 +72,35 @@ func (a *App) createBatch(w http.ResponseWriter, r *http.Request) error {
 	a.points.At("create.enqueued")
 	web.Reply(w, r, http.StatusOK, batchResponse{Results: results})
 	return nil
+}
+
+// allowedOf are the intents that can be stored, and their places in the batch; it fills
+// the results of the others. Payloads are read only for submitters that the caller may
+// use.
+func (a *App) allowedOf(r *http.Request, v store.Viewer, bodies []createRequest, results []batchResult) (intents []store.Intent, places []int, err error) {
+	names, faults := make([]store.Intent, len(bodies)), make([]error, len(bodies))
+	var submitters []nonce.Submitter
+	for i, body := range bodies {
+		if names[i], faults[i] = a.named(v, body); faults[i] == nil {
+			submitters = append(submitters, names[i].Submitter)
+		}
+	}
+	may, err := a.store.Usable(r.Context(), v.Names, submitters)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, in := range names {
+		if faults[i] == nil {
+			in, faults[i] = a.intent(in, bodies[i], may[in.Submitter])
+		}
+		if faults[i] != nil {
+			telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
+			results[i] = refusedResult(r, faults[i])
+			continue
+		}
+		intents, places = append(intents, in), append(places, i)
+	}
+	return intents, places, nil
 }
 
 // wakeWithin bounds all CreateTask calls of one batch. Whoever gets no task by then

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
@@ -47,12 +49,10 @@ func (a *App) create(w http.ResponseWriter, r *http.Request) error {
 	if body.RequestID, err = keyOf(r, "requestId", body.RequestID); err != nil {
 		return err
 	}
-	in, err := a.intent(body)
+	in, err := a.allowed(r.Context(), v, body)
 	if err != nil {
-		telemetry.TxCreate.Add(r.Context(), 1, telemetry.Result("refused"))
 		return err
 	}
-	in.Caller, in.Names = v.Caller, v.Names
 	a.points.At("create.received")
 	accepted, err := a.watched().Create(r.Context(), in, a.config.Queue.MaxPerSubmitter)
 	if err != nil {
@@ -88,8 +88,26 @@ func (a *App) wake(r *http.Request, in store.Intent, accepted store.Accepted) {
 	}
 }
 
-// intent checks what a caller posted; what it returns can be stored.
-func (a *App) intent(body createRequest) (store.Intent, error) {
+// allowed is the intent of a caller who may use the submitter. Of anybody else's the
+// payload is not read.
+func (a *App) allowed(ctx context.Context, v store.Viewer, body createRequest) (store.Intent, error) {
+	in, err := a.named(v, body)
+	if err == nil {
+		var may map[nonce.Submitter]bool
+		if may, err = a.store.Usable(ctx, v.Names, []nonce.Submitter{in.Submitter}); err != nil {
+			telemetry.TxCreate.Add(ctx, 1, telemetry.Result("error"))
+			return in, err
+		}
+		in, err = a.intent(in, body, may[in.Submitter])
+	}
+	if err != nil {
+		telemetry.TxCreate.Add(ctx, 1, telemetry.Result("refused"))
+	}
+	return in, err
+}
+
+// named checks all that a caller posted but the payload.
+func (a *App) named(v store.Viewer, body createRequest) (store.Intent, error) {
 	s, err := a.submitter("submitter", body.Submitter)
 	if err != nil {
 		return store.Intent{}, err
@@ -100,39 +118,49 @@ func (a *App) intent(body createRequest) (store.Intent, error) {
 	if len(body.Payload) == 0 {
 		return store.Intent{}, web.FieldProblem("payload", "is required: what to do, such as {\"to\": \"0x…\", \"value\": \"1\"}")
 	}
-	served, err := a.servedOf(s)
-	if err != nil {
+	if _, err := a.servedOf(s); err != nil {
 		return store.Intent{}, err
 	}
-	var payload []byte
-	var fingerprint [32]byte
-	if body.Handler == "" {
-		payload, fingerprint, err = evm.ParsePayload(body.Payload)
+	return store.Intent{Submitter: s, RequestID: body.RequestID, Caller: v.Caller, Names: v.Names, Handler: body.Handler}, nil
+}
+
+// intent is in, which [App.named] made, with its payload: it can be stored. may says
+// whether the caller may use the submitter.
+func (a *App) intent(in store.Intent, body createRequest, may bool) (_ store.Intent, err error) {
+	if !may {
+		return in, fmt.Errorf("%s: %w", in.Submitter, store.ErrUnknownSubmitter)
+	}
+	if in.Handler == "" {
+		in.Payload, in.Fingerprint, err = evm.ParsePayload(body.Payload)
 	} else {
-		payload, fingerprint, err = a.inputOf(body.Handler, body.Payload)
+		in.Payload, in.Fingerprint, err = a.inputOf(in.Handler, body.Payload)
 	}
 	if err != nil {
-		return store.Intent{}, err
+		return in, err
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return store.Intent{}, errors.Join(errors.New("make a txId"), err)
+		return in, errors.Join(errors.New("make a txId"), err)
 	}
-	in := store.Intent{TxID: id.String(), Submitter: s, RequestID: body.RequestID, Payload: payload, Handler: body.Handler, Fingerprint: fingerprint}
-	if body.Handler == "" {
-		in.Refused = served.tooMuchGas(payload)
+	in.TxID = id.String()
+	if in.Handler == "" {
+		in.Refused = a.tooMuchGas(in)
 	}
 	return in, nil
 }
 
-// tooMuchGas refuses a payload whose gas may cost more than the deployment lets any
-// transaction cost; nil where it does not say.
-func (c *servedChain) tooMuchGas(payload []byte) error {
-	call, err := evm.StoredCall(payload)
+// tooMuchGas refuses an intent whose gas may cost more than the deployment lets any
+// transaction cost; nil where its payload does not say.
+func (a *App) tooMuchGas(in store.Intent) error {
+	served, err := a.servedOf(in.Submitter)
 	if err != nil {
 		return err
 	}
-	if reason := c.worker.Rules.TooMuchGas(call); reason != "" {
+	call, err := evm.StoredCall(in.Payload)
+	if err != nil {
+		return err
+	}
+	if reason := served.worker.Rules.TooMuchGas(call); reason != "" {
 		return &evm.FieldError{Code: evm.CodeInvalidField, Field: "payload.maxFeePerGas", Problem: reason + ": want less gas or a lower maxFeePerGas"}
 	}
 	return nil

@@ -54,6 +54,7 @@ type App struct {
 	kms      *kms.Client
 	public   *web.Verifier
 	internal *web.Verifier
+	atWork   *web.Callers
 	export   *export.Exporter // of metrics and traces; nil: none
 
 	services     *http.Client // by which business services are asked
@@ -91,6 +92,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 		return nil, err
 	}
 	a := &App{config: c, log: log, node: node, points: crash.FromEnvironment(), gate: new(web.Gate), services: handlers.NewClient()}
+	a.atWork = web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes)
 	for _, open := range []func(context.Context) error{a.openExport, a.openStore, a.openMark, a.openChains, a.openSigners, a.openVerifiers} {
 		if err := open(ctx); err != nil {
 			return nil, err
@@ -324,6 +326,8 @@ func (a *App) routeHouse(mux *web.Mux) {
 // invocation cost.
 func (a *App) handle(mux *web.Mux, name, pattern string, h func(http.ResponseWriter, *http.Request) error) {
 	mux.Handle(pattern, telemetry.Invocation(a.log, name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r, leave := a.atWork.Track(r)
+		defer leave()
 		err := a.marks.look(r.Context(), a.log)
 		if err == nil {
 			err = h(w, r)

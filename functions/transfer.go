@@ -133,7 +133,7 @@ func (a *App) user(r *http.Request) (int64, error) {
 		return 0, &web.Problem{Code: web.Unauthorized, Detail: reason, Cause: fmt.Errorf("subject %.40q", id.Subject),
 			Header: http.Header{"Www-Authenticate": {`Bearer error="invalid_token", error_description="` + reason + `"`}}}
 	}
-	return user, nil
+	return user, a.atWork.Enter(r, "user "+id.Subject)
 }
 
 // driveWithin is how long a request drives its transfer; by then it answers PENDING,

@@ -72,7 +72,7 @@ func TestBatchCreate(t *testing.T) {
 	if diff := cmp.Diff(ids, again); diff != "" || ids[0] != ids[3] {
 		t.Errorf("txIds of the same batch again (-first +again):\n%s; of one requestId twice: %s, %s", diff, ids[0], ids[3])
 	}
-	b.cheap(t, intents)
+	b.cheap(t, intents[:len(intents)-1]) // who may use the last one's submitter is asked before
 	b.ends(t, map[nonce.Submitter]int{first: 2, second: 1})
 	for _, n := range []int{0, 501} {
 		many := make([]map[string]any, n)

@@ -237,6 +237,8 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 		"FENCEPOST_TELEMETRY_PROMETHEUS":   "true",
 		"CLOUD_RUN_TIMEOUT_SECONDS":        "60",
 	}
+	// No Cloud Run stands before these processes, and bounds what each serves at once.
+	env["FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER"] = "2000"
 	if s.options.Window > 1 {
 		env["FENCEPOST_NONCE_STRICT_ENABLED"] = "false"
 	}

@@ -206,6 +206,10 @@ func postgresAddress(text string) bool {
 type HTTP struct {
 	// MaxBodyBytes is the most bytes of a request's body.
 	MaxBodyBytes int64
+	// MaxRequestsPerCaller and MaxBytesPerCaller are the most requests of one caller, and
+	// the most bytes of their bodies, that one instance has at work.
+	MaxRequestsPerCaller int
+	MaxBytesPerCaller    int64
 }
 
 func (h *HTTP) settings() []setting {
@@ -213,6 +217,12 @@ func (h *HTTP) settings() []setting {
 		{name: "http.maxBodyBytes", def: "262144",
 			meaning: "how long a request's body may be; longer ones are answered 413 BODY_TOO_LARGE",
 			field:   number(&h.MaxBodyBytes, "a number of bytes", 1024, 32<<20)},
+		{name: "http.maxRequestsPerCaller", def: "32",
+			meaning: "how many requests of one caller, operator or user an instance has at work; further ones are answered 429 TOO_MANY_REQUESTS. Keep it below what an instance serves at once (`concurrency` in Terraform), so that there is room for others",
+			field:   number(&h.MaxRequestsPerCaller, "a number of requests", 1, 100_000)},
+		{name: "http.maxBytesPerCaller", def: "4194304",
+			meaning: "how many bytes the bodies of one caller's requests have that an instance has at work, at least http.maxBodyBytes; a body whose length is not told counts as the longest; further requests are answered 429 TOO_MANY_REQUESTS",
+			field:   number(&h.MaxBytesPerCaller, "a number of bytes", 1024, 1<<30)},
 	}
 }
 

@@ -55,6 +55,10 @@ func (c *Config) leaseRules() []rule {
 		broken: c.RPC.Timeout > lease,
 		say:    "set rpc.timeout to at most lease.duration: no call may outlast the lease it is made under",
 	}, {
+		of:     []string{"http.maxBytesPerCaller", "http.maxBodyBytes"},
+		broken: c.HTTP.MaxBytesPerCaller < c.HTTP.MaxBodyBytes,
+		say:    "set http.maxBytesPerCaller to at least http.maxBodyBytes: a body of that length could never be sent",
+	}, {
 		of:     []string{"signer.local.keystore", "signer.local.passwordFile"},
 		broken: (c.Signer.LocalKeystore == "") != (c.Signer.LocalPasswordFile == ""),
 		say:    "set signer.local.keystore and signer.local.passwordFile together, or neither",

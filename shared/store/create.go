@@ -239,6 +239,7 @@ func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent, 
 		if f.registered {
 			s.names.saw(in.Submitter, f.nameEpoch)
 		}
+		s.usable.saw(namesOf(in.Caller, in.Names), in.Submitter, f.registered && f.allowed)
 		foreign = foreign || (f.registered && !f.ours)
 		if f.registered {
 			s.limits.saw(in.Submitter, f.limited)

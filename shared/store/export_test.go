@@ -27,7 +27,7 @@ func (s *Store) CreateTogether(ctx context.Context, intents []Intent, bound int)
 // HotStatements are those whose cost must not grow with what is finished, by the
 // names of their constants.
 var HotStatements = map[string]string{
-	"insertIntents": insertIntents, "insertPayloads": insertPayloads, "findIntents": findIntents, "countQueued": countQueued,
+	"insertIntents": insertIntents, "insertPayloads": insertPayloads, "findIntents": findIntents, "findUsable": findUsable, "countQueued": countQueued,
 	"lockPolicies": lockPolicies, "insertLimited": insertLimited, "permitReserved": permitReserved, "permit": permit,
 	"acquireOrMark": acquireOrMark, "goRound": goRound, "giveBack": giveBack, "lookAgain": lookAgain,
 	"loadSubmitter": loadSubmitter, "loadUnsettled": loadUnsettled, "bumpSpent": bumpSpent, "loadQueue": loadQueue,

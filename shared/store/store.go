@@ -34,6 +34,7 @@ type Store struct {
 	gather gathering
 	epochs epochs
 	names  names
+	usable usable
 }
 
 // Options are how to reach the database, and how long it may keep anything

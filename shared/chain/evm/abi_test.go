@@ -186,6 +186,12 @@ func (d draw) integer(name string) string {
 	if signed && d.IntN(2) == 0 {
 		n.Sub(n, top) // from the least to -1
 	}
+	if d.Float64() < d.wrong { // the first beyond a bound
+		n = new(big.Int).Set(top)
+		if d.IntN(2) == 0 {
+			n.Neg(n.Add(n, big.NewInt(1)))
+		}
+	}
 	if n.CmpAbs(maxSafeInteger) <= 0 && d.IntN(2) == 0 {
 		return n.String()
 	}

@@ -1,0 +1,117 @@
+package functions_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/functions"
+)
+
+// begun posts a request whose body never ends, and how to hang up.
+func begun(t *testing.T, url, path, token string) (hangUp func()) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\n\r\n{", path, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return func() { _ = conn.Close() }
+}
+
+// Whoever has as many requests at work as may be gets 429, on every path and whatever
+// the request is; others are served, and so is the caller when one of its own has ended.
+func TestOneCallerAtTheBound(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	app, err := h.app(append(h.transferSettings(), "FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER=2")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(app.Handlers()[functions.All])
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		_ = app.Close(t.Context())
+	})
+	users := map[string][2]string{
+		"/api/v1/tx":                {h.callerToken("shop"), h.callerToken("other")},
+		"/api/v1/tx:batch":          {h.callerToken("shop2"), h.callerToken("other")},
+		"/admin/v1/submitters":      {h.callerToken("ann"), h.callerToken("other")},
+		"/api/v1/internal_transfer": {h.userToken(alice), h.userToken(bob)},
+		"/api/v1/payout":            {h.userToken(9), h.userToken(bob)},
+	}
+	for path, tokens := range users {
+		t.Run(path, func(t *testing.T) {
+			ask := func(token string) answer { return call(t, t.Context(), token, http.MethodPost, server.URL+path, "") }
+			hangUp := begun(t, server.URL, path, tokens[0])
+			begun(t, server.URL, path, tokens[0])
+			var refused answer
+			await(t, "two requests at work", func() bool {
+				refused = ask(tokens[0])
+				return refused.status == http.StatusTooManyRequests
+			})
+			if got := refused.is("code") + " " + refused.header.Get("Retry-After"); got != "429 TOO_MANY_REQUESTS 1" {
+				t.Errorf("the third: got %s, %v; want 429 TOO_MANY_REQUESTS with Retry-After 1", got, refused.body)
+			}
+			if a := ask(tokens[1]); a.status == http.StatusTooManyRequests {
+				t.Errorf("another caller: got %v, want it served", a.body)
+			}
+			hangUp()
+			await(t, "room again", func() bool { return ask(tokens[0]).status != http.StatusTooManyRequests })
+		})
+	}
+}
+
+// Of a caller who may not use the submitter no payload is read: the answer is the same
+// whatever is wrong in it. Who was just added is let in.
+func TestPayloadsOfStrangersAreNotRead(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Bundle.Register(t, shopAccount, 1)
+	h.run(`update submitter set callers = '{email:shop@fencepost.example,shop@fencepost.example}' where submitter = $1`, shopAccount)
+	shop, other := h.callerToken("shop"), h.callerToken("other")
+	intent := func(submitter, payload string) string {
+		return `{"submitter": "` + submitter + `", "requestId": "r", "payload": ` + payload + `}`
+	}
+	const wrong, right = `{"to": "0x12"}`, `{"to": "` + paidTo + `", "value": "1"}`
+	post := func(token, path, body string) answer {
+		return call(t, t.Context(), token, http.MethodPost, h.url+path, body)
+	}
+	for name, c := range map[string]struct{ token, submitter, payload, want string }{
+		"a stranger's wrong payload":           {other, shopAccount, wrong, "404 UNKNOWN_SUBMITTER"},
+		"a stranger's unknown handler":         {other, shopAccount, `{}, "handler": "none"`, "404 UNKNOWN_SUBMITTER"},
+		"a stranger's right payload":           {other, shopAccount, right, "404 UNKNOWN_SUBMITTER"},
+		"a wrong payload, nobody's submitter":  {shop, strings.Replace(shopAccount, "5409", "5408", 1), wrong, "404 UNKNOWN_SUBMITTER"},
+		"a caller's own wrong payload":         {shop, shopAccount, wrong, "400 INVALID_FIELD"},
+		"a caller's own wrong payload, again":  {shop, shopAccount, wrong, "400 INVALID_FIELD"},
+		"a stranger's payload that is no JSON": {other, shopAccount, `{"to": }`, "400 INVALID_JSON"},
+	} {
+		if a := post(c.token, "/api/v1/tx", intent(c.submitter, c.payload)); a.is("code") != c.want {
+			t.Errorf("%s: got %v, want %s", name, a.body, c.want)
+		}
+		if c.want == "400 INVALID_JSON" {
+			continue
+		}
+		a := post(c.token, "/api/v1/tx:batch", `{"intents": [`+intent(c.submitter, c.payload)+`]}`)
+		results, _ := a.body["results"].([]any)
+		if len(results) != 1 {
+			t.Fatalf("%s, in a batch: got %v, want a result", name, a.body)
+		}
+		one := results[0].(map[string]any)
+		if got := fmt.Sprint(one["status"], " ", one["code"]); got != c.want {
+			t.Errorf("%s, in a batch: got %v, want %s", name, one, c.want)
+		}
+	}
+	h.run(`update submitter set callers = callers || '{email:other@fencepost.example,other@fencepost.example}' where submitter = $1`, shopAccount)
+	if a := post(other, "/api/v1/tx", intent(shopAccount, right)); a.status != http.StatusAccepted {
+		t.Errorf("a caller who was just added: got %v, want 202", a.body)
+	}
+}
