@@ -67,8 +67,12 @@ func (c *Callers) Enter(r *http.Request, caller string) error {
 	defer c.mu.Unlock()
 	now := c.atWork[caller]
 	if now.requests >= c.requests || now.bytes+bytes > c.bytes {
-		return &Problem{Code: TooManyRequests, RetryAfter: busyRetryAfter,
+		p := &Problem{Code: TooManyRequests, RetryAfter: busyRetryAfter,
 			Detail: "too many of your requests, or too many bytes of them, are at work in this instance: wait for their answers, or send fewer at a time. Nothing of this one was read"}
+		if r.ContentLength != 0 { // the answer does not wait for a body that may never come
+			p.Header = http.Header{"Connection": {"close"}}
+		}
+		return p
 	}
 	*p = place{caller, bytes, true}
 	c.atWork[caller] = load{now.requests + 1, now.bytes + bytes}

@@ -277,7 +277,7 @@ func FuzzEncodeCall(f *testing.F) {
 	})
 }
 
-// What is too long is refused with its length, and takes no memory by it.
+// What is too long is refused with its length.
 func TestEncodeCallBoundsItsData(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -296,6 +296,18 @@ func TestEncodeCallBoundsItsData(t *testing.T) {
 		case c.size > 0 && (!errors.As(err, &problem) || problem.Problem != fmt.Sprintf("make %d bytes of data: want at most %d", c.size, maxData)):
 			t.Errorf("%s: got %v, want its %d bytes refused", c.signature, err, c.size)
 		}
+	}
+}
+
+// However long the data would be, no more of it is made than may be.
+func TestEncoderKeepsNoMoreThanMayBe(t *testing.T) {
+	t.Parallel()
+	var e encoder
+	e.grow(maxData - 32)
+	e.grow(1 << 40)
+	e.put(maxData-1, []byte{1, 2})
+	if e.size != maxData-32+1<<40 || len(e.data) != maxData || cap(e.data) > 2*maxData || e.data[maxData-1] != 0 {
+		t.Errorf("got %d of %d bytes, capacity %d, the last %d; want %d and nothing beyond", len(e.data), e.size, cap(e.data), e.data[len(e.data)-1], maxData)
 	}
 }
 

@@ -1,0 +1,211 @@
+package attacks
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+const (
+	stranger     = "stranger@elsewhere.example" // has a token, and no list names it
+	unregistered = nonce.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
+)
+
+// hostile is a batch of intents for s of which each calls a function whose tuple no
+// other has, and is refused: its gas is too little. n is how many it has.
+func hostile(r *rand.Rand, s nonce.Submitter, n int) string {
+	intents := make([]string, n)
+	for i := range intents {
+		var types, values []string
+		for range 24 {
+			if r.IntN(4) == 0 {
+				types, values = append(types, "bool"), append(values, "true")
+			} else {
+				types, values = append(types, "uint"+strconv.Itoa(8+8*r.IntN(32))), append(values, "7")
+			}
+		}
+		intents[i] = fmt.Sprintf(`{"submitter":%q,"requestId":"%d","payload":{"to":"0x00000000000000000000000000000000000cafe0","gas":"1","function":"f((%s)[])","args":[[[%s]]]}}`,
+			s, i, strings.Join(types, ","), strings.Join(values, ","))
+	}
+	return `{"intents":[` + strings.Join(intents, ",") + `]}`
+}
+
+// refused posts a batch as the account, and wants each of its intents refused so.
+func (b target) refused(t testing.TB, account, batch, want string) {
+	t.Helper()
+	status, answer, err := b.Call(b.ctx, account, http.MethodPost, "/api/v1/tx:batch", json.RawMessage(batch))
+	var body struct {
+		Results []struct{ Code, Field string }
+	}
+	if err != nil || status != http.StatusOK || json.Unmarshal(answer, &body) != nil || len(body.Results) == 0 {
+		t.Fatalf("hostile batch: got %d %.300s, %v; want 200", status, answer, err)
+	}
+	for _, r := range body.Results {
+		if got := r.Code + " " + r.Field; got != want {
+			t.Fatalf("hostile intent: got %s, want %s", got, want)
+		}
+	}
+}
+
+// resident is how many bytes of its own the function process has in memory.
+func (b target) resident(t testing.TB) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.Processes()[0].PID()))
+	if err != nil {
+		t.Skipf("needs Linux's /proc: %v", err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if text, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			kB, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(text), " kB"), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kB << 10
+		}
+	}
+	t.Skip("this kernel does not tell RssAnon")
+	return 0
+}
+
+// tight collects garbage often, so that what is resident is what is kept.
+var tight = map[string]string{"GOGC": "20"}
+
+// Signatures that were never seen before leave nothing behind in a process, whoever
+// posts them: a stranger, whose payloads are not read, or a caller, whose are.
+func TestHostileSignaturesLeaveNoMemory(t *testing.T) {
+	t.Parallel()
+	for _, who := range []struct{ account, want string }{
+		{stranger, "UNKNOWN_SUBMITTER "},
+		{stack.CallerAccount, "INVALID_FIELD payload.gas"},
+	} {
+		t.Run(who.account, func(t *testing.T) {
+			t.Parallel()
+			b := attacked(t, stack.Options{Settings: tight})
+			b.Issuer.AddAccount(stranger)
+			s := unregistered
+			if who.account == stack.CallerAccount {
+				s = b.Submitters()[0]
+			}
+			r := rand.New(rand.NewPCG(1, 1))
+			same := hostile(r, s, 400)
+			for range 10 {
+				b.refused(t, who.account, same, who.want)
+			}
+			before := b.resident(t)
+			const batches = 30
+			for range batches {
+				b.refused(t, who.account, hostile(r, s, 400), who.want)
+			}
+			const most = batches * 400 * 6 << 10 // a Go type for each of these tuples takes more than twice as much
+			grown := b.resident(t) - before
+			for deadline := time.Now().Add(time.Minute); grown > most && time.Now().Before(deadline); grown = b.resident(t) - before {
+				b.refused(t, who.account, same, who.want) // makes garbage, so that it is collected
+			}
+			t.Logf("resident before: %d MB; %d MB more after %d batches", before>>20, grown>>20, batches)
+			if grown > most {
+				t.Errorf("resident after %d batches: got %d MB more, want at most %d MB", batches, grown>>20, most>>20)
+			}
+		})
+	}
+}
+
+// A caller who begins requests and does not send their bodies takes no more of an
+// instance than its bound: the others of its requests are refused, and other callers
+// are served.
+func TestUnsentBodiesOfOneCaller(t *testing.T) {
+	t.Parallel()
+	const most, begun = 32, 40
+	b := attacked(t, stack.Options{Settings: map[string]string{"FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER": strconv.Itoa(most)}})
+	b.Issuer.AddAccount(stranger)
+	token, err := b.Issuer.Token(b.ctx, stranger, stack.PublicAudience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := make(chan string, begun)
+	for range begun {
+		conn, err := net.Dial("tcp", b.Processes()[0].Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := fmt.Fprintf(conn, "POST /api/v1/tx:batch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1000\r\n\r\n{", token); err != nil {
+			t.Fatal(err)
+		}
+		go func() { answers <- answerOn(conn) }() // ends with the connection
+	}
+	for i := range begun - most {
+		select {
+		case answer := <-answers:
+			if answer != "429 TOO_MANY_REQUESTS, again after 1" {
+				t.Errorf("answer %d: got %s, want 429 TOO_MANY_REQUESTS with Retry-After 1", i, answer)
+			}
+		case <-b.ctx.Done():
+			t.Fatalf("answers: got %d, want %d", i, begun-most)
+		}
+	}
+	status, answer, err := b.Call(b.ctx, stack.CallerAccount, http.MethodPost, "/api/v1/tx", map[string]any{
+		"submitter": b.Submitters()[0], "requestId": "r", "payload": map[string]any{"to": "0x00000000000000000000000000000000000cafe0", "value": "1"},
+	})
+	if err != nil || status != http.StatusAccepted {
+		t.Errorf("another caller meanwhile: got %d %s, %v; want 202", status, answer, err)
+	}
+	select {
+	case answer := <-answers:
+		t.Errorf("one more of the stranger's: got %s, want %d at work", answer, most)
+	default:
+	}
+}
+
+// answerOn is the answer that comes on a connection, in short.
+func answerOn(conn net.Conn) string {
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	var problem struct{ Code string }
+	if err := json.NewDecoder(resp.Body).Decode(&problem); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d %s, again after %s", resp.StatusCode, problem.Code, resp.Header.Get("Retry-After"))
+}
+
+// BenchmarkHostileRequests posts batches as the stranger and as a caller in turn, and
+// tells the resident size after the first hundred and after all:
+//
+//	go test ./emulator/acceptance/attacks -run '^$' -bench HostileRequests -benchtime 10000x
+func BenchmarkHostileRequests(b *testing.B) {
+	h := attacked(b, stack.Options{})
+	h.Issuer.AddAccount(stranger)
+	r := rand.New(rand.NewPCG(1, 2))
+	post := func(n int) {
+		if n%2 == 0 {
+			h.refused(b, stranger, hostile(r, unregistered, 400), "UNKNOWN_SUBMITTER ")
+		} else {
+			h.refused(b, stack.CallerAccount, hostile(r, h.Submitters()[0], 400), "INVALID_FIELD payload.gas")
+		}
+	}
+	for n := range 100 {
+		post(n)
+	}
+	before := h.resident(b)
+	b.ResetTimer()
+	for n := range b.N {
+		post(n)
+	}
+	after := h.resident(b)
+	b.ReportMetric(float64(before>>20), "MB-before")
+	b.ReportMetric(float64(after>>20), "MB-after")
+	b.ReportMetric(float64(after)/float64(before), "after/before")
+}
