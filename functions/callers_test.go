@@ -1,6 +1,7 @@
 package functions_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -26,8 +27,9 @@ func begun(t *testing.T, url, path, token string) (hangUp func()) {
 	return func() { _ = conn.Close() }
 }
 
-// Whoever has as many requests at work as may be gets 429, on every path and whatever
-// the request is; others are served, and so is the caller when one of its own has ended.
+// A caller, operator or user with as many requests at work as the setting allows gets 429
+// for any other. Other callers are served meanwhile. When one of the requests has ended,
+// the caller is served again.
 func TestOneCallerAtTheBound(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -51,6 +53,7 @@ func TestOneCallerAtTheBound(t *testing.T) {
 	for path, tokens := range users {
 		t.Run(path, func(t *testing.T) {
 			ask := func(token string) answer { return call(t, t.Context(), token, http.MethodPost, server.URL+path, "") }
+			ask(tokens[1]) // the issuer's keys are fetched then
 			hangUp := begun(t, server.URL, path, tokens[0])
 			begun(t, server.URL, path, tokens[0])
 			var refused answer
@@ -71,7 +74,7 @@ func TestOneCallerAtTheBound(t *testing.T) {
 }
 
 // Of a caller who may not use the submitter no payload is read: the answer is the same
-// whatever is wrong in it. Who was just added is let in.
+// whatever is wrong in it. A caller who was just added is let in.
 func TestPayloadsOfStrangersAreNotRead(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -113,5 +116,34 @@ func TestPayloadsOfStrangersAreNotRead(t *testing.T) {
 	h.run(`update submitter set callers = callers || '{email:other@fencepost.example,other@fencepost.example}' where submitter = $1`, shopAccount)
 	if a := post(other, "/api/v1/tx", intent(shopAccount, right)); a.status != http.StatusAccepted {
 		t.Errorf("a caller who was just added: got %v, want 202", a.body)
+	}
+}
+
+// A create is one round trip, once this process has seen that its caller may use the
+// submitter: the first asks before.
+func TestCreateIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Bundle.Register(t, shopAccount, 1)
+	shop := h.clientOf(h.callerToken("shop"))
+	for i := range 4 {
+		if _, err := shop.CreateTx(t.Context(), intentOf(fmt.Sprint("r", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trips := func() (all []string) {
+		h.log.mu.Lock()
+		defer h.log.mu.Unlock()
+		for text := range strings.Lines(h.log.b.String()) {
+			var line map[string]any
+			if json.Unmarshal([]byte(text), &line) == nil && line["message"] == "invocation" && line["function"] == "create" {
+				all = append(all, fmt.Sprint(line["sqlRoundTrips"]))
+			}
+		}
+		return all
+	}
+	await(t, "all four told", func() bool { return len(trips()) == 4 })
+	if got := strings.Join(trips(), " "); got != "2 1 1 1" {
+		t.Errorf("round trips of four creates: got %s, want 2 1 1 1", got)
 	}
 }

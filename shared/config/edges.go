@@ -221,7 +221,7 @@ func (h *HTTP) settings() []setting {
 			meaning: "how many requests of one caller, operator or user an instance has at work; further ones are answered 429 TOO_MANY_REQUESTS. Keep it below what an instance serves at once (`concurrency` in Terraform), so that there is room for others",
 			field:   number(&h.MaxRequestsPerCaller, "a number of requests", 1, 100_000)},
 		{name: "http.maxBytesPerCaller", def: "4194304",
-			meaning: "how many bytes the bodies of one caller's requests have that an instance has at work, at least http.maxBodyBytes; a body whose length is not told counts as the longest; further requests are answered 429 TOO_MANY_REQUESTS",
+			meaning: "how many bytes the bodies of those requests may have together, at least http.maxBodyBytes. A body without a Content-Length counts as the longest. Further requests are answered 429 TOO_MANY_REQUESTS",
 			field:   number(&h.MaxBytesPerCaller, "a number of bytes", 1024, 1<<30)},
 	}
 }

@@ -14,8 +14,8 @@ var TooManyRequests = Code{"TOO_MANY_REQUESTS", http.StatusTooManyRequests}
 // busyRetryAfter is when a caller may find one of its requests answered.
 const busyRetryAfter = time.Second
 
-// Callers bounds how much one caller has an instance do at a time, so that whoever
-// sends too much is refused, and nobody else. Make one with [NewCallers].
+// Callers bounds how much one caller has an instance do at a time. A caller who sends
+// more is refused, and other callers are not. Make one with [NewCallers].
 type Callers struct {
 	requests int
 	bytes    int64
@@ -31,7 +31,7 @@ type load struct {
 }
 
 // NewCallers lets each caller have so many requests at work, and so many bytes of
-// bodies. body is the most that one body may have, which is not more than bytes.
+// their bodies. body is the most bytes of one body, and not more than bytes.
 func NewCallers(requests int, bytes, body int64) *Callers {
 	return &Callers{requests: requests, bytes: bytes, body: body, atWork: make(map[string]load)}
 }
@@ -45,7 +45,7 @@ type place struct {
 	taken  bool
 }
 
-// Track is r as [Callers.Enter] wants it, and what is to be called when it is answered.
+// Track is r as [Callers.Enter] wants it. leave is called when r is answered.
 func (c *Callers) Track(r *http.Request) (_ *http.Request, leave func()) {
 	p := new(place)
 	return r.WithContext(context.WithValue(r.Context(), placeKey{}, p)), func() { c.leave(p) }

@@ -95,8 +95,8 @@ func (e *encoder) putInt(at, n int) {
 	e.put(at, word[:])
 }
 
-// value reads one value and writes it: one that is not dynamic at its place in the
-// head, and a dynamic one at the end, which is what at is then.
+// value reads one value and writes it from at on. at is the value's place in the head;
+// of a dynamic one it is the end of the data.
 func (e *encoder) value(t *abiType, at int, field string) error {
 	switch t.kind {
 	case kindTuple, kindArray, kindSlice:

@@ -26,7 +26,7 @@ type signatureParser struct {
 	rest string
 }
 
-// kind says how values of a type are encoded.
+// kind is the form of a type, by which its values are encoded.
 type kind byte
 
 const (
@@ -177,8 +177,8 @@ func (p *signatureParser) elementary() abiType {
 	return elementaryOf(match[0], match[2], bits)
 }
 
-// elementaryOf is the type of that name, of which length is what follows "bytes", and
-// bits what follows "int".
+// elementaryOf is the type of that name. length stands behind "bytes" in it, and bits
+// behind "int".
 func elementaryOf(name, length string, bits int) abiType {
 	t := abiType{name: name, size: bits, head: wordSize}
 	switch {

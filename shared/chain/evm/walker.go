@@ -12,8 +12,8 @@ type walker struct {
 	lengths []int // of the arrays not yet opened, in the order in which they begin
 }
 
-// newWalker begins before the text. What is no JSON it has as an empty text, in
-// which no array opens.
+// newWalker begins before the text. A text that is no JSON it takes for an empty one,
+// in which no array opens.
 func newWalker(raw json.RawMessage) walker {
 	if !json.Valid(raw) {
 		return walker{}
