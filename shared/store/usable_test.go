@@ -46,8 +46,10 @@ func TestUsable(t *testing.T) {
 	wants("another, who may use one of them by now", "other", 1, map[nonce.Submitter]bool{bob: true})
 	run(t, db, `update submitter set callers = '{shop,other}' where submitter = $1`, alice)
 	wants("another, just added", "other", 1, all)
-	if may, err := s.Usable(t.Context(), []string{"other"}, []nonce.Submitter{alice, bob}); err != nil || !may[alice] || !may[bob] {
-		t.Errorf("another, added: got %v, %v", may, err)
+	ctx := telemetry.WithMeter(t.Context())
+	may, err := s.Usable(ctx, []string{"other"}, []nonce.Submitter{alice, bob})
+	if cost := telemetry.MeterFrom(ctx).Cost(); err != nil || !may[alice] || !may[bob] || cost.SQLRoundTrips != 0 {
+		t.Errorf("another, of what was allowed before: got %v, %v with %d round trips, want both without any", may, err, cost.SQLRoundTrips)
 	}
 	run(t, db, `update submitter set callers = '{shop}' where submitter = $1`, alice)
 	in := intent(alice, "r")

@@ -62,7 +62,26 @@ func TestCallers(t *testing.T) {
 	}
 }
 
-// Whoever comes and goes at once, no more than the bound are at work, and nothing is
+// The bytes of a request that has left are free again while others are at work.
+func TestCallersGiveBytesBack(t *testing.T) {
+	t.Parallel()
+	c := web.NewCallers(9, 100, 60)
+	if _, err := entering(c, "a", 40); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		leave, err := entering(c, "a", 60)
+		if err != nil {
+			t.Fatalf("60 bytes beside 40: got %v, want room", err)
+		}
+		if _, err := entering(c, "a", 1); !refusedBusy(err) {
+			t.Errorf("one byte more: got %v, want it refused", err)
+		}
+		leave()
+	}
+}
+
+// However many requests come and go at once, no more than the bound are at work, and nothing is
 // left in the end.
 func TestCallersAtOnce(t *testing.T) {
 	t.Parallel()
