@@ -106,10 +106,7 @@ func (a *App) putCallers(w http.ResponseWriter, r *http.Request) error {
 	if changed {
 		a.log.WarnContext(r.Context(), "callers set", telemetry.SubmitterKey, c.Submitter, "callers", c.Callers, "succeeds", c.Succeeds, "operator", operator, "reason", c.Reason)
 	}
-	// The change ended the lease session, so the rest of its work needs a new one.
-	if err := a.tasks.Advance(r.Context(), c.Submitter, token); err != nil {
-		a.log.WarnContext(r.Context(), "no advance task: the sweep will find the queue", telemetry.SubmitterKey, c.Submitter, "error", err.Error())
-	}
+	a.lookAfter(r.Context(), c.Submitter, token)
 	return a.replySubmitter(w, r, c.Submitter)
 }
 

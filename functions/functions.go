@@ -236,7 +236,7 @@ func (a *App) openStore(ctx context.Context) (err error) {
 		StatementTimeout: db.StatementTimeout, LockTimeout: db.LockTimeout,
 		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After, Tracer: store.Costs{},
 		Events: eventMode(a.config.Events), OnEvents: a.onEvents,
-		GasBumpAfter: bumpAfter(a.config.GasBump),
+		GasBumpAfter: bumpAfter(a.config.GasBump), AnyCaller: !a.config.Auth.OpenIssuer,
 	})
 	return err
 }

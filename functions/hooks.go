@@ -90,6 +90,9 @@ func (a *App) Allocate(ctx context.Context, s nonce.Submitter, owner string, req
 		if found, again := a.reserved(ctx, s, owner, requests); again == nil && found != nil {
 			return found, nil
 		}
+		if errors.Is(err, nonce.ErrNoHooks) { // they were taken off the list a moment ago
+			err = fmt.Errorf("%w: %w", err, store.ErrUnknownSubmitter)
+		}
 		return nil, fmt.Errorf("reserve nonces of %s for %s: %w", s, owner, err)
 	}
 	return a.reserved(ctx, s, owner, requests)

@@ -306,7 +306,7 @@ func TestReservationsAreHeldToThePolicy(t *testing.T) {
 	h := withHooks(t, []string{"hooks"})
 	allowed := nonce.Address{18: 0xca, 19: 0xfe}
 	terms := store.Policy{MaxValue: new("8"), MaxValuePerDay: new("7"), MaxPerMinute: new(1), Targets: []string{allowed.String()}}
-	if err := h.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: h.lender, Policy: terms, By: "olga", Reason: "a test"}); err != nil {
+	if _, err := h.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: h.lender, Policy: terms, By: "olga", Reason: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	refusedBy := func(what string, err error, rule store.PolicyRule) {

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"context"
 	"fmt"
 	"math/big"
 	"net/http"
@@ -127,11 +128,21 @@ func (a *App) putPolicy(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := a.store.PutPolicy(r.Context(), store.PolicyChange{Submitter: s, Policy: p, By: operator, Reason: reason}); err != nil {
+	token, err := a.store.PutPolicy(r.Context(), store.PolicyChange{Submitter: s, Policy: p, By: operator, Reason: reason})
+	if err != nil {
 		return err
 	}
 	a.log.WarnContext(r.Context(), "policy set", telemetry.SubmitterKey, s, "operator", operator, "reason", reason)
+	a.lookAfter(r.Context(), s, token)
 	return a.replySubmitter(w, r, s)
+}
+
+// lookAfter asks for a look at the submitter's work after a change that ended its lease
+// session: the rest of the work needs a new one.
+func (a *App) lookAfter(ctx context.Context, s nonce.Submitter, token int64) {
+	if err := a.tasks.Advance(ctx, s, token); err != nil {
+		a.log.WarnContext(ctx, "no advance task: the sweep will find the queue", telemetry.SubmitterKey, s, "error", err.Error())
+	}
 }
 
 type suspendRequest struct {
@@ -170,11 +181,7 @@ func (a *App) setStatus(w http.ResponseWriter, r *http.Request, suspend bool) er
 		return err
 	}
 	a.log.WarnContext(r.Context(), "submitter suspended or resumed", telemetry.SubmitterKey, s, "suspended", suspend, "operator", operator, "reason", reason)
-	if !suspend { // what waits in its queue goes on
-		if err := a.tasks.Advance(r.Context(), s, token); err != nil {
-			a.log.WarnContext(r.Context(), "no advance task: the sweep will find the queue", telemetry.SubmitterKey, s, "error", err.Error())
-		}
-	}
+	a.lookAfter(r.Context(), s, token)
 	return a.replySubmitter(w, r, s)
 }
 

@@ -90,6 +90,29 @@ func (r Rules) Refuse(b Bounds, c Call) string {
 	return r.TooMuchGas(c)
 }
 
+// forbids says what of t, which waits for its nonce, the submitter's policy or callers do not
+// allow by now, or "". What a handler will make of t is judged once it is made. How much is
+// allowed in a minute and in a day is not asked again: t was counted when it was accepted.
+func (r Rules) forbids(b Bounds, t Tx, c Call) string {
+	if t.Barred != "" {
+		return t.Barred
+	}
+	if t.Handler == "" {
+		if reason := b.Refuse(Asked{ValueWei: c.Value, Target: c.target()}); reason != "" {
+			return reason
+		}
+	}
+	return r.Refuse(b, c)
+}
+
+// target is what a policy calls the receiver of c.
+func (c Call) target() string {
+	if c.To == nil {
+		return "deploy"
+	}
+	return c.To.String()
+}
+
 // TooMuchGas says why what a call asks for may cost more than the deployment lets one
 // transaction cost, or "". What was not given is not judged.
 func (r Rules) TooMuchGas(c Call) string {

@@ -30,6 +30,12 @@ func TestBoundsBeforeANonceIsBound(t *testing.T) {
 		}{
 			"no bounds":                    {call: open, want: "q-1=5", params: params(30_000, 22, 1)},
 			"gas at its bound":             {bounds: Bounds{Gas: 30_000}, call: open, want: "q-1=5"},
+			"value at its bound":           {bounds: Bounds{ValueWei: wei(1)}, call: open, want: "q-1=5"},
+			"value above":                  {bounds: Bounds{ValueWei: wei(0)}, call: open, want: "q-1 rejected", why: "at most 0 wei"},
+			"a receiver on the list":       {bounds: Bounds{Targets: []string{to.String()}}, call: open, want: "q-1=5"},
+			"another receiver":             {bounds: Bounds{Targets: []string{"deploy"}}, call: open, want: "q-1 rejected", why: "does not allow this receiver"},
+			"a deployment":                 {bounds: Bounds{Targets: []string{to.String()}}, call: Call{Value: wei(1), Gas: 30_000}, want: "q-1 rejected", why: "does not allow this receiver"},
+			"a deployment on the list":     {bounds: Bounds{Targets: []string{"deploy"}}, call: Call{Value: wei(1), Gas: 30_000}, want: "q-1=5"},
 			"gas above":                    {bounds: Bounds{Gas: 29_999}, call: open, want: "q-1 rejected", why: "at most 29999 gas"},
 			"a tip above":                  {bounds: Bounds{TipWei: wei(2)}, call: given(30_000, 22, 3), want: "q-1 rejected", why: "a tip of at most 2"},
 			"the node's tip above":         {bounds: Bounds{TipWei: wei(1)}, call: open, want: "q-1=5", params: params(30_000, 22, 1)},

@@ -50,6 +50,9 @@ var ErrBytes = errors.New("the bytes are not what the nonce was reserved for")
 // was changed.
 var ErrBounds = errors.New("the submitter's policy lets nothing pass")
 
+// ErrNoHooks reports a submitter whose callers do not name the hooks. Nothing was changed.
+var ErrNoHooks = errors.New("the submitter's callers do not name \"hooks\"")
+
 // ErrTooMany reports more reservations at once than the submitter's window has nonces:
 // trying again never helps. Nothing was changed.
 var ErrTooMany = errors.New("more nonces at once than the window has")
@@ -59,7 +62,7 @@ var ErrTooMany = errors.New("more nonces at once than the window has")
 // waiting for it for a while, and asks the chain what every allocation asks: its
 // counts, and that the account can pay for a placeholder each.
 //
-// The error is [ErrNotLeader], [ErrNotNow], [ErrTooMany], [ErrBounds] or the book's refusal by the
+// The error is [ErrNotLeader], [ErrNotNow], [ErrTooMany], [ErrBounds], [ErrNoHooks] or the book's refusal by the
 // submitter's policy; any other is unknown: a commit may have happened.
 func (w *Worker) Reserve(ctx context.Context, s Submitter, r Reserve) error {
 	h, err := w.hook(ctx, s)
@@ -68,6 +71,9 @@ func (w *Worker) Reserve(ctx context.Context, s Submitter, r Reserve) error {
 	}
 	defer h.leave(ctx)
 	w.pass("reserve.taken")
+	if h.work.NoHooks {
+		return ErrNoHooks
+	}
 	if uint64(len(r.Requests)) > h.work.Window {
 		return fmt.Errorf("%w: %d were asked for, and the window is %d", ErrTooMany, len(r.Requests), h.work.Window)
 	}

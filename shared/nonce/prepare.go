@@ -62,7 +62,7 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 			p.refuse(t, "the payload is no transaction: "+err.Error())
 			continue
 		}
-		if reason := r.Refuse(bounds, call); reason != "" {
+		if reason := r.forbids(bounds, t, call); reason != "" {
 			p.refuse(t, reason)
 			continue
 		}

@@ -50,6 +50,8 @@ type Tx struct {
 	Reservation *Reservation // somebody asked for the nonce itself; nil: nobody did
 
 	Fills bool // it is nothing but a placeholder: see [Filling]
+
+	Barred string // why the submitter's callers do not let it have a nonce any more; "": they do, or it has one
 }
 
 // Hash is the version last sent; the zero hash before any was signed.
@@ -145,12 +147,13 @@ type Work struct {
 	Evidence    *Suspicion // what opened it; nil: none is open, or the database is a foreign one
 	Foreign     bool       // the database is not the one we wrote last: then it is protected too
 	Suspended   bool       // an operator has switched allocation off
+	NoHooks     bool       // its nonces are not the hooks' to reserve
 	Signer      string     // which signer holds the key, as registered
 	Unsettled   []Tx       // by nonce
 	Queue       []Tx       // the first queued, by seq, without those set aside
 	QueueMore   bool       // there are more than were loaded
 
-	Bounds Bounds // of the submitter's policy: gas, tip and fees
+	Bounds Bounds // of the submitter's policy
 
 	BumpSpentWei *big.Int // what replacements of the last 24 hours added at worst, where a gas bump has a budget; nil: nothing
 

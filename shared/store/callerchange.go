@@ -32,11 +32,50 @@ type ErrCallers struct {
 func (e ErrCallers) Error() string { return e.Field + " " + e.Detail }
 
 // endLeaseSession takes the lease from its holder, which can write nothing of what it loaded any
-// more. It waits for a write that is under way.
+// more. It waits for a write that is under way. A submitter whose lease nobody has had yet
+// gets the row: who takes the lease for the first time waits for it, and loads after it.
 const endLeaseSession = `
-update submitter_lease
-   set owner_node = '', wake = false, fencing_token = fencing_token + 1, updated_at = clock_timestamp()
- where submitter = $1`
+insert into submitter_lease as l (submitter, owner_node, fencing_token, expires_at, updated_at)
+select submitter, '', 1, clock_timestamp(), clock_timestamp()
+  from submitter
+ where submitter = $1
+    on conflict (submitter) do update
+   set owner_node = '', wake = false, fencing_token = l.fencing_token + 1, updated_at = clock_timestamp()`
+
+// lockedDown changes what the submitter's nonces may be bound to, once whoever holds the
+// lease has lost it: what is written after the commit was loaded after it. The lease comes first, as every
+// fenced write has it: so none waits for another. It returns the token in force after the commit.
+func (s *Store) lockedDown(ctx context.Context, sub nonce.Submitter, change func(pgx.Tx) error) (token int64, err error) {
+	once := func() error {
+		return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, endLeaseSession, sub); err != nil {
+				return err
+			}
+			return change(tx)
+		})
+	}
+	err = once()
+	if blocked(err) { // by a client that is frozen in a write, perhaps
+		if err := s.endFrozen(ctx); err != nil {
+			return 0, err
+		}
+		err = once()
+	}
+	if err != nil {
+		return 0, err
+	}
+	return s.tokenOf(ctx, sub)
+}
+
+// tokenOf is the token in force.
+func (s *Store) tokenOf(ctx context.Context, sub nonce.Submitter) (token int64, err error) {
+	var names string
+	if err := s.db.QueryRow(ctx, findToken, sub).Scan(&token, &names); err != nil {
+		return 0, fmt.Errorf("read the token of %s: %w", sub, err)
+	}
+	s.names.saw(sub, names)
+	return token, nil
+}
 
 // lockCallers locks the row as [changeSigner] does.
 const lockCallers = `
@@ -59,33 +98,8 @@ select submitter, 'CALLERS', $5, $6, $4, $2, $7 from changed`
 // is written for the submitter after the commit was loaded after it. The same again
 // changes nothing. The error wraps [ErrUnknownSubmitter], or is an [ErrCallers].
 func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, changed bool, err error) {
-	changed, err = s.putCallers(ctx, c)
-	if blocked(err) { // by a client that is frozen in a write, perhaps
-		if err := s.endFrozen(ctx); err != nil {
-			return 0, false, err
-		}
-		changed, err = s.putCallers(ctx, c)
-	}
-	if err != nil {
-		return 0, false, fmt.Errorf("change the callers of %s: %w", c.Submitter, err)
-	}
-	var names string
-	if err := s.db.QueryRow(ctx, findToken, c.Submitter).Scan(&token, &names); err != nil {
-		return 0, changed, fmt.Errorf("read the token of %s: %w", c.Submitter, err)
-	}
-	s.names.saw(c.Submitter, names)
-	return token, changed, nil
-}
-
-// errSame ends a transaction that has nothing to change.
-var errSame = errors.New("the callers are these already")
-
-func (s *Store) putCallers(ctx context.Context, c CallersChange) (changed bool, err error) {
-	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		// The lease first, as every fenced write has it: so none waits for another.
-		if _, err := tx.Exec(ctx, endLeaseSession, c.Submitter); err != nil {
-			return err
-		}
+	changed = true
+	token, err = s.lockedDown(ctx, c.Submitter, func(tx pgx.Tx) error {
 		var before callers
 		err := tx.QueryRow(ctx, lockCallers, c.Submitter).Scan(&before.listed, &before.succeeded, &before.former)
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -109,10 +123,17 @@ func (s *Store) putCallers(ctx context.Context, c CallersChange) (changed bool, 
 		return err
 	})
 	if errors.Is(err, errSame) {
-		return false, nil
+		changed = false
+		token, err = s.tokenOf(ctx, c.Submitter)
 	}
-	return err == nil, err
+	if err != nil {
+		return 0, false, fmt.Errorf("change the callers of %s: %w", c.Submitter, err)
+	}
+	return token, changed, nil
 }
+
+// errSame ends a transaction that has nothing to change.
+var errSame = errors.New("the callers are these already")
 
 // callers are a submitter's, and whom they succeeded.
 type callers struct {

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -335,31 +334,33 @@ select submitter, $2, $3, $4, $5::jsonb
   from submitter
  where submitter = $1`
 
-// PutPolicy sets the policy in place of the one before, with a record of it. It holds
-// for what is posted from then on, and for what a handler makes, or somebody reserves or
-// signs for a reservation, from then on; limits
-// over time count from when the first of them was set. The error wraps
+// PutPolicy sets the policy in place of the one before, with a record of it, and returns
+// the token in force after the commit. It ends the lease session of whoever holds the lease,
+// so that no nonce is bound after the commit to what the policy forbids, whenever that was
+// posted; see [nonce.Bounds]. What has its nonce goes on. Limits over time hold for what is
+// posted from then on, and count from when the first of them was set. The error wraps
 // [ErrUnknownSubmitter].
-func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) error {
+func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err error) {
 	p := c.Policy
 	text, err := json.Marshal(p)
 	if err != nil {
-		return fmt.Errorf("policy of %s: %w", c.Submitter, err)
+		return 0, fmt.Errorf("policy of %s: %w", c.Submitter, err)
 	}
-	var known int64
-	b := new(pgx.Batch)
-	b.Queue("begin")
-	b.Queue(putPolicy, c.Submitter, p.MaxValue, p.MaxValuePerDay, p.MaxPerMinute, p.Targets,
-		p.MaxFeePerTx, p.MaxPriorityFeePerGas, p.MaxGas, p.MaxFeesPerDay).Exec(affected(&known))
-	b.Queue(recordChange, c.Submitter, "POLICY", c.By, c.Reason, string(text))
-	b.Queue("commit")
-	if err := s.send(ctx, b); err != nil {
-		return fmt.Errorf("set the policy of %s: %w", c.Submitter, err)
+	token, err = s.lockedDown(ctx, c.Submitter, func(tx pgx.Tx) error {
+		known, err := tx.Exec(ctx, putPolicy, c.Submitter, p.MaxValue, p.MaxValuePerDay, p.MaxPerMinute, p.Targets,
+			p.MaxFeePerTx, p.MaxPriorityFeePerGas, p.MaxGas, p.MaxFeesPerDay)
+		if err == nil && known.RowsAffected() == 0 {
+			return ErrUnknownSubmitter
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, recordChange, c.Submitter, "POLICY", c.By, c.Reason, string(text))
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("set the policy of %s: %w", c.Submitter, err)
 	}
-	if known == 0 {
-		return fmt.Errorf("%s: %w", c.Submitter, ErrUnknownSubmitter)
-	}
-	return nil
+	return token, nil
 }
 
 // ErrNotStatus reports a submitter that is suspended already, or is not. Nothing was
@@ -380,9 +381,11 @@ with hit as (
      set status = $2
    where submitter = $1 and status <> $2
   returning submitter
+), recorded as (
+  insert into submitter_change (submitter, action, by, reason)
+  select submitter, $3, $4, $5 from hit
 )
-insert into submitter_change (submitter, action, by, reason)
-select submitter, $3, $4, $5 from hit`
+select exists (select from submitter where submitter = $1), exists (select from hit)`
 
 const findToken = `
 select coalesce(l.fencing_token, 0), coalesce(l.name_epoch, '')
@@ -392,40 +395,26 @@ select coalesce(l.fencing_token, 0), coalesce(l.name_epoch, '')
 
 // SetStatus suspends or resumes, with a record of it, and returns the token in force
 // after the commit. While a submitter is suspended no intent is accepted and no nonce
-// is bound; what has one goes on. The error wraps [ErrUnknownSubmitter] or
-// [ErrNotStatus].
+// is bound; what has one goes on. It ends the lease session of whoever holds the lease, as
+// [Store.PutPolicy] does. The error wraps [ErrUnknownSubmitter] or [ErrNotStatus].
 func (s *Store) SetStatus(ctx context.Context, c Suspension) (token int64, err error) {
 	status, action := "ACTIVE", "RESUME"
 	if c.Suspend {
 		status, action = "SUSPENDED", "SUSPEND"
 	}
-	var changed int64
-	var names string
-	b := new(pgx.Batch)
-	b.Queue("begin")
-	b.Queue(setStatus, c.Submitter, status, action, c.By, c.Reason).Exec(affected(&changed))
-	b.Queue("commit")
-	b.Queue(findToken, c.Submitter).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&token, &names)
-		if errors.Is(err, pgx.ErrNoRows) {
+	token, err = s.lockedDown(ctx, c.Submitter, func(tx pgx.Tx) error {
+		var known, changed bool
+		err := tx.QueryRow(ctx, setStatus, c.Submitter, status, action, c.By, c.Reason).Scan(&known, &changed)
+		switch {
+		case err == nil && !known:
 			return ErrUnknownSubmitter
+		case err == nil && !changed:
+			return ErrNotStatus
 		}
 		return err
 	})
-	if err := s.send(ctx, b); err != nil {
+	if err != nil {
 		return 0, fmt.Errorf("%s %s: %w", action, c.Submitter, err)
 	}
-	s.names.saw(c.Submitter, names)
-	if changed == 0 {
-		return token, fmt.Errorf("%s %s: %w", action, c.Submitter, ErrNotStatus)
-	}
 	return token, nil
-}
-
-// affected keeps how many rows a statement wrote.
-func affected(n *int64) func(pgconn.CommandTag) error {
-	return func(tag pgconn.CommandTag) error {
-		*n = tag.RowsAffected()
-		return nil
-	}
 }

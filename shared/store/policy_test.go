@@ -27,7 +27,7 @@ func paying(sub nonce.Submitter, request, wei string, to int) store.Intent {
 // limit sets alice's policy.
 func limit(t *testing.T, db storetest.Bundle, p store.Policy) {
 	t.Helper()
-	if err := db.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: alice, Policy: p, By: "olga", Reason: "a test"}); err != nil {
+	if _, err := db.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: alice, Policy: p, By: "olga", Reason: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -398,7 +398,7 @@ func TestSuspendAndResume(t *testing.T) {
 	if _, err := db.Store.SetStatus(t.Context(), store.Suspension{Submitter: bob, Suspend: true, By: "olga", Reason: "a test"}); !errors.Is(err, store.ErrUnknownSubmitter) {
 		t.Errorf("nobody's: got %v, want ErrUnknownSubmitter", err)
 	}
-	if err := db.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: bob, By: "olga", Reason: "a test"}); !errors.Is(err, store.ErrUnknownSubmitter) {
+	if _, err := db.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: bob, By: "olga", Reason: "a test"}); !errors.Is(err, store.ErrUnknownSubmitter) {
 		t.Errorf("nobody's policy: got %v, want ErrUnknownSubmitter", err)
 	}
 }

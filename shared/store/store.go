@@ -28,6 +28,7 @@ type Store struct {
 
 	stuckAfter time.Duration
 	bumpAfter  *time.Duration // nil: never
+	anyCaller  bool
 
 	bounds bounds
 	limits limits
@@ -59,6 +60,9 @@ type Options struct {
 	// a higher fee. What may be is loaded with its payload, and what such replacements
 	// have cost with its submitter; 0: none is.
 	GasBumpAfter time.Duration
+
+	// AnyCaller says that [AnyCaller] in a submitter's callers stands for every token.
+	AnyCaller bool
 
 	Tracer pgx.QueryTracer // counts; may be nil
 
@@ -108,7 +112,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	s := &Store{db: db, rules: o.Lease, stuckAfter: o.StuckAfter}
+	s := &Store{db: db, rules: o.Lease, stuckAfter: o.StuckAfter, anyCaller: o.AnyCaller}
 	if o.GasBumpAfter > 0 {
 		s.bumpAfter = &o.GasBumpAfter
 	}

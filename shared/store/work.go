@@ -24,7 +24,8 @@ select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
          where m.submitter = s.submitter and ` + waits + ` and m.set_aside_nonce is not null and not ` + notAside + `),
        is_authority(), (select epoch from authority), s.signer,
        coalesce((select l.name_epoch from submitter_lease l where l.submitter = s.submitter), ''),
-       coalesce(y.max_gas, 0), y.max_tip_wei::text, y.max_fee_wei::text, y.max_day_fees_wei::text, ` + feesUsed + `
+       coalesce(y.max_gas, 0), y.max_tip_wei::text, y.max_fee_wei::text, y.max_day_fees_wei::text, ` + feesUsed + `,
+       y.max_value_wei::text, y.targets, not '` + HooksCaller + `' = any(s.callers)
   from submitter s
   join submitter_nonce_cursor c using (submitter)
   left join protect_episode p on p.submitter = s.submitter and p.closed_at is null
@@ -69,7 +70,7 @@ select` + txColumns + `,
          select d.bytes from tx_document d where d.tx_id = m.tx_id and d.name = 'version:' || (
            select max(v.version) from tx_version v where v.tx_id = m.tx_id)) end,
        array(select v.kind || ' ' || v.tx_hash from tx_version v where v.tx_id = m.tx_id order by v.version),
-       q.quiet
+       q.quiet, ''
   from managed_tx m
  cross join lateral (select ` + quiet + ` as quiet offset 0) as q
  where m.submitter = $1 and m.unsettled
@@ -80,9 +81,20 @@ const notAside = `(m.set_aside_nonce is null or not exists (
        select from managed_tx u
         where u.submitter = m.submitter and u.unsettled and u.nonce <= m.set_aside_nonce))`
 
+// barred says why the submitter's callers would not let a queued m be posted any more, or
+// ”: they are asked as [mayPost] asks them. With $3 "*" stands for every token.
+var barred = `(
+       select case when not (` + presentCaller("m") + ` = any(s.callers)
+                          or $3 and '*' = any(s.callers) and m.caller not in ('', '` + PayoutCaller + `', '` + HooksCaller + `') and not starts_with(m.caller, '` + HandlerCaller + `'))
+                   then 'the submitter''s callers do not name ' || ` + presentCaller("m") + ` || ' any more'
+                   when m.handler is not null and not '` + HandlerCaller + `' || m.handler = any(s.callers)
+                   then 'the submitter''s callers do not name ` + HandlerCaller + `' || m.handler || ' any more'
+                   else '' end
+         from submitter s where s.submitter = $1)`
+
 // loadQueue reads one row more than may be used, to know whether there is more.
-const loadQueue = `
-select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false
+var loadQueue = `
+select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false, ` + barred + `
   from managed_tx m
  where m.submitter = $1 and ` + waits + `
    and ` + notAside + `
@@ -97,11 +109,12 @@ func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce
 	b.Queue(loadSubmitter, sub).QueryRow(func(row pgx.Row) error {
 		var ours bool
 		var epoch, names string
-		var tip, fee, day, used *string
+		var tip, fee, day, used, value *string
+		var targets []string
 		var gas int64
 		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.FinalBlocks, &w.Suspicion,
-			&w.Episode, &w.Evidence, &w.AsideUntil, &ours, &epoch, &w.Signer, &names, &gas, &tip, &fee, &day, &used)
-		w.Bounds = nonce.Bounds{Gas: uint64(gas), TipWei: whole(tip), FeeWei: whole(fee), FeesPerDayWei: whole(day), FeesUsedWei: whole(used)}
+			&w.Episode, &w.Evidence, &w.AsideUntil, &ours, &epoch, &w.Signer, &names, &gas, &tip, &fee, &day, &used, &value, &targets, &w.NoHooks)
+		w.Bounds = nonce.Bounds{ValueWei: whole(value), Targets: targets, Gas: uint64(gas), TipWei: whole(tip), FeeWei: whole(fee), FeesPerDayWei: whole(day), FeesUsedWei: whole(used)}
 		s.epochs.saw(epoch)
 		s.names.saw(sub, names)
 		w.Protected, w.Foreign = w.Episode != 0 || !ours, !ours
@@ -119,7 +132,7 @@ func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce
 		w.Unsettled, err = pgx.CollectRows(rows, scanTx)
 		return err
 	})
-	b.Queue(loadQueue, sub, wide).Query(func(rows pgx.Rows) error {
+	b.Queue(loadQueue, sub, wide, s.anyCaller).Query(func(rows pgx.Rows) error {
 		queue, err := pgx.CollectRows(rows, scanTx)
 		limit := 1
 		if wide {
@@ -168,7 +181,7 @@ func scanTx(sub nonce.Submitter, now time.Time, row pgx.CollectableRow) (nonce.T
 	err := row.Scan(&t.ID, &t.RequestID, &t.Seq, &t.State, &t.Sub, &t.Nonce, &t.SetAsideNonce,
 		&gas, &t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.SubmitAttempts,
 		&t.LastCheckAt, &t.NextCheckAt, &t.LastError, &receipt, &confirmations, &t.Ordered, &t.Handler, &t.Trace,
-		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &recorded, &t.Fills, &ahead, &t.Payload, &t.Raw, &versions, &quiet)
+		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &recorded, &t.Fills, &ahead, &t.Payload, &t.Raw, &versions, &quiet, &t.Barred)
 	if err != nil {
 		return t, err
 	}

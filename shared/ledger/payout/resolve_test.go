@@ -223,7 +223,7 @@ func TestAPolicyIsNoRefusal(t *testing.T) {
 	wei := value[string](h, `select payout_payload ->> 'value' from transfers_tb where req_id = $1`, x.ReqID)
 	limit := func(p store.Policy) {
 		t.Helper()
-		if err := h.db.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: h.payer, Policy: p, By: "olga", Reason: "a test"}); err != nil {
+		if _, err := h.db.Store.PutPolicy(t.Context(), store.PolicyChange{Submitter: h.payer, Policy: p, By: "olga", Reason: "a test"}); err != nil {
 			t.Fatal(err)
 		}
 	}

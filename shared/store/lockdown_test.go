@@ -1,0 +1,203 @@
+package store_test
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// barredOf is why each of alice's queued intents may not get a nonce, by request.
+func barredOf(t *testing.T, s *store.Store) map[string]string {
+	t.Helper()
+	taken, err := s.Take(t.Context(), alice, "a/1", true)
+	if err != nil || !taken.Held {
+		t.Fatalf("take: got %+v, %v", taken, err)
+	}
+	if _, err := s.Write(t.Context(), nonce.Write{Lease: taken.Work.Lease, Release: nonce.Abandon}); err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]string)
+	for _, q := range taken.Work.Queue {
+		all[q.RequestID] = q.Barred
+	}
+	return all
+}
+
+// Callers and handlers are asked again of what is queued: by the name that a caller has now.
+func TestCallersOfTheQueueAreReadWithIt(t *testing.T) {
+	t.Parallel()
+	db := at(t, "sub:1", "sub:2", "handler:wage", "handler:rent")
+	for _, in := range []store.Intent{by("one", "sub:1"), by("two", "sub:2"), by("wage", "handler:wage"), by("rent", "sub:2")} {
+		if in.RequestID == "wage" || in.RequestID == "rent" {
+			in.Handler = in.RequestID
+		}
+		if _, err := db.Store.Create(t.Context(), in, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(what string, s *store.Store, barred ...string) {
+		t.Helper()
+		for request, reason := range barredOf(t, s) {
+			if (reason != "") != slices.Contains(barred, request) {
+				t.Errorf("%s, %s: got %q, want barred: %v", what, request, reason, barred)
+			}
+		}
+	}
+	want("all are listed", db.Store)
+	put(t, db, []string{"sub:2", "sub:3", "handler:wage"}, "sub:3", "sub:1")
+	want("one is succeeded, a handler is gone", db.Store, "rent")
+	put(t, db, []string{"sub:3"})
+	want("a caller is gone, and its handlers", db.Store, "two", "wage", "rent")
+	if got := barredOf(t, db.Store)["two"]; !strings.Contains(got, "do not name sub:2 any more") {
+		t.Errorf("the reason: got %q, want it to name the caller", got)
+	}
+	run(t, db, `update submitter set callers = '{*}' where submitter = $1`, alice)
+	want("everybody, of an open issuer", db.Store, "one", "two", "wage", "rent")
+	o := storetest.Options(db.URL, storetest.Rules)
+	o.AnyCaller = true
+	closed, err := store.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(closed.Close)
+	want("everybody, of a closed one", closed, "wage", "rent")
+}
+
+// Policy and suspension end the lease session of who loaded before, also where nobody has had
+// the lease when the change began.
+func TestPolicyAndSuspensionEndTheLeaseSession(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*store.Store) error{
+		"policy": func(s *store.Store) error {
+			_, err := s.PutPolicy(t.Context(), store.PolicyChange{Submitter: alice, Policy: store.Policy{MaxValue: new("0")}, By: "olga", Reason: "a test"})
+			return err
+		},
+		"suspension": func(s *store.Store) error {
+			_, err := s.SetStatus(t.Context(), store.Suspension{Submitter: alice, Suspend: true, By: "olga", Reason: "a test"})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			db.Register(t, alice, 10)
+			post(t, db, alice, "r")
+			before := take(t, db, alice, "a/1")
+			if err := change(db.Store); err != nil {
+				t.Fatal(err)
+			}
+			done, err := db.Store.Write(t.Context(), nonce.Write{Lease: before.Lease, Allocate: allocations(before, true)})
+			if err == nil || done.Allocated != 0 {
+				t.Errorf("the holder binds what it loaded before: got %d bound, %v; want it fenced", done.Allocated, err)
+			}
+			after := take(t, db, alice, "b/1")
+			if after.Lease.Token != before.Lease.Token+2 || !after.Suspended && after.Bounds.ValueWei == nil {
+				t.Errorf("the next: got token %d, suspended %t, bounds %+v; want what was changed", after.Lease.Token, after.Suspended, after.Bounds)
+			}
+		})
+	}
+}
+
+// Changes of policy and callers race advances and creates in several sessions: after each
+// change was answered nothing gets a nonce that it forbids, whenever it was posted, and no
+// intent is lost.
+func TestChangesRaceAdvances(t *testing.T) {
+	t.Parallel()
+	const rounds, sessions = 25, 3
+	for round := range rounds {
+		callers := round%2 == 0
+		db := at(t, "sub:1", "sub:2")
+		run(t, db, `update submitter set max_in_flight = 100`)
+		var work, poster sync.WaitGroup
+		stop := make(chan struct{})
+		for i := range sessions {
+			other := storetest.Again(t, db)
+			work.Go(func() { advances(t, other, fmt.Sprintf("%d/1", i), stop) })
+		}
+		posted := make(chan int, 1)
+		poster.Go(func() {
+			n := 0
+			for ; n < 12; n++ {
+				in := paying(alice, fmt.Sprint("r-", n), "5", 1)
+				in.Caller, in.Names = "sub:1", []string{"sub:1"}
+				if _, err := db.Store.Create(t.Context(), in, 100); err != nil {
+					break // it is forbidden by now
+				}
+			}
+			posted <- n
+		})
+		if callers {
+			put(t, db, []string{"sub:2"})
+		} else {
+			limit(t, db, store.Policy{MaxValue: new("4")})
+		}
+		bound := value[int](t, db, `select count(*)::int from managed_tx where nonce is not null`)
+		poster.Wait()
+		in := paying(alice, "good", "4", 1)
+		in.Caller, in.Names = "sub:2", []string{"sub:2"}
+		if _, err := db.Store.Create(t.Context(), in, 100); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "nothing is queued", func() bool { return value[bool](t, db, `select not exists (select from managed_tx where queued)`) })
+		close(stop)
+		work.Wait()
+		n := <-posted
+		got := value[string](t, db, `select format('%s bound, %s refused', count(*) filter (where nonce is not null), count(*) filter (where state = 'FAILED' and sub_state = 'REJECTED' and nonce is null)) from managed_tx`)
+		if want := fmt.Sprintf("%d bound, %d refused", bound+1, n-bound); got != want {
+			t.Fatalf("round %d, %d posted, %d bound at the change's answer: got %s; want %s", round, n, bound, got, want)
+		}
+	}
+}
+
+// advances binds what is queued and allowed, and refuses what is not, until it is stopped.
+func advances(t *testing.T, db storetest.Bundle, owner string, stop chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		taken, err := db.Store.Take(t.Context(), alice, owner, true)
+		if err != nil {
+			t.Errorf("take: %v", err)
+			return
+		}
+		if !taken.Held {
+			continue
+		}
+		wr := nonce.Write{Lease: taken.Work.Lease, Release: nonce.Abandon}
+		w := taken.Work
+		w.Queue = nil
+		for _, q := range taken.Work.Queue {
+			if reason := forbidden(taken.Work, q); reason != "" {
+				q.State, q.Sub, q.LastError = nonce.Failed, nonce.Rejected, reason
+				wr.Moves = append(wr.Moves, nonce.Move{From: nonce.Queued, To: q})
+				continue
+			}
+			w.Queue = append(w.Queue, q)
+		}
+		if len(w.Queue) > 0 {
+			wr.Allocate = allocations(w, true)
+		}
+		_, _ = db.Store.Write(t.Context(), wr) // fenced, perhaps
+	}
+}
+
+// forbidden is what [nonce.Rules] finds of a value, a receiver and a caller.
+func forbidden(w nonce.Work, q nonce.Tx) string {
+	if q.Barred != "" {
+		return q.Barred
+	}
+	value := int64(5)
+	if q.RequestID == "good" {
+		value = 4
+	}
+	return w.Bounds.Refuse(nonce.Asked{ValueWei: big.NewInt(value)})
+}
