@@ -22,6 +22,7 @@ func (a *App) routeAdmin(mux *web.Mux) {
 	a.handle(mux, "admin", "PUT /admin/v1/submitters/{submitter}/callers", a.putCallers)
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/suspend", a.suspendSubmitter)
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/resume", a.resumeSubmitter)
+	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/queue/cancel", a.telling(a.cancelQueue))
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/release", a.telling(a.release))
 	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/signer", a.changeSigner)
 	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/lost", a.lost)

@@ -106,7 +106,7 @@ func (a *App) putCallers(w http.ResponseWriter, r *http.Request) error {
 	if changed {
 		a.log.WarnContext(r.Context(), "callers set", telemetry.SubmitterKey, c.Submitter, "callers", c.Callers, "succeeds", c.Succeeds, "operator", operator, "reason", c.Reason)
 	}
-	a.lookAfter(r.Context(), c.Submitter, token)
+	a.advance(r.Context(), c.Submitter, token)
 	return a.replySubmitter(w, r, c.Submitter)
 }
 

@@ -1,7 +1,6 @@
 package functions
 
 import (
-	"context"
 	"fmt"
 	"math/big"
 	"net/http"
@@ -133,16 +132,8 @@ func (a *App) putPolicy(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	a.log.WarnContext(r.Context(), "policy set", telemetry.SubmitterKey, s, "operator", operator, "reason", reason)
-	a.lookAfter(r.Context(), s, token)
+	a.advance(r.Context(), s, token)
 	return a.replySubmitter(w, r, s)
-}
-
-// lookAfter asks for a look at the submitter's work after a change that ended its lease
-// session: the rest of the work needs a new one.
-func (a *App) lookAfter(ctx context.Context, s nonce.Submitter, token int64) {
-	if err := a.tasks.Advance(ctx, s, token); err != nil {
-		a.log.WarnContext(ctx, "no advance task: the sweep will find the queue", telemetry.SubmitterKey, s, "error", err.Error())
-	}
 }
 
 type suspendRequest struct {
@@ -181,7 +172,7 @@ func (a *App) setStatus(w http.ResponseWriter, r *http.Request, suspend bool) er
 		return err
 	}
 	a.log.WarnContext(r.Context(), "submitter suspended or resumed", telemetry.SubmitterKey, s, "suspended", suspend, "operator", operator, "reason", reason)
-	a.lookAfter(r.Context(), s, token)
+	a.advance(r.Context(), s, token)
 	return a.replySubmitter(w, r, s)
 }
 

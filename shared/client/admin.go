@@ -124,6 +124,28 @@ func (c *Client) setStatus(ctx context.Context, submitter, verb, reason string) 
 	return out, err
 }
 
+// QueueCancelReport is what a call of [Client.CancelQueue] did, and what is left.
+type QueueCancelReport struct {
+	Submitter string `json:"submitter"`
+	Cancelled int    `json:"cancelled"`
+	Remaining int    `json:"remaining"` // of what was asked for; above 0: call again
+	Bound     int    `json:"bound"`     // have a nonce, and are not touched
+	Payouts   int    `json:"payouts"`   // in the queue; their transfers decide
+	Beside    int    `json:"beside"`    // held for foreign transactions: see MatchForeign and WriteOffForeign
+}
+
+// CancelQueue cancels what the submitter has in its queue without a nonce, some of it a call,
+// the oldest first; with a caller only what is stored under that name. The reason is kept. It
+// is for operators.
+func (c *Client) CancelQueue(ctx context.Context, submitter, caller, reason string) (out QueueCancelReport, err error) {
+	body := map[string]string{"reason": reason}
+	if caller != "" {
+		body["caller"] = caller
+	}
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters/" + url.PathEscape(submitter) + "/queue/cancel", body: body}, &out)
+	return out, err
+}
+
 // ChangeSigner has another signer sign for the account, to which its key was moved. The
 // reason is kept. It is for operators.
 func (c *Client) ChangeSigner(ctx context.Context, submitter, signer, reason string) (out Submitter, err error) {

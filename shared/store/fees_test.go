@@ -98,8 +98,8 @@ func TestFeesOfAPolicy(t *testing.T) {
 	run(t, db, `update submitter_fee set at = at - interval '24 hours' where number = 2`)
 	used("a day after both", 0)
 	limit(t, db, store.Policy{})
-	if again, err := db.Again(t.Context(), w.Lease, true); err != nil || again.Bounds.FeesPerDayWei != nil || again.Bounds.Gas != 0 {
-		t.Errorf("without limits: got %+v, %v", again.Bounds, err)
+	if after := take(t, db, alice, "b/1"); after.Bounds.FeesPerDayWei != nil || after.Bounds.Gas != 0 {
+		t.Errorf("without limits: got %+v", after.Bounds)
 	}
 }
 

@@ -209,8 +209,8 @@ func TestARevokedCallerIsShutOut(t *testing.T) {
 	}
 }
 
-// The runbook of a stolen credential, step by step: of what the thief had in the queue
-// nothing is carried out, and the owner's own goes on under its new name.
+// The runbook of a stolen credential, step by step: of what was in the queue nothing is
+// carried out, and the owner goes on under its new name.
 func TestRunbookOfAStolenCredential(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 2})
@@ -232,9 +232,12 @@ func TestRunbookOfAStolenCredential(t *testing.T) {
 		t.Fatalf("change the callers: got %s, %v; want it suspended still", set.Status, err)
 	}
 	h.isUnauthorised(t, "the thief", stolen, s, theft.TxID, "the thief's, in the queue")
-	out, err := operator.CancelTx(h.ctx, theft.TxID)
-	if err != nil || out != client.Cancelled {
-		t.Fatalf("cancel what the thief posted: got %s, %v; want CANCELLED", out, err)
+	out, err := operator.CancelQueue(h.ctx, string(s), shop, "a credential was stolen")
+	if err != nil || out.Cancelled != 2 || out.Remaining != 0 || out.Bound != 1 {
+		t.Fatalf("cancel what is queued: got %+v, %v; want two cancelled, and one with a nonce", out, err)
+	}
+	if again, err := operator.CancelQueue(h.ctx, string(s), shop, "a credential was stolen"); err != nil || again.Cancelled != 0 || again.Bound != 1 {
+		t.Errorf("the same again: got %+v, %v; want none cancelled", again, err)
 	}
 	if _, err := operator.SetPolicy(h.ctx, string(s), client.Policy{MaxValue: "1", MaxPerMinute: 10}, "a credential was stolen"); err != nil {
 		t.Fatal(err)
@@ -247,9 +250,13 @@ func TestRunbookOfAStolenCredential(t *testing.T) {
 	if again := h.post(t, owner, s, "the owner's, in the queue"); again.status != http.StatusOK || again.TxID != mine.TxID {
 		t.Errorf("the owner repeats what it posted: got %v %s, want 200 %s", again, again.TxID, mine.TxID)
 	}
+	fresh := h.post(t, owner, s, "the owner's, posted anew")
 	h.await(t, bound.TxID, "CONFIRMED")
-	h.await(t, mine.TxID, "CONFIRMED")
-	if n := h.count(t, `select count(*) from managed_tx where tx_id = $1 and state = 'FAILED' and nonce is null`, theft.TxID); n != 1 {
-		t.Errorf("what the thief posted: got another end, want it FAILED without a nonce")
+	h.await(t, fresh.TxID, "CONFIRMED")
+	if n := h.count(t, `select count(*) from managed_tx where tx_id = any($1) and state = 'FAILED' and sub_state = 'CANCELLED' and nonce is null`, []string{theft.TxID, mine.TxID}); n != 2 {
+		t.Errorf("what was queued: got %d cancelled without a nonce, want both", n)
+	}
+	if n := h.count(t, `select count(*) from tx_decision where action = 'CANCEL' and by = $1 and reason = 'a credential was stolen'`, "email:"+stack.OperatorAccount); n != 2 {
+		t.Errorf("on record: got %d cancels, want 2", n)
 	}
 }

@@ -1,0 +1,61 @@
+package attacks
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// What a thief has in the queue when the operator sets a policy that forbids it is not
+// carried out: it ends without a nonce, with the reason, and holds up nothing behind it.
+func TestAPolicyHoldsForWhatIsQueued(t *testing.T) {
+	t.Parallel()
+	h := setup(t, stack.Options{Processes: 2})
+	h.Chain.StopMining()
+	s := h.Submitters()[0]
+	operator, shop := h.operator(t), h.token(t, stack.CallerAccount)
+	bound := h.post(t, shop, s, "bound before")
+	h.await(t, bound.TxID, "TRACKING")
+	const thief = "0x00000000000000000000000000000000000e71b2"
+	var stolen []string
+	for i := range 5 {
+		in := intent(s, fmt.Sprint("theft-", i))
+		in["payload"] = map[string]any{"to": thief, "value": "1000000000000000000"}
+		a := h.call(t, shop, http.MethodPost, "/api/v1/tx", in)
+		if a.status != http.StatusAccepted {
+			t.Fatalf("theft %d: got %v, want 202", i, a)
+		}
+		stolen = append(stolen, a.TxID)
+	}
+	if n := h.count(t, `select count(*) from managed_tx where tx_id = any($1) and state = 'QUEUED'`, stolen); n != 5 {
+		t.Fatalf("queued: got %d of the thefts, want 5", n)
+	}
+	if _, err := operator.SuspendSubmitter(h.ctx, string(s), "a theft"); err != nil {
+		t.Fatal(err)
+	}
+	allowed := client.Policy{MaxValue: "1", Targets: []string{"0x00000000000000000000000000000000000cafe0"}}
+	if _, err := operator.SetPolicy(h.ctx, string(s), allowed, "a theft"); err != nil {
+		t.Fatal(err)
+	}
+	h.Chain.StartMining()
+	if _, err := operator.ResumeSubmitter(h.ctx, string(s), "the policy forbids it"); err != nil {
+		t.Fatal(err)
+	}
+	good := h.post(t, shop, s, "good")
+	h.await(t, bound.TxID, "CONFIRMED")
+	h.await(t, good.TxID, "CONFIRMED")
+	for _, id := range stolen {
+		h.await(t, id, "FAILED")
+	}
+	var reasons string
+	if err := h.DB.QueryRow(h.ctx, `select string_agg(distinct coalesce(sub_state, '') || ' ' || coalesce(nonce::text, 'no nonce') || ': ' || last_error, '; ') from managed_tx where tx_id = any($1)`, stolen).Scan(&reasons); err != nil {
+		t.Fatal(err)
+	}
+	if want := "REJECTED no nonce: the submitter's policy allows at most 1 wei in one transaction"; !strings.HasPrefix(reasons, want) || strings.Contains(reasons, ";") {
+		t.Errorf("the thefts' ends: got %q, want %q", reasons, want)
+	}
+}

@@ -1,0 +1,63 @@
+package functions
+
+import (
+	"net/http"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/telemetry"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+type queueCancelRequest struct {
+	Caller *string `json:"caller"`
+	Reason string  `json:"reason"`
+}
+
+type queueCancelResponse struct {
+	Submitter nonce.Submitter `json:"submitter"`
+	Cancelled int             `json:"cancelled"`
+	Remaining int             `json:"remaining"` // of what was asked for: call again
+	Bound     int             `json:"bound"`     // have a nonce, and are not touched
+	Payouts   int             `json:"payouts"`   // in the queue, and their transfers' to decide about
+	Beside    int             `json:"beside"`    // held for foreign transactions, and decided about by them
+}
+
+// cancelPage is how many intents one call cancels.
+const cancelPage = 500
+
+// cancelQueue cancels what a submitter has in its queue, or what one caller has there, a page a call.
+func (a *App) cancelQueue(w http.ResponseWriter, r *http.Request) error {
+	operator, err := a.operator(r)
+	if err != nil {
+		return err
+	}
+	c := store.QueueCancel{By: operator, Limit: cancelPage}
+	if c.Submitter, err = a.submitter("submitter", r.PathValue("submitter")); err != nil {
+		return err
+	}
+	body, err := web.Decode[queueCancelRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	if c.Reason, err = reasonOf(body.Reason); err != nil {
+		return err
+	}
+	if body.Caller != nil {
+		handler, isHandler := cutHandler(*body.Caller)
+		if c.Caller = *body.Caller; !callerName.MatchString(c.Caller) && (!isHandler || handler == "") {
+			return web.FieldProblem("caller", "is %.100q: want email:<verified e-mail>, sub:<subject of the token> or handler:<name>, as the intents were stored; leave it out to cancel every caller's", c.Caller)
+		}
+	}
+	out, err := a.store.CancelQueue(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	if out.Cancelled > 0 {
+		telemetry.Finality.Add(r.Context(), int64(out.Cancelled), telemetry.Result("cancelled"))
+		a.log.WarnContext(r.Context(), "queue cancelled", telemetry.SubmitterKey, c.Submitter, "caller", c.Caller, "number", out.Cancelled, "remaining", out.Remaining, "operator", operator, "reason", c.Reason)
+		a.advance(r.Context(), c.Submitter, out.Token)
+	}
+	web.Reply(w, r, http.StatusOK, queueCancelResponse{c.Submitter, out.Cancelled, out.Remaining, out.Bound, out.Payouts, out.Beside})
+	return nil
+}

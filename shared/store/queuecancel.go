@@ -1,0 +1,94 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// QueueCancel takes out of a submitter's queue what is in it, by an operator.
+type QueueCancel struct {
+	Submitter nonce.Submitter
+	Caller    string // only what is stored under this full name; "": whoever posted it
+	By        string
+	Reason    string
+	Limit     int // of intents
+}
+
+// QueueCancelled is what a call did, and what is left of what was asked for.
+type QueueCancelled struct {
+	Cancelled int   // by this call
+	Remaining int   // in the queue still: call again
+	Bound     int   // have a nonce, and are not touched
+	Payouts   int   // in the queue, and their transfers' to decide about
+	Beside    int   // held for foreign transactions, and decided about by them
+	Token     int64 // in force after the commit
+}
+
+// askedFor says of m that it is the submitter's $1, and stored under one of the names $2; null: any.
+const askedFor = `m.submitter = $1 and ($2::text[] is null or m.caller = any($2::text[]))`
+
+// cancelQueued does to many what [order] does to one of them when an operator cancels it.
+const cancelQueued = `
+with page as (
+  select m.tx_id
+    from managed_tx m
+   where ` + askedFor + ` and m.queued and m.caller <> '` + PayoutCaller + `' and m.held_for is null
+   order by m.seq
+   limit $3
+     for update
+), hit as (
+  update managed_tx m
+     set state = 'FAILED', sub_state = 'CANCELLED', ordered = null, last_error = 'cancelled: ' || $5, next_check_at = null,
+         event_sequence = event_sequence + 1, updated_at = clock_timestamp()
+    from page
+   where m.tx_id = page.tx_id
+  returning m.tx_id
+)
+insert into tx_decision (tx_id, action, by, reason)
+select tx_id, 'CANCEL', $4, $5 from hit`
+
+const countAskedFor = `
+select s.fencing_token, s.name_epoch,
+       (select count(*) from managed_tx m where ` + askedFor + ` and m.queued and m.caller <> '` + PayoutCaller + `' and m.held_for is null),
+       (select count(*) from managed_tx m where ` + askedFor + ` and m.unsettled),
+       (select count(*) from managed_tx m where ` + askedFor + ` and m.queued and m.caller = '` + PayoutCaller + `'),
+       (select count(*) from managed_tx m where ` + askedFor + ` and m.queued and m.caller <> '` + PayoutCaller + `' and m.held_for is not null)
+  from (select coalesce(l.fencing_token, 0) as fencing_token, coalesce(l.name_epoch, '') as name_epoch
+          from submitter left join submitter_lease l using (submitter) where submitter = $1) as s`
+
+// CancelQueue cancels up to so many intents that have no nonce, the oldest first, each with
+// the decision on record. The same again goes on where it stopped. Like an operator's cancel
+// of one it is carried out while the submitter is suspended and in PROTECT, and not for a payout. The error
+// wraps [ErrUnknownSubmitter].
+func (s *Store) CancelQueue(ctx context.Context, c QueueCancel) (out QueueCancelled, err error) {
+	var of []string
+	if c.Caller != "" {
+		of = Spellings(c.Caller)
+	}
+	var names string
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(cancelQueued, c.Submitter, of, c.Limit, c.By, plain(c.Reason)).Exec(func(tag pgconn.CommandTag) error {
+		out.Cancelled = int(tag.RowsAffected())
+		return nil
+	})
+	b.Queue("commit")
+	b.Queue(countAskedFor, c.Submitter, of).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&out.Token, &names, &out.Remaining, &out.Bound, &out.Payouts, &out.Beside)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrUnknownSubmitter
+		}
+		return err
+	})
+	if err := s.send(ctx, b); err != nil {
+		return out, fmt.Errorf("cancel the queue of %s: %w", c.Submitter, err)
+	}
+	s.names.saw(c.Submitter, names)
+	return out, nil
+}
