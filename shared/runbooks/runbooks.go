@@ -82,6 +82,7 @@ var RunBy = map[string]Test{
 	"GET /admin/v1/submitters/{submitter}/foreign":            {functions, "TestForeignTransactionsOverHTTP"},
 	"POST /admin/v1/submitters/{submitter}/foreign/write-off": {functions, "TestForeignTransactionsOverHTTP"},
 	"POST /admin/v1/submitters/{submitter}/proceed":           {functions, "TestHeldAfterARestore"},
+	"POST /admin/v1/submitters/{submitter}/queue/cancel":      {attacks, "TestRunbookOfAStolenCredential"},
 	"GET /admin/v1/submitters/{submitter}":                    {functions, "TestHeldAfterARestore"},
 	"GET /admin/v1/submitters/{submitter}/lost":               {acceptance, "TestH09TakerThatDoesTheSame"},
 	"POST /admin/v1/submitters/{submitter}/release":           {acceptance, "TestH06ResumeGoesOn"},
