@@ -37,8 +37,8 @@ func (a *App) adjust(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
-	if err != nil {
+	id, ok := digits(r.PathValue("id"))
+	if !ok {
 		return web.FieldProblem("id", "is no number of a finding: want one that GET /admin/v1/conservation shows")
 	}
 	body, err := web.Decode[adjustRequest](w, r, a.config.HTTP.MaxBodyBytes)

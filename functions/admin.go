@@ -37,7 +37,7 @@ func (a *App) routeAdmin(mux *web.Mux) {
 
 type registerRequest struct {
 	Submitter   string   `json:"submitter"`
-	Signer      string   `json:"signer"`
+	Signer      optional `json:"signer"`
 	StartNonce  *uint64  `json:"startNonce"`
 	Reason      string   `json:"reason"`
 	MaxInFlight *int     `json:"maxInFlight"`
@@ -89,10 +89,14 @@ func (a *App) register(w http.ResponseWriter, r *http.Request) error {
 // registration checks the terms and fills in the deployment's defaults.
 func (a *App) registration(body registerRequest) (store.Registration, error) {
 	reg := store.Registration{
-		Signer: cmp.Or(body.Signer, signer.LocalName), StartNonce: a.config.Nonce.StartFrom, StartReason: strings.TrimSpace(body.Reason),
+		StartNonce: a.config.Nonce.StartFrom, StartReason: strings.TrimSpace(body.Reason),
 		MaxInFlight: a.config.Nonce.MaxInFlight,
 	}
-	var err error
+	named, err := body.Signer.of("signer")
+	if err != nil {
+		return reg, err
+	}
+	reg.Signer = cmp.Or(named, signer.LocalName)
 	if reg.Submitter, err = a.submitter("submitter", body.Submitter); err != nil {
 		return reg, err
 	}

@@ -2,6 +2,7 @@ package functions
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -91,9 +92,19 @@ func (a *App) order(r *http.Request, d store.Decision) (store.Decided, error) {
 
 // pathTxID is the txId in the path.
 func pathTxID(r *http.Request) (string, error) {
-	id, err := uuid.Parse(r.PathValue("txId"))
-	if err != nil {
-		return "", web.FieldProblem("txId", "is not a txId: want the UUID that create answered")
+	id, ok := parseTxID(r.PathValue("txId"))
+	if !ok {
+		return "", web.FieldProblem("txId", "is not a txId: want the UUID that create answered, "+uuidForm)
 	}
-	return id.String(), nil
+	return id, nil
+}
+
+// uuidForm is the one way to write a UUID, as RFC 9562 (section 4) has it.
+const uuidForm = "as 32 hex digits in groups of 8, 4, 4, 4 and 12 with hyphens between them"
+
+// parseTxID reads a UUID in that form, of which letter case alone may differ. Of the other
+// forms that people write, such as in braces, none is taken.
+func parseTxID(text string) (id string, ok bool) {
+	u, err := uuid.Parse(text)
+	return u.String(), err == nil && strings.EqualFold(text, u.String())
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/conservation"
@@ -157,8 +156,8 @@ func (a *App) resume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
-	if err != nil {
+	id, ok := digits(r.PathValue("id"))
+	if !ok {
 		return web.FieldProblem("id", "is no number of a halt: want one that GET /admin/v1/conservation shows")
 	}
 	body, err := web.Decode[resumeRequest](w, r, a.config.HTTP.MaxBodyBytes)

@@ -26,7 +26,7 @@ func (a *App) routeCreate(mux *web.Mux) {
 type createRequest struct {
 	Submitter string          `json:"submitter"`
 	RequestID string          `json:"requestId"`
-	Handler   string          `json:"handler"`
+	Handler   optional        `json:"handler"`
 	Payload   json.RawMessage `json:"payload"`
 }
 
@@ -121,7 +121,11 @@ func (a *App) named(v store.Viewer, body createRequest) (store.Intent, error) {
 	if _, err := a.servedOf(s); err != nil {
 		return store.Intent{}, err
 	}
-	return store.Intent{Submitter: s, RequestID: body.RequestID, Caller: v.Caller, Names: v.Names, Handler: body.Handler}, nil
+	handler, err := body.Handler.of("handler")
+	if err != nil {
+		return store.Intent{}, err
+	}
+	return store.Intent{Submitter: s, RequestID: body.RequestID, Caller: v.Caller, Names: v.Names, Handler: handler}, nil
 }
 
 // intent is in, which [App.named] made, with its payload: it can be stored. may says
@@ -143,7 +147,8 @@ func (a *App) intent(in store.Intent, body createRequest, may bool) (_ store.Int
 		return in, errors.Join(errors.New("make a txId"), err)
 	}
 	in.TxID = id.String()
-	if in.Handler == "" {
+	in.Refused = unprintable("requestId", in.RequestID)
+	if in.Refused == nil && in.Handler == "" {
 		in.Refused = a.tooMuchGas(in)
 	}
 	return in, nil

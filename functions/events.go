@@ -153,10 +153,11 @@ func (a *App) eventQuery(q map[string]string) (query store.EventQuery, err error
 		}
 	}
 	if q["after"] != "" {
-		after, err := strconv.ParseUint(q["after"], 10, 63)
-		if err != nil {
+		n, ok := digits(q["after"])
+		if !ok {
 			return query, web.FieldProblem("after", "is %.40q: want the next of a page before, the cursor of an event, or nothing", q["after"])
 		}
+		after := uint64(n)
 		query.After = &after
 	}
 	return query, nil

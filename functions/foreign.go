@@ -2,9 +2,6 @@ package functions
 
 import (
 	"net/http"
-	"strconv"
-
-	"github.com/google/uuid"
 
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
@@ -42,9 +39,11 @@ func (a *App) listForeign(w http.ResponseWriter, r *http.Request) error {
 	}
 	after := int64(-1)
 	if text := q["after"]; text != "" {
-		if after, err = strconv.ParseInt(text, 10, 64); err != nil || after < 0 {
+		n, ok := digits(text)
+		if !ok {
 			return web.FieldProblem("after", "is %.40q: want the nextAfter of the page before", text)
 		}
+		after = n
 	}
 	if _, err := a.store.Submitter(r.Context(), s); err != nil {
 		return err
@@ -135,22 +134,22 @@ func (a *App) matchForeign(w http.ResponseWriter, r *http.Request) error {
 	if body.Nonce == nil {
 		return web.FieldProblem("nonce", "is required: the nonce that the foreign transaction consumed, as GET …/foreign lists it")
 	}
-	id, err := uuid.Parse(body.TxID)
-	if err != nil {
-		return web.FieldProblem("txId", "is required: the UUID of the held intent that the foreign transaction was")
+	id, ok := parseTxID(body.TxID)
+	if !ok {
+		return web.FieldProblem("txId", "is required: the UUID of the held intent that the foreign transaction was, "+uuidForm)
 	}
 	reason, err := reasonOf(body.Reason)
 	if err != nil {
 		return err
 	}
 	d := store.HoldDecision{Submitter: s, Nonce: body.Nonce, By: operator, Reason: reason}
-	out, err := a.store.MatchHold(r.Context(), d, id.String())
+	out, err := a.store.MatchHold(r.Context(), d, id)
 	if err != nil {
 		return err
 	}
-	a.log.WarnContext(r.Context(), "foreign transaction matched", telemetry.SubmitterKey, s, telemetry.TxIDKey, id.String(), "nonce", *body.Nonce,
+	a.log.WarnContext(r.Context(), "foreign transaction matched", telemetry.SubmitterKey, s, telemetry.TxIDKey, id, "nonce", *body.Nonce,
 		"state", out.State, "operator", operator, "reason", reason, telemetry.NodeIDKey, a.node)
 	a.advance(r.Context(), s, out.Token)
-	web.Reply(w, r, http.StatusOK, proceedResponse{TxID: id.String(), State: out.State, SubState: out.SubState})
+	web.Reply(w, r, http.StatusOK, proceedResponse{TxID: id, State: out.State, SubState: out.SubState})
 	return nil
 }

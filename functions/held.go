@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/google/uuid"
-
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
@@ -85,11 +83,11 @@ func (a *App) proceedAll(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	through, err := uuid.Parse(body.Through)
-	if err != nil {
-		return web.FieldProblem("through", "is required: the txId of the newest held intent that you have seen; what was stored after it stays held")
+	through, ok := parseTxID(body.Through)
+	if !ok {
+		return web.FieldProblem("through", "is required: the txId of the newest held intent that you have seen, "+uuidForm+"; what was stored after it stays held")
 	}
-	out, err := a.store.ProceedAll(r.Context(), s, through.String(), operator, reason, proceedPage)
+	out, err := a.store.ProceedAll(r.Context(), s, through, operator, reason, proceedPage)
 	if err != nil {
 		return err
 	}

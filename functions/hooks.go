@@ -193,14 +193,14 @@ func (a *App) ownReservation(ctx context.Context, txID, owner string) (store.Res
 	if !a.config.Hooks.Enabled {
 		return store.Reservation{}, ErrHooksOff
 	}
-	id, err := uuid.Parse(txID)
-	if err != nil {
+	id, ok := parseTxID(txID)
+	if !ok {
 		return store.Reservation{}, store.ErrNotFound
 	}
 	if err := a.marks.look(ctx, a.log); err != nil {
 		return store.Reservation{}, err
 	}
-	r, err := a.store.Reservation(ctx, id.String())
+	r, err := a.store.Reservation(ctx, id)
 	if err == nil && r.Owner != owner {
 		err = fmt.Errorf("reservation %s: %w", txID, nonce.ErrNotOwner)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/google/uuid"
 	"github.com/oklog/ulid/v2"
@@ -151,8 +150,8 @@ func pageToken(id string, p place) string {
 func pageOf(q map[string]string, p place) (size int, after string, err error) {
 	size = listDefault
 	if text := q["pageSize"]; text != "" {
-		n, err := strconv.ParseUint(text, 10, 16)
-		if err != nil || n < 1 || n > listMost {
+		n, ok := digits(text)
+		if !ok || n < 1 || n > listMost {
 			return 0, "", web.FieldProblem("pageSize", "is %.40q: want 1 to %d", text, listMost)
 		}
 		size = int(n)

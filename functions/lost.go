@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
@@ -152,14 +151,14 @@ func (page losses) ours(ctx context.Context, one lostNonce) (bool, error) {
 // lostFrom is the nonce at which the page begins.
 func lostFrom(r *http.Request) (uint64, error) {
 	q, err := parameters(r, "from")
-	if err != nil || !r.URL.Query().Has("from") {
+	if err != nil || q["from"] == "" {
 		return 0, err
 	}
-	from, err := strconv.ParseUint(q["from"], 10, 63)
-	if err != nil {
+	from, ok := digits(q["from"])
+	if !ok {
 		return 0, web.FieldProblem("from", "is %.40q: want a nonce, such as nextFrom of the page before", q["from"])
 	}
-	return from, nil
+	return uint64(from), nil
 }
 
 func (a *App) lostNonce(r *http.Request, page losses, n uint64) (lostNonce, error) {

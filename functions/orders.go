@@ -54,24 +54,27 @@ func (a *App) cancelTransfer(w http.ResponseWriter, r *http.Request) error {
 type resolveRequest struct {
 	Op      transfer.Op `json:"op"`
 	Reason  string      `json:"reason"`
-	Outcome string      `json:"outcome"` // applied or not_applied, of what the core has forgotten
+	Outcome optional    `json:"outcome"` // applied or not_applied, of what the core has forgotten
 	Line    uint64      `json:"line"`    // of the core's journal, that proves it; 0: a check of conservation does
 }
 
 // word is what the body says became of a forgotten call, or nil.
 func (b resolveRequest) word() (*transfer.Word, error) {
+	outcome, err := b.Outcome.of("outcome")
 	switch {
-	case b.Outcome == "" && b.Line != 0:
+	case err != nil:
+		return nil, err
+	case outcome == "" && b.Line != 0:
 		return nil, web.FieldProblem("line", "was given without outcome; send outcome applied or not_applied with it")
-	case b.Outcome == "":
+	case outcome == "":
 		return nil, nil
 	}
 	for _, w := range []transfer.Word{{Applied: true, Line: b.Line}, {Line: b.Line}} {
-		if w.Outcome() == b.Outcome {
+		if w.Outcome() == outcome {
 			return &w, nil
 		}
 	}
-	return nil, web.FieldProblem("outcome", "is %.40q: want applied or not_applied", b.Outcome)
+	return nil, web.FieldProblem("outcome", "is %.40q: want applied or not_applied", outcome)
 }
 
 // resolveTransfer has the ledger that a transfer waits for say what it has stored, or

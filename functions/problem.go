@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -171,6 +172,19 @@ func requestID(field, text string) error {
 	for _, r := range text {
 		if r < ' ' || r == 0x7f {
 			return web.FieldProblem(field, "has the control character %s: use printable text", fmt.Sprintf("%U", r))
+		}
+	}
+	return nil
+}
+
+// unprintable refuses a requestId that a person could read as another, or that breaks a
+// line: one with control or format characters, such as those that turn the direction of
+// writing, or with a separator of lines or paragraphs. What is stored under such an id, by
+// a release that took it, is found all the same.
+func unprintable(field, text string) error {
+	for _, r := range text {
+		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
+			return web.FieldProblem(field, "has the character %U, which is not printed: use printable text", r)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -73,7 +74,7 @@ func reply(w http.ResponseWriter, r *http.Request, rec store.Record, v store.Vie
 }
 
 // parameters reads a query string in which only the names given may stand, each
-// at most once.
+// at most once and with a value. "" is one that was left out.
 func parameters(r *http.Request, names ...string) (map[string]string, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -87,6 +88,9 @@ func parameters(r *http.Request, names ...string) (map[string]string, error) {
 		if found[name] = values.Get(name); !utf8.ValidString(found[name]) || strings.ContainsRune(found[name], 0) {
 			return nil, web.FieldProblem(name, "is not text: want UTF-8 without the character U+0000, percent-encoded")
 		}
+		if values.Has(name) && found[name] == "" {
+			return nil, web.FieldProblem(name, "is empty: give it a value; what you do not need is left out, with its name")
+		}
 		delete(values, name)
 	}
 	for name := range values {
@@ -95,4 +99,11 @@ func parameters(r *http.Request, names ...string) (map[string]string, error) {
 		return nil, p
 	}
 	return found, nil
+}
+
+// digits reads a number that is not negative, in the one way to write it: no sign, no
+// leading zeros.
+func digits(text string) (n int64, ok bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && n >= 0 && strconv.FormatInt(n, 10) == text
 }

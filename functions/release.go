@@ -92,7 +92,7 @@ func dryRun(r *http.Request, mode nonce.ReleaseMode) (bool, error) {
 		return false, err
 	}
 	switch text := q["dryRun"]; {
-	case text == "false", text == "" && !r.URL.Query().Has("dryRun"):
+	case text == "false", text == "":
 		return false, nil
 	case text != "true":
 		return false, web.FieldProblem("dryRun", "is %q: want true or false", text)

@@ -19,8 +19,8 @@ const (
 
 type statementRequest struct {
 	Paid      *bool    `json:"paid"`
-	TxHash    string   `json:"tx_hash"`    // where paid: of the transaction that paid
-	Then      string   `json:"then"`       // where not paid: repost or refund
+	TxHash    optional `json:"tx_hash"`    // where paid: of the transaction that paid
+	Then      optional `json:"then"`       // where not paid: repost or refund
 	MaxWindow *uint64  `json:"max_window"` // where not paid, of what a restored database may have lost
 	NotBy     []string `json:"not_by"`     // where not paid: transactions that do the same, and are others' payments
 	Reason    string   `json:"reason"`
@@ -75,21 +75,29 @@ func statementOf(body statementRequest) (st store.PayoutStatement, err error) {
 	if st.Reason, err = reasonOf(body.Reason); err != nil {
 		return st, err
 	}
-	st.Paid = *body.Paid
-	if st.Paid {
-		if body.Then != "" || body.MaxWindow != nil || len(body.NotBy) > 0 {
-			return st, web.FieldProblem("paid", "is true: leave out then, max_window and not_by, which are of what was not paid")
-		}
-		st.TxHash, err = hashOf("tx_hash", body.TxHash)
+	txHash, err := body.TxHash.of("tx_hash")
+	if err != nil {
 		return st, err
 	}
-	if body.TxHash != "" {
+	then, err := body.Then.of("then")
+	if err != nil {
+		return st, err
+	}
+	st.Paid = *body.Paid
+	if st.Paid {
+		if then != "" || body.MaxWindow != nil || len(body.NotBy) > 0 {
+			return st, web.FieldProblem("paid", "is true: leave out then, max_window and not_by, which are of what was not paid")
+		}
+		st.TxHash, err = hashOf("tx_hash", txHash)
+		return st, err
+	}
+	if txHash != "" {
 		return st, web.FieldProblem("tx_hash", "is of what was paid: leave it out where paid is false")
 	}
-	if body.Then != repostPayout && body.Then != refundPayout {
-		return st, web.FieldProblem("then", "is %.40q: want repost or refund", body.Then)
+	if then != repostPayout && then != refundPayout {
+		return st, web.FieldProblem("then", "is %.40q: want repost or refund", then)
 	}
-	st.Refund = body.Then == refundPayout
+	st.Refund = then == refundPayout
 	for _, text := range body.NotBy {
 		hash, err := hashOf("not_by", text)
 		if err != nil {

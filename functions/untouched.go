@@ -22,9 +22,9 @@ const (
 )
 
 type untouchedRequest struct {
-	Reason string `json:"reason"`
-	Limit  *int   `json:"limit"`
-	After  string `json:"after"`
+	Reason string   `json:"reason"`
+	Limit  *int     `json:"limit"`
+	After  optional `json:"after"`
 }
 
 type untouchedLeft struct {
@@ -59,8 +59,10 @@ func (a *App) releaseUntouched(w http.ResponseWriter, r *http.Request) error {
 	case body.Limit != nil:
 		limit = *body.Limit
 	}
-	if body.After != "" {
-		if after, err = a.submitter("after", body.After); err != nil {
+	if text, err := body.After.of("after"); err != nil {
+		return err
+	} else if text != "" {
+		if after, err = a.submitter("after", text); err != nil {
 			return err
 		}
 	}

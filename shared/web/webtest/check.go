@@ -174,11 +174,14 @@ func (p parameter) check(kind string, given []string) error {
 	switch {
 	case len(given) > 1:
 		return fmt.Errorf("%s %s stands %d times", kind, p.name, len(given))
-	case len(given) == 0 || given[0] == "" && p.in == "query":
+	case len(given) == 0:
 		if p.required {
 			return fmt.Errorf("%s %s is missing", kind, p.name)
 		}
 		return nil
+	}
+	if given[0] == "" && p.in == "query" {
+		return fmt.Errorf("%s %s is empty", kind, p.name)
 	}
 	if err := p.schema.Validate(p.valueOf(given[0])); err != nil {
 		return fmt.Errorf("%s %s: %w", kind, p.name, err)

@@ -109,6 +109,7 @@ func TestHandler(t *testing.T) {
 		{"no body", "GET", "/books?shelf=a&limit=1", "", 204, "", "", ""},
 		{"a body where there is none", "GET", "/books?shelf=a", "", 204, "", "a", "want none"},
 		{"a parameter that is missing, accepted", "GET", "/books", "", 204, "", "", "shelf is missing"},
+		{"an empty parameter, accepted", "GET", "/books?shelf=a&limit=", "", 204, "", "", "limit is empty"},
 		{"a parameter of another type, accepted", "GET", "/books?shelf=a&limit=x", "", 204, "", "", "limit"},
 		{"a parameter below its minimum, accepted", "GET", "/books?shelf=a&limit=0", "", 204, "", "", "limit"},
 		{"a parameter that it does not have, accepted", "GET", "/books?shelf=a&sort=up", "", 204, "", "", `"sort"`},

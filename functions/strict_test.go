@@ -1,0 +1,337 @@
+package functions_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/store"
+)
+
+// route is one operation of openapi.yaml with a request that it understands.
+type route struct {
+	method, path string
+	of           *openapi3.Operation
+	item         *openapi3.PathItem
+	token        string
+	values       map[string]string // of its path's and query's parameters
+	body         map[string]any    // nil: none
+}
+
+func (r route) String() string { return r.method + " " + r.path }
+
+// parameters are those of the path or of the query.
+func (r route) parameters(in string) (all []*openapi3.Parameter) {
+	for _, p := range slices.Concat(r.item.Parameters, r.of.Parameters) {
+		if p.Value.In == in {
+			all = append(all, p.Value)
+		}
+	}
+	return all
+}
+
+// properties are the schemas of the body's members, by name.
+func (r route) properties() map[string]*openapi3.Schema {
+	all := map[string]*openapi3.Schema{}
+	if r.body == nil {
+		return all
+	}
+	for name, p := range r.of.RequestBody.Value.Content["application/json"].Schema.Value.Properties {
+		all[name] = p.Value
+	}
+	return all
+}
+
+// ask makes the request with one parameter or member differing.
+func (r route) ask(h house, parameter, member string, value any) answer {
+	h.t.Helper()
+	path, query := r.path, url.Values{}
+	for name, v := range r.values {
+		if name == parameter {
+			v = fmt.Sprint(value)
+		}
+		path = strings.ReplaceAll(path, "{"+name+"}", url.PathEscape(v))
+	}
+	for _, p := range r.parameters("query") {
+		if p.Required {
+			query.Set(p.Name, r.values[p.Name])
+		}
+		if p.Name == parameter {
+			query.Set(p.Name, fmt.Sprint(value))
+		}
+	}
+	var body any
+	if r.body != nil {
+		copied := maps.Clone(r.body)
+		if member != "" {
+			copied[member] = value
+		}
+		body = copied
+	}
+	return call(h.t, h.t.Context(), r.token, r.method, h.url+path+"?"+query.Encode(), body)
+}
+
+// routes are all operations but those of health.
+func (h house) routes(txID string) (all []route) {
+	h.t.Helper()
+	document, err := openapi3.NewLoader().LoadFromData([]byte(functions.OpenAPI))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	tokens := map[string]string{"caller": h.callerToken("shop"), "operator": h.callerToken("ann"), "user": h.userToken(alice)}
+	for path, item := range document.Paths.Map() {
+		for method, of := range item.Operations() {
+			security := document.Security
+			if of.Security != nil {
+				security = *of.Security
+			}
+			if len(security) == 0 {
+				continue
+			}
+			r := route{method: method, path: path, of: of, item: item, values: map[string]string{
+				"txId": txID, "submitter": shopAccount, "requestId": "r", "req_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "id": "1",
+			}}
+			for kind := range security[0] {
+				r.token = tokens[kind]
+			}
+			if of.RequestBody != nil {
+				r.body = exampleOf(h.t, of)
+			}
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b route) int { return strings.Compare(a.String(), b.String()) })
+	return all
+}
+
+// exampleOf is the first example of the operation's body, or what the schema asks for.
+func exampleOf(t *testing.T, of *openapi3.Operation) (body map[string]any) {
+	t.Helper()
+	examples := of.RequestBody.Value.Content["application/json"].Examples
+	for _, name := range slices.Sorted(maps.Keys(examples)) {
+		text, err := json.Marshal(examples[name].Value.Value)
+		if err != nil || json.Unmarshal(text, &body) != nil {
+			t.Fatalf("%s: example %s: %v", of.OperationID, name, err)
+		}
+		return body
+	}
+	usual := map[string]any{"reason": "looked at the journals", "txId": uuid.NewString(), "through": uuid.NewString(), "nonce": 1}
+	body = map[string]any{}
+	for _, name := range of.RequestBody.Value.Content["application/json"].Schema.Value.Required {
+		body[name] = usual[name]
+	}
+	return body
+}
+
+// strict is a house in which a transaction is stored and events are kept.
+func strict(t *testing.T) (h house, txID string) {
+	t.Helper()
+	h = build(t, "FENCEPOST_EVENTS_MODE=mq_outbox", "FENCEPOST_EVENTS_PUBSUB_TOPIC=projects/project/topics/topic", "FENCEPOST_EVENTS_PUBSUB_ENDPOINT=127.0.0.1:1")
+	h.Bundle.Register(t, shopAccount, 1)
+	h.run(`update submitter set callers = '{email:shop@fencepost.example,handler:payroll}' where submitter = $1`, shopAccount)
+	a := call(t, t.Context(), h.callerToken("shop"), http.MethodPost, h.url+"/api/v1/tx", intentOf("r"))
+	if a.status != http.StatusAccepted {
+		t.Fatalf("create: got %d %v, want 202", a.status, a.body)
+	}
+	return h, fmt.Sprint(a.body["txId"])
+}
+
+// A parameter of a query that is there has a value, on every route that has one.
+func TestEmptyParametersAreRefused(t *testing.T) {
+	t.Parallel()
+	h, txID := strict(t)
+	asked := map[string]bool{}
+	for _, r := range h.routes(txID) {
+		for _, p := range r.parameters("query") {
+			asked[p.Name] = true
+			if got, want := r.ask(h, p.Name, "", "").is("code", "field"), "400 INVALID_FIELD "+p.Name; got != want {
+				t.Errorf("%s?%s=: got %s, want %s", r, p.Name, got, want)
+			}
+		}
+	}
+	for _, name := range []string{"pageSize", "pageToken", "state", "submitter", "requestId", "after", "from", "dryRun"} {
+		if !asked[name] {
+			t.Errorf("%s: got no route that has it, or this test sees nothing", name)
+		}
+	}
+}
+
+// otherForms are texts that read as the id for a lenient reader.
+func otherForms(id string) []string {
+	return []string{"{" + id + "}", "urn:uuid:" + id, strings.ReplaceAll(id, "-", ""), " " + id, id + "\n", "{" + id[1:] + "}"}
+}
+
+// The id of a transaction has one form, in paths and in bodies. Letter case does not
+// matter, as in RFC 9562.
+func TestOtherFormsOfIDsAreRefused(t *testing.T) {
+	t.Parallel()
+	h, txID := strict(t)
+	found := 0
+	for _, r := range h.routes(txID) {
+		for _, p := range r.parameters("path") {
+			forms, upper := []string{"+1", "01", "1.0", "-1", ""}, ""
+			switch p.Name {
+			case "txId":
+				found++
+				forms, upper = otherForms(txID), strings.ToUpper(txID)
+			case "id":
+				found++
+			default:
+				continue
+			}
+			for _, form := range forms[:len(forms)-1] {
+				if got, want := r.ask(h, p.Name, "", form).is("code", "field"), "400 INVALID_FIELD "+p.Name; got != want {
+					t.Errorf("%s with %q: got %s, want %s", r, form, got, want)
+				}
+			}
+			if upper == "" {
+				continue
+			}
+			if a := r.ask(h, p.Name, "", upper); a.status == http.StatusBadRequest {
+				t.Errorf("%s in upper case: got %d %v, want it found", r, a.status, a.body)
+			}
+		}
+		for name, p := range r.properties() {
+			if p.Format != "uuid" {
+				continue
+			}
+			found++
+			for _, form := range append(otherForms(txID), "") {
+				if got, want := r.ask(h, "", name, form).is("code", "field"), "400 INVALID_FIELD "+name; got != want {
+					t.Errorf("%s with %s %q: got %s, want %s", r, name, form, got, want)
+				}
+			}
+			if a := r.ask(h, "", name, strings.ToUpper(txID)); a.status == http.StatusBadRequest && strings.Contains(fmt.Sprint(a.body["detail"]), "hex digits") {
+				t.Errorf("%s with %s in upper case: got %v, want it read", r, name, a.body)
+			}
+		}
+	}
+	if found < 8 {
+		t.Errorf("ids: got %d places, want 8 or more, or this test sees nothing", found)
+	}
+}
+
+// mayBeEmpty are the texts in which nothing says nothing.
+var mayBeEmpty = map[string]string{
+	"POST /admin/v1/submitters reason": "it is required with startNonce alone",
+}
+
+// A text of a body that is there is not empty, on every route that has a body.
+func TestEmptyTextsAreRefused(t *testing.T) {
+	t.Parallel()
+	h, txID := strict(t)
+	asked := 0
+	for _, r := range h.routes(txID) {
+		for name, p := range r.properties() {
+			if !isText(p) || mayBeEmpty[r.String()+" "+name] != "" {
+				continue
+			}
+			asked++
+			a := r.ask(h, "", name, "")
+			if a.status != http.StatusBadRequest || a.body["field"] != name && a.body["code"] != "INVALID_ACCOUNT_TYPE" { // which is of two fields
+				t.Errorf("%s with %s empty: got %s %v, want 400 with this field", r, name, a.is("code", "field"), a.body["detail"])
+			}
+		}
+	}
+	if asked < 30 {
+		t.Errorf("texts: got %d, want 30 or more, or this test sees nothing", asked)
+	}
+}
+
+// isText says that values of the schema are texts.
+func isText(s *openapi3.Schema) bool {
+	_, word := append(s.Enum, nil)[0].(string)
+	return word || s.Type.Is("string")
+}
+
+// An empty handler is none that a caller can mean: nothing is stored, alone or in a batch,
+// whose other intents are.
+func TestEmptyHandlerIsRefused(t *testing.T) {
+	t.Parallel()
+	h, _ := strict(t)
+	post := func(path, body string) answer {
+		return call(t, t.Context(), h.callerToken("shop"), http.MethodPost, h.url+path, body)
+	}
+	intent := func(requestID, more string) string {
+		return `{"submitter": "` + shopAccount + `", "requestId": "` + requestID + `"` + more + `, "payload": {"to": "` + paidTo + `", "value": "1"}}`
+	}
+	for more, want := range map[string]string{
+		`, "handler": ""`:    "400 INVALID_FIELD handler",
+		`, "handler": null`:  "400 INVALID_FIELD handler",
+		`, "handler": 7`:     "400 INVALID_FIELD handler",
+		`, "handler": "X"`:   "400 INVALID_FIELD handler",
+		`, "handler": "\n"`:  "400 INVALID_FIELD handler",
+		`, "handler": " "`:   "400 INVALID_FIELD handler",
+		`, "Handler": "x"`:   "400 UNSUPPORTED_FIELD Handler",
+		`, "handler":"none"`: "400 INVALID_FIELD handler",
+	} {
+		if got := post("/api/v1/tx", intent("h", more)).is("code", "field"); got != want {
+			t.Errorf("%s: got %s, want %s", more, got, want)
+		}
+	}
+	a := post("/api/v1/tx:batch", `{"intents": [`+intent("h1", `, "handler": ""`)+`, `+intent("h2", "")+`]}`)
+	if results := fmt.Sprint(a.body["results"]); a.status != http.StatusOK || !strings.Contains(results, "field:handler") || !strings.Contains(results, "status:202") {
+		t.Errorf("a batch: got %d %v, want 400 for the first and 202 for the second", a.status, a.body)
+	}
+	var stored string
+	if err := h.DB.QueryRow(t.Context(), `select string_agg(request_id, ' ' order by seq) from managed_tx`).Scan(&stored); err != nil || stored != "r h2" {
+		t.Errorf("stored: got %q, %v; want r h2", stored, err)
+	}
+}
+
+// A new requestId has no character that turns the direction of writing, breaks a line or
+// is not seen. One that was stored before that was so is read, and answered when it is
+// posted again.
+func TestUnprintableRequestIDs(t *testing.T) {
+	t.Parallel()
+	h, _ := strict(t)
+	token := h.callerToken("shop")
+	post := func(id string) answer {
+		return call(t, t.Context(), token, http.MethodPost, h.url+"/api/v1/tx", intentOf(id))
+	}
+	for _, c := range []string{"\u0085", "\u009b", "\u00ad", "\u200b", "\u200f", "\u2028", "\u2029", "\u202e", "\u2066", "\ufeff", "\U000e0041"} {
+		if got, want := post("a"+c+"b").is("code", "field"), "400 INVALID_FIELD requestId"; got != want {
+			t.Errorf("%+q: got %s, want %s", c, got, want)
+		}
+	}
+	for _, id := range []string{"order 4711", "größe", "注文", "заказ", "طلب", "e\u0301", "👍"} {
+		if a := post(id); a.status != http.StatusAccepted {
+			t.Errorf("%s: got %d %v, want 202", id, a.status, a.body)
+		}
+	}
+	const old = "from\u202ebefore"
+	payload, fingerprint, err := evm.ParsePayload(must(json.Marshal(intentOf(old).Payload)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := store.Intent{TxID: uuid.NewString(), Submitter: shopAccount, RequestID: old, Caller: "email:shop@fencepost.example",
+		Names: []string{"email:shop@fencepost.example"}, Payload: payload, Fingerprint: fingerprint}
+	if _, err := h.Store.Create(t.Context(), in, 100); err != nil {
+		t.Fatal(err)
+	}
+	if a := post(old); a.is("txId") != "200 "+in.TxID {
+		t.Errorf("one stored before, again: got %d %v, want 200 and its txId", a.status, a.body)
+	}
+	found, err := h.clientOf(token).TxByRequest(t.Context(), shopAccount, old)
+	if err != nil || found.TxID != in.TxID {
+		t.Errorf("one stored before, read: got %v, %v; want it", found, err)
+	}
+}
+
+// must is v, where nothing can go wrong.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
