@@ -33,7 +33,7 @@ func begun(t *testing.T, url, path, token string) (hangUp func()) {
 func TestOneCallerAtTheBound(t *testing.T) {
 	t.Parallel()
 	h := build(t)
-	app, err := h.app(append(h.transferSettings(), "FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER=2")...)
+	app, err := h.app(append(h.transferSettings(), "FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER=2", "FENCEPOST_HTTP_BODY_TIMEOUT=10m")...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,6 +45,7 @@ type App struct {
 	node     string
 	points   crash.Points
 	gate     *web.Gate
+	ready    func(context.Context) error // of this process
 	store    *store.Store
 	cloudSQL *cloudsql.Instance // nil where database.url says where the database is
 	tasks    *tasks.Tasks
@@ -98,6 +99,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 			return nil, err
 		}
 	}
+	a.ready = web.Ready(a.store.Ping)
 	a.openTasks()
 	if err := a.openTransfers(); err != nil {
 		return nil, err
@@ -303,20 +305,25 @@ func (a *App) routes() map[string]func(*web.Mux) {
 func (a *App) Handlers() map[string]http.Handler {
 	all := web.NewMux()
 	a.routeHouse(all)
-	targets := map[string]http.Handler{All: web.Edge(a.gate, a.export.AtEnd(all))}
+	targets := map[string]http.Handler{All: a.edge(all)}
 	for name, route := range a.routes() {
 		mux := web.NewMux()
 		a.routeHouse(mux)
 		route(mux)
-		targets[name] = web.Edge(a.gate, a.export.AtEnd(mux))
+		targets[name] = a.edge(mux)
 		route(all)
 	}
 	return targets
 }
 
+// edge is what each request passes on its way to a function.
+func (a *App) edge(mux *web.Mux) http.Handler {
+	return web.Edge(a.gate, web.Arrival(a.config.HTTP.BodyTimeout, a.export.AtEnd(mux)))
+}
+
 // routeHouse serves what every function answers.
 func (a *App) routeHouse(mux *web.Mux) {
-	mux.HandleHealth(a.store.Ping)
+	mux.HandleHealth(a.ready)
 	if page := a.export.Page(); page != nil {
 		mux.Handle("GET /metrics", page)
 	}

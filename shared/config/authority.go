@@ -24,7 +24,7 @@ func (a *Authority) settings() []setting {
 			field:   text(&a.Bucket, "a bucket's name", bucketName)},
 		{name: "authority.endpoint",
 			meaning: "a Cloud Storage other than Google's, reached without credentials: the emulator's",
-			field:   text(&a.Endpoint, "http://host:port/storage/v1/", regexp.MustCompile(`^http://[^/ ]+/storage/v1/$`))},
+			field:   text(&a.Endpoint, "http://host:port/storage/v1/ on this machine (localhost, 127.0.0.1, [::1])", regexp.MustCompile(`^http://(localhost|127\.0\.0\.1|\[::1\]):[0-9]{1,5}/storage/v1/$`))},
 	}
 }
 

@@ -33,7 +33,7 @@ func (t *Tasks) settings() []setting {
 			field:   text(&t.Location, "a region such as europe-west1", resource)},
 		{name: "tasks.endpoint",
 			meaning: "a local Cloud Tasks, reached without TLS; not set: Google's",
-			field:   hostPort(&t.Endpoint)},
+			field:   ownPort(&t.Endpoint)},
 		{name: "tasks.queuePrefix", def: "fencepost",
 			meaning: "what each queue's id begins with",
 			field:   text(&t.QueuePrefix, "1 to 50 letters, digits and hyphens", queue)},
@@ -90,6 +90,14 @@ type Auth struct {
 	// UsersIssuer, UsersJWKSURL and UsersAudience are whose tokens say who a user
 	// is: their subject is the user's id. Unset where no transfers are offered.
 	UsersIssuer, UsersJWKSURL, UsersAudience string
+}
+
+func (c *Config) authRules() []rule {
+	return []rule{{
+		of:     []string{"auth.publicAudience", "auth.internalAudience"},
+		broken: c.Auth.PublicAudience != "" && c.Auth.PublicAudience == c.Auth.InternalAudience,
+		say:    "a token for public functions would be one for internal functions: set auth.publicAudience and auth.internalAudience to two audiences",
+	}}
 }
 
 func (a *Auth) settings() []setting {

@@ -104,7 +104,7 @@ type chainEntry struct {
 func chainList(p *[]ChainEntry) field {
 	return field{
 		want: `a JSON list such as [{"id": 8453, "urls": ["https://…"], "blockTime": "2s", "finality": "safe"}]: each id once, ` +
-			`1 to 9 http or https URLs, each once; blockTime, feeKind, finality, finalizedTag, confirmations and quorum in the ranges of their settings, and nothing else`,
+			`1 to 9 https URLs, or http to this machine, each once; blockTime, feeKind, finality, finalizedTag, confirmations and quorum in the ranges of their settings, and nothing else`,
 		set: func(text string) bool {
 			list, err := readChains(text)
 			if err == nil {
@@ -183,7 +183,7 @@ func (w chainEntry) read() (e ChainEntry, err error) {
 	}
 	urls := nodeURLs(&e.URLs)
 	if !urls.set(strings.Join(w.URLs, ",")) || len(e.URLs) != len(w.URLs) {
-		return e, fmt.Errorf("urls: want %d to %d http or https URLs, each once", 1, maxNodes)
+		return e, fmt.Errorf("urls: want %d to %d https URLs, each once (http only for this machine: localhost, 127.0.0.1, [::1])", 1, maxNodes)
 	}
 	for _, part := range []struct {
 		member, text string
@@ -209,16 +209,17 @@ func (w chainEntry) read() (e ChainEntry, err error) {
 }
 
 // nodeURLs takes URLs of nodes, separated by commas. One that is given twice would be two
-// of a quorum.
+// of a quorum. What a node says decides what is signed and when it is final, and its URL
+// often holds a key: nobody on the way may read or change either.
 func nodeURLs(p *[]Secret) field {
 	return field{
-		want: "1 to 9 http or https URLs, each once, separated by commas (a comma in one is written %2C)",
+		want: "1 to 9 https URLs, each once, separated by commas (http only for this machine: localhost, 127.0.0.1, [::1]; a comma in one is written %2C)",
 		set: func(text string) bool {
 			var all []Secret
 			for _, one := range strings.Split(text, ",") {
 				one = strings.TrimSpace(one)
 				twice := slices.ContainsFunc(all, func(s Secret) bool { return s.Reveal() == one })
-				if _, ok := webURL(one); !ok || twice || len(all) == maxNodes {
+				if u, ok := webURL(one); !ok || !private(u) || twice || len(all) == maxNodes {
 					return false
 				}
 				all = append(all, NewSecret(one))

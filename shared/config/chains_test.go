@@ -28,15 +28,15 @@ func TestServedChains(t *testing.T) {
 		FeeKind: config.FeeKindLegacy, Finality: config.FinalitySafe, Confirmations: 20, FinalizedTag: false}
 	const other = `{"id": 8453, "urls": ["https://a.example", "https://b.example"], "blockTime": "2s", "feeKind": "legacy", "finality": "safe", "finalizedTag": false}`
 	long := short
-	long.URLs, long.Quorum = secrets("http://x", "http://y"), 2
+	long.URLs, long.Quorum = secrets("https://x", "https://y"), 2
 	for name, c := range map[string]struct {
 		given []string
 		want  []config.ServedChain
 	}{
 		"short form":         {[]string{"FENCEPOST_RPC_URLS=https://node.example", "FENCEPOST_RPC_QUORUM=1"}, []config.ServedChain{short}},
 		"and another":        {[]string{"FENCEPOST_RPC_URLS=https://node.example", "FENCEPOST_RPC_QUORUM=1", "FENCEPOST_CHAINS=[" + other + "]"}, []config.ServedChain{short, base}},
-		"the default listed": {[]string{"FENCEPOST_CHAINS=[" + other + `, {"id": 1, "urls": ["http://x", "http://y"], "quorum": 2}]`}, []config.ServedChain{long, base}},
-		"several nodes":      {[]string{"FENCEPOST_RPC_URLS=http://x, http://y", "FENCEPOST_RPC_QUORUM=2"}, []config.ServedChain{long}},
+		"the default listed": {[]string{"FENCEPOST_CHAINS=[" + other + `, {"id": 1, "urls": ["https://x", "https://y"], "quorum": 2}]`}, []config.ServedChain{long, base}},
+		"several nodes":      {[]string{"FENCEPOST_RPC_URLS=https://x, https://y", "FENCEPOST_RPC_QUORUM=2"}, []config.ServedChain{long}},
 	} {
 		if diff := cmp.Diff(c.want, mustLoad(t, c.given...).Served(), revealed); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -48,28 +48,30 @@ func TestServedChains(t *testing.T) {
 // is wrong, and what it holds is not shown.
 func TestWrongChainsAreRefused(t *testing.T) {
 	t.Parallel()
-	const right = `{"id": 7, "urls": ["http://hunter2"]}`
+	const right = `{"id": 7, "urls": ["https://hunter2"]}`
 	for name, c := range map[string]struct{ text, want string }{
-		"no JSON":             {`[{"id": 5, "urls": ["http://hunter2"],}]`, "it is no JSON from byte 39 on"},
-		"no list":             {`{"id": 5, "urls": ["http://hunter2"]}`, "it is no JSON list"},
+		"no JSON":             {`[{"id": 5, "urls": ["https://hunter2"],}]`, "it is no JSON from byte 40 on"},
+		"plain http":          {`[{"id": 5, "urls": ["http://hunter2"]}]`, "entry 1 (chain 5): urls: want 1 to 9 https URLs"},
+		"plain http, private": {`[{"id": 5, "urls": ["https://a", "http://10.0.0.7:8545/hunter2"]}]`, "entry 1 (chain 5): urls: want 1 to 9 https URLs"},
+		"no list":             {`{"id": 5, "urls": ["https://hunter2"]}`, "it is no JSON list"},
 		"two lists":           {`[] []`, "it is no JSON from byte 4 on"},
-		"no object":           {`["http://hunter2"]`, "entry 1: it is no object"},
-		"no id":               {`[{"urls": ["http://hunter2"]}]`, "entry 1: id: want 1 to "},
-		"id in quotes":        {`[{"id": "hunter2", "urls": ["http://hunter2"]}]`, "entry 1: id: it is a string"},
+		"no object":           {`["https://hunter2"]`, "entry 1: it is no object"},
+		"no id":               {`[{"urls": ["https://hunter2"]}]`, "entry 1: id: want 1 to "},
+		"id in quotes":        {`[{"id": "hunter2", "urls": ["https://hunter2"]}]`, "entry 1: id: it is a string"},
 		"no node":             {`[{"id": 5}]`, "entry 1 (chain 5): urls: want 1 to 9"},
 		"no URL":              {`[` + right + `, {"id": 5, "urls": ["hunter2"]}]`, "entry 2 (chain 5): urls: want 1 to 9"},
-		"two URLs in one":     {`[{"id": 5, "urls": ["http://hunter2,http://b"]}]`, "entry 1 (chain 5): urls: "},
-		"one URL, no list":    {`[{"id": 5, "urls": "http://hunter2"}]`, "entry 1 (chain 5): urls: it is a string"},
-		"twice":               {`[` + right + `, {"id": 7, "urls": ["http://b"]}]`, "entry 2 (chain 7): id: an entry before has it too"},
-		"unknown member":      {`[{"id": 5, "urls": ["http://hunter2"], "blocktimes": "2s"}]`, "entry 1 (chain 5): blocktimes: there is no such member"},
-		"a URL as a member":   {`[{"id": 5, "http://hunter2": true}]`, "entry 1 (chain 5): it is no object, or has an unknown member"},
-		"no block time":       {`[{"id": 5, "urls": ["http://hunter2"], "blockTime": "0s"}]`, "entry 1 (chain 5): blockTime: want a duration from "},
-		"no finality":         {`[{"id": 5, "urls": ["http://hunter2"], "finality": "latest"}]`, "entry 1 (chain 5): finality: want one of confirmations, safe, finalized"},
-		"no fee kind":         {`[{"id": 5, "urls": ["http://hunter2"], "feeKind": "1559"}]`, "entry 1 (chain 5): feeKind: want one of eip1559, legacy"},
-		"many confirmations":  {`[{"id": 5, "urls": ["http://hunter2"], "confirmations": 1001}]`, "entry 1 (chain 5): confirmations: want 0 to 1000"},
-		"quorum out of reach": {`[{"id": 5, "urls": ["http://hunter2"], "quorum": 2}]`, "entry 1 (chain 5): quorum: want 1 to 1"},
-		"one node twice":      {`[{"id": 5, "urls": ["http://hunter2", "http://b", "http://hunter2"]}]`, "entry 1 (chain 5): urls: want 1 to 9"},
-		"ten nodes":           {fmt.Sprintf(`[{"id": 5, "urls": [%s]}]`, strings.TrimSuffix(strings.Repeat(`"http://hunter2",`, 10), ",")), "entry 1 (chain 5): urls: want 1 to 9"},
+		"two URLs in one":     {`[{"id": 5, "urls": ["https://hunter2,https://b"]}]`, "entry 1 (chain 5): urls: "},
+		"one URL, no list":    {`[{"id": 5, "urls": "https://hunter2"}]`, "entry 1 (chain 5): urls: it is a string"},
+		"twice":               {`[` + right + `, {"id": 7, "urls": ["https://b"]}]`, "entry 2 (chain 7): id: an entry before has it too"},
+		"unknown member":      {`[{"id": 5, "urls": ["https://hunter2"], "blocktimes": "2s"}]`, "entry 1 (chain 5): blocktimes: there is no such member"},
+		"a URL as a member":   {`[{"id": 5, "https://hunter2": true}]`, "entry 1 (chain 5): it is no object, or has an unknown member"},
+		"no block time":       {`[{"id": 5, "urls": ["https://hunter2"], "blockTime": "0s"}]`, "entry 1 (chain 5): blockTime: want a duration from "},
+		"no finality":         {`[{"id": 5, "urls": ["https://hunter2"], "finality": "latest"}]`, "entry 1 (chain 5): finality: want one of confirmations, safe, finalized"},
+		"no fee kind":         {`[{"id": 5, "urls": ["https://hunter2"], "feeKind": "1559"}]`, "entry 1 (chain 5): feeKind: want one of eip1559, legacy"},
+		"many confirmations":  {`[{"id": 5, "urls": ["https://hunter2"], "confirmations": 1001}]`, "entry 1 (chain 5): confirmations: want 0 to 1000"},
+		"quorum out of reach": {`[{"id": 5, "urls": ["https://hunter2"], "quorum": 2}]`, "entry 1 (chain 5): quorum: want 1 to 1"},
+		"one node twice":      {`[{"id": 5, "urls": ["https://hunter2", "https://b", "https://hunter2"]}]`, "entry 1 (chain 5): urls: want 1 to 9"},
+		"ten nodes":           {fmt.Sprintf(`[{"id": 5, "urls": [%s]}]`, strings.TrimSuffix(strings.Repeat(`"https://hunter2",`, 10), ",")), "entry 1 (chain 5): urls: want 1 to 9"},
 	} {
 		_, err := config.Load(with("FENCEPOST_CHAINS=" + c.text))
 		if err == nil || !strings.Contains(err.Error(), "FENCEPOST_CHAINS=[redacted]: "+c.want) || !strings.Contains(err.Error(), ": want a JSON list") || strings.Contains(err.Error(), "hunter2") {
@@ -80,10 +82,10 @@ func TestWrongChainsAreRefused(t *testing.T) {
 		given []string
 		want  string
 	}{
-		"nodes given twice": {[]string{"FENCEPOST_RPC_URLS=http://a", `FENCEPOST_CHAINS=[{"id": 1, "urls": ["http://b"]}]`}, "are given twice"},
-		"quorum of 3 of 2":  {[]string{"FENCEPOST_RPC_URLS=http://a,http://b", "FENCEPOST_RPC_QUORUM=3"}, "set rpc.quorum"},
-		"one node twice":    {[]string{"FENCEPOST_RPC_URLS=http://a,http://b, http://a"}, "each once"},
-		"1 at once of 2":    {[]string{"FENCEPOST_RPC_URLS=http://a,http://b", "FENCEPOST_RPC_MAX_IN_FLIGHT=1"}, "set rpc.maxInFlight"},
+		"nodes given twice": {[]string{"FENCEPOST_RPC_URLS=https://a", `FENCEPOST_CHAINS=[{"id": 1, "urls": ["https://b"]}]`}, "are given twice"},
+		"quorum of 3 of 2":  {[]string{"FENCEPOST_RPC_URLS=https://a,https://b", "FENCEPOST_RPC_QUORUM=3"}, "set rpc.quorum"},
+		"one node twice":    {[]string{"FENCEPOST_RPC_URLS=https://a,https://b, https://a"}, "each once"},
+		"1 at once of 2":    {[]string{"FENCEPOST_RPC_URLS=https://a,https://b", "FENCEPOST_RPC_MAX_IN_FLIGHT=1"}, "set rpc.maxInFlight"},
 	} {
 		if _, err := config.Load(with(c.given...)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)

@@ -57,7 +57,7 @@ func defaults() config.Config {
 			LockTimeout: 3 * time.Second, IdleInTransactionTimeout: time.Second},
 		Tasks:     config.Tasks{QueuePrefix: "fencepost", DispatchDeadline: time.Minute, QueueShards: 1},
 		Auth:      config.Auth{OpenIssuer: true},
-		HTTP:      config.HTTP{MaxBodyBytes: 262_144, MaxRequestsPerCaller: 32, MaxBytesPerCaller: 4 << 20},
+		HTTP:      config.HTTP{MaxBodyBytes: 262_144, MaxRequestsPerCaller: 32, MaxBytesPerCaller: 4 << 20, BodyTimeout: 20 * time.Second},
 		Log:       config.Log{Level: slog.LevelInfo},
 		Telemetry: config.Telemetry{FlushEvery: 10 * time.Second, TraceOneIn: 100},
 		Platform:  config.Platform{Port: 8080},
@@ -81,7 +81,7 @@ func TestDefaultsAreTheSpecifications(t *testing.T) {
 var wageSecret, refundSecret = "whsec_" + strings.Repeat("QUJD", 8), "whsec_" + strings.Repeat("QUJD", 21) + "QQ=="
 
 // chainsText has one chain with everything and one with as little as there may be.
-const chainsText = `[{"id": 8453, "urls": ["https://a.example/k", "https://b.example"], "blockTime": "2s", "feeKind": "eip1559", "finality": "confirmations", "finalizedTag": true, "confirmations": 0, "quorum": 2}, {"id": 10, "urls": ["http://c"]}]`
+const chainsText = `[{"id": 8453, "urls": ["https://a.example/k", "https://b.example"], "blockTime": "2s", "feeKind": "eip1559", "finality": "confirmations", "finalizedTag": true, "confirmations": 0, "quorum": 2}, {"id": 10, "urls": ["https://c"]}]`
 
 // everything gives each setting a value other than its default, but for the page of
 // metrics, which Cloud Run is not offered, and the history of tips, which a legacy chain
@@ -126,7 +126,7 @@ var everything = []string{
 	"FENCEPOST_AUTH_PUBLIC_AUDIENCE=public", "FENCEPOST_AUTH_INTERNAL_AUDIENCE=internal",
 	"FENCEPOST_AUTH_INTERNAL_ACCOUNTS=tasks@proj-1.iam, cron@proj-1.iam", "FENCEPOST_AUTH_OPERATORS=ann@example.com, sub:10341,email:bob@example.com", "FENCEPOST_AUTH_OPEN_ISSUER=false",
 	"FENCEPOST_AUTH_USERS_ISSUER=https://users.example", "FENCEPOST_AUTH_USERS_JWKS_URL=https://users.example/jwks", "FENCEPOST_AUTH_USERS_AUDIENCE=wallet",
-	"FENCEPOST_HTTP_MAX_BODY_BYTES=1024", "FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER=7", "FENCEPOST_HTTP_MAX_BYTES_PER_CALLER=2048", "FENCEPOST_LOG_LEVEL=warn",
+	"FENCEPOST_HTTP_MAX_BODY_BYTES=1024", "FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER=7", "FENCEPOST_HTTP_MAX_BYTES_PER_CALLER=2048", "FENCEPOST_HTTP_BODY_TIMEOUT=21s", "FENCEPOST_LOG_LEVEL=warn",
 	"FENCEPOST_TELEMETRY_OTLP_ENDPOINT=127.0.0.1:4317", "FENCEPOST_TELEMETRY_PROMETHEUS=false", "FENCEPOST_TELEMETRY_FLUSH_EVERY=9s", "FENCEPOST_TELEMETRY_TRACE_ONE_IN=7",
 	"PORT=9000", "FUNCTION_TARGET=advance", "K_SERVICE=fencepost-advance", "K_REVISION=fencepost-advance-00001", "CLOUD_RUN_TIMEOUT_SECONDS=90",
 }
@@ -156,7 +156,7 @@ func everythingLoaded() config.Config {
 		Chains: config.Chains{List: []config.ChainEntry{
 			{ID: 8453, URLs: []config.Secret{config.NewSecret("https://a.example/k"), config.NewSecret("https://b.example")}, BlockTime: 2 * time.Second, FeeKind: config.FeeKindEIP1559,
 				Finality: config.FinalityConfirmations, Confirmations: new(0), Quorum: 2, FinalizedTag: new(true)},
-			{ID: 10, URLs: []config.Secret{config.NewSecret("http://c")}},
+			{ID: 10, URLs: []config.Secret{config.NewSecret("https://c")}},
 		}},
 		Signer: config.Signer{LocalKeysFile: "/keys/local keys.json", LocalKeystore: "/keys/store", LocalPasswordFile: "/keys/password",
 			KMSEndpoint: "127.0.0.1:8124", RemotesFile: "/keys/remotes.json", Timeout: 6 * time.Second, Parallel: 3},
@@ -176,7 +176,7 @@ func everythingLoaded() config.Config {
 		Auth: config.Auth{PublicAudience: "public", InternalAudience: "internal",
 			InternalAccounts: []string{"tasks@proj-1.iam", "cron@proj-1.iam"}, Operators: []string{"email:ann@example.com", "sub:10341", "email:bob@example.com"},
 			UsersIssuer: "https://users.example", UsersJWKSURL: "https://users.example/jwks", UsersAudience: "wallet"},
-		HTTP:      config.HTTP{MaxBodyBytes: 1024, MaxRequestsPerCaller: 7, MaxBytesPerCaller: 2048},
+		HTTP:      config.HTTP{MaxBodyBytes: 1024, MaxRequestsPerCaller: 7, MaxBytesPerCaller: 2048, BodyTimeout: 21 * time.Second},
 		Log:       config.Log{Level: slog.LevelWarn},
 		Telemetry: config.Telemetry{OTLPEndpoint: "127.0.0.1:4317", FlushEvery: 9 * time.Second, TraceOneIn: 7, Balances: 3},
 		Platform: config.Platform{Port: 9000, FunctionTarget: "advance", Service: "fencepost-advance",
@@ -212,6 +212,11 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"FENCEPOST_FINALITY_MODE=latest", `FENCEPOST_FINALITY_MODE="latest": want one of confirmations, safe, finalized`},
 		{"FENCEPOST_LOG_LEVEL=info+1", `FENCEPOST_LOG_LEVEL="info+1": want one of debug, info, warn, error`},
 		{"FENCEPOST_SIGNER_KMS_ENDPOINT=kms.example:443", `FENCEPOST_SIGNER_KMS_ENDPOINT="kms.example:443": want host:port on this machine (localhost, 127.0.0.1, [::1])`},
+		{"FENCEPOST_TASKS_ENDPOINT=tasks.example:443", `FENCEPOST_TASKS_ENDPOINT="tasks.example:443": want host:port on this machine (localhost, 127.0.0.1, [::1])`},
+		{"FENCEPOST_EVENTS_PUBSUB_ENDPOINT=10.0.0.7:8085", `FENCEPOST_EVENTS_PUBSUB_ENDPOINT="10.0.0.7:8085": want host:port on this machine (localhost, 127.0.0.1, [::1])`},
+		{"FENCEPOST_AUTHORITY_ENDPOINT=http://storage.example:80/storage/v1/", `FENCEPOST_AUTHORITY_ENDPOINT="http://storage.example:80/storage/v1/": want http://host:port/storage/v1/ on this machine`},
+		{"FENCEPOST_RPC_URLS=http://node.example/hunter2", `FENCEPOST_RPC_URLS=[redacted]: want 1 to 9 https URLs, each once, separated by commas (http only for this machine`},
+		{"FENCEPOST_RPC_URLS=https://node.example,http://10.0.0.7:8545", `FENCEPOST_RPC_URLS=[redacted]: want 1 to 9 https URLs`},
 		{"FENCEPOST_TASKS_ENDPOINT=localhost", `FENCEPOST_TASKS_ENDPOINT="localhost": want host:port`},
 		{"FENCEPOST_TASKS_QUEUE_PREFIX=a_b", `FENCEPOST_TASKS_QUEUE_PREFIX="a_b": want 1 to 50 letters, digits and hyphens`},
 		{"FENCEPOST_OIDC_JWKS_URL=http://issuer.example/jwks", `FENCEPOST_OIDC_JWKS_URL="http://issuer.example/jwks": want an https URL`},
@@ -322,6 +327,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{[]string{"FENCEPOST_AUTH_USERS_AUDIENCE=api", "FENCEPOST_AUTH_PUBLIC_AUDIENCE=api",
 			"FENCEPOST_AUTH_USERS_ISSUER=https://one.example", "FENCEPOST_OIDC_ISSUER=https://one.example"},
 			`FENCEPOST_AUTH_USERS_AUDIENCE="api", FENCEPOST_AUTH_PUBLIC_AUDIENCE="api", FENCEPOST_AUTH_INTERNAL_AUDIENCE="", FENCEPOST_AUTH_USERS_ISSUER="https://one.example", FENCEPOST_OIDC_ISSUER="https://one.example": where auth.usersIssuer is`},
+		{[]string{"FENCEPOST_AUTH_PUBLIC_AUDIENCE=api", "FENCEPOST_AUTH_INTERNAL_AUDIENCE=api"},
+			`FENCEPOST_AUTH_PUBLIC_AUDIENCE="api", FENCEPOST_AUTH_INTERNAL_AUDIENCE="api": a token for public functions would be one`},
 		{[]string{"FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS=632812499999"},
 			`FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS="632812499999", FENCEPOST_FEES_MAX_FEE_PER_GAS="500000000000": a transaction at the ceiling could not be replaced`},
 		{[]string{"FENCEPOST_FEES_MAX_FEE_PER_GAS=9223372036854775807"},
@@ -339,6 +346,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 			wantProblem(t, with(tt.given...), tt.want)
 		})
 	}
+	mustLoad(t, "FENCEPOST_RPC_URLS=http://127.0.0.1:8545,http://localhost:8546/key,http://[::1]:8547")
 	mustLoad(t, "FENCEPOST_NONCE_MAX_IN_FLIGHT=2", "FENCEPOST_NONCE_STRICT_ENABLED=false")
 	mustLoad(t, "FENCEPOST_HANDLERS_URLS=refund=https://r.example") // a process that asks nobody
 	mustLoad(t, "FENCEPOST_RESUBMIT_INTERVAL=30m", "FENCEPOST_RESUBMIT_ENABLED=false")

@@ -210,6 +210,8 @@ type HTTP struct {
 	// the most bytes of their bodies, that one instance has at work.
 	MaxRequestsPerCaller int
 	MaxBytesPerCaller    int64
+	// BodyTimeout is how long a request's body may take to come whole.
+	BodyTimeout time.Duration
 }
 
 func (h *HTTP) settings() []setting {
@@ -217,6 +219,9 @@ func (h *HTTP) settings() []setting {
 		{name: "http.maxBodyBytes", def: "262144",
 			meaning: "how long a request's body may be; longer ones are answered 413 BODY_TOO_LARGE",
 			field:   number(&h.MaxBodyBytes, "a number of bytes", 1024, 32<<20)},
+		{name: "http.bodyTimeout", def: "20s",
+			meaning: "how long a request's body may take to come whole; then the answer is 408 BODY_TIMEOUT, and the connection ends. Keep it below the service's own time-out",
+			field:   duration(&h.BodyTimeout, 10*time.Millisecond, 10*time.Minute)},
 		{name: "http.maxRequestsPerCaller", def: "32",
 			meaning: "how many requests of one caller, operator or user an instance has at work; further ones are answered 429 TOO_MANY_REQUESTS. Keep it below what an instance serves at once (`concurrency` in Terraform), so that there is room for others",
 			field:   number(&h.MaxRequestsPerCaller, "a number of requests", 1, 100_000)},

@@ -56,7 +56,7 @@ func (e *Events) settings() []setting {
 			field:   text(&e.Topic, "projects/P/topics/T", topicName)},
 		{name: "events.pubsub.endpoint",
 			meaning: "a Pub/Sub other than Google's, reached without TLS and without credentials: the emulator's",
-			field:   hostPort(&e.PubSubEndpoint)},
+			field:   ownPort(&e.PubSubEndpoint)},
 		{name: "events.webhook.urls",
 			meaning: "the receivers that are told with `events.mode=webhook`, and at no other address; redirects are not followed",
 			field:   handlerURLs(&e.URLs)},

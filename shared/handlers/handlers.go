@@ -27,6 +27,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -138,11 +139,19 @@ func asked(n nonce.NonceContext) ([]byte, error) {
 // silence is an asking without an answer. What the network said, with addresses in
 // it, is for the log alone: the reason is shown to callers.
 func (s Service) silence(ctx context.Context, n nonce.NonceContext, err error) error {
-	s.Log.WarnContext(ctx, "handler's service gave no answer", "submitter", n.Submitter, "txId", n.TxID, "error", err.Error())
+	s.Log.WarnContext(ctx, "handler's service gave no answer", "submitter", n.Submitter, "txId", n.TxID, "error", withoutURL(err).Error())
 	if ctx.Err() != nil {
 		return fmt.Errorf("no answer in time: %w", ctx.Err())
 	}
 	return fmt.Errorf("its service gave no answer: %w", nonce.ErrNotNow)
+}
+
+// withoutURL is err without the address that was asked, whose path may be a secret.
+func withoutURL(err error) error {
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		return of.Err
+	}
+	return err
 }
 
 // refused is an answer that is not 200.

@@ -187,3 +187,19 @@ func TestSilence(t *testing.T) {
 		t.Errorf("late: got %v, want the time-out", err)
 	}
 }
+
+// The path of a handler's URL may be a secret: the log of a service that is not reached
+// does not have it.
+func TestTheLogHasNoURL(t *testing.T) {
+	t.Parallel()
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	var log bytes.Buffer
+	h := handlers.Service{URL: gone.URL + "/hidden-path", Timeout: time.Minute, Log: slog.New(slog.NewJSONHandler(&log, nil))}.Handler(handlers.NewClient())
+	if _, err := h(t.Context(), about); !errors.Is(err, nonce.ErrNotNow) {
+		t.Fatalf("got %v, want not now", err)
+	}
+	if text := log.String(); !strings.Contains(text, "refused") || strings.Contains(text, "hidden-path") {
+		t.Errorf("log: got %s, want why, without the URL", text)
+	}
+}

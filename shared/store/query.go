@@ -73,7 +73,7 @@ select tx_id, submitter, request_id, state, ` + shownSubState + `, tx_hash, repl
 // v may not see one, or wraps [ErrInDoubt] in a restored database.
 func (s *Store) Tx(ctx context.Context, txID string, v Viewer) (Record, error) {
 	r, err := s.record(ctx, recordColumns+byTxID, txID, v.names(), v.Operator)
-	return s.doubt(ctx, r, err, "", "")
+	return s.doubt(ctx, r, err, "", "", v)
 }
 
 // ErrInDoubt reports that nothing is stored, and that this proves nothing: the
@@ -86,7 +86,7 @@ var ErrInDoubt = errors.New("what is not stored may have been made all the same"
 func (s *Store) TxByRequest(ctx context.Context, sub nonce.Submitter, requestID string, v Viewer) (Record, error) {
 	r, err := s.record(ctx, recordColumns+byRequest,
 		sub, requestID, v.names(), v.Operator)
-	return s.doubt(ctx, r, err, sub, requestID)
+	return s.doubt(ctx, r, err, sub, requestID, v)
 }
 
 var byTxID = ` where tx_id = $1 and (` + owned("m", "$2::text[]") + ` or $3 or ` + recordedFor("m", "$2::text[]") + `)`
@@ -99,12 +99,12 @@ var byRequest = `
    and (` + owned("m", "$3::text[]") + ` or $4 or ` + recordedFor("m", "$3::text[]") + `)`
 
 // doubt turns "not found" into [ErrInDoubt] where it proves nothing.
-func (s *Store) doubt(ctx context.Context, r Record, err error, sub nonce.Submitter, requestID string) (Record, error) {
+func (s *Store) doubt(ctx context.Context, r Record, err error, sub nonce.Submitter, requestID string, v Viewer) (Record, error) {
 	if !errors.Is(err, ErrNotFound) {
 		return r, err
 	}
 	var inDoubt bool
-	if err := s.db.QueryRow(ctx, doubtful, sub, requestID).Scan(&inDoubt); err != nil {
+	if err := s.db.QueryRow(ctx, doubtful, sub, requestID, v.names(), v.Operator).Scan(&inDoubt); err != nil {
 		return r, err
 	}
 	if inDoubt {
@@ -116,9 +116,18 @@ func (s *Store) doubt(ctx context.Context, r Record, err error, sub nonce.Submit
 // doubtful says whether "no such request" can be believed. A restored database
 // does not know what ran after its backup was made; an operator may have told it. What is
 // on record is not in doubt: it is another caller's.
+//
+// Only its callers and operators are told of a submitter. Whoever is no caller of it may
+// have been one in what a restore has lost: while any submitter waits for its release
+// then, nobody is told that there is nothing, whichever submitter they name.
 const doubtful = `
-select not is_authority() or ` + isProtected + ` or ` + isTaken + `
-   and not exists (select from managed_tx m where m.request_id = $2 and m.submitter = $1)`
+select not is_authority() or case
+         when $4 or exists (select from submitter s where s.submitter = $1 and s.callers && (array['*'] || $3::text[]))
+         then ` + isProtected + ` or ` + isTaken + `
+              and not exists (select from managed_tx m where m.request_id = $2 and m.submitter = $1)
+         else $1 <> '' and exists (select from authority_change)
+              and exists (select from protect_episode e where e.closed_at is null)
+       end`
 
 func (s *Store) record(ctx context.Context, query string, args ...any) (Record, error) {
 	rows, err := s.db.Query(ctx, query, args...)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 	"github.com/fencepost/fencepost/shared/store/storetest"
@@ -98,4 +100,50 @@ func recoverElsewhere(t *testing.T, db storetest.Bundle, cluster *pgcluster.Clus
 	if err := fresh.QueryRow(t.Context(), `select is_authority()`).Scan(&ours); err != nil || ours {
 		t.Fatalf("after the recovery: got authority %v, %v; want another timeline", ours, err)
 	}
+}
+
+// That a submitter is in PROTECT, and that it is registered, is told to its callers and to
+// operators alone. After a restore whose submitters are not all released, nobody is told
+// that a request was never made: the list of callers may be older than the caller.
+func TestDoubtIsToldToCallersAlone(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	db.Register(t, bob, 1)
+	const unregistered = nonce.Submitter("eip155:1337:0x00000000000000000000000000000000000000ff")
+	for statement, args := range map[string][]any{
+		`update submitter set callers = '{shop}'`:                                         nil,
+		`insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`: {alice},
+	} {
+		if _, err := db.DB.Exec(t.Context(), statement, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stranger, operator := store.Viewer{Caller: "email:stranger@elsewhere.example"}, store.Viewer{Caller: "email:ann@fencepost.example", Operator: true}
+	asks := func(when string, want map[nonce.Submitter][3]error) {
+		t.Helper()
+		for s, each := range want {
+			for i, who := range []store.Viewer{shop, stranger, operator} {
+				if _, err := db.TxByRequest(t.Context(), s, "none", who); !errors.Is(err, each[i]) {
+					t.Errorf("%s, %s, asked by %s: got %v, want %v", when, s, who.Caller, err, each[i])
+				}
+			}
+		}
+	}
+	none, doubt := store.ErrNotFound, store.ErrInDoubt
+	asks("in PROTECT", map[nonce.Submitter][3]error{alice: {doubt, none, doubt}, bob: {none, none, none}, unregistered: {none, none, none}})
+	if err := migrations.Distrust(t.Context(), db.URL, "a copy"); err != nil {
+		t.Fatal(err)
+	}
+	asks("restored", map[nonce.Submitter][3]error{alice: {doubt, doubt, doubt}, bob: {doubt, doubt, doubt}, unregistered: {doubt, doubt, doubt}})
+	if err := db.AcceptAuthority(t.Context(), "operator", "reconciled"); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []nonce.Submitter{alice, bob} {
+		asks("accepted", map[nonce.Submitter][3]error{s: {doubt, doubt, doubt}, unregistered: {doubt, doubt, none}})
+		if _, err := db.DB.Exec(t.Context(), `update protect_episode set closed_at = clock_timestamp(), closed_by = 'ann', mode = 'resume', reason = 'found whole' where submitter = $1 and closed_at is null`, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asks("released", map[nonce.Submitter][3]error{alice: {none, none, none}, bob: {none, none, none}, unregistered: {none, none, none}})
 }

@@ -25,6 +25,7 @@ const maxDepth = 64
 //     are not UTF-8, syntax errors, lone surrogates, the character U+0000, data after the value, nesting
 //     deeper than 64, and a value of another kind than T: INVALID_JSON;
 //   - a body longer than maxBytes: BODY_TOO_LARGE;
+//   - a body that does not come whole in time, where [Arrival] bounds it: BODY_TIMEOUT;
 //   - a name that T does not have, letter case counting: UNSUPPORTED_FIELD;
 //   - a name that stands twice in one object, null where T has no pointer, and a
 //     value of the wrong type: INVALID_FIELD.
@@ -72,7 +73,7 @@ func readBody(w http.ResponseWriter, r *http.Request, maxBytes int64) ([]byte, e
 	case errors.As(err, &tooLarge):
 		return nil, NewProblem(BodyTooLarge, "the body is longer than %d bytes", tooLarge.Limit)
 	case err != nil:
-		return nil, &Problem{Code: InvalidJSON, Detail: "the body did not arrive whole", Cause: err}
+		return nil, notWhole(err)
 	case len(bytes.TrimSpace(body)) == 0:
 		return nil, NewProblem(InvalidJSON, "the body is empty; want one JSON value")
 	}

@@ -21,7 +21,8 @@ func RequestID(ctx context.Context) string {
 // Edge is what every request passes on its way to next: it is counted by the
 // gate, or refused while that is closed; it gets an id, which is also in the
 // response as X-Request-Id and in every problem as its instance; and a panic
-// becomes a logged UNAVAILABLE.
+// becomes a logged UNAVAILABLE. Each answer has the headers by which browsers are kept from
+// guessing its type, and from coming by plain HTTP.
 //
 // The id is ours, never the caller's: what a caller can choose proves nothing in
 // a log.
@@ -33,8 +34,18 @@ func withRequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := newUUID()
 		w.Header().Set("X-Request-Id", id)
+		guard(w.Header(), r)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
 	})
+}
+
+// guard tells browsers to take an answer for what it says it is and, where the caller came
+// by TLS, as the platform in front of us says, to come by nothing else.
+func guard(h http.Header, r *http.Request) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		h.Set("Strict-Transport-Security", "max-age=31536000")
+	}
 }
 
 // newUUID is a version 4 UUID (RFC 9562, section 5.4).

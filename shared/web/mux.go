@@ -4,12 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"time"
 )
-
-// readyDeadline is how long a readiness check may take: probes time out soon
-// after.
-const readyDeadline = 2 * time.Second
 
 // Mux is an [http.ServeMux], patterns and all, whose own refusals are problems:
 // NOT_FOUND where no path matches, and METHOD_NOT_ALLOWED with the Allow header
@@ -51,7 +46,7 @@ func refuse(w http.ResponseWriter, r *http.Request, refusal http.Handler) {
 	seen := headOnly{header: http.Header{}}
 	refusal.ServeHTTP(&seen, r)
 	if seen.status != http.StatusMethodNotAllowed {
-		Fail(w, r, NewProblem(NotFound, "there is nothing at this path"))
+		Fail(w, r, &Problem{Code: NotFound, Detail: "there is nothing at this path", nowhere: true})
 		return
 	}
 	allow := seen.header.Get("Allow")
@@ -71,17 +66,15 @@ func (h *headOnly) Write(b []byte) (int, error) { return len(b), nil }
 func (h *headOnly) WriteHeader(status int)      { h.status = status }
 
 // HandleHealth adds GET /healthz, which answers 200 as long as the process
-// serves, and GET /readyz, which answers 200 if ready returns nil within two
-// seconds and UNAVAILABLE otherwise. ready must heed its context.
+// serves, and GET /readyz, which answers 200 if ready returns nil and UNAVAILABLE
+// otherwise. Anybody may ask, so ready is a [Ready].
 func (m *Mux) HandleHealth(ready func(context.Context) error) {
 	ok := map[string]string{"status": "ok"}
 	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) {
 		Reply(w, r, http.StatusOK, ok)
 	})
 	m.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), readyDeadline)
-		defer cancel()
-		if err := ready(ctx); err != nil {
+		if err := ready(r.Context()); err != nil {
 			Fail(w, r, UnavailableBecause(err, "a part that this service needs is out of reach"))
 			return
 		}

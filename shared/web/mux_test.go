@@ -36,12 +36,13 @@ func TestReadinessIsTheCheckUnderADeadline(t *testing.T) {
 	t.Parallel()
 	var left time.Duration
 	var checkErr error
-	mux := web.NewMux()
-	mux.HandleHealth(func(ctx context.Context) error {
+	check := func(ctx context.Context) error {
 		deadline, _ := ctx.Deadline()
 		left = time.Until(deadline)
 		return checkErr
-	})
+	}
+	mux := web.NewMux()
+	mux.HandleHealth(web.Ready(check))
 	if got, want := serve(mux, "GET", "/readyz").Code, http.StatusOK; got != want {
 		t.Errorf("got %d, want %d", got, want)
 	}
@@ -49,6 +50,8 @@ func TestReadinessIsTheCheckUnderADeadline(t *testing.T) {
 		t.Errorf("got %s for the check, want at most 2s", left)
 	}
 	checkErr = errors.New("no database")
+	mux = web.NewMux()
+	mux.HandleHealth(web.Ready(check))
 	if got, want := body(t, serve(mux, "GET", "/readyz"))["code"], "UNAVAILABLE"; got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -47,6 +47,8 @@ type Problem struct {
 	RetryAfter time.Duration  // when to try again; rounded up to seconds, 0 leaves the header out
 	Header     http.Header    // further response headers, such as Allow
 	Cause      error          // for the log; never written
+
+	nowhere bool // there is nothing at the request's path, for anybody
 }
 
 // NewProblem is a problem whose detail is made as by [fmt.Sprintf]. The text is
@@ -112,6 +114,9 @@ func Fail(w http.ResponseWriter, r *http.Request, err error) {
 	maps.Copy(h, p.Header)
 	if seconds := p.RetryAfterSeconds(); seconds > 0 {
 		h.Set("Retry-After", strconv.FormatInt(seconds, 10))
+	}
+	if p.endsConnection(r) {
+		endConnection(w)
 	}
 	write(w, p.Code.Status, "application/problem+json", p.body(RequestID(r.Context())))
 }

@@ -126,7 +126,7 @@ func TestHostileSignaturesLeaveNoMemory(t *testing.T) {
 func TestUnsentBodiesOfOneCaller(t *testing.T) {
 	t.Parallel()
 	const most, begun = 32, 40
-	b := attacked(t, stack.Options{Settings: map[string]string{"FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER": strconv.Itoa(most)}})
+	b := attacked(t, stack.Options{Settings: map[string]string{"FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER": strconv.Itoa(most), "FENCEPOST_HTTP_BODY_TIMEOUT": "10m"}})
 	b.Issuer.AddAccount(stranger)
 	token, err := b.Issuer.Token(b.ctx, stranger, stack.PublicAudience)
 	if err != nil {

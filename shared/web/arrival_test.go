@@ -1,0 +1,165 @@
+package web_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// patient bounds each wait of these tests, on any machine.
+const patient = 2 * time.Minute
+
+// arrivals serves POST /read, which reads its body, and POST /refuse, which refuses who
+// calls. Bodies come within so long.
+func arrivals(t *testing.T, within time.Duration) (address string) {
+	t.Helper()
+	mux := web.NewMux()
+	mux.HandleFunc("POST /read", func(w http.ResponseWriter, r *http.Request) {
+		text, err := web.Decode[string](w, r, 1024)
+		if err != nil {
+			web.Fail(w, r, err)
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			web.Fail(w, r, fmt.Errorf("the caller left: %w", r.Context().Err()))
+		case <-time.After(min(5*within, 200*time.Millisecond)): // nothing may happen meanwhile
+			web.Reply(w, r, http.StatusOK, text)
+		}
+	})
+	mux.HandleFunc("POST /refuse", func(w http.ResponseWriter, r *http.Request) {
+		web.Fail(w, r, web.NewProblem(web.Unauthorized, "no token"))
+	})
+	server := httptest.NewServer(web.Edge(&web.Gate{}, web.Arrival(within, mux)))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// dialled is a connection on which text is sent, and nothing else.
+func dialled(t *testing.T, address, text string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := errors.Join(conn.SetDeadline(time.Now().Add(patient)), func() error { _, err := io.WriteString(conn, text); return err }()); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// told is the next answer on a connection, in short, and whether the connection ends then.
+func told(t *testing.T, from *bufio.Reader) string {
+	t.Helper()
+	resp, err := http.ReadResponse(from, nil)
+	if err != nil {
+		t.Fatalf("no answer: %v", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var problem struct{ Code string }
+	_ = json.Unmarshal(text, &problem) // what is none has no code
+	answer := strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", problem.Code))
+	if !resp.Close {
+		return answer
+	}
+	if _, err := from.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("after an answer that says so: got %v, want the connection ended", err)
+	}
+	return answer + ", the end"
+}
+
+// begunPost is a request that says how long its body is, and has less of it.
+func begunPost(path, length, body string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n%s", path, length, body)
+}
+
+// A body that does not come ends with its deadline, however it is begun.
+func TestBodiesThatNeverCome(t *testing.T) {
+	t.Parallel()
+	address := arrivals(t, 50*time.Millisecond)
+	for name, text := range map[string]string{
+		"one byte of many":       begunPost("/read", "Content-Length: 1000", `"`),
+		"none of many":           begunPost("/read", "Content-Length: 1000", ""),
+		"a chunk without an end": begunPost("/read", "Transfer-Encoding: chunked", "1\r\n\"\r\n"),
+	} {
+		if got, want := told(t, bufio.NewReader(dialled(t, address, text))), "408 BODY_TIMEOUT, the end"; got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}
+
+// Who is refused without a look at the body is answered before it has come.
+func TestRefusalsDoNotWaitForBodies(t *testing.T) {
+	t.Parallel()
+	address := arrivals(t, time.Hour)
+	for text, want := range map[string]string{
+		begunPost("/refuse", "Content-Length: 5000", "1"):                                   "401 UNAUTHORIZED, the end",
+		begunPost("/refuse", "Transfer-Encoding: chunked", "1\r\n1\r\n"):                    "401 UNAUTHORIZED, the end",
+		begunPost("/nothing", "Content-Length: 5000", "1"):                                  "404 NOT_FOUND, the end",
+		begunPost("/read", "Content-Length: 5000", `"`+strings.Repeat("a", 1100)):           "413 BODY_TOO_LARGE, the end",
+		"PUT" + strings.TrimPrefix(begunPost("/read", "Content-Length: 5000", "1"), "POST"): "405 METHOD_NOT_ALLOWED, the end",
+	} {
+		if got := told(t, bufio.NewReader(dialled(t, address, text))); got != want {
+			t.Errorf("%.40q: got %s, want %s", text, got, want)
+		}
+	}
+}
+
+// A body that came whole leaves no deadline: its request is worked at for longer, and the
+// connection serves the next one. So does the connection of a caller without a body who was
+// refused.
+func TestNoDeadlineAfterTheBody(t *testing.T) {
+	t.Parallel()
+	const within = 40 * time.Millisecond
+	conn := dialled(t, arrivals(t, within), "")
+	from := bufio.NewReader(conn)
+	for range 3 {
+		for text, want := range map[string]string{
+			begunPost("/read", "Content-Length: 3", `"a"`):                              "200",
+			begunPost("/read", "Transfer-Encoding: chunked", "3\r\n\"a\"\r\n0\r\n\r\n"): "200",
+			begunPost("/refuse", "Content-Length: 0", ""):                               "401 UNAUTHORIZED",
+		} {
+			if _, err := io.WriteString(conn, text); err != nil {
+				t.Fatal(err)
+			}
+			if got := told(t, from); got != want {
+				t.Errorf("%.60q: got %s, want %s", text, got, want)
+			}
+		}
+	}
+}
+
+// Every answer forbids browsers to guess what it is; one that goes by TLS, and no other,
+// tells them to come by nothing else.
+func TestHeadersForBrowsers(t *testing.T) {
+	t.Parallel()
+	mux := web.NewMux()
+	mux.HandleHealth(nil)
+	edge := web.Edge(&web.Gate{}, mux)
+	for by, want := range map[string]string{"": "", "http": "", "https": "max-age=31536000"} {
+		for _, path := range []string{"/healthz", "/nothing"} {
+			r, rec := httptest.NewRequest("GET", path, nil), httptest.NewRecorder()
+			r.Header.Set("X-Forwarded-Proto", by)
+			edge.ServeHTTP(rec, r)
+			h := rec.Header()
+			if got := h.Get("X-Content-Type-Options") + " " + h.Get("Strict-Transport-Security"); got != "nosniff "+want {
+				t.Errorf("%s by %q: got %q, want %q", path, by, got, "nosniff "+want)
+			}
+		}
+	}
+}

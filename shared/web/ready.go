@@ -1,0 +1,72 @@
+package web
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	readyDeadline = 2 * time.Second // of one check: probes time out soon after
+	readyHolds    = time.Second     // for how long its result is everybody's
+)
+
+// Ready is a check of readiness that all who ask share: what one check has found is told to
+// whoever asks within a second of its beginning, and whoever asks while it runs waits for
+// it. check gets two seconds, and must heed its context. It is meant for all muxes of a
+// process, since each of them offers it to anybody.
+func Ready(check func(context.Context) error) func(context.Context) error {
+	s := &sharedCheck{check: check}
+	return s.ask
+}
+
+type sharedCheck struct {
+	check func(context.Context) error
+
+	mu   sync.Mutex
+	last *oneCheck
+}
+
+type oneCheck struct {
+	began time.Time
+	done  chan struct{} // closed once err is known
+	err   error
+}
+
+// ask is the result of the check that is under way, or of one that began less than a second
+// ago, or of a new one. A caller that leaves ends no check that others wait for.
+func (s *sharedCheck) ask(ctx context.Context) error {
+	one := s.current(ctx)
+	select {
+	case <-one.done:
+		return one.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *sharedCheck) current(ctx context.Context) *oneCheck {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != nil && (s.last.running() || time.Since(s.last.began) < readyHolds) {
+		return s.last
+	}
+	one := &oneCheck{began: time.Now(), done: make(chan struct{})}
+	s.last = one
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyDeadline)
+		defer cancel()
+		one.err = s.check(ctx)
+		close(one.done)
+	}()
+	return one
+}
+
+func (o *oneCheck) running() bool {
+	select {
+	case <-o.done:
+		return false
+	default:
+		return true
+	}
+}
