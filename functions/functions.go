@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math/big"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/ethereum/go-ethereum/params"
@@ -332,7 +333,7 @@ func (a *App) routeHouse(mux *web.Mux) {
 // handle serves pattern by h as the function name, and logs what each
 // invocation cost.
 func (a *App) handle(mux *web.Mux, name, pattern string, h func(http.ResponseWriter, *http.Request) error) {
-	mux.Handle(pattern, telemetry.Invocation(a.log, name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	served := telemetry.Invocation(a.log, name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r, leave := a.atWork.Track(r)
 		defer leave()
 		err := a.marks.look(r.Context(), a.log)
@@ -342,5 +343,13 @@ func (a *App) handle(mux *web.Mux, name, pattern string, h func(http.ResponseWri
 		if err != nil {
 			web.Fail(w, r, problem(err))
 		}
-	})))
+	}))
+	if !internal(pattern) {
+		served = telemetry.Untrusted(served)
+	}
+	mux.Handle(pattern, served)
 }
+
+// internal says that the pattern is of tasks and the scheduler, whom [App.internalOnly] has
+// let in.
+func internal(pattern string) bool { return strings.Contains(pattern, "/internal/") }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -20,6 +23,9 @@ import (
 // its registration says.
 func (a *App) openSigners(context.Context) error {
 	c := a.config.Signer
+	if err := a.closeKept(); err != nil {
+		return err
+	}
 	keys, err := a.localKeys()
 	if err != nil {
 		return err
@@ -34,6 +40,45 @@ func (a *App) openSigners(context.Context) error {
 		a.signers.Remotes, err = remote.Load(c.RemotesFile, c.Timeout)
 	}
 	return err
+}
+
+// closeKept refuses files of secrets that others on this machine could read. On Cloud Run
+// there is nobody else, and secrets are mounted so that all can read them.
+func (a *App) closeKept() error {
+	if a.config.Platform.OnCloudRun() {
+		return nil
+	}
+	c := a.config.Signer
+	files := map[string][]string{"signer.local.keysFile": {c.LocalKeysFile}, "signer.local.passwordFile": {c.LocalPasswordFile}, "signer.remotesFile": {c.RemotesFile}}
+	if c.LocalKeystore != "" {
+		entries, err := os.ReadDir(c.LocalKeystore)
+		if err != nil {
+			return fmt.Errorf("signer.local.keystore: %w", err)
+		}
+		for _, e := range entries {
+			files["signer.local.keystore"] = append(files["signer.local.keystore"], filepath.Join(c.LocalKeystore, e.Name()))
+		}
+	}
+	for _, setting := range slices.Sorted(maps.Keys(files)) {
+		for _, path := range files[setting] {
+			if err := ownersAlone(path); path != "" && err != nil {
+				return fmt.Errorf("%s: %w", setting, err)
+			}
+		}
+	}
+	return nil
+}
+
+// ownersAlone says what is wrong with a file's mode. What is no plain file is not read.
+func ownersAlone(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if mode := info.Mode(); mode.IsRegular() && mode.Perm()&0o077 != 0 {
+		return fmt.Errorf("%s has mode %#o: others on this machine could read it; want it readable by its owner alone, by chmod 600", path, mode.Perm())
+	}
+	return nil
 }
 
 // localKeys are none in a function that never signs.

@@ -12,8 +12,7 @@ type Telemetry struct {
 	// FlushEvery is how long what was counted and traced may wait to be delivered at
 	// the end of a request.
 	FlushEvery time.Duration
-	// TraceOneIn is of how many intents one is traced, beside those that the caller
-	// traces; 1: all.
+	// TraceOneIn is of how many intents one is traced; 1: all.
 	TraceOneIn int
 	// Balances is of how many submitters the balance is shown; 0: of none.
 	Balances int
@@ -31,7 +30,7 @@ func (t *Telemetry) settings() []setting {
 			meaning: "how long metrics and traces may wait for the collector; then the next request to end delivers them, within a second",
 			field:   duration(&t.FlushEvery, 100*time.Millisecond, 10*time.Minute)},
 		{name: "telemetry.traceOneIn", def: "100",
-			meaning: "of so many intents one is traced, where a collector is named; one whose `traceparent` is sampled always is; 1: all",
+			meaning: "of so many intents one is traced, where a collector is named; drawn: the sampled bit of a caller's `traceparent` does not count; 1: all",
 			field:   number(&t.TraceOneIn, "a number of intents", 1, 1_000_000)},
 		{name: "telemetry.balances", def: "0",
 			meaning: "of how many submitters, the first by name, the sweep shows the balance, one series each; 0: of none",

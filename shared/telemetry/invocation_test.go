@@ -122,6 +122,27 @@ func TestInvocationCost(t *testing.T) {
 	}
 }
 
+// Of somebody who is not trusted the trace is kept, and not the word on whether it is
+// recorded; what is no traceparent, or of a later version, is left as it is otherwise.
+func TestUntrustedTraceparent(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		traceparent:                          traceparent[:53] + "00",
+		traceparent[:53] + "ff":              traceparent[:53] + "00",
+		"cc" + traceparent[2:] + "-of-later": "cc" + traceparent[2:53] + "00-of-later",
+		"x":                                  "x",
+		"":                                   "",
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("traceparent", given)
+		got := "not served"
+		telemetry.Untrusted(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("traceparent") })).ServeHTTP(nil, r)
+		if got != want {
+			t.Errorf("%q: got %q, want %q", given, got, want)
+		}
+	}
+}
+
 // A header that is not a valid traceparent gives no trace.
 func TestInvalidTraceparent(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -27,6 +28,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
@@ -107,13 +109,29 @@ func oursAlone(i sdkmetric.Instrument) (sdkmetric.Stream, bool) {
 	return sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}}, i.Scope.Name != telemetry.Scope
 }
 
-// sampler records what a caller records, and of all else one in so many. Cloud Run
-// gives a request that has no traceparent one that is not sampled, so that this says
-// nothing about what the caller wants.
+// sampler records what a caller records whom [telemetry.Untrusted] has let speak, and of
+// all else one in so many. Cloud Run gives a request that has no traceparent one that is
+// not sampled, so that this says nothing about what the caller wants.
 func sampler(oneIn int) sdktrace.Sampler {
-	ratio := sdktrace.TraceIDRatioBased(1 / float64(max(oneIn, 1)))
-	return sdktrace.ParentBased(ratio, sdktrace.WithRemoteParentNotSampled(ratio))
+	one := oneInMany(max(oneIn, 1))
+	return sdktrace.ParentBased(one, sdktrace.WithRemoteParentNotSampled(one))
 }
+
+// oneInMany draws, and does not look at the trace's id as the SDK's own sampler does: the
+// id is the caller's to choose.
+type oneInMany int
+
+// ShouldSample draws.
+func (n oneInMany) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	result := sdktrace.SamplingResult{Tracestate: trace.SpanContextFromContext(p.ParentContext).TraceState()}
+	if rand.N(n) == 0 {
+		result.Decision = sdktrace.RecordAndSample
+	}
+	return result
+}
+
+// Description is for people.
+func (n oneInMany) Description() string { return fmt.Sprintf("one in %d", int(n)) }
 
 // reconnecting bounds how long a collector may be there again before it is noticed.
 var reconnecting = grpc.ConnectParams{

@@ -1,0 +1,40 @@
+package functions_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// That a trace is recorded is believed of tasks, and of nobody else.
+func TestSampledBitsOfStrangersDoNotCount(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	const of = "4bf92f3577b34da6a3ce929d0e0e47"
+	tasks := h.issuer.token(t, "internal", jwt.MapClaims{"sub": "1", "email": "tasks@fencepost.example", "email_verified": true})
+	for i, c := range []struct {
+		token, method, path string
+		sampled             bool
+	}{
+		{"", http.MethodGet, "/api/v1/tx/x", false},
+		{h.callerToken("shop"), http.MethodGet, "/api/v1/tx/x", false},
+		{h.callerToken("shop"), http.MethodPost, "/api/v1/tx", false},
+		{h.callerToken("ann"), http.MethodGet, "/admin/v1/submitters", false},
+		{h.userToken(alice), http.MethodGet, "/api/v1/internal_transfer", false},
+		{tasks, http.MethodPost, "/internal/sweep", true},
+		{tasks, http.MethodPost, "/internal/advance", true},
+		{tasks, http.MethodPost, "/internal/transfer", true},
+	} {
+		id := fmt.Sprintf("%s%02d", of, i)
+		ctx := context.WithValue(t.Context(), headerKey{}, http.Header{"Traceparent": {"00-" + id + "-00f067aa0ba902b7-01"}})
+		call(t, ctx, c.token, c.method, h.url+c.path, "")
+		var line map[string]any
+		await(t, "the line of "+c.path, func() bool { line = h.log.find("logging.googleapis.com/trace", id); return line != nil })
+		if got := line["logging.googleapis.com/trace_sampled"]; got != c.sampled {
+			t.Errorf("%s %s: got sampled %v, want %v", c.method, c.path, got, c.sampled)
+		}
+	}
+}
