@@ -93,7 +93,11 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	if err := c.Require(required...); err != nil {
 		return nil, err
 	}
-	a := &App{config: c, log: log, node: node, points: crash.FromEnvironment(), gate: new(web.Gate), services: handlers.NewClient()}
+	points, err := crash.FromEnvironment()
+	if err != nil {
+		return nil, err
+	}
+	a := &App{config: c, log: log, node: node, points: points, gate: new(web.Gate), services: handlers.NewClient()}
 	a.atWork = web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes)
 	for _, open := range []func(context.Context) error{a.openExport, a.openStore, a.openMark, a.openChains, a.openSigners, a.openVerifiers} {
 		if err := open(ctx); err != nil {

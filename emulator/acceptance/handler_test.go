@@ -15,13 +15,14 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
 // payrollServer builds the functions with the payroll's handlers, once.
 var payrollServer = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(binary), "payroll")
-	args := append([]string{"build", "-o", path}, raceFlags...)
+	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, raceFlags...)
 	out, err := exec.Command("go", append(args, "github.com/fencepost/fencepost/emulator/acceptance/payroll/server")...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the payroll: %w\n%s", err, out)

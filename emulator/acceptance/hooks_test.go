@@ -18,13 +18,14 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
 // ownerProgram builds the program that asks for nonces by themselves, once.
 var ownerProgram = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(filepath.Dir(binary), "owner")
-	args := append([]string{"build", "-o", path}, raceFlags...)
+	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, raceFlags...)
 	out, err := exec.Command("go", append(args, "github.com/fencepost/fencepost/emulator/acceptance/owner")...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the owner's program: %w\n%s", err, out)

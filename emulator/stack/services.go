@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/processes"
 	"github.com/fencepost/fencepost/emulator/urlmap"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
+	"github.com/fencepost/fencepost/shared/crash"
 )
 
 // publicRoutes are the load balancer's URL map: the one list of public paths.
@@ -266,7 +267,7 @@ func keyOf(a devchain.Account) string {
 	return "0x" + hex.EncodeToString(crypto.FromECDSA(a.Key))
 }
 
-// Build compiles the function server into folder and returns its path. It runs
+// Build compiles the function server, with crash points, into folder and returns its path. It runs
 // in the module's tree.
 func Build(ctx context.Context, folder string, flags ...string) (string, error) {
 	return BuildProgram(ctx, folder, "functions/server", flags...)
@@ -276,7 +277,7 @@ func Build(ctx context.Context, folder string, flags ...string) (string, error) 
 // with a business' handlers, as [Build] does.
 func BuildProgram(ctx context.Context, folder, program string, flags ...string) (string, error) {
 	path := filepath.Join(folder, "server")
-	args := append([]string{"build", "-o", path}, flags...)
+	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, flags...)
 	build := exec.CommandContext(ctx, "go", append(args, "github.com/fencepost/fencepost/"+program)...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", program, err, out)

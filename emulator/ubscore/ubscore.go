@@ -33,7 +33,7 @@ type Options struct {
 // module's tree.
 func Build(ctx context.Context, folder string, flags ...string) (string, error) {
 	path := filepath.Join(folder, "ubscore")
-	args := append([]string{"build", "-o", path}, flags...)
+	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, flags...)
 	build := exec.CommandContext(ctx, "go", append(args, "github.com/fencepost/fencepost/emulator/ubscore/server")...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build ubscore: %w\n%s", err, out)

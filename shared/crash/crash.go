@@ -1,15 +1,17 @@
 // Package crash lets a test end or freeze a real process at a named point, from
-// the outside. In production no point is armed, and passing one costs a nil
-// check.
+// the outside. Only programs that are built with [Tag] can do that. Any other has
+// no code for it, passes each point with a nil check, and does not start where
+// [Variable] is set.
 package crash
 
 import (
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 )
+
+// Tag is the build tag of programs whose points can be armed: go build -tags crashpoints.
+const Tag = "crashpoints"
 
 // Variable names the environment variable that holds the folder of armed
 // points. It is no setting: nothing but a test sets it.
@@ -48,15 +50,6 @@ func All() []string {
 	}
 }
 
-// FromEnvironment is the points armed by [Variable]; nil where it is not set.
-func FromEnvironment() Points {
-	folder := os.Getenv(Variable)
-	if folder == "" {
-		return nil
-	}
-	return func(point string) { pass(folder, point) }
-}
-
 // At passes the point.
 func (p Points) At(point string) {
 	if p != nil {
@@ -83,38 +76,4 @@ func Hit(folder, point string) bool {
 
 func file(folder, point string, left int) string {
 	return filepath.Join(folder, fmt.Sprintf("%s.%d", point, left))
-}
-
-// most bounds how many passes can be counted.
-const most = 64
-
-// pass takes one of the point's files away; whoever takes the last acts. Only
-// one process can take a file away.
-func pass(folder, point string) {
-	for n := most - 1; n >= 0; n-- {
-		name := file(folder, point, n)
-		action, err := os.ReadFile(name)
-		if err != nil || os.Remove(name) != nil {
-			continue
-		}
-		if n > 0 {
-			return
-		}
-		end(string(action))
-		return
-	}
-}
-
-// end kills the process, or stops it and returns once it goes on. The signal may
-// reach another thread first: this one must not run on in the meantime.
-func end(action string) {
-	if action != Stop {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
-	}
-	goesOn := make(chan os.Signal, 1)
-	signal.Notify(goesOn, syscall.SIGCONT)
-	defer signal.Stop(goesOn)
-	_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-	<-goesOn
 }

@@ -3,7 +3,9 @@ package crash_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -12,38 +14,61 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// A process dies exactly at the pass that was armed, and only one does.
-func TestKillAtTheArmedPass(t *testing.T) {
-	if os.Getenv(crash.Variable) != "" { // the child
-		p := crash.FromEnvironment()
-		for range 2 {
-			p.At("a")
-			p.At("b")
-		}
-		os.Stdout.WriteString("alive")
-		return
+// child builds a program that passes a and b twice, and says how to run it with the folder
+// of armed points; "": with none.
+func child(t *testing.T, flags ...string) func(folder string) (string, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "child")
+	build := exec.Command("go", slices.Concat([]string{"build", "-o", path}, flags, []string{"./testdata/child"})...)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
 	}
-	t.Parallel()
-	folder := t.TempDir()
-	child := func() (string, error) {
-		c := exec.Command(os.Args[0], "-test.run=TestKillAtTheArmedPass", "-test.v=false")
+	return func(folder string) (string, error) {
+		c := exec.Command(path)
 		c.Env = append(os.Environ(), crash.Variable+"="+folder)
-		out, err := c.Output()
+		out, err := c.CombinedOutput()
 		return string(out), err
 	}
+}
+
+// A process dies exactly at the pass that was armed, and only one does.
+func TestKillAtTheArmedPass(t *testing.T) {
+	t.Parallel()
+	folder, run := t.TempDir(), child(t, "-tags", crash.Tag)
 	if err := crash.Arm(folder, "b", 3, crash.Kill); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := child(); err != nil || crash.Hit(folder, "b") {
+	if out, err := run(folder); err != nil || out != "alive" || crash.Hit(folder, "b") {
 		t.Fatalf("two passes of three: got %q, %v, hit %v; want it alive", out, err, crash.Hit(folder, "b"))
 	}
-	_, err := child()
+	_, err := run(folder)
 	exit, ok := err.(*exec.ExitError)
 	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || !crash.Hit(folder, "b") {
 		t.Errorf("the third pass: got %v, hit %v; want SIGKILL", err, crash.Hit(folder, "b"))
 	}
-	if out, err := child(); err != nil {
+	if out, err := run(folder); err != nil || out != "alive" {
 		t.Errorf("after it was hit: got %q, %v; want it alive", out, err)
+	}
+}
+
+// A program that is built as for production does not start where points are armed, so that
+// no test of crashes can pass with it, and has nothing that could end it.
+func TestProductionHasNoPoints(t *testing.T) {
+	t.Parallel()
+	folder, run := t.TempDir(), child(t)
+	if err := crash.Arm(folder, "a", 1, crash.Kill); err != nil {
+		t.Fatal(err)
+	}
+	out, err := run(folder)
+	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 1 || !strings.Contains(out, "-tags "+crash.Tag) || crash.Hit(folder, "a") {
+		t.Errorf("armed: got %q, %v, hit %v; want status 1 and how to build it", out, err, crash.Hit(folder, "a"))
+	}
+	if out, err := run(""); err != nil || out != "alive" {
+		t.Errorf("not armed: got %q, %v; want it alive", out, err)
+	}
+	image, err := os.ReadFile("../../Dockerfile")
+	if err != nil || strings.Contains(string(image), "-tags") || !strings.Contains(string(image), "go build") {
+		t.Errorf("Dockerfile: got build tags in it, or no build, %v; want it built as it is", err)
 	}
 }
 

@@ -46,8 +46,12 @@ func realMain(ctx context.Context, args []string, env func(string) string) (err 
 	if err != nil {
 		return err
 	}
+	points, err := crash.FromEnvironment()
+	if err != nil {
+		return err
+	}
 	c, err := core.Open(core.Options{
-		Folder: s.folder, Horizon: s.horizon, SnapshotEvery: s.snapshotEvery, Points: crash.FromEnvironment(),
+		Folder: s.folder, Horizon: s.horizon, SnapshotEvery: s.snapshotEvery, Points: points,
 	})
 	if err != nil {
 		return err
