@@ -153,5 +153,8 @@ func transferRules(c config.Config) transfer.Rules {
 }
 
 func transferTerms(c config.Transfer) transfer.Terms {
-	return transfer.Terms{SafetyFactor: c.SafetyFactor, Limits: transfer.Limits{PerSecond: c.LimitsPerSecond, PerDay: c.LimitsPerDay}}
+	return transfer.Terms{
+		SafetyFactor: c.SafetyFactor, Limits: transfer.Limits{PerSecond: c.LimitsPerSecond, PerDay: c.LimitsPerDay},
+		Addresses: transfer.AddressTerms{Required: c.PayoutAddressesRequired, Delay: c.PayoutAddressesDelay},
+	}
 }

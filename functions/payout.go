@@ -92,7 +92,7 @@ func (a *App) postPayout(w http.ResponseWriter, r *http.Request) error {
 	}
 	to, err := evm.ParseAddress(body.Address)
 	if err != nil {
-		return addressProblem("is no address: want 0x and 40 hex digits, with the checksum of EIP-55 if their case is mixed")
+		return noAddressProblem()
 	}
 	req.From, req.To = transfer.Funding, transfer.Chain
 	var hindrance error
@@ -100,6 +100,10 @@ func (a *App) postPayout(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return a.submit(w, r, req, hindrance)
+}
+
+func noAddressProblem() *web.Problem {
+	return addressProblem("is no address: want 0x and 40 hex digits, with the checksum of EIP-55 if their case is mixed")
 }
 
 func addressProblem(say string) *web.Problem {

@@ -27,6 +27,8 @@ var (
 	accountMoved     = web.Code{Name: "ACCOUNT_MOVED", Status: http.StatusConflict}
 	outOfRange       = web.Code{Name: "OUT_OF_RANGE", Status: http.StatusConflict}
 	evidenceDiffers  = web.Code{Name: "EVIDENCE_DIFFERS", Status: http.StatusConflict}
+	addressesBlocked = web.Code{Name: "ADDRESSES_BLOCKED", Status: http.StatusForbidden}
+	tooManyAddresses = web.Code{Name: "TOO_MANY_ADDRESSES", Status: http.StatusTooManyRequests}
 )
 
 // refusal is what a caller is told of a reason.
@@ -52,6 +54,9 @@ var refusals = map[transfer.Reason]refusal{
 	transfer.RateLimitExceeded:      {"", "too many transfers in a second"},
 	transfer.DailyLimitExceeded:     {"", "too many transfers in 24 hours"},
 	transfer.DailyAmountExceeded:    {"amount", "is more than is left of what can be transferred of the asset in 24 hours"},
+	transfer.DailyPayoutExceeded:    {"amount", "is more than is left of what can be paid out of the asset in 24 hours: want at most what left says"},
+	transfer.AddressNotListed:       {"address", "is not on the list of your addresses: add it by POST /api/v1/payout_address, and wait until usable_from"},
+	transfer.AddressNotYetUsable:    {"address", "was added lately, and cannot be paid before usable_from: ask again then"},
 	transfer.SourceAccountNotFound:  {"", "the account that the money should leave does not exist"},
 	transfer.TargetAccountNotFound:  {"", "the account that the money should go to does not exist"},
 	transfer.AccountFrozen:          {"", "the account is frozen"},
@@ -72,6 +77,7 @@ var refusals = map[transfer.Reason]refusal{
 // tooMany is when a caller that met a limit may find room again.
 var tooMany = map[transfer.Reason]time.Duration{
 	transfer.RateLimitExceeded: time.Second, transfer.DailyLimitExceeded: time.Hour, transfer.DailyAmountExceeded: time.Hour,
+	transfer.DailyPayoutExceeded: time.Hour,
 }
 
 // transferProblem is what a caller may see of an error of transfers. What it does
@@ -87,7 +93,9 @@ func transferProblem(err error) *web.Problem {
 		return addressProblem(address.Problem)
 	}
 	if refused, ok := errors.AsType[transfer.ErrRefused](err); ok {
-		return refusedProblem(refused.Reason)
+		p := refusedProblem(refused.Reason)
+		p.Members = refusalMembers(refused)
+		return p
 	}
 	switch {
 	case store.IsMoving(err):
@@ -134,6 +142,15 @@ func transferProblem(err error) *web.Problem {
 		return web.NewProblem(outOfRange, "the balance would be below zero or above 2^64-1 units, or there is no account; nothing was moved: the other move may be possible")
 	case errors.Is(err, checks.ErrNoCheck):
 		return web.NewProblem(evidenceDiffers, "no check of conservation has come to its end, so nothing is proved; nothing was changed: POST /admin/v1/conservation/check with full true, then resolve again")
+	case errors.Is(err, transfers.ErrAddressesBlocked):
+		return web.NewProblem(addressesBlocked, "an operator has blocked new addresses of yours; nothing was stored: ask the service's support")
+	case errors.Is(err, transfers.ErrTooManyAddresses):
+		return &web.Problem{Code: tooManyAddresses, RetryAfter: time.Hour,
+			Detail: "100 addresses are on your list, or were added in 24 hours; nothing was stored: remove one that you do not use, or try again tomorrow"}
+	case errors.Is(err, transfers.ErrNoAddress):
+		return web.NewProblem(web.NotFound, "no such address; GET /api/v1/payout_address lists yours")
+	case errors.Is(err, transfers.ErrNotBlocked):
+		return web.NewProblem(tooLate, "no block of the user's addresses is open; nothing was changed")
 	case errors.Is(err, transfers.ErrNothingToAcknowledge):
 		return web.NewProblem(tooLate, "only a transfer in TARGET_PENDING or COMPENSATING has an alert to acknowledge; nothing was recorded")
 	case errors.Is(err, transfers.ErrUntil):
@@ -146,6 +163,17 @@ func transferProblem(err error) *web.Problem {
 
 func systemBecause(cause error, retryAfter time.Duration, detail string) *web.Problem {
 	return &web.Problem{Code: systemError, Detail: detail, RetryAfter: retryAfter, Cause: cause}
+}
+
+// refusalMembers are what a caller can act on beside the code.
+func refusalMembers(refused transfer.ErrRefused) map[string]any {
+	switch refused.Reason {
+	case transfer.DailyPayoutExceeded:
+		return map[string]any{"left": refused.Left}
+	case transfer.AddressNotYetUsable:
+		return map[string]any{"usable_from": refused.UsableFrom.UTC()}
+	}
+	return nil
 }
 
 // refusedProblem is for a request of which nothing was stored.

@@ -33,6 +33,8 @@ var transferRoutes = []urlmap.Route{
 	{Pattern: "/api/v1/internal_transfer", Service: transferService},
 	{Pattern: "/api/v1/internal_transfer/", Service: transferService},
 	{Pattern: "/api/v1/payout", Service: transferService},
+	{Pattern: "/api/v1/payout_address", Service: transferService},
+	{Pattern: "/api/v1/payout_address/", Service: transferService},
 }
 
 // internalServices are reached by tasks and the scheduler alone.

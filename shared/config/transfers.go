@@ -32,6 +32,10 @@ type Transfer struct {
 	PayoutFinality time.Duration
 	// PayoutMaxGas is the most gas that a payout's transaction may need.
 	PayoutMaxGas uint64
+	// PayoutAddressesRequired says that a payout goes to an address on its user's list
+	// alone, and PayoutAddressesDelay how long a new one waits until it can be paid.
+	PayoutAddressesRequired bool
+	PayoutAddressesDelay    time.Duration
 }
 
 func (t *Transfer) settings() []setting {
@@ -69,6 +73,12 @@ func (t *Transfer) settings() []setting {
 		{name: "transfer.payoutMaxGas", def: "300000",
 			meaning: "the most gas that a payout may need, which its payer is charged for and who is paid may burn: one that needs more is given back as PAYOUT_REJECTED; raise it on chains whose plain transfers need more",
 			field:   number(&t.PayoutMaxGas, "an amount of gas", 21_000, 1<<24)},
+		{name: "transfer.payoutAddresses.required", def: "false",
+			meaning: "whether a payout goes only to an address on its user's list (`POST /api/v1/payout_address`); to any other it is 400 ADDRESS_NOT_LISTED",
+			field:   boolean(&t.PayoutAddressesRequired)},
+		{name: "transfer.payoutAddresses.delay", def: "24h",
+			meaning: "how long after it was added, or after a restored database was accepted, an address can be paid; until then 400 ADDRESS_NOT_YET_USABLE; 0s: at once",
+			field:   duration(&t.PayoutAddressesDelay, 0, 30*24*time.Hour)},
 	}
 }
 

@@ -27,7 +27,7 @@ func IsMoving(err error) bool {
 const lockWrites = `
 lock table submitter_lease, submitter_nonce_cursor, managed_tx, tx_version, tx_decision, transfers_tb, transfer_operations, balances_tb,
            submitter, submitter_policy, submitter_change, payout_statement, payout_confirmed, payout_proof,
-           transfer_resolution, transfer_halt, foreign_hold, event_counter, conservation_adjustment, authority_mark
+           transfer_resolution, transfer_halt, payout_address, payout_address_block, foreign_hold, event_counter, conservation_adjustment, authority_mark
         in share row exclusive mode`
 
 const allowMove = `select set_config('fencepost.move', 'on', true)`

@@ -9,6 +9,7 @@ type Asset struct {
 	MinUnits   uint64
 	MaxUnits   uint64
 	DailyUnits uint64 // the most that one user may transfer in 24 hours; 0: no limit
+	PayoutDay  uint64 // the most that one user may have paid out in 24 hours; 0: no limit
 	Active     bool
 	Enabled    bool         // transfers between accounts are allowed
 	Payout     *PayoutTerms // nil: it cannot be paid out

@@ -1,5 +1,7 @@
 package transfer
 
+import "time"
+
 // The reasons for which a request is refused before there is a transfer, or is
 // answered by another: codes of the API. Those of ledgers stand in ledger.go.
 const (
@@ -14,6 +16,10 @@ const (
 	RateLimitExceeded   Reason = "RATE_LIMIT_EXCEEDED"
 	DailyLimitExceeded  Reason = "DAILY_LIMIT_EXCEEDED"
 	DailyAmountExceeded Reason = "DAILY_AMOUNT_EXCEEDED"
+	DailyPayoutExceeded Reason = "DAILY_PAYOUT_EXCEEDED"
+
+	AddressNotListed    Reason = "ADDRESS_NOT_LISTED"
+	AddressNotYetUsable Reason = "ADDRESS_NOT_YET_USABLE"
 
 	DuplicateRequest Reason = "DUPLICATE_REQUEST" // the answer is the stored one's
 	CIDConflict      Reason = "CID_CONFLICT"
@@ -22,7 +28,9 @@ const (
 
 // ErrRefused is a request that is refused; nothing was stored.
 type ErrRefused struct {
-	Reason Reason
+	Reason     Reason
+	Left       string    // with [DailyPayoutExceeded]: how much of the asset can still be paid out, as a decimal number
+	UsableFrom time.Time // with [AddressNotYetUsable]: when the address can be paid
 }
 
 // Error is the reason.

@@ -1,6 +1,9 @@
 package transfer
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // Request is a transfer that a user asks for.
 type Request struct {
@@ -18,6 +21,13 @@ type Request struct {
 type Terms struct {
 	SafetyFactor uint64 // an amount must fit 64 bits so many times over; at least 1
 	Limits       Limits
+	Addresses    AddressTerms
+}
+
+// AddressTerms say which addresses can be paid.
+type AddressTerms struct {
+	Required bool          // a payout goes to an address on the user's list alone
+	Delay    time.Duration // from when an address is added until it can be paid
 }
 
 // Limits bound what one user may ask for. 0: no limit.
@@ -32,6 +42,7 @@ type Counts struct {
 	LastSecond int
 	LastDay    int
 	DayUnits   uint64 // of the asset, in 24 hours, but for what failed or was given back
+	PayoutDay  uint64 // of these, the units of payouts
 }
 
 // Check judges a request that is not stored yet, in the order of the API: account
@@ -60,6 +71,16 @@ func CheckLimits(units uint64, a Asset, l Limits, n Counts) Reason {
 		return DailyAmountExceeded
 	}
 	return ""
+}
+
+// CheckPayoutDay says whether a payout of so many units more would exceed the asset's
+// amount of a day, and how many units are left of that.
+func CheckPayoutDay(units uint64, a Asset, n Counts) (left uint64, reason Reason) {
+	left = a.PayoutDay - min(a.PayoutDay, n.PayoutDay)
+	if a.PayoutDay > 0 && units > left {
+		return left, DailyPayoutExceeded
+	}
+	return left, ""
 }
 
 // Same says whether t is what r asks for. Of a payout the client chose the address

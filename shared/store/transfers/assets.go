@@ -15,6 +15,7 @@ const assetColumns = `
 select asset_id, asset, precision, trunc(min_transfer_amount * 10::numeric ^ precision)::text,
        trunc(max_transfer_amount * 10::numeric ^ precision)::text,
        trunc(coalesce(daily_transfer_amount, 0) * 10::numeric ^ precision)::text,
+       trunc(coalesce(daily_payout_amount, 0) * 10::numeric ^ precision)::text,
        status = 'ACTIVE', internal_transfer_enabled,
        payout_submitter is not null, coalesce(payout_submitter, ''), coalesce(chain_id, 0), coalesce(token_contract, ''), coalesce(chain_decimals, 0)
   from assets_tb`
@@ -22,9 +23,9 @@ select asset_id, asset, precision, trunc(min_transfer_amount * 10::numeric ^ pre
 func scanAsset(row pgx.Row) (transfer.Asset, error) {
 	var a transfer.Asset
 	var p transfer.PayoutTerms
-	var least, most, daily string
+	var least, most, daily, payoutDay string
 	var pays bool
-	err := row.Scan(&a.ID, &a.Name, &a.Precision, &least, &most, &daily, &a.Active, &a.Enabled,
+	err := row.Scan(&a.ID, &a.Name, &a.Precision, &least, &most, &daily, &payoutDay, &a.Active, &a.Enabled,
 		&pays, &p.Submitter, &p.ChainID, &p.Token, &p.Decimals)
 	if err != nil {
 		return a, err
@@ -32,7 +33,7 @@ func scanAsset(row pgx.Row) (transfer.Asset, error) {
 	if pays {
 		a.Payout = &p
 	}
-	for text, units := range map[*string]*uint64{&least: &a.MinUnits, &most: &a.MaxUnits, &daily: &a.DailyUnits} {
+	for text, units := range map[*string]*uint64{&least: &a.MinUnits, &most: &a.MaxUnits, &daily: &a.DailyUnits, &payoutDay: &a.PayoutDay} {
 		if *units, err = strconv.ParseUint(*text, 10, 64); err != nil {
 			return a, fmt.Errorf("an amount of asset %s: %w", a.Name, err)
 		}
@@ -62,14 +63,15 @@ func (s *Store) Assets(ctx context.Context) ([]transfer.Asset, error) {
 }
 
 const putAsset = `
-insert into assets_tb as a (asset_id, asset, precision, min_transfer_amount, max_transfer_amount, daily_transfer_amount,
+insert into assets_tb as a (asset_id, asset, precision, min_transfer_amount, max_transfer_amount, daily_transfer_amount, daily_payout_amount,
        status, internal_transfer_enabled, payout_submitter, chain_id, token_contract, chain_decimals)
-values ($1, $2, $3, $4::text::numeric, $5::text::numeric, nullif($6::text::numeric, 0),
-       case when $7 then 'ACTIVE' else 'SUSPENDED' end, $8, nullif($9, ''), nullif($10::bigint, 0), nullif($11, ''), $12)
+values ($1, $2, $3, $4::text::numeric, $5::text::numeric, nullif($6::text::numeric, 0), nullif($7::text::numeric, 0),
+       case when $8 then 'ACTIVE' else 'SUSPENDED' end, $9, nullif($10, ''), nullif($11::bigint, 0), nullif($12, ''), $13)
     on conflict (asset_id) do update
    set asset = excluded.asset, precision = excluded.precision,
        min_transfer_amount = excluded.min_transfer_amount, max_transfer_amount = excluded.max_transfer_amount,
-       daily_transfer_amount = excluded.daily_transfer_amount, status = excluded.status,
+       daily_transfer_amount = excluded.daily_transfer_amount,
+       daily_payout_amount = excluded.daily_payout_amount, status = excluded.status,
        internal_transfer_enabled = excluded.internal_transfer_enabled, payout_submitter = excluded.payout_submitter,
        chain_id = excluded.chain_id, token_contract = excluded.token_contract, chain_decimals = excluded.chain_decimals,
        updated_at = clock_timestamp()`
@@ -83,7 +85,7 @@ func (s *Store) PutAsset(ctx context.Context, a transfer.Asset) error {
 		p, decimals = *a.Payout, &a.Payout.Decimals
 	}
 	amount := func(units uint64) string { return transfer.FormatUnits(units, a.Precision) }
-	_, err := s.db.Exec(ctx, putAsset, a.ID, a.Name, a.Precision, amount(a.MinUnits), amount(a.MaxUnits), amount(a.DailyUnits),
+	_, err := s.db.Exec(ctx, putAsset, a.ID, a.Name, a.Precision, amount(a.MinUnits), amount(a.MaxUnits), amount(a.DailyUnits), amount(a.PayoutDay),
 		a.Active, a.Enabled, p.Submitter, int64(p.ChainID), p.Token, decimals)
 	if err != nil {
 		return fmt.Errorf("store asset %s: %w", a.Name, err)

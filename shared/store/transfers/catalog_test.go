@@ -13,7 +13,7 @@ import (
 )
 
 // ours are the tables that this package's schema is made of.
-const ours = `('assets_tb'::regclass, 'transfers_tb'::regclass, 'transfer_history'::regclass, 'transfer_resolution'::regclass, 'transfer_acknowledgement'::regclass, 'transfer_halt'::regclass)`
+const ours = `('assets_tb'::regclass, 'transfers_tb'::regclass, 'transfer_history'::regclass, 'transfer_resolution'::regclass, 'transfer_acknowledgement'::regclass, 'transfer_halt'::regclass, 'payout_address'::regclass, 'payout_address_block'::regclass)`
 
 // aMove is a planned move of the database, while which nothing is written.
 const aMove = `insert into authority_move (mark, from_system, from_timeline, by, reason) values ('m', 1, 1, 'o', 'r')`
@@ -27,6 +27,10 @@ const (
 	newTransfer = `insert into transfers_tb (req_id, cid, user_id, asset_id, amount, precision, transfer_type, source_type) values `
 	newPayout   = `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, payout_submitter, payout_chain_id, payout_token, payout_address, payout_base_units, payout_payload) values `
 	newHalt     = `insert into transfer_halt (scope, user_id, asset_id, evidence) values `
+	newAddress  = `insert into payout_address (user_id, chain_id, address, removed_at, removed_by, remove_reason) values `
+	newBlock    = `insert into payout_address_block (user_id, by, reason, lifted_at, lifted_by, lift_reason) values `
+	listed      = newAddress + `(7, 1, ` + addr + `, null, null, null)`
+	blocked     = newBlock + `(7, 'o', 'r', null, null, null)`
 	newOrder    = `insert into transfer_resolution (transfer_id, op, by, reason, verdict, answered_at) select transfer_id, `
 	newAck      = `insert into transfer_acknowledgement (transfer_id, state, by, reason, until) select transfer_id, `
 	ofInit      = ` from transfers_tb where req_id = $init`
@@ -124,7 +128,25 @@ var nonsense = map[string][]refused{
 	"transfer_halt_asset_id_fkey": {{then: newHalt + `('asset', null, 99, '{}')`}},
 	"transfer_halt_scope_check":   {{then: newHalt + `('user', null, 1, '{}')`}},
 	"halt_fits_scope":             {{then: newHalt + `('all', null, 1, '{}')`}, {then: newHalt + `('asset', 7, 1, '{}')`}, {then: newHalt + `('user_asset', null, 1, '{}')`}, {then: newHalt + `('asset', null, null, '{}')`}},
-	"resumed_by_a_human":          {{newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resumed_by = 'o'`}, {newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resume_reason = 'r'`}},
+	"day_of_payouts_is_an_amount": {
+		{then: `update assets_tb set daily_payout_amount = min_transfer_amount / 2`}, {then: `update assets_tb set daily_payout_amount = 1.0000001`},
+		{then: `update assets_tb set daily_payout_amount = 18446744073709.551616`},
+	},
+	"one_number_per_address": {{listed, `insert into payout_address (address_id, user_id, chain_id, address) overriding system value select address_id, 8, 1, address from payout_address`}},
+	"one_listed_address":     {{listed, listed}},
+	"address_of_a_user":      {{then: newAddress + `(0, 1, ` + addr + `, null, null, null)`}},
+	"address_on_a_chain":     {{then: newAddress + `(7, 0, ` + addr + `, null, null, null)`}},
+	"address_is_canonical":   {{then: newAddress + `(7, 1, '0x00000000000000000000000000000000000000C3', null, null, null)`}, {then: newAddress + `(7, 1, '0xc3', null, null, null)`}},
+	"removed_by_somebody": {
+		{then: newAddress + `(7, 1, ` + addr + `, now(), null, null)`}, {then: newAddress + `(7, 1, ` + addr + `, null, 'user', null)`},
+		{then: newAddress + `(7, 1, ` + addr + `, now(), 'o', null)`}, {then: newAddress + `(7, 1, ` + addr + `, now(), 'user', 'r')`},
+	},
+	"one_number_per_block": {{blocked, `insert into payout_address_block (block_id, user_id, by, reason) overriding system value select block_id, 8, by, reason from payout_address_block`}},
+	"one_open_block":       {{blocked, blocked}},
+	"block_of_a_user":      {{then: newBlock + `(0, 'o', 'r', null, null, null)`}},
+	"blocked_by_a_person":  {{then: newBlock + `(7, '', 'r', null, null, null)`}, {then: newBlock + `(7, 'o', '', null, null, null)`}},
+	"lifted_by_a_person":   {{then: newBlock + `(7, 'o', 'r', now(), null, 'r')`}, {then: newBlock + `(7, 'o', 'r', now(), 'o', null)`}, {then: newBlock + `(7, 'o', 'r', null, 'o', 'r')`}},
+	"resumed_by_a_human":   {{newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resumed_by = 'o'`}, {newHalt + `('all', null, null, '{}')`, `update transfer_halt set resumed_at = now(), resume_reason = 'r'`}},
 }
 
 // guarded are statements that one trigger must refuse, with the name that it gives.
@@ -133,6 +155,8 @@ var guarded = map[string][]struct{ table, first, then, by string }{
 		{"transfers_tb", aMove, `update transfers_tb set updated_at = now() where req_id = $init`, "move_expected"},
 		{"transfer_resolution", aMove, `insert into transfer_resolution default values`, "move_expected"},
 		{"transfer_halt", aMove, `insert into transfer_halt default values`, "move_expected"},
+		{"payout_address", aMove, `insert into payout_address default values`, "move_expected"},
+		{"payout_address_block", aMove, `insert into payout_address_block default values`, "move_expected"},
 	},
 	"begin_transfer": {
 		{"transfers_tb", "", `insert into transfers_tb (req_id, user_id, asset_id, amount, precision, transfer_type, source_type, state) values (` + req + `, 7, 1, 1, 6, 1, 1, 40)`, "transfers_begin_in_init"},
@@ -174,10 +198,22 @@ var guarded = map[string][]struct{ table, first, then, by string }{
 		{"transfer_halt", newHalt + `('all', null, null, '{}')`, `update transfer_halt set evidence = '[]'`, byGuard},
 		{"transfer_halt", newHalt + `('all', null, null, '{}'); update transfer_halt set resumed_at = now(), resumed_by = 'o', resume_reason = 'r'`, `update transfer_halt set resumed_at = null, resumed_by = null, resume_reason = null`, byGuard},
 	},
-	"keep_all_transfers":        {{"transfers_tb", unguarded("transfers_tb"), `truncate transfers_tb cascade`, byGuard}},
-	"keep_all_assets":           {{"assets_tb", unguarded("assets_tb"), `truncate assets_tb cascade`, byGuard}},
-	"keep_all_transfer_history": {{"transfer_history", "", `truncate transfer_history`, byGuard}},
-	"keep_all_resolutions":      {{"transfer_resolution", "", `truncate transfer_resolution`, byGuard}},
+	"keep_payout_address": {
+		{"payout_address", listed, `delete from payout_address`, byGuard},
+		{"payout_address", listed, `update payout_address set added_at = added_at - interval '1 day'`, byGuard},
+		{"payout_address", newAddress + `(7, 1, ` + addr + `, now(), 'user', null)`, `update payout_address set removed_at = null, removed_by = null`, byGuard},
+	},
+	"keep_all_payout_addresses": {{"payout_address", "", `truncate payout_address`, byGuard}},
+	"keep_payout_address_block": {
+		{"payout_address_block", blocked, `delete from payout_address_block`, byGuard},
+		{"payout_address_block", blocked, `update payout_address_block set reason = 'other'`, byGuard},
+		{"payout_address_block", newBlock + `(7, 'o', 'r', now(), 'o', 'r')`, `update payout_address_block set lifted_at = null, lifted_by = null, lift_reason = null`, byGuard},
+	},
+	"keep_all_payout_address_blocks": {{"payout_address_block", "", `truncate payout_address_block`, byGuard}},
+	"keep_all_transfers":             {{"transfers_tb", unguarded("transfers_tb"), `truncate transfers_tb cascade`, byGuard}},
+	"keep_all_assets":                {{"assets_tb", unguarded("assets_tb"), `truncate assets_tb cascade`, byGuard}},
+	"keep_all_transfer_history":      {{"transfer_history", "", `truncate transfer_history`, byGuard}},
+	"keep_all_resolutions":           {{"transfer_resolution", "", `truncate transfer_resolution`, byGuard}},
 	"keep_acknowledgement": {
 		{"transfer_acknowledgement", newAck + `30, 'o', 'r', now() + interval '1 h'` + ofInit, `delete from transfer_acknowledgement`, byGuard},
 		{"transfer_acknowledgement", newAck + `30, 'o', 'r', now() + interval '1 h'` + ofInit, `update transfer_acknowledgement set until = now() + interval '2 h'`, byGuard},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,10 +14,14 @@ import (
 )
 
 // lockUser lets the creates of one user go one by one, where a limit is to be kept:
-// what is counted then stays so until the commit.
+// what is counted then stays so until the commit. So does the list of the user's
+// addresses, which is changed under the same lock.
 const lockUser = `
-select pg_advisory_xact_lock(hashtextextended('limits of user ' || $1::bigint, 0))
- where $2 or exists (select from assets_tb where asset = $3 and daily_transfer_amount is not null)`
+select ` + userLock + `
+ where $2 or exists (select from assets_tb where asset = $3 and (daily_transfer_amount is not null or $4 and daily_payout_amount is not null))`
+
+// userLock takes the lock of user $1 until the commit.
+const userLock = `pg_advisory_xact_lock(hashtextextended('limits of user ' || $1::bigint, 0))`
 
 // insertTransfer stores what [transfer.Request.Check] and [transfer.CheckLimits]
 // would let pass, judged by what is true when it is stored.
@@ -43,6 +48,12 @@ select $1, nullif($2, ''), $3, a.asset_id, r.amount, a.precision, $6, case $6::s
    and ($15::integer = 0 or (` + countSince + `interval '1 second' limit $15) as c) < $15)
    and ($16::integer = 0 or (` + countSince + `interval '24 hours' limit $16) as c) < $16)
    and (a.daily_transfer_amount is null or r.amount + (` + sumOfDay + `) <= a.daily_transfer_amount)
+   and ($6::smallint <> 3 or a.daily_payout_amount is null
+        or r.amount + (` + sumOfDay + ` and d.transfer_type = 3) <= a.daily_payout_amount)
+   and ($6::smallint <> 3 or not $17::boolean or exists (
+        select from payout_address x
+         where x.user_id = $3 and x.chain_id = p.chain_id and x.address = p.address and x.removed_at is null
+           and ` + usableAfter + ` + $18::interval <= clock_timestamp()))
     on conflict do nothing`
 
 // mayPay says that the payer is one that pays: registered, for the coordinator alone,
@@ -82,7 +93,8 @@ func (s *Store) Create(ctx context.Context, r transfer.Request, terms transfer.T
 	kind, reason := transfer.CheckAccounts(r.From, r.To, r.Payout != nil)
 	if reason == "" && r.Amount.Decimals() <= transfer.MaxPrecision && r.Amount != (transfer.Amount{}) {
 		b.Queue("begin")
-		b.Queue(lockUser, r.UserID, terms.Limits != (transfer.Limits{}), r.Asset)
+		pays := r.Payout != nil
+		b.Queue(lockUser, r.UserID, terms.Limits != (transfer.Limits{}) || pays && terms.Addresses.Required, r.Asset, pays)
 		b.Queue(insertTransfer, insertArgs(r, kind, terms)...)
 		b.Queue("commit")
 	}
@@ -111,7 +123,7 @@ func insertArgs(r transfer.Request, kind transfer.Type, terms transfer.Terms) []
 	return []any{
 		r.ReqID, r.CID, r.UserID, r.Asset, r.Amount.String(), kind, r.Amount.Decimals(), most,
 		p.Submitter, int64(p.ChainID), p.Token, p.Address, p.BaseUnits, string(p.Payload),
-		terms.Limits.PerSecond, terms.Limits.PerDay,
+		terms.Limits.PerSecond, terms.Limits.PerDay, terms.Addresses.Required, terms.Addresses.Delay,
 	}
 }
 
@@ -139,7 +151,11 @@ func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Term
 		payer = r.Payout.Submitter
 	}
 	var asset *transfer.Asset
+	var found payoutObstacles
 	b := new(pgx.Batch)
+	if r.Payout != nil {
+		b.Queue(findPayoutObstacles, r.UserID, r.Asset, int64(r.Payout.ChainID), r.Payout.Address, terms.Addresses.Delay).QueryRow(found.scan)
+	}
 	b.Queue(obstacles, r.UserID, r.Asset, payer, terms.Limits.PerSecond, terms.Limits.PerDay).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&ours, &halted, &mayNotPay, &counts.LastSecond, &counts.LastDay, &dayUnits)
 	})
@@ -153,7 +169,7 @@ func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Term
 	if err := s.send(ctx, b); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("find out why transfer %s was not stored: %w", r.ReqID, err)
 	}
-	_, units, reason := r.Check(asset, terms)
+	kind, units, reason := r.Check(asset, terms)
 	switch {
 	case !ours:
 		return transfer.ErrForeign
@@ -167,6 +183,45 @@ func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Term
 	counts.DayUnits = cappedUnits(dayUnits)
 	if reason := transfer.CheckLimits(units, *asset, terms.Limits, counts); reason != "" {
 		return transfer.ErrRefused{Reason: reason}
+	}
+	if kind == transfer.FundingToChain && payer != "" {
+		return found.why(units, *asset, terms.Addresses)
+	}
+	return transfer.ErrMoved
+}
+
+// findPayoutObstacles is what user $1 had paid out of asset $2 in 24 hours, and from when
+// on address $4 of chain $3 can be paid; null: it is not on the list.
+const findPayoutObstacles = `
+select (select coalesce(sum(d.units), 0)::text from transfers_tb d join assets_tb a using (asset_id)
+         where d.user_id = $1 and a.asset = $2 and d.transfer_type = 3
+           and d.created_at > (select clock_timestamp()) - interval '24 hours' and d.state not in (-10, -30)),
+       (select ` + usableAfter + ` + $5::interval from payout_address x
+         where x.user_id = $1 and x.chain_id = $3 and x.address = $4 and x.removed_at is null),
+       clock_timestamp()`
+
+// payoutObstacles are what may stand in the way of a payout beside [obstacles].
+type payoutObstacles struct {
+	paidUnits  string
+	usableFrom *time.Time // of the address; nil: it is not listed
+	now        time.Time
+}
+
+func (o *payoutObstacles) scan(row pgx.Row) error {
+	return row.Scan(&o.paidUnits, &o.usableFrom, &o.now)
+}
+
+// why says which of them refuses the payout of so many units.
+func (o payoutObstacles) why(units uint64, a transfer.Asset, terms transfer.AddressTerms) error {
+	switch {
+	case terms.Required && o.usableFrom == nil:
+		return transfer.ErrRefused{Reason: transfer.AddressNotListed}
+	case terms.Required && o.usableFrom.After(o.now):
+		return transfer.ErrRefused{Reason: transfer.AddressNotYetUsable, UsableFrom: *o.usableFrom}
+	}
+	left, reason := transfer.CheckPayoutDay(units, a, transfer.Counts{PayoutDay: cappedUnits(o.paidUnits)})
+	if reason != "" {
+		return transfer.ErrRefused{Reason: reason, Left: transfer.FormatUnits(left, a.Precision)}
 	}
 	return transfer.ErrMoved
 }

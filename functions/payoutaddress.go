@@ -1,0 +1,227 @@
+package functions
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/ledger/payout"
+	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/transfer"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// listedMost is how many addresses of a user an operator is shown.
+const listedMost = 500
+
+type addressRequest struct {
+	Asset   string `json:"asset"` // whose chain the address is on
+	Address string `json:"address"`
+}
+
+type addressView struct {
+	AddressID    int64      `json:"address_id"`
+	ChainID      uint64     `json:"chain_id"`
+	Address      string     `json:"address"`
+	AddedAt      time.Time  `json:"added_at"`
+	UsableFrom   time.Time  `json:"usable_from"`
+	RemovedAt    *time.Time `json:"removed_at,omitempty"`
+	RemovedBy    string     `json:"removed_by,omitempty"`
+	RemoveReason string     `json:"remove_reason,omitempty"`
+}
+
+func viewOfAddress(a transfers.Address) addressView {
+	v := addressView{
+		AddressID: a.ID, ChainID: a.ChainID, Address: a.Address, AddedAt: a.AddedAt.UTC(), UsableFrom: a.UsableFrom.UTC(),
+		RemovedBy: a.RemovedBy, RemoveReason: a.RemoveReason,
+	}
+	if a.RemovedAt != nil {
+		at := a.RemovedAt.UTC()
+		v.RemovedAt = &at
+	}
+	return v
+}
+
+// addAddress puts an address on the user's list. One that is there already is answered as it
+// is, and does not wait anew.
+func (a *App) addAddress(w http.ResponseWriter, r *http.Request) error {
+	user, err := a.user(r)
+	if err != nil {
+		return err
+	}
+	body, err := web.Decode[addressRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	to, err := evm.ParseAddress(body.Address)
+	if err != nil {
+		return noAddressProblem()
+	}
+	asset, err := a.transfers.store.Asset(r.Context(), body.Asset)
+	if err != nil {
+		return err
+	}
+	if asset == nil {
+		return transfer.ErrRefused{Reason: transfer.InvalidAsset}
+	}
+	// What no payout of the asset can go to is refused here already.
+	p, err := payout.Prepare(*asset, asset.MinUnits, to.String(), a.config.Transfer.PayoutMaxGas)
+	if err != nil {
+		return err
+	}
+	added, isNew, err := a.transfers.store.AddAddress(r.Context(), user, p.ChainID, p.Address, a.transfers.terms.Addresses.Delay)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if isNew {
+		status = http.StatusCreated
+		a.log.InfoContext(r.Context(), "payout address added", "userId", user, "addressId", added.ID, "chainId", added.ChainID,
+			"address", added.Address, "usableFrom", added.UsableFrom.UTC())
+	}
+	web.Reply(w, r, status, viewOfAddress(added))
+	return nil
+}
+
+type addressesResponse struct {
+	Required  bool          `json:"required"` // payouts go to these alone
+	Addresses []addressView `json:"addresses"`
+	Block     *blockView    `json:"block,omitempty"` // to operators
+}
+
+type blockView struct {
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+}
+
+// listAddresses shows users the addresses on their list.
+func (a *App) listAddresses(w http.ResponseWriter, r *http.Request) error {
+	user, err := a.user(r)
+	if err != nil {
+		return err
+	}
+	found, err := a.transfers.store.Addresses(r.Context(), user, a.transfers.terms.Addresses.Delay, 0)
+	if err != nil {
+		return err
+	}
+	web.Reply(w, r, http.StatusOK, a.addressesOf(found))
+	return nil
+}
+
+func (a *App) addressesOf(found transfers.UserAddresses) addressesResponse {
+	out := addressesResponse{Required: a.transfers.terms.Addresses.Required, Addresses: make([]addressView, len(found.List))}
+	for i, one := range found.List {
+		out.Addresses[i] = viewOfAddress(one)
+	}
+	return out
+}
+
+// removeAddress takes an address off the user's list at once.
+func (a *App) removeAddress(w http.ResponseWriter, r *http.Request) error {
+	user, err := a.user(r)
+	if err != nil {
+		return err
+	}
+	return a.takeOff(w, r, transfers.RemovalOfAddress{UserID: user, By: transfers.ByUser})
+}
+
+// takeOff carries out a removal of the address in the path, and shows the address.
+func (a *App) takeOff(w http.ResponseWriter, r *http.Request, removal transfers.RemovalOfAddress) error {
+	id, ok := digits(r.PathValue("address_id"))
+	if !ok {
+		return transfers.ErrNoAddress
+	}
+	removal.ID = id
+	removed, err := a.transfers.store.RemoveAddress(r.Context(), removal, a.transfers.terms.Addresses.Delay)
+	if err != nil {
+		return err
+	}
+	a.log.WarnContext(r.Context(), "payout address removed", "userId", removal.UserID, "addressId", removed.ID, "chainId", removed.ChainID,
+		"address", removed.Address, "by", removal.By, "reason", removal.Reason)
+	web.Reply(w, r, http.StatusOK, viewOfAddress(removed))
+	return nil
+}
+
+// addressOrder is which user an operator acts on.
+func (a *App) addressOrder(r *http.Request) (operator string, user int64, err error) {
+	if operator, err = a.operator(r); err != nil {
+		return "", 0, err
+	}
+	user, ok := digits(r.PathValue("user_id"))
+	if !ok || user == 0 {
+		return "", 0, web.FieldProblem("user_id", "is no user id: want a whole number above 0")
+	}
+	return operator, user, nil
+}
+
+// addressOrderWithReason is addressOrder with the reason that the body has.
+func (a *App) addressOrderWithReason(w http.ResponseWriter, r *http.Request) (operator string, user int64, reason string, err error) {
+	if operator, user, err = a.addressOrder(r); err != nil {
+		return "", 0, "", err
+	}
+	body, err := web.Decode[reasonRequest](w, r, a.config.HTTP.MaxBodyBytes)
+	if err != nil {
+		return "", 0, "", err
+	}
+	reason, err = reasonOf(body.Reason)
+	return operator, user, reason, err
+}
+
+// showAddresses shows operators a user's addresses, also those that were removed, the newest
+// first.
+func (a *App) showAddresses(w http.ResponseWriter, r *http.Request) error {
+	_, user, err := a.addressOrder(r)
+	if err != nil {
+		return err
+	}
+	return a.replyAddresses(w, r, user)
+}
+
+func (a *App) replyAddresses(w http.ResponseWriter, r *http.Request, user int64) error {
+	found, err := a.transfers.store.Addresses(r.Context(), user, a.transfers.terms.Addresses.Delay, listedMost)
+	if err != nil {
+		return err
+	}
+	out := a.addressesOf(found)
+	if b := found.Block; b != nil {
+		out.Block = &blockView{At: b.At.UTC(), By: b.By, Reason: b.Reason}
+	}
+	web.Reply(w, r, http.StatusOK, out)
+	return nil
+}
+
+// dropAddress takes an address off a user's list, by an operator.
+func (a *App) dropAddress(w http.ResponseWriter, r *http.Request) error {
+	operator, user, reason, err := a.addressOrderWithReason(w, r)
+	if err != nil {
+		return err
+	}
+	return a.takeOff(w, r, transfers.RemovalOfAddress{UserID: user, By: operator, Reason: reason})
+}
+
+// blockAddresses keeps a user from adding addresses.
+func (a *App) blockAddresses(w http.ResponseWriter, r *http.Request) error {
+	operator, user, reason, err := a.addressOrderWithReason(w, r)
+	if err != nil {
+		return err
+	}
+	if err := a.transfers.store.BlockAddresses(r.Context(), user, operator, reason); err != nil {
+		return err
+	}
+	a.log.WarnContext(r.Context(), "payout addresses blocked", "userId", user, "by", operator, "reason", reason)
+	return a.replyAddresses(w, r, user)
+}
+
+// unblockAddresses lets a user add addresses again.
+func (a *App) unblockAddresses(w http.ResponseWriter, r *http.Request) error {
+	operator, user, reason, err := a.addressOrderWithReason(w, r)
+	if err != nil {
+		return err
+	}
+	if err := a.transfers.store.LiftAddressBlock(r.Context(), user, operator, reason); err != nil {
+		return err
+	}
+	a.log.WarnContext(r.Context(), "payout addresses unblocked", "userId", user, "by", operator, "reason", reason)
+	return a.replyAddresses(w, r, user)
+}

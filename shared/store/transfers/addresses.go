@@ -1,0 +1,243 @@
+package transfers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// Address is one that a user had put on the list of those that payouts go to.
+type Address struct {
+	ID         int64
+	ChainID    uint64
+	Address    string // 0x and 40 lower-case hex digits
+	AddedAt    time.Time
+	UsableFrom time.Time // by the delay that was asked with
+
+	RemovedAt    *time.Time // nil: it is on the list
+	RemovedBy    string     // [ByUser], or the operator's name
+	RemoveReason string     // an operator's
+}
+
+// ByUser stands for the user in [Address.RemovedBy].
+const ByUser = "user"
+
+// AddressBlock says that a user can add no address.
+type AddressBlock struct {
+	At     time.Time
+	By     string
+	Reason string
+}
+
+// addressesMost is how many addresses a user can have on the list, and how many the user can
+// add in 24 hours.
+const addressesMost = 100
+
+// The errors of a user's addresses. After each, nothing was stored.
+var (
+	ErrAddressesBlocked = errors.New("an operator has blocked new addresses of the user")
+	ErrTooManyAddresses = fmt.Errorf("the user has %d addresses, or has added as many in 24 hours", addressesMost)
+	ErrNoAddress        = errors.New("the user has no such address")
+	ErrNotBlocked       = errors.New("the user's addresses are not blocked")
+)
+
+// usableAfter is the moment that the delay of address x begins at. A restored database has
+// addresses again that were removed after its backup, so they wait from its acceptance on.
+const usableAfter = `greatest(x.added_at, (select max(c.at) from authority_change c))`
+
+// addressColumns is a row as [scanAddress] reads it, by delay $2.
+const addressColumns = `
+select x.address_id, x.chain_id, x.address, x.added_at, ` + usableAfter + ` + $2::interval,
+       x.removed_at, coalesce(x.removed_by, ''), coalesce(x.remove_reason, '')
+  from payout_address x
+ where x.user_id = $1`
+
+func scanAddress(row pgx.CollectableRow) (a Address, err error) {
+	err = row.Scan(&a.ID, &a.ChainID, &a.Address, &a.AddedAt, &a.UsableFrom, &a.RemovedAt, &a.RemovedBy, &a.RemoveReason)
+	return a, err
+}
+
+const addAddress = `
+insert into payout_address (user_id, chain_id, address)
+select $1, $2, $3
+ where (select is_authority())
+   and not exists (select from payout_address_block where user_id = $1 and lifted_at is null)
+   and (select count(*) from payout_address
+         where user_id = $1 and (removed_at is null or added_at > clock_timestamp() - interval '24 hours')) < $4
+    on conflict do nothing
+returning address_id`
+
+const listedAddress = addressColumns + ` and x.chain_id = $3 and x.address = $4 and x.removed_at is null`
+
+// standing says whether the database is the one written last, and whether an operator has
+// blocked the addresses of user $1.
+const standing = `
+select is_authority(), exists (select from payout_address_block where user_id = $1 and lifted_at is null)`
+
+// AddAddress puts the address on the user's list, or finds it there: then it does not wait
+// anew. The error wraps one of [ErrAddressesBlocked], [ErrTooManyAddresses] and
+// [transfer.ErrForeign].
+func (s *Store) AddAddress(ctx context.Context, user int64, chain uint64, address string, delay time.Duration) (a Address, isNew bool, err error) {
+	var found []Address
+	var ours, blocked bool
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(`select `+userLock, user)
+	b.Queue(addAddress, user, int64(chain), address, addressesMost).Query(func(rows pgx.Rows) error {
+		isNew = rows.Next()
+		return rows.Err()
+	})
+	b.Queue("commit")
+	b.Queue(listedAddress, user, delay, int64(chain), address).Query(collectAddresses(&found))
+	b.Queue(standing, user).QueryRow(func(row pgx.Row) error { return row.Scan(&ours, &blocked) })
+	err = s.send(ctx, b)
+	switch {
+	case err != nil:
+	case !ours:
+		err = transfer.ErrForeign
+	case len(found) == 1:
+		return found[0], isNew, nil
+	case blocked:
+		err = ErrAddressesBlocked
+	case isNew: // and taken off since
+		err = transfer.ErrMoved
+	default:
+		err = ErrTooManyAddresses
+	}
+	return Address{}, false, fmt.Errorf("add an address of user %d: %w", user, err)
+}
+
+func collectAddresses(into *[]Address) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*into, err = pgx.CollectRows(rows, scanAddress)
+		return err
+	}
+}
+
+// RemovalOfAddress takes an address off a user's list.
+type RemovalOfAddress struct {
+	UserID int64
+	ID     int64
+	By     string // [ByUser], or the operator's name
+	Reason string // an operator's; the user gives none
+}
+
+const removeAddress = `
+update payout_address
+   set removed_at = clock_timestamp(), removed_by = $3, remove_reason = nullif($4, '')
+ where user_id = $1 and address_id = $2 and removed_at is null and (select is_authority())`
+
+const addressOf = addressColumns + ` and x.address_id = $3`
+
+// RemoveAddress takes the address off the list, if it is there, under the lock that a payout
+// is stored under: after the return no payout to it is stored. What was stored before goes
+// on. The error wraps [ErrNoAddress] or [transfer.ErrForeign].
+func (s *Store) RemoveAddress(ctx context.Context, r RemovalOfAddress, delay time.Duration) (Address, error) {
+	var found []Address
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(`select `+userLock, r.UserID)
+	b.Queue(removeAddress, r.UserID, r.ID, r.By, r.Reason)
+	b.Queue("commit")
+	b.Queue(addressOf, r.UserID, delay, r.ID).Query(collectAddresses(&found))
+	err := s.send(ctx, b)
+	switch {
+	case err != nil:
+	case len(found) == 0:
+		err = ErrNoAddress
+	case found[0].RemovedAt == nil:
+		err = transfer.ErrForeign
+	default:
+		return found[0], nil
+	}
+	return Address{}, fmt.Errorf("remove address %d of user %d: %w", r.ID, r.UserID, err)
+}
+
+// UserAddresses are a user's, as a list shows them.
+type UserAddresses struct {
+	List  []Address
+	Block *AddressBlock // nil: the user can add addresses
+}
+
+const (
+	listedAddresses = addressColumns + ` and x.removed_at is null order by x.address_id`
+	everyAddress    = addressColumns + ` order by x.address_id desc limit $3`
+)
+
+// openBlock is what keeps user $1 from adding addresses.
+const openBlock = `select at, by, reason from payout_address_block where user_id = $1 and lifted_at is null`
+
+// Addresses are those on the user's list. With newest above 0 they are also those that were
+// removed, so many, the newest first. The error wraps [transfer.ErrForeign] in a database
+// that is not the one written last.
+func (s *Store) Addresses(ctx context.Context, user int64, delay time.Duration, newest int) (u UserAddresses, err error) {
+	var ours, blocked bool
+	b := new(pgx.Batch)
+	b.Queue(standing, user).QueryRow(func(row pgx.Row) error { return row.Scan(&ours, &blocked) })
+	if newest > 0 {
+		b.Queue(everyAddress, user, delay, newest).Query(collectAddresses(&u.List))
+	} else {
+		b.Queue(listedAddresses, user, delay).Query(collectAddresses(&u.List))
+	}
+	b.Queue(openBlock, user).Query(func(rows pgx.Rows) error {
+		blocks, err := pgx.CollectRows(rows, pgx.RowToStructByPos[AddressBlock])
+		if len(blocks) > 0 {
+			u.Block = &blocks[0]
+		}
+		return err
+	})
+	if err = s.send(ctx, b); err == nil && !ours {
+		err = transfer.ErrForeign
+	}
+	if err != nil {
+		return UserAddresses{}, fmt.Errorf("list the addresses of user %d: %w", user, err)
+	}
+	return u, nil
+}
+
+const blockAddresses = `
+insert into payout_address_block (user_id, by, reason)
+select $1, $2, $3 where (select is_authority())
+    on conflict do nothing`
+
+// BlockAddresses keeps the user from adding addresses until an operator lifts the block.
+// Where one is open it changes nothing. The error wraps [transfer.ErrForeign].
+func (s *Store) BlockAddresses(ctx context.Context, user int64, by, reason string) error {
+	var ours, blocked bool
+	b := new(pgx.Batch)
+	b.Queue("begin")
+	b.Queue(`select `+userLock, user)
+	b.Queue(blockAddresses, user, by, reason)
+	b.Queue("commit")
+	b.Queue(standing, user).QueryRow(func(row pgx.Row) error { return row.Scan(&ours, &blocked) })
+	err := s.send(ctx, b)
+	if err == nil && !ours {
+		err = transfer.ErrForeign
+	}
+	if err != nil {
+		return fmt.Errorf("block the addresses of user %d: %w", user, err)
+	}
+	return nil
+}
+
+const liftBlock = `
+update payout_address_block set lifted_at = clock_timestamp(), lifted_by = $2, lift_reason = $3
+ where user_id = $1 and lifted_at is null and (select is_authority())`
+
+// LiftAddressBlock lets the user add addresses again. The error wraps [ErrNotBlocked] where
+// no block is open, or the database is not the one written last.
+func (s *Store) LiftAddressBlock(ctx context.Context, user int64, by, reason string) error {
+	tag, err := s.db.Exec(ctx, liftBlock, user, by, reason)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = ErrNotBlocked
+	}
+	if err != nil {
+		return fmt.Errorf("unblock the addresses of user %d: %w", user, err)
+	}
+	return nil
+}
