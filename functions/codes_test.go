@@ -29,7 +29,8 @@ var contract = map[string][]int{
 	"INVALID_AMOUNT": {400}, "PRECISION_OVERFLOW": {400}, "AMOUNT_TOO_SMALL": {400}, "AMOUNT_TOO_LARGE": {400}, "OVERFLOW": {400, 422},
 	"INVALID_ASSET": {400}, "ASSET_SUSPENDED": {400}, "TRANSFER_NOT_ALLOWED": {400}, "INVALID_ADDRESS": {400},
 	"SOURCE_ACCOUNT_NOT_FOUND": {422}, "TARGET_ACCOUNT_NOT_FOUND": {422}, "ACCOUNT_FROZEN": {422}, "ACCOUNT_DISABLED": {422}, "INSUFFICIENT_BALANCE": {422},
-	"RATE_LIMIT_EXCEEDED": {429}, "DAILY_LIMIT_EXCEEDED": {429}, "DAILY_AMOUNT_EXCEEDED": {429},
+	"RATE_LIMIT_EXCEEDED": {429}, "DAILY_LIMIT_EXCEEDED": {429}, "DAILY_AMOUNT_EXCEEDED": {429}, "DAILY_PAYOUT_EXCEEDED": {429},
+	"ADDRESS_NOT_LISTED": {400}, "ADDRESS_NOT_YET_USABLE": {400},
 	"DUPLICATE_REQUEST": {200}, "CID_CONFLICT": {409}, "SYSTEM_ERROR": {503},
 }
 
@@ -132,6 +133,24 @@ var limitedRequests = []request{
 		h.run(`update assets_tb set daily_transfer_amount = 2 where asset_id = 1`)
 		defer h.run(`update assets_tb set daily_transfer_amount = null where asset_id = 1`)
 		return h.second(42)
+	}},
+	{"DAILY_PAYOUT_EXCEEDED", "429 DAILY_PAYOUT_EXCEEDED <nil> <nil>", func(h house) answer {
+		h.run(`update assets_tb set daily_payout_amount = 1 where asset_id = 1`)
+		defer h.run(`update assets_tb set daily_payout_amount = null where asset_id = 1`)
+		return h.pay(43, nil)
+	}},
+	{"ADDRESS_NOT_LISTED", "400 ADDRESS_NOT_LISTED <nil> <nil>", func(h house) answer { return h.listedOnly().pay(44, nil) }},
+	{"ADDRESS_NOT_YET_USABLE", "400 ADDRESS_NOT_YET_USABLE <nil> <nil>", func(h house) answer {
+		h.add(45, nil)
+		return h.listedOnly().pay(45, nil)
+	}},
+	{"ADDRESSES_BLOCKED", "403 ADDRESSES_BLOCKED <nil> <nil>", func(h house) answer {
+		h.as("ann", "POST", "/admin/v1/users/46/payout_addresses/block", members{"reason": "r"})
+		return h.add(46, nil)
+	}},
+	{"TOO_MANY_ADDRESSES", "429 TOO_MANY_ADDRESSES <nil> <nil>", func(h house) answer {
+		h.run(`insert into payout_address (user_id, chain_id, address) select 47, 1, '0x' || lpad(n::text, 40, '0') from generate_series(1, 100) as n`)
+		return h.add(47, nil)
 	}},
 }
 

@@ -30,6 +30,9 @@ type Problem struct {
 	State   TransferState `json:"state"`
 	Message string        `json:"message"`
 
+	Left       string     `json:"left"`        // of DAILY_PAYOUT_EXCEEDED: how much can still be paid out; "": not told
+	UsableFrom *time.Time `json:"usable_from"` // of ADDRESS_NOT_YET_USABLE: when the address can be paid; nil: not told
+
 	RetryAfter time.Duration `json:"-"` // what the answer told; 0: nothing
 }
 

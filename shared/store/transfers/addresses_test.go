@@ -1,6 +1,7 @@
 package transfers_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -50,6 +51,50 @@ func (b bench) refusal(t testing.TB, r transfer.Request, terms transfer.Terms) t
 		t.Fatalf("create: %v", err)
 	}
 	return refused
+}
+
+// lockUser is a transaction that has alice's lock, and has run the statement.
+func (b bench) lockUser(t *testing.T, statement string, args ...any) (commit func()) {
+	t.Helper()
+	tx, err := b.DB.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	if _, err := tx.Exec(t.Context(), `select pg_advisory_xact_lock(hashtextextended('limits of user ' || $1::bigint, 0))`, alice); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), statement, args...); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A payout that comes while another of its user is stored waits for it, and counts it.
+func TestPayoutsOfAUserAreStoredOneByOne(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	bounded := payable
+	bounded.PayoutDay = 2_000_000
+	b.offer(t, bounded)
+	p := payout()
+	commit := b.lockUser(t, newPayout+`($1, $2, 1, 1.5, 6, 3, 1, $3, 1337, $4, $5, $6::text::numeric, '{}')`,
+		p.ReqID, alice, payer, token, receiver, p.Payout.BaseUnits)
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.Create(t.Context(), payout(), terms)
+		done <- err
+	}()
+	b.awaitBlocked(t, "pg_advisory_xact_lock")
+	commit()
+	if refused, _ := errors.AsType[transfer.ErrRefused](<-done); refused.Reason != transfer.DailyPayoutExceeded || refused.Left != "0.5" {
+		t.Errorf("got %+v, want %s with 0.5 left", refused, transfer.DailyPayoutExceeded)
+	}
 }
 
 // An asset's amount of a day bounds payouts to the last unit, also those that come at once,
@@ -165,29 +210,8 @@ func TestRemovalAndPayoutGoOneByOne(t *testing.T) {
 	b := newBench(t)
 	b.offer(t, payable)
 	a := b.add(t, alice, 1337, receiver)
-	lock := func(statement string, args ...any) (commit func()) {
-		t.Helper()
-		tx, err := b.DB.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = tx.Rollback(t.Context()) })
-		if _, err := tx.Exec(t.Context(), `select pg_advisory_xact_lock(hashtextextended('limits of user ' || $1::bigint, 0))`, alice); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec(t.Context(), statement, args...); err != nil {
-			t.Fatal(err)
-		}
-		return func() {
-			t.Helper()
-			if err := tx.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-
 	// One that is being stored has the lock.
-	commit := lock(`select 1`)
+	commit := b.lockUser(t, `select 1`)
 	done := make(chan error, 1)
 	go func() {
 		_, err := b.RemoveAddress(t.Context(), transfers.RemovalOfAddress{UserID: alice, ID: a.ID, By: "carol", Reason: "stolen"}, day)
@@ -201,7 +225,7 @@ func TestRemovalAndPayoutGoOneByOne(t *testing.T) {
 	a = b.add(t, alice, 1337, receiver)
 
 	// A payout that comes while an address is taken off.
-	commit = lock(`update payout_address set removed_at = clock_timestamp(), removed_by = 'user' where address_id = $1`, a.ID)
+	commit = b.lockUser(t, `update payout_address set removed_at = clock_timestamp(), removed_by = 'user' where address_id = $1`, a.ID)
 	go func() {
 		_, err := b.Create(t.Context(), payout(), listedOnly(0))
 		done <- err

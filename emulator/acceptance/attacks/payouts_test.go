@@ -1,0 +1,170 @@
+package attacks
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+const (
+	ownAddress   = "0x00000000000000000000000000000000000a11ce"
+	thiefAddress = "0x000000000000000000000000000000000007417e"
+)
+
+// bearer is a client with the user's token, whoever has it.
+func (h deployment) bearer(t *testing.T, user int64) *client.Client {
+	t.Helper()
+	c, err := h.UserClient(user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// rich gives the user 1 ETH in Funding, which is paid out as the asset says.
+func (h deployment) rich(t *testing.T, user int64) {
+	t.Helper()
+	if err := h.Deposit(h.ctx, transfer.Funding, user, stack.ETH.ID, 100_000_000); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// payTo asks for a payout and returns the code that refuses it; "": it is accepted.
+func (h deployment) payTo(t *testing.T, c *client.Client, address, amount, cid string) string {
+	t.Helper()
+	_, err := c.CreatePayout(h.ctx, client.PayoutRequest{Asset: stack.ETH.Name, Amount: amount, Address: address, CID: cid})
+	if err != nil && client.CodeOf(err) == "" {
+		t.Fatalf("pay %s: %v", address, err)
+	}
+	return client.CodeOf(err)
+}
+
+// agedByADay makes all addresses a day older.
+func (h deployment) agedByADay(t *testing.T) {
+	t.Helper()
+	for _, statement := range []string{
+		`alter table payout_address disable trigger user`,
+		`update payout_address set added_at = added_at - interval '24 hours'`,
+		`alter table payout_address enable trigger user`,
+	} {
+		if _, err := h.DB.Exec(h.ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Who has a user's token pays nobody whom the user has not listed a day before, in whatever
+// order he asks, and whatever he adds and removes. The user, or an operator, has that day to
+// take the address off.
+func TestAStolenUserTokenPaysNoNewAddress(t *testing.T) {
+	t.Parallel()
+	h := setup(t, stack.Options{Processes: 2, Transfers: true, Payouts: true, Settings: map[string]string{"FENCEPOST_TRANSFER_PAYOUT_ADDRESSES_REQUIRED": "true"}})
+	const user = 7
+	h.rich(t, user)
+	token := h.bearer(t, user)
+	add := func(address string) client.PayoutAddress {
+		t.Helper()
+		added, err := token.AddPayoutAddress(h.ctx, client.NewPayoutAddress{Asset: stack.ETH.Name, Address: address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return added
+	}
+	add(ownAddress)
+	h.agedByADay(t)
+	if code := h.payTo(t, token, ownAddress, "0.01", "own"); code != "" {
+		t.Fatalf("the user pays the own address: got %s, want it accepted", code)
+	}
+	refused := func(what, cid, want string) {
+		t.Helper()
+		if code := h.payTo(t, token, thiefAddress, "0.9", cid); code != want {
+			t.Errorf("%s: got %q, want %s", what, code, want)
+		}
+	}
+	refused("an address that is not listed", "", "ADDRESS_NOT_LISTED")
+	refused("under the cid of a payout of before", "own", "CID_CONFLICT")
+	first := add(thiefAddress)
+	refused("an address of this moment", "", "ADDRESS_NOT_YET_USABLE")
+	if _, err := token.RemovePayoutAddress(h.ctx, first.AddressID); err != nil {
+		t.Fatal(err)
+	}
+	second := add(thiefAddress)
+	refused("removed and added again", "", "ADDRESS_NOT_YET_USABLE")
+	status, text, err := h.CallAsUser(h.ctx, user, http.MethodPost, fmt.Sprintf("/admin/v1/users/%d/payout_addresses/unblock", user), map[string]any{"reason": "r"})
+	if err != nil || status != http.StatusUnauthorized {
+		t.Errorf("an operator's call by the user's token: got %d %s, %v; want 401", status, text, err)
+	}
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			_, err := token.CreatePayout(h.ctx, client.PayoutRequest{Asset: stack.ETH.Name, Amount: "0.1", Address: thiefAddress})
+			if client.CodeOf(err) != "ADDRESS_NOT_YET_USABLE" {
+				t.Errorf("many at once: got %v, want ADDRESS_NOT_YET_USABLE", err)
+			}
+		})
+	}
+	group.Wait()
+
+	// The user finds it on the list.
+	if _, err := token.RemovePayoutAddress(h.ctx, second.AddressID); err != nil {
+		t.Fatal(err)
+	}
+	h.agedByADay(t)
+	refused("a day later, when it was removed", "", "ADDRESS_NOT_LISTED")
+	if _, err := h.operator(t).BlockPayoutAddresses(h.ctx, user, "the token was stolen"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := token.AddPayoutAddress(h.ctx, client.NewPayoutAddress{Asset: stack.ETH.Name, Address: thiefAddress}); client.CodeOf(err) != "ADDRESSES_BLOCKED" {
+		t.Errorf("added while an operator blocks it: got %v, want ADDRESSES_BLOCKED", err)
+	}
+	if n := h.count(t, `select count(*) from transfers_tb where payout_address <> $1`, ownAddress); n != 0 {
+		t.Errorf("payouts to other addresses: got %d, want none", n)
+	}
+	if code := h.payTo(t, token, ownAddress, "0.01", ""); code != "" {
+		t.Errorf("the user pays the own address after all that: got %s, want it accepted", code)
+	}
+}
+
+// Who has a user's token has no more paid out in a day than the asset allows, also by many
+// requests at once in several processes, and by transfers back and forth between them.
+func TestAStolenUserTokenPaysNoMoreThanADay(t *testing.T) {
+	t.Parallel()
+	h := setup(t, stack.Options{Processes: 2, Transfers: true, Payouts: true})
+	bounded := stack.ETH
+	bounded.PayoutDay = 25_000_000
+	if err := h.AddAsset(h.ctx, h.PaidOut(bounded)); err != nil {
+		t.Fatal(err)
+	}
+	const user = 8
+	h.rich(t, user)
+	token := h.bearer(t, user)
+	var group sync.WaitGroup
+	for range 12 {
+		group.Go(func() {
+			_, err := token.CreatePayout(h.ctx, client.PayoutRequest{Asset: bounded.Name, Amount: "0.1", Address: thiefAddress})
+			if code := client.CodeOf(err); err != nil && code != "DAILY_PAYOUT_EXCEEDED" {
+				t.Errorf("many at once: got %v, want DAILY_PAYOUT_EXCEEDED", err)
+			}
+		})
+	}
+	group.Wait()
+	if n := h.count(t, `select count(*) from transfers_tb where user_id = $1 and transfer_type = 3`, user); n != 2 {
+		t.Errorf("payouts of 0.1 with 0.25 a day: got %d, want 2", n)
+	}
+	for _, way := range [][2]string{{"FUNDING", "SPOT"}, {"SPOT", "FUNDING"}} {
+		if _, err := token.CreateTransfer(h.ctx, client.TransferRequest{From: way[0], To: way[1], Asset: bounded.Name, Amount: "0.5"}); err != nil {
+			t.Errorf("%v: got %v, want it done: the bound is of payouts", way, err)
+		}
+	}
+	if code := h.payTo(t, token, thiefAddress, "0.06", ""); code != "DAILY_PAYOUT_EXCEEDED" {
+		t.Errorf("beyond what is left: got %q, want DAILY_PAYOUT_EXCEEDED", code)
+	}
+	if code := h.payTo(t, token, thiefAddress, "0.05", ""); code != "" {
+		t.Errorf("what is left: got %q, want it accepted", code)
+	}
+}

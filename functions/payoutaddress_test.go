@@ -1,0 +1,215 @@
+package functions_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/client"
+)
+
+// listedOnly is the house with a process that pays out to listed addresses alone.
+func (h house) listedOnly() house {
+	h.t.Helper()
+	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_PAYOUT_ADDRESSES_REQUIRED=true")...)
+	return h
+}
+
+// addresses calls as the user: the path is what comes after that of the list.
+func (h house) addresses(user int64, method, path string, body any) answer {
+	h.t.Helper()
+	return call(h.t, h.t.Context(), h.userToken(user), method, h.url+"/api/v1/payout_address"+path, body)
+}
+
+// add asks for paidTo on the user's list, and what differs.
+func (h house) add(user int64, differs map[string]any) answer {
+	h.t.Helper()
+	body := map[string]any{"asset": "USDT", "address": paidTo}
+	for name, value := range differs {
+		body[name] = value
+	}
+	return h.addresses(user, "POST", "", body)
+}
+
+// agedAddresses makes all addresses a day older.
+func (h house) agedAddresses() {
+	h.t.Helper()
+	h.run(`alter table payout_address disable trigger user`)
+	h.run(`update payout_address set added_at = added_at - interval '24 hours'`)
+	h.run(`alter table payout_address enable trigger user`)
+}
+
+// Where the list is required a payout goes to an address of its user's a day after that was
+// added, until it is removed. What is refused says from when on it would not be.
+func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.registerPayer()
+	if got := h.addresses(alice, "GET", "", nil); got.is("required", "addresses") != "200 false []" {
+		t.Errorf("at first: got %v, want an empty list that is not required", got.body)
+	}
+	h = h.listedOnly()
+	refused := func(what, want string) {
+		t.Helper()
+		if got := h.pay(alice, nil); got.is("code", "field") != want {
+			t.Errorf("%s: got %d %v, want %s", what, got.status, got.body, want)
+		}
+	}
+	refused("none is listed", "400 ADDRESS_NOT_LISTED address")
+	added := h.add(alice, map[string]any{"address": "0x" + strings.ToUpper(paidTo[2:])})
+	if got, want := added.is("chain_id", "address"), "201 1337 "+paidTo; got != want {
+		t.Fatalf("add: got %s (%v), want %s", got, added.body, want)
+	}
+	if again := h.add(alice, nil); again.is("address_id", "usable_from") != fmt.Sprint("200 ", added.body["address_id"], " ", added.body["usable_from"]) {
+		t.Errorf("again: got %v, want what is there", again.body)
+	}
+	at, _ := time.Parse(time.RFC3339, fmt.Sprint(added.body["added_at"]))
+	from, _ := time.Parse(time.RFC3339, fmt.Sprint(added.body["usable_from"]))
+	if from.Sub(at) != 24*time.Hour {
+		t.Errorf("usable: got from %s on, want a day after %s", from, at)
+	}
+	early := h.pay(alice, nil)
+	if got, want := early.is("code", "field", "usable_from"), fmt.Sprint("400 ADDRESS_NOT_YET_USABLE address ", added.body["usable_from"]); got != want {
+		t.Errorf("too early: got %s, want %s", got, want)
+	}
+	h.agedAddresses()
+	if got := h.pay(alice, map[string]any{"cid": "paid"}); got.status != http.StatusAccepted {
+		t.Errorf("a day later: got %v, want 202", got.body)
+	}
+	if got := h.pay(alice, map[string]any{"address": "0x" + strings.Repeat("1", 40)}).is("code"); got != "400 ADDRESS_NOT_LISTED" {
+		t.Errorf("another address: got %s, want ADDRESS_NOT_LISTED", got)
+	}
+	if got := h.pay(bob, nil).is("code"); got != "400 ADDRESS_NOT_LISTED" {
+		t.Errorf("another user: got %s, want ADDRESS_NOT_LISTED", got)
+	}
+	id := fmt.Sprintf("/%v", added.body["address_id"])
+	if got := h.addresses(bob, "DELETE", id, nil).is("code"); got != "404 NOT_FOUND" {
+		t.Errorf("removed by another user: got %s, want 404", got)
+	}
+	for range 2 {
+		if got := h.addresses(alice, "DELETE", id, nil); got.is("removed_by") != "200 user" {
+			t.Errorf("remove: got %v, want it removed", got.body)
+		}
+	}
+	refused("removed", "400 ADDRESS_NOT_LISTED address")
+	if got := h.pay(alice, map[string]any{"cid": "paid"}).is("code"); got != "200 DUPLICATE_REQUEST" {
+		t.Errorf("what is stored under the cid: got %s, want it", got)
+	}
+	if got := h.add(alice, nil); got.status != http.StatusCreated {
+		t.Errorf("added anew: got %v, want 201", got.body)
+	}
+	refused("added anew", "400 ADDRESS_NOT_YET_USABLE address")
+}
+
+// What could never be paid is refused when it is added, with the field.
+func TestWrongAddressesAreNotAdded(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	for _, c := range []struct {
+		name string
+		body map[string]any
+		want string
+	}{
+		{"no address", map[string]any{"address": "x"}, "400 INVALID_ADDRESS address"},
+		{"a wrong checksum", map[string]any{"address": "0x52908400098527886E0F7030069857D2E4169Ee7"}, "400 INVALID_ADDRESS address"},
+		{"the payer", map[string]any{"address": strings.TrimPrefix(payer, "eip155:1337:")}, "400 INVALID_ADDRESS address"},
+		{"nobody", map[string]any{"address": "0x" + strings.Repeat("0", 40)}, "400 INVALID_ADDRESS address"},
+		{"no asset", map[string]any{"asset": "?"}, "400 INVALID_ASSET asset"},
+		{"no payouts", map[string]any{"asset": "HUGE"}, "400 TRANSFER_NOT_ALLOWED asset"},
+		{"another member", map[string]any{"usable_from": "2020-01-01T00:00:00Z"}, "400 UNSUPPORTED_FIELD usable_from"},
+	} {
+		if got := h.add(alice, c.body).is("code", "field"); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+	for _, id := range []string{"/0", "/-1", "/07", "/x"} {
+		if got := h.addresses(alice, "DELETE", id, nil).is("code"); got != "404 NOT_FOUND" {
+			t.Errorf("remove %s: got %s, want 404", id, got)
+		}
+	}
+}
+
+// An asset's amount of a day bounds its payouts, and the answer tells what is left of it.
+func TestPayoutsOfADay(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.registerPayer()
+	h.run(`update assets_tb set daily_payout_amount = 2 where asset_id = 1`)
+	if got := h.post(alice, map[string]any{"amount": "2.5"}); got.status != http.StatusOK {
+		t.Errorf("between accounts: got %v, want 200", got.body)
+	}
+	if got := h.pay(alice, nil); got.status != http.StatusAccepted {
+		t.Fatalf("the first: got %v, want 202", got.body)
+	}
+	over := h.pay(alice, map[string]any{"amount": "0.500001"})
+	if got, want := over.is("code", "field", "left")+" "+over.header.Get("Retry-After"), "429 DAILY_PAYOUT_EXCEEDED amount 0.5 3600"; got != want {
+		t.Errorf("one unit too many: got %s, want %s", got, want)
+	}
+	if got := h.pay(alice, map[string]any{"amount": "0.5"}); got.status != http.StatusAccepted {
+		t.Errorf("what is left: got %v, want 202", got.body)
+	}
+	h.shift(alice, "-24 hours")
+	if got := h.pay(alice, nil); got.status != http.StatusAccepted {
+		t.Errorf("a day later: got %v, want 202", got.body)
+	}
+}
+
+// Users have their addresses by the client, and operators act on them; each act of an
+// operator is on record.
+func TestClientOfPayoutAddresses(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.registerPayer()
+	h = h.listedOnly()
+	user, ann, shop := h.clientOf(h.userToken(alice)), h.clientOf(h.callerToken("ann")), h.clientOf(h.callerToken("shop"))
+	added, err := user.AddPayoutAddress(t.Context(), client.NewPayoutAddress{Asset: "USDT", Address: paidTo})
+	if err != nil || added.Address != paidTo || added.ChainID != 1337 {
+		t.Fatalf("add: got %+v, %v", added, err)
+	}
+	_, err = user.CreatePayout(t.Context(), client.PayoutRequest{Asset: "USDT", Amount: "1", Address: paidTo})
+	var p *client.Problem
+	if !errors.As(err, &p) || p.Code != "ADDRESS_NOT_YET_USABLE" || p.UsableFrom == nil || !p.UsableFrom.Equal(added.UsableFrom) {
+		t.Errorf("too early: got %v, want usable_from %s", err, added.UsableFrom)
+	}
+	if _, err := shop.ShowPayoutAddresses(t.Context(), alice); client.CodeOf(err) != "FORBIDDEN" {
+		t.Errorf("to a caller: got %v, want FORBIDDEN", err)
+	}
+	if _, err := user.BlockPayoutAddresses(t.Context(), alice, "mine"); client.CodeOf(err) != "UNAUTHORIZED" {
+		t.Errorf("blocked by the user: got %v, want UNAUTHORIZED", err)
+	}
+	if got, err := ann.BlockPayoutAddresses(t.Context(), alice, "a stolen token"); err != nil || got.Block == nil || got.Block.Reason != "a stolen token" || !strings.Contains(got.Block.By, "ann") {
+		t.Errorf("block: got %+v, %v", got, err)
+	}
+	if _, err := user.AddPayoutAddress(t.Context(), client.NewPayoutAddress{Asset: "USDT", Address: "0x" + strings.Repeat("1", 40)}); client.CodeOf(err) != "ADDRESSES_BLOCKED" {
+		t.Errorf("add while blocked: got %v, want ADDRESSES_BLOCKED", err)
+	}
+	if got, err := ann.DropPayoutAddress(t.Context(), alice, added.AddressID, "not hers"); err != nil || !strings.Contains(got.RemovedBy, "ann") || got.RemoveReason != "not hers" {
+		t.Errorf("remove: got %+v, %v", got, err)
+	}
+	if _, err := ann.DropPayoutAddress(t.Context(), alice, added.AddressID+1, "not hers"); client.CodeOf(err) != "NOT_FOUND" {
+		t.Errorf("remove what is not there: got %v, want NOT_FOUND", err)
+	}
+	if _, err := ann.BlockPayoutAddresses(t.Context(), 0, "r"); client.CodeOf(err) != "INVALID_FIELD" {
+		t.Errorf("block user 0: got %v, want INVALID_FIELD", err)
+	}
+	if _, err := ann.UnblockPayoutAddresses(t.Context(), alice, " "); client.CodeOf(err) != "INVALID_FIELD" {
+		t.Errorf("unblock without a reason: got %v, want INVALID_FIELD", err)
+	}
+	if got, err := ann.UnblockPayoutAddresses(t.Context(), alice, "a new token"); err != nil || got.Block != nil || len(got.Addresses) != 1 || got.Addresses[0].RemovedAt == nil {
+		t.Errorf("unblock: got %+v, %v; want no block, and the removed address", got, err)
+	}
+	if _, err := ann.UnblockPayoutAddresses(t.Context(), alice, "again"); client.CodeOf(err) != "TOO_LATE" {
+		t.Errorf("unblock again: got %v, want TOO_LATE", err)
+	}
+	if got, err := user.ListPayoutAddresses(t.Context()); err != nil || !got.Required || len(got.Addresses) != 0 {
+		t.Errorf("to the user: got %+v, %v; want none", got, err)
+	}
+	if again, err := user.AddPayoutAddress(t.Context(), client.NewPayoutAddress{Asset: "USDT", Address: paidTo}); err != nil || again.AddressID == added.AddressID {
+		t.Errorf("anew: got %+v, %v; want another number", again, err)
+	} else if gone, err := user.RemovePayoutAddress(t.Context(), again.AddressID); err != nil || gone.RemovedBy != "user" {
+		t.Errorf("removed by the user: got %+v, %v", gone, err)
+	}
+}

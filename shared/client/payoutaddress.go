@@ -1,0 +1,104 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// NewPayoutAddress is an address that the token's user wants to be paid at.
+type NewPayoutAddress struct {
+	Asset   string `json:"asset"` // one whose chain the address is on
+	Address string `json:"address"`
+}
+
+// PayoutAddress is on a user's list, or was.
+type PayoutAddress struct {
+	AddressID    int64      `json:"address_id"`
+	ChainID      uint64     `json:"chain_id"`
+	Address      string     `json:"address"`
+	AddedAt      time.Time  `json:"added_at"`
+	UsableFrom   time.Time  `json:"usable_from"`   // until then no payout goes to it, where the list is required
+	RemovedAt    *time.Time `json:"removed_at"`    // nil: it is on the list
+	RemovedBy    string     `json:"removed_by"`    // user, or an operator's name
+	RemoveReason string     `json:"remove_reason"` // an operator's
+}
+
+// PayoutAddresses are those on the list of the token's user.
+type PayoutAddresses struct {
+	Required  bool            `json:"required"` // payouts go to these alone
+	Addresses []PayoutAddress `json:"addresses"`
+}
+
+// UserAddresses are a user's addresses as operators see them: also those that were removed.
+type UserAddresses struct {
+	Required  bool            `json:"required"`
+	Addresses []PayoutAddress `json:"addresses"`
+	Block     *AddressBlock   `json:"block"` // nil: the user can add addresses
+}
+
+// AddressBlock is what keeps a user from adding addresses.
+type AddressBlock struct {
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+}
+
+const addressPath = "/api/v1/payout_address"
+
+// AddPayoutAddress puts an address on the list of the token's user. One that is there
+// already stays as it is.
+func (c *Client) AddPayoutAddress(ctx context.Context, in NewPayoutAddress) (out PayoutAddress, err error) {
+	err = c.call(ctx, request{method: http.MethodPost, path: addressPath, body: in}, &out)
+	return out, err
+}
+
+// ListPayoutAddresses are the addresses on the list of the token's user.
+func (c *Client) ListPayoutAddresses(ctx context.Context) (out PayoutAddresses, err error) {
+	err = c.call(ctx, request{method: http.MethodGet, path: addressPath}, &out)
+	return out, err
+}
+
+// RemovePayoutAddress takes an address off the list of the token's user at once.
+func (c *Client) RemovePayoutAddress(ctx context.Context, addressID int64) (out PayoutAddress, err error) {
+	err = c.call(ctx, request{method: http.MethodDelete, path: addressPath + "/" + strconv.FormatInt(addressID, 10)}, &out)
+	return out, err
+}
+
+func addressesPath(userID int64, more ...string) string {
+	path := "/admin/v1/users/" + strconv.FormatInt(userID, 10) + "/payout_addresses"
+	for _, part := range more {
+		path += "/" + url.PathEscape(part)
+	}
+	return path
+}
+
+// ShowPayoutAddresses are a user's addresses, the newest first, to an operator.
+func (c *Client) ShowPayoutAddresses(ctx context.Context, userID int64) (out UserAddresses, err error) {
+	err = c.call(ctx, request{method: http.MethodGet, path: addressesPath(userID)}, &out)
+	return out, err
+}
+
+// DropPayoutAddress takes an address off a user's list at once, by an operator.
+func (c *Client) DropPayoutAddress(ctx context.Context, userID, addressID int64, reason string) (out PayoutAddress, err error) {
+	path := addressesPath(userID, strconv.FormatInt(addressID, 10), "remove")
+	err = c.call(ctx, request{method: http.MethodPost, path: path, body: map[string]string{"reason": reason}}, &out)
+	return out, err
+}
+
+// BlockPayoutAddresses keeps a user from adding addresses, by an operator.
+func (c *Client) BlockPayoutAddresses(ctx context.Context, userID int64, reason string) (UserAddresses, error) {
+	return c.setAddressBlock(ctx, userID, "block", reason)
+}
+
+// UnblockPayoutAddresses lets a user add addresses again, by an operator.
+func (c *Client) UnblockPayoutAddresses(ctx context.Context, userID int64, reason string) (UserAddresses, error) {
+	return c.setAddressBlock(ctx, userID, "unblock", reason)
+}
+
+func (c *Client) setAddressBlock(ctx context.Context, userID int64, verb, reason string) (out UserAddresses, err error) {
+	err = c.call(ctx, request{method: http.MethodPost, path: addressesPath(userID, verb), body: map[string]string{"reason": reason}}, &out)
+	return out, err
+}
