@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/processes"
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/ubscore"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/runbooks"
@@ -25,9 +26,9 @@ import (
 	"github.com/fencepost/fencepost/shared/web/webtest"
 )
 
-// binary is the function server, built once for all tests, with the race detector where
-// the tests have it.
-var binary string
+// binary and core are the function server and the trading core, built once for all tests,
+// with the race detector where the tests have it.
+var binary, core string
 
 func TestMain(m *testing.M) {
 	folder, err := os.MkdirTemp("", "fencepost-attacks-")
@@ -35,7 +36,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	binary, err = stack.Build(context.Background(), folder, raceFlags...)
+	if binary, err = stack.Build(context.Background(), folder, raceFlags...); err == nil {
+		core, err = ubscore.Build(context.Background(), folder, raceFlags...)
+	}
 	code := 1
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -68,7 +71,7 @@ func setup(t *testing.T, o stack.Options) deployment {
 	if o.Cluster, err = pgcluster.Shared(); err != nil {
 		t.Fatal(err)
 	}
-	o.Binary = binary
+	o.Binary, o.Core.Binary = binary, core
 	if o.BlockTime == 0 {
 		o.BlockTime = 250 * time.Millisecond
 	}
