@@ -286,3 +286,26 @@ func TestNextIn(t *testing.T) {
 		}
 	}
 }
+
+// A payout may take what is left of its asset's amount of a day, and not a unit more.
+func TestCheckPayoutDay(t *testing.T) {
+	t.Parallel()
+	most := ^uint64(0)
+	for _, c := range []struct {
+		units, day, used, left uint64
+		want                   Reason
+	}{
+		{most, 0, most, 0, ""},
+		{5, 10, 5, 5, ""},
+		{6, 10, 5, 5, DailyPayoutExceeded},
+		{1, 10, 10, 0, DailyPayoutExceeded},
+		{1, 10, most, 0, DailyPayoutExceeded},
+		{most, most, 0, most, ""},
+		{most, most, 1, most - 1, DailyPayoutExceeded},
+	} {
+		left, reason := CheckPayoutDay(c.units, c.used, Asset{PayoutDay: c.day})
+		if left != c.left || reason != c.want {
+			t.Errorf("%d of %d with %d used: got %d left, %q; want %d, %q", c.units, c.day, c.used, left, reason, c.left, c.want)
+		}
+	}
+}

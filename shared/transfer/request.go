@@ -42,7 +42,6 @@ type Counts struct {
 	LastSecond int
 	LastDay    int
 	DayUnits   uint64 // of the asset, in 24 hours, but for what failed or was given back
-	PayoutDay  uint64 // of these, the units of payouts
 }
 
 // Check judges a request that is not stored yet, in the order of the API: account
@@ -74,9 +73,9 @@ func CheckLimits(units uint64, a Asset, l Limits, n Counts) Reason {
 }
 
 // CheckPayoutDay says whether a payout of so many units more would exceed the asset's
-// amount of a day, and how many units are left of that.
-func CheckPayoutDay(units uint64, a Asset, n Counts) (left uint64, reason Reason) {
-	left = a.PayoutDay - min(a.PayoutDay, n.PayoutDay)
+// amount of a day, of which payouts have used so many, and how many units are left of it.
+func CheckPayoutDay(units, used uint64, a Asset) (left uint64, reason Reason) {
+	left = a.PayoutDay - min(a.PayoutDay, used)
 	if a.PayoutDay > 0 && units > left {
 		return left, DailyPayoutExceeded
 	}

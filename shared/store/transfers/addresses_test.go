@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/shared/store/transfers"
+	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -338,5 +339,39 @@ func TestAddressesOfAUser(t *testing.T) {
 	}
 	if _, _, err := b.AddAddress(t.Context(), alice, 1, receiver, day); !errors.Is(err, transfers.ErrTooManyAddresses) {
 		t.Errorf("100 listed: got %v, want too many", err)
+	}
+}
+
+// The bounds of a payout are judged in the round trip that stores it; an address is added
+// and removed in one each.
+func TestCostOfBounds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	bounded := payable
+	bounded.PayoutDay = 2_000_000
+	b.offer(t, bounded)
+	cost := func(act func(context.Context) error) telemetry.Cost {
+		t.Helper()
+		ctx := telemetry.WithMeter(t.Context())
+		if err := act(ctx); err != nil {
+			t.Fatal(err)
+		}
+		return telemetry.MeterFrom(ctx).Cost()
+	}
+	var a transfers.Address
+	if got := cost(func(ctx context.Context) (err error) {
+		a, _, err = b.AddAddress(ctx, alice, 1337, receiver, day)
+		return err
+	}); got.SQLRoundTrips != 1 || got.Commits != 1 {
+		t.Errorf("an addition: got %+v, want one round trip and commit", got)
+	}
+	want := telemetry.Cost{SQLRoundTrips: 1, SQLStatements: 3, Commits: 1}
+	if got := cost(func(ctx context.Context) error { return second(b.Create(ctx, payout(), listedOnly(0))) }); got != want {
+		t.Errorf("a payout within the bounds: got %+v, want %+v", got, want)
+	}
+	if got := cost(func(ctx context.Context) error {
+		return second(b.RemoveAddress(ctx, transfers.RemovalOfAddress{UserID: alice, ID: a.ID, By: transfers.ByUser}, day))
+	}); got.SQLRoundTrips != 1 || got.Commits != 1 {
+		t.Errorf("a removal: got %+v, want one round trip and commit", got)
 	}
 }

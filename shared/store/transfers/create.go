@@ -219,7 +219,7 @@ func (o payoutObstacles) why(units uint64, a transfer.Asset, terms transfer.Addr
 	case terms.Required && o.usableFrom.After(o.now):
 		return transfer.ErrRefused{Reason: transfer.AddressNotYetUsable, UsableFrom: *o.usableFrom}
 	}
-	left, reason := transfer.CheckPayoutDay(units, a, transfer.Counts{PayoutDay: cappedUnits(o.paidUnits)})
+	left, reason := transfer.CheckPayoutDay(units, cappedUnits(o.paidUnits), a)
 	if reason != "" {
 		return transfer.ErrRefused{Reason: reason, Left: transfer.FormatUnits(left, a.Precision)}
 	}
