@@ -143,7 +143,7 @@ func names(t *testing.T, db storetest.Bundle, query string) []string {
 const (
 	// The tables of transfers, of their ledgers and of their monitor are shown by the
 	// packages whose they are.
-	ofTransfers = `(select oid from pg_class where relname ~ '^(assets_tb|transfers_tb|transfer_|balances_tb|conservation_)')`
+	ofTransfers = `(select oid from pg_class where relname ~ '^(assets_tb|transfers_tb|transfer_|balances_tb|payout_address|conservation_)')`
 	constraints = `
 select conname::text from pg_constraint
  where connamespace = 'public'::regnamespace and contype in ('c', 'f', 'p', 'u', 'x') and conrelid not in ` + ofTransfers + `

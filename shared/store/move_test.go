@@ -29,7 +29,7 @@ func init() {
 	var stopped []duty
 	for _, table := range []string{"submitter_lease", "submitter_nonce_cursor", "managed_tx", "tx_version", "tx_decision", "transfers_tb",
 		"transfer_operations", "balances_tb", "submitter", "submitter_policy", "submitter_change", "payout_statement", "payout_confirmed",
-		"payout_proof", "transfer_resolution", "transfer_halt", "foreign_hold", "event_counter", "conservation_adjustment", "authority_mark"} {
+		"payout_proof", "transfer_resolution", "transfer_halt", "payout_address", "payout_address_block", "foreign_hold", "event_counter", "conservation_adjustment", "authority_mark"} {
 		stopped = append(stopped, duty{table, aMove, `insert into ` + table + ` default values`, "move_expected"})
 	}
 	for _, update := range []string{`submitter_lease set wake = true`, `submitter_nonce_cursor set next_nonce = next_nonce`, `managed_tx set held = held`} {
