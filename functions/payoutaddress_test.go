@@ -11,14 +11,14 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// listedOnly is the house with a process that pays out to listed addresses alone.
+// listedOnly serves with a process that pays out to listed addresses alone.
 func (h house) listedOnly() house {
 	h.t.Helper()
 	h.url = h.serve(append(h.transferSettings(), "FENCEPOST_TRANSFER_PAYOUT_ADDRESSES_REQUIRED=true")...)
 	return h
 }
 
-// addresses calls as the user: the path is what comes after that of the list.
+// addresses calls as the user. The path is the part behind that of the list.
 func (h house) addresses(user int64, method, path string, body any) answer {
 	h.t.Helper()
 	return call(h.t, h.t.Context(), h.userToken(user), method, h.url+"/api/v1/payout_address"+path, body)
@@ -43,7 +43,7 @@ func (h house) agedAddresses() {
 }
 
 // Where the list is required a payout goes to an address of its user's a day after that was
-// added, until it is removed. What is refused says from when on it would not be.
+// added, until it is removed. A refusal for the delay tells when the delay ends.
 func TestPayoutsGoToListedAddressesAlone(t *testing.T) {
 	t.Parallel()
 	h := build(t)
@@ -132,7 +132,7 @@ func TestWrongAddressesAreNotAdded(t *testing.T) {
 	}
 }
 
-// An asset's amount of a day bounds its payouts, and the answer tells what is left of it.
+// An asset's amount of a day bounds its payouts, and the answer tells how much is left.
 func TestPayoutsOfADay(t *testing.T) {
 	t.Parallel()
 	h := build(t)

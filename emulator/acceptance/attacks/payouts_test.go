@@ -16,7 +16,7 @@ const (
 	thiefAddress = "0x000000000000000000000000000000000007417e"
 )
 
-// bearer is a client with the user's token, whoever has it.
+// bearer is a client with the user's token, such as a thief's.
 func (h deployment) bearer(t *testing.T, user int64) *client.Client {
 	t.Helper()
 	c, err := h.UserClient(user)
@@ -58,9 +58,9 @@ func (h deployment) agedByADay(t *testing.T) {
 	}
 }
 
-// Who has a user's token pays nobody whom the user has not listed a day before, in whatever
-// order he asks, and whatever he adds and removes. The user, or an operator, has that day to
-// take the address off.
+// A thief with a user's token gets no payout to an address that was not listed a day before,
+// in any order of adding, removing and paying. The user, or an operator, has that day to take
+// the address off.
 func TestAStolenUserTokenPaysNoNewAddress(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 2, Transfers: true, Payouts: true, Settings: map[string]string{"FENCEPOST_TRANSFER_PAYOUT_ADDRESSES_REQUIRED": "true"}})
@@ -130,8 +130,8 @@ func TestAStolenUserTokenPaysNoNewAddress(t *testing.T) {
 	}
 }
 
-// Who has a user's token has no more paid out in a day than the asset allows, also by many
-// requests at once in several processes, and by transfers back and forth between them.
+// A thief with a user's token gets no more paid out in a day than the asset allows. Many
+// requests at once in several processes, and transfers back and forth, change nothing.
 func TestAStolenUserTokenPaysNoMoreThanADay(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 2, Transfers: true, Payouts: true})

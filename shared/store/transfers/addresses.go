@@ -27,7 +27,7 @@ type Address struct {
 // ByUser stands for the user in [Address.RemovedBy].
 const ByUser = "user"
 
-// AddressBlock says that a user can add no address.
+// AddressBlock is an operator's block: while it is open the user can add no address.
 type AddressBlock struct {
 	At     time.Time
 	By     string
@@ -74,8 +74,8 @@ returning address_id`
 
 const listedAddress = addressColumns + ` and x.chain_id = $3 and x.address = $4 and x.removed_at is null`
 
-// standing says whether the database is the one written last, and whether an operator has
-// blocked the addresses of user $1.
+// standing is true where the database is the one written last, and true where an operator
+// has blocked new addresses of user $1.
 const standing = `
 select is_authority(), exists (select from payout_address_block where user_id = $1 and lifted_at is null)`
 
@@ -135,8 +135,8 @@ update payout_address
 const addressOf = addressColumns + ` and x.address_id = $3`
 
 // RemoveAddress takes the address off the list, if it is there, under the lock that a payout
-// is stored under: after the return no payout to it is stored. What was stored before goes
-// on. The error wraps [ErrNoAddress] or [transfer.ErrForeign].
+// is stored under: after the return no payout to it is stored. A payout that was stored before
+// goes on. The error wraps [ErrNoAddress] or [transfer.ErrForeign].
 func (s *Store) RemoveAddress(ctx context.Context, r RemovalOfAddress, delay time.Duration) (Address, error) {
 	var found []Address
 	b := new(pgx.Batch)

@@ -98,8 +98,8 @@ func TestPayoutsOfAUserAreStoredOneByOne(t *testing.T) {
 	}
 }
 
-// An asset's amount of a day bounds payouts to the last unit, also those that come at once,
-// and nothing else; what failed, and what is a day old, does not count.
+// An asset's amount of a day bounds payouts to the last unit, also many at once, and bounds
+// no transfer between accounts. A payout that failed, or is a day old, does not count.
 func TestPayoutsOfADayAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
