@@ -130,7 +130,7 @@ func (a *App) removeAddress(w http.ResponseWriter, r *http.Request) error {
 func (a *App) takeOff(w http.ResponseWriter, r *http.Request, removal transfers.RemovalOfAddress) error {
 	id, ok := digits(r.PathValue("address_id"))
 	if !ok {
-		return transfers.ErrNoAddress
+		return web.FieldProblem("address_id", "is no number of an address: want one that the list of addresses shows")
 	}
 	removal.ID = id
 	removed, err := a.transfers.store.RemoveAddress(r.Context(), removal, a.transfers.terms.Addresses.Delay)

@@ -125,9 +125,9 @@ func TestWrongAddressesAreNotAdded(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
 		}
 	}
-	for _, id := range []string{"/0", "/-1", "/07", "/x"} {
-		if got := h.addresses(alice, "DELETE", id, nil).is("code"); got != "404 NOT_FOUND" {
-			t.Errorf("remove %s: got %s, want 404", id, got)
+	for id, want := range map[string]string{"/0": "404 NOT_FOUND", "/9": "404 NOT_FOUND", "/07": "400 INVALID_FIELD", "/x": "400 INVALID_FIELD"} {
+		if got := h.addresses(alice, "DELETE", id, nil).is("code"); got != want {
+			t.Errorf("remove %s: got %s, want %s", id, got, want)
 		}
 	}
 }

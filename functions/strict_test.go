@@ -100,6 +100,7 @@ func (h house) routes(txID string) (all []route) {
 			}
 			r := route{method: method, path: path, of: of, item: item, values: map[string]string{
 				"txId": txID, "submitter": shopAccount, "requestId": "r", "req_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "id": "1",
+				"user_id": "7", "address_id": "1",
 			}}
 			for kind := range security[0] {
 				r.token = tokens[kind]
@@ -184,7 +185,7 @@ func TestOtherFormsOfIDsAreRefused(t *testing.T) {
 			case "txId":
 				found++
 				forms, upper = otherForms(txID), strings.ToUpper(txID)
-			case "id":
+			case "id", "user_id", "address_id":
 				found++
 			default:
 				continue
