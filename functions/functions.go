@@ -23,6 +23,7 @@ import (
 	"github.com/fencepost/fencepost/shared/events"
 	"github.com/fencepost/fencepost/shared/events/pubsub"
 	"github.com/fencepost/fencepost/shared/handlers"
+	"github.com/fencepost/fencepost/shared/intentmac"
 	"github.com/fencepost/fencepost/shared/lease"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
@@ -52,6 +53,7 @@ type App struct {
 	tasks    *tasks.Tasks
 	places   evm.Places     // of round trips to nodes, over all chains
 	chains   []*servedChain // the default one first
+	intents  *intentmac.Keys
 	signers  signer.Directory
 	kms      *kms.Client
 	public   *web.Verifier
@@ -99,7 +101,7 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 	}
 	a := &App{config: c, log: log, node: node, points: points, gate: new(web.Gate), services: handlers.NewClient()}
 	a.atWork = web.NewCallers(c.HTTP.MaxRequestsPerCaller, c.HTTP.MaxBytesPerCaller, c.HTTP.MaxBodyBytes)
-	for _, open := range []func(context.Context) error{a.openExport, a.openStore, a.openMark, a.openChains, a.openSigners, a.openVerifiers} {
+	for _, open := range []func(context.Context) error{a.openExport, a.openIntents, a.openStore, a.openMark, a.openChains, a.openSigners, a.openVerifiers} {
 		if err := open(ctx); err != nil {
 			return nil, err
 		}
@@ -117,7 +119,8 @@ func New(ctx context.Context, c config.Config, log *slog.Logger, node string, ex
 		return nil, err
 	}
 	a.openWorkers(nonce.Worker{
-		Book: a.watched(), Chain: a.chainOf, SignerNamed: a.signerNamed, Wake: a.tasks, Node: node, Log: log,
+		Intents: a.intents,
+		Book:    a.watched(), Chain: a.chainOf, SignerNamed: a.signerNamed, Wake: a.tasks, Node: node, Log: log,
 		At: a.points, Handlers: all, Resolution: ext.Stuck, Watch: watcher{}, Stopping: a.gate.Stopping,
 	})
 	return a, nil
@@ -238,13 +241,20 @@ func (a *App) openStore(ctx context.Context) (err error) {
 		a.cloudSQL = cloudsql.New(db.Instance)
 		dial = a.cloudSQL.Dial
 	}
-	a.store, err = store.Open(ctx, store.Options{
+	o := store.Options{
 		URL: db.URL.Reveal(), Dial: dial, MaxConns: int(db.MaxConns), Lease: leaseRules(a.config.Lease),
 		StatementTimeout: db.StatementTimeout, LockTimeout: db.LockTimeout,
 		IdleInTransactionTimeout: db.IdleInTransactionTimeout, StuckAfter: a.config.Stuck.After, Tracer: store.Costs{},
 		Events: eventMode(a.config.Events), OnEvents: a.onEvents,
 		GasBumpAfter: bumpAfter(a.config.GasBump), AnyCaller: !a.config.Auth.OpenIssuer,
-	})
+	}
+	if a.acceptsIntents() {
+		o.MACs = a.intents
+	}
+	if a.signsIntents() {
+		o.MACKeys = a.intents.IDs()
+	}
+	a.store, err = store.Open(ctx, o)
 	return err
 }
 

@@ -2,7 +2,6 @@ package functions
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -94,11 +93,5 @@ func (a *App) inputOf(handler string, payload json.RawMessage) (canonical []byte
 		return nil, fingerprint, fmt.Errorf("write the payload: %w", err)
 	}
 	canonical = bytes.TrimSpace(b.Bytes())
-	return canonical, handlerFingerprint(handler, canonical), nil
-}
-
-// handlerFingerprint is equal for the same input to the same handler, and for nothing
-// else.
-func handlerFingerprint(handler string, input []byte) [32]byte {
-	return sha256.Sum256(append([]byte(handler+"\x00"), input...))
+	return canonical, nonce.Fingerprint(handler, canonical), nil
 }

@@ -2,6 +2,7 @@ package functions_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -104,6 +105,7 @@ func (h house) settings(more ...string) []string {
 		"FENCEPOST_OIDC_ISSUER=" + h.issuer.url, "FENCEPOST_OIDC_JWKS_URL=" + h.issuer.url,
 		"FENCEPOST_AUTH_PUBLIC_AUDIENCE=public", "FENCEPOST_AUTH_INTERNAL_AUDIENCE=internal",
 		"FENCEPOST_AUTH_INTERNAL_ACCOUNTS=tasks@fencepost.example", "FENCEPOST_AUTH_OPERATORS=email:ann@fencepost.example", "FENCEPOST_AUTH_OPEN_ISSUER=false",
+		"FENCEPOST_INTENTS_MAC_KEYS=" + base64.StdEncoding.EncodeToString(make([]byte, 32)),
 	}, more...)
 	given := map[string]string{}
 	for _, entry := range all {

@@ -98,6 +98,8 @@ func problem(err error) error {
 		return p
 	case errors.Is(err, store.ErrMoved):
 		return web.UnavailableBecause(err, "the submitter's state changed meanwhile; this attempt stored nothing: try again")
+	case errors.Is(err, store.ErrNoMAC):
+		return web.UnavailableBecause(err, "Cloud KMS, which makes the MAC of an intent, gave no answer; nothing was stored: try again")
 	case errors.Is(err, store.ErrInDoubt):
 		return web.UnavailableBecause(err, "PROTECT: whether this was ever made, or what came of it, is not known until an operator has reconciled it")
 	case errors.Is(err, store.ErrIsAuthority):

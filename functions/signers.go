@@ -14,7 +14,6 @@ import (
 
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/signer"
-	"github.com/fencepost/fencepost/shared/signer/kms"
 	"github.com/fencepost/fencepost/shared/signer/remote"
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -34,7 +33,6 @@ func (a *App) openSigners(context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.kms = kms.New(kms.Options{Endpoint: c.KMSEndpoint, Timeout: c.Timeout})
 	a.signers = signer.Directory{Local: local, KMS: func(version string) signer.Service { return a.kms.Key(version) }}
 	if c.RemotesFile != "" {
 		a.signers.Remotes, err = remote.Load(c.RemotesFile, c.Timeout)

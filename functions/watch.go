@@ -62,7 +62,7 @@ func refuses(err error) bool {
 		return true
 	}
 	for _, refusal := range []error{store.ErrUnknownSubmitter, store.ErrRequestConflict, store.ErrRecorded, store.ErrProtected,
-		store.ErrSuspended, store.ErrQueueFull, store.ErrMoved, store.ErrHandlerBarred} {
+		store.ErrSuspended, store.ErrQueueFull, store.ErrMoved, store.ErrHandlerBarred, store.ErrNoMAC} {
 		if errors.Is(err, refusal) {
 			return true
 		}
@@ -240,6 +240,11 @@ func (watcher) Sent(ctx context.Context, began time.Time, x nonce.Tx, res nonce.
 	}
 	telemetry.Step(ctx, x.Trace, "send", began,
 		append(stepAttributes(x), attribute.String("result", res.Class.String()), attribute.Bool("again", again))...)
+}
+
+// Unproved implements [nonce.Watcher].
+func (watcher) Unproved(ctx context.Context, p nonce.Proof) {
+	telemetry.TxUnproved.Add(ctx, 1, telemetry.Result(string(p)))
 }
 
 // Onward implements [nonce.Watcher]: the tasks go on in the trace of the invocation,

@@ -47,7 +47,7 @@ func (a *App) WithNonce(ctx context.Context, s nonce.Submitter, request, handler
 	}
 	in := store.Intent{
 		TxID: id.String(), Submitter: s, RequestID: request, Caller: handlerCaller + handler,
-		Payload: payload, Handler: handler, Fingerprint: handlerFingerprint(handler, payload),
+		Payload: payload, Handler: handler, Fingerprint: nonce.Fingerprint(handler, payload),
 		Refused: unprintable("requestId", request),
 	}
 	if err := a.marks.look(ctx, a.log); err != nil {

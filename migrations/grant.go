@@ -22,7 +22,7 @@ var (
 	// onlyAdded are the tables whose rows never change.
 	onlyAdded = []string{"tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_fee", "submitter_change"}
 	// onlyRead are the tables that the owner's commands write.
-	onlyRead = []string{"authority_move"}
+	onlyRead = []string{"authority_move", "intent_mac_rule"}
 	// thrownAway are the tables whose rows are deleted. Of all others none ever goes.
 	thrownAway = []string{"authority_mark", "event_outbox", "event", "conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_scale", "conservation_standing"}
 )

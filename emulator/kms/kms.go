@@ -35,6 +35,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	keys    map[string]*ecdsa.PrivateKey
+	macs    map[string][]byte
 	fault   Fault
 	delay   time.Duration
 	asked   []string

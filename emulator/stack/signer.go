@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -34,6 +35,9 @@ type signing struct {
 	names    map[nonce.Submitter]string // of the signer, as each submitter is registered with it
 }
 
+// macKeys is the variable of the keys of the MACs of intents.
+const macKeys = "FENCEPOST_INTENTS_MAC_KEYS"
+
 // remoteName is the signing service, as registrations name it.
 const remoteName = "emulator"
 
@@ -61,6 +65,9 @@ func (s *Stack) holders() map[nonce.Submitter]devchain.Account {
 // startSigner puts the keys where the options want them, and nowhere else.
 func (s *Stack) startSigner(ctx context.Context) error {
 	s.signing = signing{map[string]string{}, map[nonce.Submitter]string{}}
+	key := make([]byte, 32)
+	rand.Read(key) // never fails: crypto/rand
+	s.signing.settings[macKeys] = base64.StdEncoding.EncodeToString(key)
 	switch s.options.Signer {
 	case "", SignerLocal:
 		return s.signHere()
@@ -91,6 +98,9 @@ func (s *Stack) signByKMS() (err error) {
 	for sub, account := range s.holders() {
 		s.signing.names[sub] = "kms:" + s.KMS.Add(account.Address.String(), account.Key)
 	}
+	key := make([]byte, 32)
+	rand.Read(key) // never fails: crypto/rand
+	s.signing.settings[macKeys] = "gcpkms:" + s.KMS.AddMAC("intents", key)
 	s.signing.settings["FENCEPOST_SIGNER_KMS_ENDPOINT"] = s.KMS.Addr()
 	return nil
 }

@@ -28,6 +28,8 @@ const usage = `usage: migrate up [--grant-to ROLES] [--grant-read-to ROLES]
        migrate expect-move --by NAME --reason TEXT
        migrate confirm-move --by NAME --reason TEXT
        migrate cancel-move --by NAME --reason TEXT
+       migrate require-macs --by NAME --reason TEXT
+       migrate allow-unmarked --by NAME --reason TEXT
 
   up        apply every migration that the database has not seen; two at once are safe
   status    list the migrations and when each was applied
@@ -39,6 +41,10 @@ A planned move, as an upgrade or a switch to a replica. Each may be repeated. Wh
   confirm-move  on the new server: demand exactly that mark, take the server over, and let writes go on. Every submitter is then
                 in PROTECT; POST /admin/v1/authority/release-untouched releases those that nothing has happened to
   cancel-move   call the move off: on the server that was to be left, all goes on as before. Elsewhere the database stays in PROTECT
+
+Whether an intent needs a MAC. A new database demands one. Who and why are on record:
+  require-macs    refuse intents without a MAC from now on. Run it once no function of a release without MACs runs
+  allow-unmarked  sign intents without a MAC again. Run it before a release without MACs is deployed again
 
   --grant-to       then let these roles, separated by commas, read and write rows
   --grant-read-to  then let these read rows, and see what others' sessions do
@@ -81,7 +87,7 @@ type call struct {
 }
 
 var (
-	commands = []string{"up", "status", "distrust", expectMove, confirmMove, cancelMove}
+	commands = []string{"up", "status", "distrust", expectMove, confirmMove, cancelMove, requireMACs, allowUnmarked}
 	decided  = commands[2:] // for a reason
 	moves    = commands[3:] // by somebody
 )
@@ -109,6 +115,8 @@ func realMain(ctx context.Context) error {
 		return migrations.Distrust(ctx, c.databaseURL, c.reason, how...)
 	case expectMove, confirmMove, cancelMove:
 		return move(ctx, c, dial)
+	case requireMACs, allowUnmarked:
+		return macs(ctx, c, how)
 	}
 	return status(ctx, c.databaseURL, how)
 }

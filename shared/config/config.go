@@ -28,6 +28,7 @@ type Config struct {
 	GasBump       GasBump
 	Mempool       Mempool
 	Queue         Queue
+	Intents       Intents
 	Resubmit      Resubmit
 	Stuck         Stuck
 	Confirmations Confirmations
@@ -56,7 +57,7 @@ type Config struct {
 
 func (c *Config) settings() []setting {
 	return slices.Concat(
-		c.Lease.settings(), c.Nonce.settings(), c.Hooks.settings(), c.Fees.settings(), c.GasBump.settings(), c.Mempool.settings(), c.Queue.settings(),
+		c.Lease.settings(), c.Nonce.settings(), c.Hooks.settings(), c.Fees.settings(), c.GasBump.settings(), c.Mempool.settings(), c.Queue.settings(), c.Intents.settings(),
 		c.Resubmit.settings(), c.Stuck.settings(),
 		c.Confirmations.settings(), c.Finality.settings(), c.Reorg.settings(), c.Sweep.settings(),
 		c.Transfer.settings(), c.Trading.settings(), c.Conservation.settings(),

@@ -155,6 +155,9 @@ func (b *bumping) next(t Tx) (job signing, reason string, wanted bool) {
 	}
 	call, kind, cap := Call{To: new(t.Submitter.Address())}, VersionPlaceholder, b.rules.PlaceholderFeeCapWei
 	if !t.isPlaceholder(t.Hash()) {
+		if reason := t.unproved(); reason != "" {
+			return job, reason, true
+		}
 		var err error
 		if call, err = b.chain.Call(t.Payload); err != nil {
 			return job, err.Error(), true

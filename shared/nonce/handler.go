@@ -99,12 +99,17 @@ func (w Work) handlerNext() (Tx, bool) {
 // handlerFailed is t with a placeholder ordered, or STUCK where an operator has to
 // be asked first.
 func (r Rules) handlerFailed(t Tx, reason string, w Work) Move {
+	return r.placeholderInstead(t, decidedByHandler, reason, w)
+}
+
+// placeholderInstead is [Rules.handlerFailed], decided by whoever is named.
+func (r Rules) placeholderInstead(t Tx, by, reason string, w Work) Move {
 	from := t.State
 	if r.AskBeforePlaceholder {
 		return Move{From: from, To: r.stuck(t, w.now(), reason+"; nonce.placeholder=ask: an operator must decide")}
 	}
 	t.Ordered, t.LastError = OrderPlaceholder, reason
-	return Move{From: from, To: t, Decided: &Decision{Action: OrderPlaceholder, By: decidedByHandler, Reason: reason}}
+	return Move{From: from, To: t, Decided: &Decision{Action: OrderPlaceholder, By: by, Reason: reason}}
 }
 
 // made is what came of asking a handler.

@@ -32,7 +32,10 @@ func (t *tenure) askHandlers(ctx context.Context, v View) (answers map[string]ma
 		reason := fmt.Sprintf("handler %s: asked %d times without an answer", x.Handler, x.SubmitAttempts)
 		return map[string]made{x.ID: {failed: reason}}, true, nil
 	}
-	if reason := t.unserved(x); reason != "" {
+	if x.Forged != "" {
+		return nil, true, nil // toSign has a placeholder in its place
+	}
+	if reason := cmp.Or(x.Unknown, t.unserved(x)); reason != "" {
 		return map[string]made{x.ID: {wait: reason}}, true, nil
 	}
 	if x.SubmitAttempts++; x.FirstSubmitAt == nil {

@@ -83,6 +83,9 @@ func (r Rules) toSign(w Work, chain ChainConnector, v View, answers map[string]m
 				moves = append(moves, r.timedOut(t, w))
 			}
 			continue
+		case t.Ordered == "" && len(t.Versions) == 0 && t.State == InFlight && t.Forged != "":
+			moves, going = append(moves, r.forgedNext(t, w)), false
+			continue
 		case answer.failed != "":
 			moves, going = append(moves, r.handlerFailed(t, answer.failed, w)), false
 			continue
@@ -179,6 +182,9 @@ func noReceipt(t Tx, v View) bool {
 // original is the first version of t, with the gas that its allocation set
 // aside.
 func original(t Tx, chain ChainConnector) (signing, string) {
+	if reason := t.unproved(); reason != "" {
+		return signing{}, reason
+	}
 	call, err := chain.Call(t.Payload)
 	if err != nil {
 		return signing{}, "not signed: " + err.Error()

@@ -57,6 +57,19 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 		if len(p.allocate) == p.seat.most {
 			return p
 		}
+		switch {
+		case t.Forged != "":
+			p.refuse(t, t.Forged)
+			continue
+		case t.NoKey:
+			p.passOver(t, t.Unknown, w.now().Add(stuckLooks*r.BlockTime))
+			continue
+		case t.Unchecked:
+			return p
+		case t.Unknown != "":
+			p.wait(t, t.Unknown, w.now().Add(r.BlockTime))
+			return p
+		}
 		call, err := callOf(t, chain)
 		if err != nil {
 			p.refuse(t, "the payload is no transaction: "+err.Error())
@@ -141,6 +154,12 @@ func (p *preparation) wait(t Tx, reason string, until time.Time) {
 	t.LastError, t.NextCheckAt = reason, &until
 	p.moves = append(p.moves, Move{From: Queued, To: t})
 	p.waiting = true
+}
+
+// passOver has t wait, and nothing behind it: see [Work.with].
+func (p *preparation) passOver(t Tx, reason string, until time.Time) {
+	t.LastError, t.NextCheckAt = reason, &until
+	p.moves = append(p.moves, Move{From: Queued, To: t})
 }
 
 func (p *preparation) setAside(t Tx, until uint64, reason string) {

@@ -73,7 +73,7 @@ func (t *tenure) again(ctx context.Context) error {
 	}
 	same := next.Episode == t.work.Episode
 	next.ForeignLeft, next.ForeignSoon = t.work.ForeignLeft && same, t.work.ForeignSoon && same
-	t.work, t.stale = t.Rules.bind(next), false
+	t.work, t.stale = t.Rules.bind(next).unchecked(), false
 	return nil
 }
 

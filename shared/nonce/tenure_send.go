@@ -36,6 +36,7 @@ func (t *tenure) prepareQueue(ctx context.Context, v View) preparation {
 		p.wait(w.Queue[0], reason, t.Rules.afterBlocks(1, v.Head, w.now()))
 		return p
 	}
+	t.checkQueue(ctx)
 	p = t.prepareServed(v)
 	t.signQueue(ctx, &p)
 	return p
@@ -74,7 +75,7 @@ func (t *tenure) signQueue(ctx context.Context, p *preparation) {
 // process does not have: its nonce would be bound with nobody to use it.
 func (t *tenure) prepareServed(v View) preparation {
 	w, estimates := t.work, estimatesByTx(t.work, t.chain, v.Estimates)
-	first := slices.IndexFunc(w.Queue, func(x Tx) bool { return t.unserved(x) != "" })
+	first := slices.IndexFunc(w.Queue, func(x Tx) bool { return x.unproved() == "" && t.unserved(x) != "" })
 	if first < 0 {
 		return t.Rules.prepare(w, t.chain, v, estimates)
 	}
@@ -131,6 +132,7 @@ func (t *tenure) signDue(ctx context.Context, v View) (ids []string, err error) 
 		return nil, nil
 	}
 	var w Write
+	t.checkBound(ctx)
 	answers, ok, err := t.askHandlers(ctx, v)
 	if err != nil || !ok {
 		return nil, err

@@ -51,6 +51,13 @@ type Tx struct {
 
 	Fills bool // it is nothing but a placeholder: see [Filling]
 
+	Caller      string // as it is stored
+	Fingerprint []byte // of the payload
+	MAC         MAC
+	Unmarked    bool // it may be without a MAC: a release without MACs stored it
+
+	Authenticity // as it was checked since it was loaded
+
 	Barred string // why the submitter's callers do not let it have a nonce any more; "": they do, or it has one
 }
 

@@ -20,6 +20,10 @@ type Watcher interface {
 	// Onward is the context for making the tasks of the next look: at what is
 	// unsettled, and at the queue.
 	Onward(ctx context.Context, unsettled, queue []Tx) context.Context
+
+	// Unproved is told each time that an intent was checked, and is not proved to be what
+	// was accepted.
+	Unproved(ctx context.Context, p Proof)
 }
 
 // Step is what one write made of one transaction.

@@ -25,7 +25,7 @@ func (w Work) with(wr Write) Work {
 			w.AsideUntil = t.SetAsideNonce
 		}
 	}
-	w.Queue = slices.DeleteFunc(w.Queue, func(t Tx) bool { return t.State != Queued || w.aside(t) })
+	w.Queue = slices.DeleteFunc(w.Queue, func(t Tx) bool { return t.State != Queued || w.aside(t) || t.NoKey })
 	return w.withCursor(wr.Cursor)
 }
 

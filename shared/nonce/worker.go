@@ -27,6 +27,9 @@ type Worker struct {
 	// Handlers make the transactions of requests that name one.
 	Handlers map[string]Handler
 
+	// Intents checks MACs before anything is signed. nil: this process has no key.
+	Intents IntentVerifier
+
 	// Resolution decides by code about what is STUCK. nil, the default, only
 	// waits for an operator; the log has an ERROR line when one becomes STUCK.
 	Resolution StuckResolution
@@ -86,7 +89,7 @@ func (w *Worker) Serve(ctx context.Context, s Submitter, kind Kind) error {
 // take takes the lease from the book, and has the rules bind what was loaded.
 func (w *Worker) take(ctx context.Context, s Submitter, owner string, wide bool) (Taken, error) {
 	taken, err := w.Book.Take(ctx, s, owner, wide && !w.Rules.Strict)
-	taken.Work = w.Rules.bind(taken.Work)
+	taken.Work = w.Rules.bind(taken.Work).unchecked()
 	return taken, err
 }
 

@@ -27,6 +27,8 @@ type Intent struct {
 	Fingerprint [32]byte
 	Trace       []byte // a [telemetry.Origin]; nil: not traced
 
+	mac intentMAC // made by [Store.Create]
+
 	// Refused is why the deployment does not take it; nil: it does. What is stored under
 	// its requestId is answered all the same.
 	Refused error
@@ -81,11 +83,11 @@ with room as materialized (
     from (select from managed_tx q where q.submitter = u.submitter and q.queued and not q.held limit $8) as queued) as places
     from unnest($9::text[]) as u (submitter)
 )
-insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error)
+insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error, mac, mac_key)
 select i.tx_id, s.submitter, i.request_id, ` + storedCaller + `, nullif(i.handler, ''), i.fingerprint, i.trace,
-       (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `
-  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int[], $10::bytea[], $11::bytea[], $13::text[]) with ordinality
-       as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, trace, digest, names, place)
+       (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `, ` + storedMAC + `
+  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int[], $10::bytea[], $11::bytea[], $13::text[], $14::bytea[], $15::text[]) with ordinality
+       as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, trace, digest, names, macs, mac_key, place)
   join submitter s on s.submitter = i.submitter
  cross join ` + heldFor + `
   left join room r on r.submitter = i.submitter
@@ -158,6 +160,9 @@ func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted
 	if in.Trace == nil {
 		in.Trace = telemetry.Origin(ctx)
 	}
+	if err := s.mark(ctx, &in); err != nil {
+		return Accepted{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
+	}
 	got, err := s.create(ctx, in, queueBound)
 	if err != nil {
 		return Accepted{}, fmt.Errorf("store intent %s of %s: %w", in.RequestID, in.Submitter, err)
@@ -171,6 +176,12 @@ func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted
 // refused keeps no other from being stored. The error is about all of them:
 // nothing is known of any.
 func (s *Store) CreateAll(ctx context.Context, all []Intent, queueBound int) ([]Created, error) {
+	all = slices.Clone(all)
+	for i := range all {
+		if err := s.mark(ctx, &all[i]); err != nil {
+			return nil, err
+		}
+	}
 	results, err := s.createAll(ctx, all, queueBound, nil, false)
 	if err == nil || !rolledBack(err) {
 		return results, err
@@ -191,7 +202,7 @@ func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, wit
 	if beside {
 		b.Queue(lockHolds, c.submitter)
 	}
-	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.handler, c.fingerprint, c.number, queueBound, slices.Collect(maps.Keys(c.counted)), c.trace, c.digest, beside, c.names)
+	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.handler, c.fingerprint, c.number, queueBound, slices.Collect(maps.Keys(c.counted)), c.trace, c.digest, beside, c.names, c.macs, c.macKey)
 	judged, err := s.queueLimited(b, all, c, queueBound, refused, beside)
 	if err != nil {
 		return nil, err
@@ -270,7 +281,8 @@ func (s *Store) created(ctx context.Context, all []Intent, found []foundIntent, 
 type intents struct {
 	id, caller, submitter, requestID, payload, handler []string
 	names                                              []string // of each, as [arrayText] writes them
-	fingerprint, trace, digest                         [][]byte
+	macKey                                             []string
+	fingerprint, trace, digest, macs                   [][]byte
 	number                                             []int // among the submitter's, from 1 on; 0: it is refused
 	counted                                            map[nonce.Submitter]int
 }
@@ -287,6 +299,7 @@ func (s *Store) intentColumns(all []Intent) intents {
 		c.payload, c.handler = append(c.payload, string(in.Payload)), append(c.handler, in.Handler)
 		c.fingerprint, c.trace = append(c.fingerprint, in.Fingerprint[:]), append(c.trace, in.Trace)
 		c.digest = append(c.digest, callDigest(*in))
+		c.macs, c.macKey = append(c.macs, in.mac.sums), append(c.macKey, in.mac.key)
 		number := 0
 		if in.Refused == nil {
 			numbers[in.Submitter]++

@@ -30,6 +30,9 @@ type Store struct {
 	bumpAfter  *time.Duration // nil: never
 	anyCaller  bool
 
+	macs    MACMaker // nil: intents are stored without a MAC
+	macKeys []string
+
 	bounds bounds
 	limits limits
 	gather gathering
@@ -63,6 +66,14 @@ type Options struct {
 
 	// AnyCaller says that [AnyCaller] in a submitter's callers stands for every token.
 	AnyCaller bool
+
+	// MACs makes the MACs of intents; nil: this process accepts none.
+	MACs MACMaker
+
+	// MACKeys are the ids of the keys by which this process checks MACs. A queued intent
+	// whose MAC names another key is loaded once, and then not until its key is here. nil:
+	// this process checks none, and loads all.
+	MACKeys []string
 
 	Tracer pgx.QueryTracer // counts; may be nil
 
@@ -112,7 +123,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	s := &Store{db: db, rules: o.Lease, stuckAfter: o.StuckAfter, anyCaller: o.AnyCaller}
+	s := &Store{db: db, rules: o.Lease, stuckAfter: o.StuckAfter, anyCaller: o.AnyCaller, macs: o.MACs, macKeys: o.MACKeys}
 	if o.GasBumpAfter > 0 {
 		s.bumpAfter = &o.GasBumpAfter
 	}

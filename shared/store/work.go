@@ -43,7 +43,8 @@ const txColumns = `
        m.last_gas_params, m.first_submit_at, m.last_submit_at, m.next_resubmit_at, m.submit_attempts,
        m.last_receipt_check_at, m.next_check_at, coalesce(m.last_error, ''), m.receipt, m.confirmations,
        coalesce(m.ordered, ''), coalesce(m.handler, ''), m.trace, m.reservation, m.lock_owner, m.lock_until, m.next_bump_at, m.last_mempool_diag, ` + recordedOf + `,
-       m.fills, m.updated_at > clock_timestamp()`
+       m.fills, m.caller, m.fingerprint, coalesce(m.mac_key, ''), m.mac,
+       m.mac is null and coalesce(m.seq <= (select unmarked_upto()), true), m.updated_at > clock_timestamp()`
 
 const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')`
 
@@ -92,12 +93,15 @@ var barred = `(
                    else '' end
          from submitter s where s.submitter = $1)`
 
-// loadQueue reads one row more than may be used, to know whether there is more.
+// loadQueue reads one row more than may be used, to know whether there is more. What waits
+// for a key that is not among $4 was given a time to look again: it is passed over, so that
+// rows which name a key that never was hold up nothing. With $4 null nothing is.
 var loadQueue = `
 select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false, ` + barred + `
   from managed_tx m
  where m.submitter = $1 and ` + waits + `
    and ` + notAside + `
+   and ($4::text[] is null or m.mac_key is null or m.mac_key = any($4) or m.next_check_at is null)
  order by m.seq
  limit 1 + case when $2 then (select max_in_flight from submitter where submitter = $1) else 1 end`
 
@@ -132,7 +136,7 @@ func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce
 		w.Unsettled, err = pgx.CollectRows(rows, scanTx)
 		return err
 	})
-	b.Queue(loadQueue, sub, wide, s.anyCaller).Query(func(rows pgx.Rows) error {
+	b.Queue(loadQueue, sub, wide, s.anyCaller, s.macKeys).Query(func(rows pgx.Rows) error {
 		queue, err := pgx.CollectRows(rows, scanTx)
 		limit := 1
 		if wide {
@@ -181,7 +185,7 @@ func scanTx(sub nonce.Submitter, now time.Time, row pgx.CollectableRow) (nonce.T
 	err := row.Scan(&t.ID, &t.RequestID, &t.Seq, &t.State, &t.Sub, &t.Nonce, &t.SetAsideNonce,
 		&gas, &t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.SubmitAttempts,
 		&t.LastCheckAt, &t.NextCheckAt, &t.LastError, &receipt, &confirmations, &t.Ordered, &t.Handler, &t.Trace,
-		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &recorded, &t.Fills, &ahead, &t.Payload, &t.Raw, &versions, &quiet, &t.Barred)
+		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &recorded, &t.Fills, &t.Caller, &t.Fingerprint, &t.MAC.Key, &t.MAC.Sum, &t.Unmarked, &ahead, &t.Payload, &t.Raw, &versions, &quiet, &t.Barred)
 	if err != nil {
 		return t, err
 	}

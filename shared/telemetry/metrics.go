@@ -29,6 +29,10 @@ var (
 	// TxSignTime is the time that they took together, in milliseconds, by the same
 	// labels.
 	TxSignTime = counter("tx_sign_milliseconds_total", "time that signatures took")
+	// TxUnproved counts intents that were checked before something was signed for them, and
+	// are not proved to be what was accepted, by [Result]: forged, no_key, unknown,
+	// unmarked (signed all the same).
+	TxUnproved = counter("tx_unproved_total", "intents that were not proved to be what was accepted")
 	// TxSubmit counts broadcasts, by [Result]: the class of the node's answer.
 	TxSubmit = counter("tx_submit_total", "broadcasts")
 	// GasBump counts versions that a gas bump made.

@@ -1,0 +1,44 @@
+package functions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fencepost/fencepost/shared/intentmac"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/signer/kms"
+)
+
+// openIntents reads the keys of the MACs of intents. A process that accepts intents does
+// not start without one. One that signs does: what it cannot check waits.
+func (a *App) openIntents(context.Context) error {
+	a.kms = kms.New(kms.Options{Endpoint: a.config.Signer.KMSEndpoint, Timeout: a.config.Signer.Timeout})
+	var texts []string
+	for _, key := range a.config.Intents.MACKeys {
+		texts = append(texts, key.Reveal())
+	}
+	keys, err := intentmac.New(texts, a.kms)
+	switch {
+	case err != nil:
+		return fmt.Errorf("intents.macKeys: %w", err)
+	case len(texts) == 0 && a.acceptsIntents():
+		return errors.New("set FENCEPOST_INTENTS_MAC_KEYS (intents.macKeys): this process accepts intents, and nothing is signed for an intent without a MAC")
+	}
+	a.intents = keys
+	if ids := keys.IDs(); len(ids) > 0 {
+		a.log.Info("keys of the MACs of intents, the first of which makes them", "macKeys", ids)
+	}
+	return nil
+}
+
+// acceptsIntents says that this process stores intents.
+func (a *App) acceptsIntents() bool {
+	return slices.Contains([]string{"", All, "create", "transfer"}, a.config.Platform.FunctionTarget)
+}
+
+// signsIntents says that this process signs.
+func (a *App) signsIntents() bool {
+	return slices.Contains([]string{"", All, string(nonce.KindAdvance)}, a.config.Platform.FunctionTarget)
+}

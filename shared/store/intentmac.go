@@ -1,0 +1,55 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// MACMaker makes the MACs of intents.
+type MACMaker interface {
+	Make(ctx context.Context, t nonce.IntentTerms) (nonce.MAC, error)
+}
+
+// ErrNoMAC reports that the service which makes MACs gave none. Nothing was stored.
+var ErrNoMAC = errors.New("the MAC of an intent could not be made")
+
+// intentMAC is what a new row may be stored with: by which of its names its caller is listed
+// is known to the insert alone.
+type intentMAC struct {
+	key  string // ""; no MAC is made
+	sums []byte // 32 bytes with the name of who posts, and 32 with each of [Intent.Names]
+}
+
+// storedPlace is the place of i's name that [storedCaller] stores among i's names; 0: the
+// name of who posts.
+const storedPlace = `coalesce((select n.place from unnest(i.names::text[]) with ordinality as n (name, place)
+         where n.name = any(s.callers) and n.name <> '*' order by n.place limit 1), 0)::integer`
+
+// storedMAC is the MAC of i under the name that is stored, and its key.
+const storedMAC = `substring(i.macs from 1 + 32 * ` + storedPlace + ` for 32), nullif(i.mac_key, '')`
+
+// mark makes the MACs of an intent, one for each name that may be stored.
+func (s *Store) mark(ctx context.Context, in *Intent) error {
+	if s.macs == nil || in.Refused != nil {
+		return nil
+	}
+	made := map[string][]byte{}
+	in.mac = intentMAC{}
+	for _, caller := range slices.Concat([]string{in.Caller}, namesOf(in.Caller, in.Names)) {
+		if made[caller] == nil {
+			m, err := s.macs.Make(ctx, nonce.IntentTerms{
+				TxID: in.TxID, Submitter: in.Submitter, RequestID: in.RequestID, Caller: caller, Handler: in.Handler, Fingerprint: in.Fingerprint[:],
+			})
+			if err != nil {
+				return fmt.Errorf("%w: %w", ErrNoMAC, err)
+			}
+			in.mac.key, made[caller] = m.Key, m.Sum
+		}
+		in.mac.sums = append(in.mac.sums, made[caller]...)
+	}
+	return nil
+}
