@@ -109,6 +109,7 @@ var everything = []string{
 	"FENCEPOST_CONSERVATION_CHAIN=false", "FENCEPOST_CONSERVATION_CHAIN_BLOCKS=500", "FENCEPOST_CONSERVATION_CHAIN_HISTORY=1h",
 	"FENCEPOST_RPC_URLS=https://node.example/v2/key", "FENCEPOST_RPC_TIMEOUT=20s", "FENCEPOST_RPC_MAX_IN_FLIGHT=13", "FENCEPOST_RPC_QUORUM=1", "FENCEPOST_RPC_MAX_LAG=9", "FENCEPOST_RPC_LEAVE_OUT=1m",
 	"FENCEPOST_CHAINS=" + chainsText,
+	"FENCEPOST_INTENTS_MAC_KEYS=" + macKey + ", " + kmsMACKey,
 	"FENCEPOST_CHAIN_ID=1337", "FENCEPOST_CHAIN_BLOCK_TIME=1s", "FENCEPOST_SIGNER_LOCAL_KEYS_FILE=/keys/local keys.json",
 	"FENCEPOST_SIGNER_LOCAL_KEYSTORE=/keys/store", "FENCEPOST_SIGNER_LOCAL_PASSWORD_FILE=/keys/password", "FENCEPOST_SIGNER_KMS_ENDPOINT=127.0.0.1:8124",
 	"FENCEPOST_SIGNER_REMOTES_FILE=/keys/remotes.json", "FENCEPOST_SIGNER_TIMEOUT=6s", "FENCEPOST_SIGNER_PARALLEL=3",
@@ -132,12 +133,19 @@ var everything = []string{
 	"PORT=9000", "FUNCTION_TARGET=advance", "K_SERVICE=fencepost-advance", "K_REVISION=fencepost-advance-00001", "CLOUD_RUN_TIMEOUT_SECONDS=90",
 }
 
+// Keys of the MACs of intents.
+const (
+	macKey    = "bWFjIGtleSBtYWMga2V5IG1hYyBrZXkgbWFjIGtleSE="
+	kmsMACKey = "gcpkms:projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"
+)
+
 func everythingLoaded() config.Config {
 	return config.Config{
 		Lease:         config.Lease{Duration: 20 * time.Second, RenewInterval: 9999 * time.Millisecond, ClockSkewAllowance: 2 * time.Second},
 		Nonce:         config.Nonce{StartFrom: 1<<63 - 1, Strict: false, MaxInFlight: 2000, Placeholder: config.PlaceholderAsk, PlaceholderMaxFee: 98},
 		Hooks:         config.Hooks{Enabled: true, ReservationTimeout: 2 * time.Minute},
 		Queue:         config.Queue{MaxPerSubmitter: 7},
+		Intents:       config.Intents{MACKeys: []config.Secret{config.NewSecret(macKey), config.NewSecret(kmsMACKey)}},
 		Resubmit:      config.Resubmit{Enabled: false, Interval: time.Hour, MaxAttempts: 8},
 		Stuck:         config.Stuck{After: 45 * time.Minute},
 		Confirmations: config.Confirmations{Required: 1, ReceiptWorkers: 11, StaleReceiptTimeout: 90 * time.Second},

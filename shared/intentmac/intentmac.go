@@ -57,13 +57,6 @@ type named struct {
 
 var _ nonce.IntentVerifier = (*Keys)(nil)
 
-// Valid says whether a text is a key: the base64 of 32 to 64 bytes, or gcpkms: and the full
-// name of a version of a key.
-func Valid(text string) bool {
-	_, err := parse(text, nil)
-	return err == nil
-}
-
 // New reads keys, the first of which makes MACs. Those in Cloud KMS are asked for through
 // service.
 func New(texts []string, service Service) (*Keys, error) {

@@ -1,0 +1,181 @@
+package intentmac_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/intentmac"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// secret is a key of 32 bytes.
+func secret(b byte) string {
+	return base64.StdEncoding.EncodeToString(slices.Repeat([]byte{b}, 32))
+}
+
+func keysOf(t *testing.T, texts ...string) *intentmac.Keys {
+	t.Helper()
+	k, err := intentmac.New(texts, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func terms() nonce.IntentTerms {
+	return nonce.IntentTerms{
+		TxID: "01a1fda0-b1f9-7b07-a2c1-57c667e395bc", Submitter: "eip155:1337:0x00000000000000000000000000000000000a11ce",
+		RequestID: "order-1", Caller: "email:shop@fencepost.example", Fingerprint: make([]byte, 32),
+	}
+}
+
+func mustMake(t *testing.T, k *intentmac.Keys, of nonce.IntentTerms) nonce.MAC {
+	t.Helper()
+	m, err := k.Make(t.Context(), of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// A MAC is of one intent: with any term changed, or moved over the border of two, it is
+// forged.
+func TestMACIsOfOneIntent(t *testing.T) {
+	t.Parallel()
+	k := keysOf(t, secret(1))
+	m := mustMake(t, k, terms())
+	if err := k.Verify(t.Context(), terms(), m); err != nil {
+		t.Fatalf("its own MAC: got %v, want none", err)
+	}
+	for name, change := range map[string]func(*nonce.IntentTerms){
+		"txId":        func(i *nonce.IntentTerms) { i.TxID = "01a1fda0-b1f9-7b07-a2c1-57c667e395bd" },
+		"submitter":   func(i *nonce.IntentTerms) { i.Submitter = "eip155:1:0x00000000000000000000000000000000000a11ce" },
+		"requestId":   func(i *nonce.IntentTerms) { i.RequestID = "order-2" },
+		"caller":      func(i *nonce.IntentTerms) { i.Caller = "email:thief@fencepost.example" },
+		"handler":     func(i *nonce.IntentTerms) { i.Handler = "wage" },
+		"fingerprint": func(i *nonce.IntentTerms) { i.Fingerprint = slices.Repeat([]byte{1}, 32) },
+		"a border":    func(i *nonce.IntentTerms) { i.RequestID, i.Caller = i.RequestID+i.Caller[:5], i.Caller[5:] },
+	} {
+		other := terms()
+		change(&other)
+		if err := k.Verify(t.Context(), other, m); !errors.Is(err, nonce.ErrForged) {
+			t.Errorf("%s changed: got %v, want ErrForged", name, err)
+		}
+	}
+	short := m
+	short.Sum = m.Sum[:31]
+	if err := k.Verify(t.Context(), terms(), short); !errors.Is(err, nonce.ErrForged) {
+		t.Errorf("cut: got %v, want ErrForged", err)
+	}
+}
+
+// While a key is changed both check. A key that is not there, even one that took another's
+// place, is unknown: nothing is refused for it.
+func TestKeysAreChangedWithoutRefusals(t *testing.T) {
+	t.Parallel()
+	old, both, after := keysOf(t, secret(1)), keysOf(t, secret(2), secret(1)), keysOf(t, secret(2))
+	before, since := mustMake(t, old, terms()), mustMake(t, both, terms())
+	for name, c := range map[string]struct {
+		keys *intentmac.Keys
+		mac  nonce.MAC
+		want error
+	}{
+		"the old one's, by both":    {both, before, nil},
+		"the new one's, by both":    {both, since, nil},
+		"the new one's, by the new": {after, since, nil},
+		"the old one's, by the new": {after, before, nonce.ErrMACKey},
+		"the new one's, by the old": {old, since, nonce.ErrMACKey},
+		"any, without keys":         {keysOf(t), since, nonce.ErrMACKey},
+	} {
+		if err := c.keys.Verify(t.Context(), terms(), c.mac); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
+	}
+	if since.Key != after.IDs()[0] {
+		t.Errorf("key of a MAC by both: got %s, want the first, %s", since.Key, after.IDs()[0])
+	}
+}
+
+func TestWhatIsNoKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"", "hunter2", base64.StdEncoding.EncodeToString(make([]byte, 31)), base64.StdEncoding.EncodeToString(make([]byte, 65)),
+		"gcpkms:", "gcpkms:projects/p/locations/l/keyRings/r/cryptoKeys/k", "projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1",
+	} {
+		if _, err := intentmac.New([]string{text}, nil); err == nil {
+			t.Errorf("%q: got a key, want an error", text)
+		}
+	}
+}
+
+// service is a Cloud KMS that counts, and can be away.
+type service struct {
+	asked int
+	away  bool
+}
+
+var errAway = errors.New("unavailable")
+
+func (s *service) Sum(context.Context, string, []byte) ([]byte, error) { return make([]byte, 32), nil }
+
+func (s *service) Check(_ context.Context, _ string, _, sum []byte) (bool, error) {
+	if s.asked++; s.away {
+		return false, errAway
+	}
+	return sum[0] == 0, nil
+}
+
+// A service that gives no answer says nothing of the MAC. One that was right is not asked
+// for again.
+func TestKeyInAService(t *testing.T) {
+	t.Parallel()
+	s := new(service)
+	k, err := intentmac.New([]string{"gcpkms:projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"}, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := mustMake(t, k, terms())
+	s.away = true
+	if err := k.Verify(t.Context(), terms(), m); !errors.Is(err, errAway) || errors.Is(err, nonce.ErrForged) {
+		t.Errorf("away: got %v, want its error alone", err)
+	}
+	s.away = false
+	forged := nonce.MAC{Key: m.Key, Sum: slices.Repeat([]byte{1}, 32)}
+	if err := k.Verify(t.Context(), terms(), forged); !errors.Is(err, nonce.ErrForged) {
+		t.Errorf("wrong: got %v, want ErrForged", err)
+	}
+	s.asked = 0
+	for range 3 {
+		if err := k.Verify(t.Context(), terms(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.asked != 1 {
+		t.Errorf("calls for one MAC that is right: got %d, want 1", s.asked)
+	}
+}
+
+// BenchmarkMAC is what a create pays for the MAC, and an advance for checking it.
+func BenchmarkMAC(b *testing.B) {
+	k, err := intentmac.New([]string{secret(1)}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, err := k.Make(b.Context(), terms())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("make", func(b *testing.B) {
+		for b.Loop() {
+			_, _ = k.Make(b.Context(), terms())
+		}
+	})
+	b.Run("check", func(b *testing.B) {
+		for b.Loop() {
+			_ = k.Verify(b.Context(), terms(), m)
+		}
+	})
+}
