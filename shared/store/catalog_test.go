@@ -159,6 +159,7 @@ select tgname::text from pg_trigger t join pg_class c on c.oid = t.tgrelid
 )
 
 const (
+	macsFrom       = `insert into intent_mac_rule (required, intents_upto, by, reason) values `
 	carol          = `'eip155:1337:0x0000000000000000000000000000000000000ca0'`
 	newSub         = `insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by) values `
 	isCarol        = newSub + `(` + carol + `, 'local', 0, 1, '{*}', 'test')`
@@ -477,7 +478,16 @@ var guarded = map[string][]duty{
 		{"submitter", "", `delete from submitter where submitter = $bob`, "start_never_changes"},
 		{"submitter", "", `update submitter set start_nonce = 1, start_reason = 'r'`, "start_never_changes"},
 	},
-	"sign_once": signedOnce,
+	"insert_demands_mac": {
+		{"managed_tx", macsFrom + `(true, 0, 'o', 'r')`, newTx + `(gen_random_uuid(), $alice, 'bare', 'shop', ` + emptyPrint + `)`, "intents_have_a_mac"},
+		{"managed_tx", macsFrom + `(true, 1000, 'o', 'r')`, `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, seq, state, sub_state) overriding system value
+			values (gen_random_uuid(), $alice, 'bare', 'shop', ` + emptyPrint + `, 999, 'FAILED', 'CANCELLED')`, "intents_have_a_mac"},
+	},
+	"binding_demands_mac": {{"managed_tx", macsFrom + `(true, 0, 'o', 'r')`, `update managed_tx set state = 'IN_FLIGHT', nonce = 2, prev_nonce = 1 where tx_id = $queued`, "intents_have_a_mac"}},
+	"keep_mac":            {{"managed_tx", "", `update managed_tx set mac = sha256('x'), mac_key = 'k' where tx_id = $queued`, byGuard}},
+	"keep_rules":          {{"intent_mac_rule", "", `delete from intent_mac_rule`, byGuard}, {"intent_mac_rule", "", `update intent_mac_rule set reason = 'another'`, byGuard}},
+	"keep_all_rules":      {{"intent_mac_rule", "", `truncate intent_mac_rule`, byGuard}},
+	"sign_once":           signedOnce,
 	"payload_is_stored": {{"managed_tx", `set constraints payload_is_stored immediate`,
 		newTx + `(gen_random_uuid(), $alice, 'bare', 'shop', sha256('x'))`, "transactions_have_payloads"}},
 	"keep_authority": {{"authority", "", `delete from authority`, byGuard}},

@@ -74,11 +74,20 @@ const (
 	newVersion  = `insert into tx_version (tx_id, submitter, nonce, version, tx_hash, kind, fencing_token) values `
 	newDocument = `insert into tx_document (tx_id, name, body, bytes) values `
 	newTx       = `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint) values `
+	newMarked   = `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, mac, mac_key) values `
 	emptyPrint  = `'\x0000000000000000000000000000000000000000000000000000000000000000'`
 )
 
 // nonsense is by the name of the constraint that must refuse it.
 var nonsense = map[string][]string{
+	// MACs of intents, and whether they must have one.
+	"mac_has_a_key":                {newMarked + `(gen_random_uuid(), $alice, 'm', 'shop', ` + emptyPrint + `, sha256('x'), null)`, newMarked + `(gen_random_uuid(), $alice, 'm', 'shop', ` + emptyPrint + `, null, 'k')`},
+	"mac_is_of_32_bytes":           {newMarked + `(gen_random_uuid(), $alice, 'm', 'shop', ` + emptyPrint + `, '\x00', 'k')`},
+	"mac_key_is_an_id":             {newMarked + `(gen_random_uuid(), $alice, 'm', 'shop', ` + emptyPrint + `, sha256('x'), '')`},
+	"intent_mac_rule_pkey":         {`insert into intent_mac_rule (id, required, by, reason) overriding system value select id, true, 'o', 'r' from intent_mac_rule`},
+	"intent_mac_rule_by_check":     {`insert into intent_mac_rule (required, by, reason) values (true, '', 'r')`},
+	"intent_mac_rule_reason_check": {`insert into intent_mac_rule (required, by, reason) values (true, 'o', '')`},
+
 	"trace_is_a_span": {`update managed_tx set trace = '\x00' where tx_id = $sent`},
 	// Nonces: none twice, none left out, none moved.
 	"one_tx_per_nonce": {

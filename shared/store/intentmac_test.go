@@ -1,0 +1,224 @@
+package store_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/fencepost/fencepost/migrations"
+	"github.com/fencepost/fencepost/shared/intentmac"
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// marking is a second store of db, which makes MACs and checks them.
+func marking(t *testing.T, db storetest.Bundle) (*store.Store, *intentmac.Keys) {
+	t.Helper()
+	keys, err := intentmac.New([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := storetest.Options(db.URL, storetest.Rules)
+	o.MACs, o.MACKeys = keys, keys.IDs()
+	s, err := store.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s, keys
+}
+
+// queueOf is what an advance loads of alice's queue.
+func queueOf(t *testing.T, s *store.Store) []nonce.Tx {
+	t.Helper()
+	taken, err := s.Take(t.Context(), alice, "node/1", true)
+	if err != nil || !taken.Held {
+		t.Fatalf("take: got %+v, %v", taken, err)
+	}
+	if _, err := s.Write(t.Context(), nonce.Write{Lease: taken.Work.Lease, Release: nonce.Abandon}); err != nil {
+		t.Fatal(err)
+	}
+	return taken.Work.Queue
+}
+
+// verified checks the MAC of a row as it was loaded.
+func verified(keys *intentmac.Keys, x nonce.Tx) error {
+	return keys.Verify(context.Background(), nonce.IntentTerms{TxID: x.ID, Submitter: x.Submitter, RequestID: x.RequestID,
+		Caller: x.Caller, Handler: x.Handler, Fingerprint: x.Fingerprint}, x.MAC)
+}
+
+// An intent has the MAC of the name that is stored, whichever of its names the submitter's
+// callers list, with a policy and without, alone and with others.
+func TestMACIsOfTheCallerThatIsStored(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]bool{"without a policy": false, "with one": true} {
+		db := storetest.New(t)
+		db.Register(t, alice, 9)
+		run(t, db, `update submitter set callers = array['*', 'sub:2', 'handler:wage', 'email:one@x'] where submitter = $1`, alice)
+		if policy {
+			run(t, db, `insert into submitter_policy (submitter, max_per_minute) values ($1, 100)`, alice)
+		}
+		o := storetest.Options(db.URL, storetest.Rules)
+		keys, err := intentmac.New([]string{base64.StdEncoding.EncodeToString(make([]byte, 32))}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.MACs, o.MACKeys, o.AnyCaller = keys, keys.IDs(), true
+		s, err := store.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		payload := []byte(`{"to":"0x00000000000000000000000000000000000000ff","value":"1"}`)
+		var all []store.Intent
+		for request, names := range map[string][]string{
+			"one": {"email:one@x", "sub:1", "*"}, "two": {"email:two@x", "sub:2", "*"}, "three": {"email:three@x", "sub:3", "*"},
+		} {
+			all = append(all, store.Intent{TxID: uuid.NewString(), Submitter: alice, RequestID: request, Caller: names[0], Names: names,
+				Payload: payload, Fingerprint: sha256.Sum256(payload)})
+		}
+		all = append(all, store.Intent{TxID: uuid.NewString(), Submitter: alice, RequestID: "wage", Caller: "handler:wage", Handler: "wage",
+			Payload: payload, Fingerprint: nonce.Fingerprint("wage", payload)})
+		if _, err := s.Create(t.Context(), all[0], 100); err != nil {
+			t.Fatal(err)
+		}
+		created, err := s.CreateAll(t.Context(), all, 100)
+		for _, c := range created {
+			err = errors.Join(err, c.Err)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		stored := map[string]string{}
+		for _, x := range queueOf(t, s) {
+			stored[x.RequestID] = x.Caller
+			if err := verified(keys, x); err != nil {
+				t.Errorf("%s: the MAC of %s, stored for %s: %v", name, x.RequestID, x.Caller, err)
+			}
+		}
+		for request, caller := range map[string]string{"one": "email:one@x", "two": "sub:2", "three": "email:three@x", "wage": "handler:wage"} {
+			if stored[request] != caller {
+				t.Errorf("%s: %s is stored for %q, want %s", name, request, stored[request], caller)
+			}
+		}
+	}
+}
+
+// Where MACs are required, the database takes no intent without one, and binds none that it
+// has. Those that an older release stored before get their nonces.
+func TestIntentsWithoutAMAC(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 9)
+	unmarkedInto := func() (string, error) {
+		id := uuid.NewString()
+		_, err := db.Create(t.Context(), store.Intent{TxID: id, Submitter: alice, RequestID: id, Caller: "shop", Payload: []byte(`{}`), Fingerprint: sha256.Sum256([]byte(`{}`))}, 100)
+		return id, err
+	}
+	old, err := unmarkedInto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := migrations.RequireMACs(t.Context(), db.URL, "ann", "the last old function has ended")
+	if err != nil || !first.Changed || first.Unmarked != 1 {
+		t.Fatalf("require MACs: got %+v, %v; want it changed, with one intent that has none", first, err)
+	}
+	if _, err := unmarkedInto(); violated(err) != "intents_have_a_mac" {
+		t.Errorf("an intent without a MAC: got %v, want it refused", err)
+	}
+	s, _ := marking(t, db)
+	created, err := s.Create(t.Context(), store.Intent{TxID: uuid.NewString(), Submitter: alice, RequestID: "new", Caller: "shop", Payload: []byte(`{}`), Fingerprint: sha256.Sum256([]byte(`{}`))}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := migrations.RequireMACs(t.Context(), db.URL, "ann", "to be sure")
+	if err != nil || again.Changed || again.Upto != first.Upto {
+		t.Errorf("again: got %+v, %v; want nothing changed, and the same last intent as %+v", again, err, first)
+	}
+	unmarked := map[string]bool{}
+	for _, x := range queueOf(t, s) {
+		unmarked[x.ID] = x.Unmarked
+	}
+	if !unmarked[old] || unmarked[created.TxID] {
+		t.Errorf("may be without a MAC: got %v, want the old one alone, %s", unmarked, old)
+	}
+	taken, err := s.Take(t.Context(), alice, "node/1", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done := write(t, db, nonce.Write{Lease: taken.Work.Lease, Allocate: allocations(taken.Work, true), Release: nonce.Abandon}); done.Allocated != 2 {
+		t.Errorf("bound: got %d, want both", done.Allocated)
+	}
+	if back, err := migrations.AllowUnmarked(t.Context(), db.URL, "ann", "back to the old release"); err != nil || !back.Changed {
+		t.Errorf("allow them: got %+v, %v; want it changed", back, err)
+	}
+	if _, err := unmarkedInto(); err != nil {
+		t.Errorf("an intent without a MAC, allowed again: %v", err)
+	}
+}
+
+// A queued intent whose key is not here is loaded once, and then passed over until its key
+// is. A process that signs nothing loads all.
+func TestWhatWaitsForAKeyIsPassedOver(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	s, keys := marking(t, db)
+	for range 3 {
+		run(t, db, withPayload(`insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, mac, mac_key)
+			values (gen_random_uuid(), $1, gen_random_uuid()::text, 'shop', sha256('{}'), sha256('x'), 'key-that-never-was')`), alice)
+	}
+	good, err := s.Create(t.Context(), store.Intent{TxID: uuid.NewString(), Submitter: alice, RequestID: "good", Caller: "shop", Payload: []byte(`{}`), Fingerprint: sha256.Sum256([]byte(`{}`))}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := queueOf(t, s); len(got) != 1 || got[0].MAC.Key != "key-that-never-was" {
+		t.Fatalf("before a look: got %+v, want one of those without a key", got)
+	}
+	run(t, db, `update managed_tx set next_check_at = clock_timestamp() where mac_key = 'key-that-never-was'`)
+	got := queueOf(t, s)
+	if len(got) != 1 || got[0].ID != good.TxID || verified(keys, got[0]) != nil {
+		t.Errorf("after it: got %+v, want the one whose key is here", got)
+	}
+	if got := queueOf(t, db.Store); len(got) != 1 || got[0].ID == good.TxID {
+		t.Errorf("without keys: got %+v, want the head of the queue", got)
+	}
+}
+
+// Tombstones and what a release puts on record have no MAC, are final, and are never
+// bound, whoever writes.
+func TestWhatHasNoMACIsNeverBound(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 9)
+	if _, err := migrations.RequireMACs(t.Context(), db.URL, "ann", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	for what, row := range map[string]string{
+		"a tombstone":         `values (gen_random_uuid(), $1, 'stone', 'transfer', sha256('{}'), 'FAILED', 'CANCELLED')`,
+		"a request of a loss": `values (gen_random_uuid(), $1, 'named', '', sha256('recorded'), 'QUEUED', null)`,
+	} {
+		var id string
+		if err := db.DB.QueryRow(t.Context(), `with inserted as (insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state, sub_state) `+row+` returning tx_id),
+			document as (insert into tx_document (tx_id, name, body) select tx_id, 'payload', '{}' from inserted) select tx_id from inserted`, alice).Scan(&id); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		for _, state := range []string{"IN_FLIGHT", "SUBMITTED"} {
+			_, err := db.DB.Exec(t.Context(), `update managed_tx set state = $2, sub_state = null, nonce = 0 where tx_id = $1`, id, state)
+			if got := violated(err); got != "intents_have_a_mac" && got != "final_never_changes" {
+				t.Errorf("%s bound as %s: got %v, want it refused", what, state, err)
+			}
+		}
+	}
+	s, _ := marking(t, db)
+	for _, x := range queueOf(t, s) {
+		if x.Unmarked || x.MAC.Key != "" {
+			t.Errorf("%s: may be without a MAC, or has one; want neither", x.RequestID)
+		}
+	}
+}
