@@ -33,9 +33,11 @@ func (a *App) openIntents(context.Context) error {
 	return nil
 }
 
-// acceptsIntents says that this process stores intents.
+// acceptsIntents says that this process stores intents. The function admin does where it
+// carries a transfer on, after an operator's statement.
 func (a *App) acceptsIntents() bool {
-	return slices.Contains([]string{"", All, "create", "transfer"}, a.config.Platform.FunctionTarget)
+	return a.config.Platform.FunctionTarget == "admin" && a.config.Trading.URL != "" ||
+		slices.Contains([]string{"", All, "create", "transfer"}, a.config.Platform.FunctionTarget)
 }
 
 // signsIntents says that this process signs.

@@ -4,6 +4,8 @@ locals {
   # Which functions read a secret, and as which variable; the keys are mounted as a file.
   secrets = merge({
     rpc-urls = { variable = "FENCEPOST_RPC_URLS", readers = [for name, f in local.functions : name if f.nodes] }
+    # Who makes the MACs of intents, and who checks them.
+    intent-mac-keys = { variable = "FENCEPOST_INTENTS_MAC_KEYS", readers = [for name, f in local.functions : name if f.accepts || f.signs] }
     }, contains(var.signers, "local") ? {
     signer-keys = { variable = null, readers = [for name, f in local.functions : name if f.signs] }
     } : {}, contains(var.signers, "remote") ? {

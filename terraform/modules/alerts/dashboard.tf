@@ -5,6 +5,7 @@ locals {
     { title = "Creates a second", query = "sum by (result) (rate(tx_create_total[5m]))" },
     { title = "Final a second", query = "sum by (result) (rate(finality_total[5m]))" },
     { title = "Signatures a second", query = "sum by (signer, result) (rate(tx_sign_total[5m]))" },
+    { title = "Intents not proved to be what was accepted, a second", query = "sum by (result) (rate(tx_unproved_total[5m]))" },
     { title = "Milliseconds to a signature", query = "sum by (signer) (rate(tx_sign_milliseconds_total[5m])) / sum by (signer) (rate(tx_sign_total[5m]))" },
     { title = "Broadcasts and repetitions a second", query = "sum(rate(tx_submit_total[5m])) or sum(rate(tx_resubmit_total[5m]))" },
     { title = "Replacements at a higher fee a second", query = "sum(rate(gas_bump_total[5m]))" },

@@ -43,6 +43,24 @@ locals {
         duration = "120s"
       }]
     }
+    intent-forged = {
+      severity = "CRITICAL"
+      title    = "An intent in the database is not what was accepted"
+      conditions = [{
+        title    = "A MAC or a fingerprint is wrong, or an intent without a MAC was signed"
+        promql   = "sum(increase(tx_unproved_total{result=~\"forged|unmarked\"}[10m])) > 0"
+        duration = "0s"
+      }]
+    }
+    intent-unproved = {
+      severity = "ERROR"
+      title    = "The MACs of intents cannot be checked"
+      conditions = [{
+        title    = "A key is missing, or Cloud KMS gives no answer"
+        promql   = "sum by (result) (increase(tx_unproved_total{result=~\"no_key|unknown\"}[10m])) > 0"
+        duration = "120s"
+      }]
+    }
     node-left-out = {
       severity   = "WARNING"
       title      = "A node of a chain is left out"
