@@ -99,8 +99,8 @@ func (s *Stack) signByKMS() (err error) {
 		s.signing.names[sub] = "kms:" + s.KMS.Add(account.Address.String(), account.Key)
 	}
 	key := make([]byte, 32)
-	rand.Read(key) // never fails: crypto/rand
-	s.signing.settings[macKeys] = "gcpkms:" + s.KMS.AddMAC("intents", key)
+	rand.Read(key)               // never fails: crypto/rand
+	s.KMS.AddMAC("intents", key) // for those that name it in intents.macKeys
 	s.signing.settings["FENCEPOST_SIGNER_KMS_ENDPOINT"] = s.KMS.Addr()
 	return nil
 }

@@ -5,13 +5,16 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"net/http"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/kms"
 	"github.com/fencepost/fencepost/emulator/stack"
 )
 
@@ -170,6 +173,41 @@ select tx_id::text from row`, honest.TxID, print[:], robbery, s).Scan(&id); err 
 		t.Error("the forced one: got another end, want a placeholder, decided because of its MAC")
 	}
 	h.robbedOfNothing(t)
+}
+
+// With the key in Cloud KMS, a create makes one call more. Where KMS gives no answer nothing
+// is stored, and what is in the queue waits and is not rejected.
+func TestMACsByCloudKMS(t *testing.T) {
+	t.Parallel()
+	h := setup(t, stack.Options{Processes: 1, Signer: stack.SignerKMS, Settings: map[string]string{
+		"FENCEPOST_INTENTS_MAC_KEYS": "gcpkms:" + kms.Version("intents"),
+	}})
+	h.Chain.StopMining()
+	s := h.Submitters()[0]
+	shop := h.token(t, stack.CallerAccount)
+	first := h.post(t, shop, s, "first")
+	h.await(t, first.TxID, "TRACKING")
+	queued := h.post(t, shop, s, "queued")
+	h.KMS.SetFault(kms.Unavailable)
+	if a := h.post(t, shop, s, "without an answer"); a.status != http.StatusServiceUnavailable {
+		t.Errorf("create without an answer of KMS: got %v, want 503", a)
+	}
+	h.Chain.StartMining()
+	h.await(t, first.TxID, "CONFIRMED")
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for h.count(t, `select count(*) from managed_tx where tx_id = $1 and state = 'QUEUED' and last_error like '%cannot be checked now%'`, queued.TxID) == 0 {
+		select {
+		case <-h.ctx.Done():
+			t.Fatal("the queued one does not wait for KMS with the reason")
+		case <-tick.C:
+		}
+	}
+	h.KMS.SetFault(kms.None)
+	h.await(t, queued.TxID, "CONFIRMED")
+	if n := h.count(t, `select count(*) from managed_tx where submitter = $1 and mac_key like 'kms-%'`, s); n != 2 {
+		t.Errorf("intents with a MAC by KMS: got %d, want the 2 that were accepted", n)
+	}
 }
 
 func (h deployment) robbedOfNothing(t *testing.T) {
