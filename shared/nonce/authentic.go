@@ -136,7 +136,7 @@ type Proof string
 // What it comes to where the intent is not proved to be what was accepted.
 const (
 	ProofForged   Proof = "forged"
-	ProofNoKey    Proof = "no_key"   // this process does not have the key
+	ProofNoKey    Proof = "keyless"  // this process does not have the key
 	ProofUnknown  Proof = "unknown"  // the service that has the key gave no answer
 	ProofUnmarked Proof = "unmarked" // it has no MAC, and none is required: it is signed
 )

@@ -30,7 +30,7 @@ var (
 	// labels.
 	TxSignTime = counter("tx_sign_milliseconds_total", "time that signatures took")
 	// TxUnproved counts intents that were checked before something was signed for them, and
-	// are not proved to be what was accepted, by [Result]: forged, no_key, unknown,
+	// are not proved to be what was accepted, by [Result]: forged, keyless, unknown,
 	// unmarked (signed all the same).
 	TxUnproved = counter("tx_unproved_total", "intents that were not proved to be what was accepted")
 	// TxSubmit counts broadcasts, by [Result]: the class of the node's answer.

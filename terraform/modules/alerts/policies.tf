@@ -57,7 +57,7 @@ locals {
       title    = "The MACs of intents cannot be checked"
       conditions = [{
         title    = "A key is missing, or Cloud KMS gives no answer"
-        promql   = "sum by (result) (increase(tx_unproved_total{result=~\"no_key|unknown\"}[10m])) > 0"
+        promql   = "sum by (result) (increase(tx_unproved_total{result=~\"keyless|unknown\"}[10m])) > 0"
         duration = "120s"
       }]
     }
