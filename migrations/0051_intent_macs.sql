@@ -33,9 +33,10 @@ insert into intent_mac_rule (required, by, reason)
 select true, 'migrate', 'the database is new'
  where not exists (select from submitter);
 
--- The last intent that may be without a MAC; null: each may.
+-- The last intent that may be without a MAC; null: each may. Whoever writes transactions may
+-- ask, without a right on the table.
 create function unmarked_upto() returns bigint
-language sql stable as $$
+language sql stable security definer set search_path = public, pg_temp as $$
   select case when r.required then r.intents_upto end from intent_mac_rule r order by r.id desc limit 1
 $$;
 

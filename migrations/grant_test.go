@@ -46,7 +46,7 @@ select relname || ' ' || array_to_string(array(
 			may, reads = "", ""
 		case "tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_fee", "submitter_change":
 			may = "select,insert"
-		case "authority_move":
+		case "authority_move", "intent_mac_rule":
 			may = "select"
 		case "authority_mark", "event_outbox", "event", "conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_scale", "conservation_standing":
 			may = "select,insert,update,delete"

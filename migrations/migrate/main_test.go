@@ -151,3 +151,34 @@ func TestArgumentsOfRunbooksRun(t *testing.T) {
 		t.Error("restore.md: got no distrust, want it named")
 	}
 }
+
+// Whether intents need a MAC is the owner's to say, with a name and a reason.
+func TestRuleOfMACs(t *testing.T) {
+	t.Parallel()
+	databaseURL := storetest.URL(t)
+	said := []string{"--by", "ann", "--reason", "the last old function has ended"}
+	for _, step := range []struct {
+		arguments []string
+		code      int
+		out       string
+	}{
+		{[]string{"require-macs"}, 2, ""},
+		{append([]string{"require-macs"}, said...), 0, "an intent needs a MAC; those up to seq 0 may be without one, and 0 of them are open"},
+		{append([]string{"require-macs"}, said...), 0, "nothing was changed"},
+		{append([]string{"allow-unmarked"}, said...), 0, "intents without a MAC get nonces"},
+	} {
+		code, out, errs := migrate(t, databaseURL, step.arguments...)
+		if code != step.code || !strings.Contains(out, step.out) {
+			t.Errorf("%v: got exit %d, %q, %q; want exit %d and %q", step.arguments, code, out, errs, step.code, step.out)
+		}
+	}
+	conn, err := pgx.Connect(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var last string
+	if err := conn.QueryRow(t.Context(), `select required || ' by ' || by || ': ' || reason from intent_mac_rule order by id desc limit 1`).Scan(&last); err != nil || last != "false by ann: the last old function has ended" {
+		t.Errorf("on record: got %q, %v; want the last act with its name and reason", last, err)
+	}
+}
