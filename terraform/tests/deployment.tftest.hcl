@@ -248,6 +248,11 @@ run "everything" {
   }
 
   assert {
+    condition     = [for name in keys(local.functions) : name if contains(keys(local.secrets_of[name]), "FENCEPOST_INTENTS_MAC_KEYS")] == ["admin", "advance", "create", "transfer", "transfer-step"]
+    error_message = "Those that accept intents, and the one that signs, must have the keys of the MACs, and no other function."
+  }
+
+  assert {
     condition     = [for name in keys(local.functions) : name if contains(keys(local.secrets_of[name]), "FENCEPOST_EVENTS_WEBHOOK_SECRETS")] == ["publish"]
     error_message = "Not publish alone can sign what receivers are told."
   }
