@@ -205,9 +205,10 @@ func (p *play) mark(pick uint64, asUsed bool) {
 
 func (p *play) create() {
 	request := p.named()
+	payload := []byte(`{"to":"0x00000000000000000000000000000000000000b0","value":"1","gas":"21000"}`)
 	in := store.Intent{
 		TxID: uuid.Must(uuid.NewV7()).String(), Submitter: p.sub, RequestID: request, Caller: "shop",
-		Payload: []byte(`{"to":"0x00000000000000000000000000000000000000b0","value":"1","gas":"21000"}`),
+		Payload: payload, Fingerprint: nonce.Fingerprint("", payload),
 	}
 	if _, err := p.Store.Create(p.t.Context(), in, 1000); err != nil {
 		p.t.Errorf("create: %v", err)

@@ -53,3 +53,9 @@ func (s *Store) mark(ctx context.Context, in *Intent) error {
 	}
 	return nil
 }
+
+// hasKey says of a queued m that its key is among those given, or that it was not looked at
+// since it came. A parameter that is null gives all.
+func hasKey(parameter string) string {
+	return `(` + parameter + `::text[] is null or m.mac_key is null or m.mac_key = any(` + parameter + `) or m.next_check_at is null)`
+}

@@ -167,13 +167,13 @@ returning fencing_token`
 // lookAgain is asked once a release has committed: a create that saw the lease
 // held, or the window full, made no task, because whoever ends that sees its
 // intent here. In the transaction of the release it would not be seen.
-const lookAgain = `
-select (select count(*) from (select from managed_tx m where m.submitter = $1 and ` + waits + ` and ` + notAside + ` limit $2) as queued),
+var lookAgain = `
+select (select count(*) from (select from managed_tx m where m.submitter = $1 and ` + waits + ` and ` + notAside + ` and ` + hasKey("$3") + ` limit $2) as queued),
        (select status <> 'ACTIVE' from submitter where submitter = $1)`
 
 // queueLookAgain adds that look behind the commit.
-func queueLookAgain(b *pgx.Batch, l lease.Lease, done *nonce.Written) {
-	b.Queue(lookAgain, l.Submitter, nonce.Company).QueryRow(func(row pgx.Row) error {
+func (s *Store) queueLookAgain(b *pgx.Batch, l lease.Lease, done *nonce.Written) {
+	b.Queue(lookAgain, l.Submitter, nonce.Company, s.macKeys).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&done.Queued, &done.Suspended)
 	})
 }

@@ -101,7 +101,7 @@ select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false, ` 
   from managed_tx m
  where m.submitter = $1 and ` + waits + `
    and ` + notAside + `
-   and ($4::text[] is null or m.mac_key is null or m.mac_key = any($4) or m.next_check_at is null)
+   and ` + hasKey("$4") + `
  order by m.seq
  limit 1 + case when $2 then (select max_in_flight from submitter where submitter = $1) else 1 end`
 

@@ -43,7 +43,7 @@ func (s *Store) Write(ctx context.Context, w nonce.Write) (nonce.Written, error)
 	queueRelease(b, w.Lease, w.Release, &done)
 	if w.Release == nonce.GiveBack {
 		b.Queue("commit")
-		queueLookAgain(b, w.Lease, &done)
+		s.queueLookAgain(b, w.Lease, &done)
 	}
 	return done, s.send(ctx, b)
 }
