@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,30 +15,10 @@ import (
 // Grants are who may do what with our tables, by their names as roles of the server,
 // which must be there.
 type Grants struct {
-	Functions []string // read and write rows, and nothing else: no table is theirs to change
+	// Functions are roles, and the functions that log in as each: it gets the rights of
+	// these, and what else it had is taken away. See [EveryFunction].
+	Functions map[string][]string
 	Readers   []string // read rows, and see whose sessions do what: people who look into what an alert is about
-}
-
-var (
-	// onlyAdded are the tables whose rows never change.
-	onlyAdded = []string{"tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_fee", "submitter_change"}
-	// onlyRead are the tables that the owner's commands write.
-	onlyRead = []string{"authority_move", "intent_mac_rule"}
-	// thrownAway are the tables whose rows are deleted. Of all others none ever goes.
-	thrownAway = []string{"authority_mark", "event_outbox", "event", "conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_scale", "conservation_standing"}
-)
-
-// ofFunctions is what functions may do with a table.
-func ofFunctions(table string) string {
-	switch {
-	case slices.Contains(onlyRead, table):
-		return "select"
-	case slices.Contains(onlyAdded, table):
-		return "select, insert"
-	case slices.Contains(thrownAway, table):
-		return "select, insert, update, delete"
-	}
-	return "select, insert, update"
 }
 
 // ErrNoSessions says that everything was granted but the sight of others' sessions,
@@ -70,19 +51,16 @@ func Grant(ctx context.Context, databaseURL string, to Grants, how ...Option) (e
 	if err != nil {
 		return fmt.Errorf("grant: %w", err)
 	}
-	var statements []string
-	for _, table := range tables {
-		statements = append(statements, on(table, ofFunctions(table), to.Functions), on(table, "select", to.Readers))
-	}
-	all := slices.Concat(to.Functions, to.Readers)
-	statements = append(statements, "grant usage on schema public to "+names(all))
-	if len(to.Functions) > 0 {
-		statements = append(statements, "grant usage on all sequences in schema public to "+names(to.Functions))
+	functions := slices.Sorted(maps.Keys(to.Functions))
+	all := slices.Concat(functions, to.Readers)
+	statements, err := to.statements(ctx, conn, tables)
+	if err != nil {
+		return fmt.Errorf("grant: %w", err)
 	}
 	if _, err := conn.Exec(ctx, strings.Join(statements, ";")); err != nil { // one transaction
 		return fmt.Errorf("grant to %s: %w", names(all), err)
 	}
-	temporary := forbidTemporary(ctx, conn, to.Functions)
+	temporary := forbidTemporary(ctx, conn, functions)
 	if temporary != nil && !errors.Is(temporary, ErrTemporaryTables) {
 		return temporary
 	}
@@ -91,6 +69,43 @@ func Grant(ctx context.Context, databaseURL string, to Grants, how ...Option) (e
 		return sessions
 	}
 	return errors.Join(temporary, sessions)
+}
+
+// statements bring every role to its rights.
+func (to Grants) statements(ctx context.Context, conn *pgx.Conn, tables []string) (statements []string, err error) {
+	if len(to.Functions) > 0 {
+		if statements, err = ofTheirOwner(ctx, conn); err != nil {
+			return nil, err
+		}
+	}
+	for _, role := range slices.Sorted(maps.Keys(to.Functions)) {
+		rights, err := rightsOf(to.Functions[role])
+		if err != nil {
+			return nil, fmt.Errorf("to %s: %w", role, err)
+		}
+		statements = append(statements, exactly(role, tables, rights)...)
+	}
+	for _, table := range tables {
+		statements = append(statements, on(table, "select", to.Readers))
+	}
+	if len(to.Readers) > 0 {
+		statements = append(statements, "grant usage on schema public to "+names(to.Readers))
+	}
+	return statements, nil
+}
+
+// ofTheirOwner are the statements that take from everybody what runs with its owner's
+// rights.
+func ofTheirOwner(ctx context.Context, conn *pgx.Conn) ([]string, error) {
+	rows, err := conn.Query(ctx, `
+select 'revoke execute on function ' || oid::regprocedure || ' from public'
+  from pg_proc
+ where pronamespace = 'public'::regnamespace and prosecdef
+ order by 1`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // forbidTemporary asks what came of it: to revoke what one may not is a warning, and no

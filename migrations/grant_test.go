@@ -1,10 +1,15 @@
 package migrations
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/url"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +18,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What the functions' role may do with each table, and a reader's, is what is meant,
-// also a second time; and neither owns anything.
+// Each role has its function's rights and no other, whatever it had before, also a second
+// time. A role of all functions has all rights, a reader reads; and nobody owns anything.
 func TestGrant(t *testing.T) {
 	t.Parallel()
 	databaseURL := empty(t)
@@ -22,55 +27,221 @@ func TestGrant(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn := dial(t, databaseURL)
-	functions, reader := fmt.Sprintf("create@p%d.iam", time.Now().UnixNano()), fmt.Sprintf("ann@p%d.example", time.Now().UnixNano())
-	for _, role := range []string{functions, reader} {
-		quoted := pgx.Identifier{role}.Sanitize()
-		do(t, conn, `create role `+quoted)
-		defer do(t, conn, fmt.Sprintf(`reset role; drop owned by %[1]s; drop role %[1]s`, quoted))
+	functions, err := Functions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var roles []string
+	role := func(name string) string {
+		role := fmt.Sprintf("%s@p%d.iam", name, time.Now().UnixNano())
+		do(t, conn, `create role `+pgx.Identifier{role}.Sanitize())
+		roles = append(roles, role)
+		return role
+	}
+	defer func() { do(t, conn, fmt.Sprintf(`reset role; drop owned by %[1]s; drop role %[1]s`, names(roles))) }()
+	to := Grants{Functions: make(map[string][]string), Readers: []string{role("ann")}}
+	for _, f := range append(functions, EveryFunction) {
+		to.Functions[role(f)] = []string{f}
+	}
+	two := role("two")
+	to.Functions[two] = []string{"query", "create"}
+	for old := range to.Functions { // as every release before this one granted
+		do(t, conn, `grant select, insert, update, delete on all tables in schema public to `+pgx.Identifier{old}.Sanitize())
+		do(t, conn, `grant update (callers) on submitter to `+pgx.Identifier{old}.Sanitize())
+		do(t, conn, `grant usage, update on all sequences in schema public to `+pgx.Identifier{old}.Sanitize())
 	}
 	for range 2 {
-		if err := Grant(t.Context(), databaseURL, Grants{Functions: []string{functions}, Readers: []string{reader}}); err != nil {
+		if err := Grant(t.Context(), databaseURL, to); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const rights = `
-select relname || ' ' || array_to_string(array(
-  select lower(p) from unnest('{SELECT,INSERT,UPDATE,DELETE,TRUNCATE}'::text[]) as p where has_table_privilege($1, oid, p)), ',')
-  from pg_class
- where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition`
-	want := map[string][]string{}
-	for _, table := range texts(t, conn, `select relname from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition`) {
-		may, reads := "select,insert,update", "select"
-		switch table {
-		case "goose_db_version":
-			may, reads = "", ""
-		case "tx_document", "tx_history", "transfer_history", "conservation_finding", "submitter_use", "submitter_fee", "submitter_change":
-			may = "select,insert"
-		case "authority_move", "intent_mac_rule":
-			may = "select"
-		case "authority_mark", "event_outbox", "event", "conservation_checkpoint", "conservation_sum", "conservation_request", "conservation_scale", "conservation_standing":
-			may = "select,insert,update,delete"
+	for role, of := range to.Functions {
+		rights, err := rightsOf(of)
+		if err != nil {
+			t.Fatal(err)
 		}
-		want[functions], want[reader] = append(want[functions], table+" "+may), append(want[reader], table+" "+reads)
-	}
-	for role, lines := range want {
-		if diff := cmp.Diff(lines, texts(t, conn, rights, role)); diff != "" {
-			t.Errorf("rights of %s (-want +got):\n%s", role, diff)
+		if diff := cmp.Diff(wanted(t, conn, rights), texts(t, conn, granted, role)); diff != "" {
+			t.Errorf("rights of %s (-want +got):\n%s", of, diff)
 		}
 	}
-	for role, want := range map[string]string{functions: "", reader: "pg_read_all_stats"} {
+	reader := to.Readers[0]
+	var reads []string
+	for _, line := range wanted(t, conn, nil) {
+		if !strings.HasPrefix(line, "sequence") {
+			reads = append(reads, line)
+		}
+	}
+	if diff := cmp.Diff(reads, texts(t, conn, granted, reader)); diff != "" {
+		t.Errorf("rights of a reader (-want +got):\n%s", diff)
+	}
+	for role, want := range map[string]string{two: "", reader: "pg_read_all_stats"} {
 		got := texts(t, conn, `select g.rolname::text from pg_auth_members m join pg_roles g on g.oid = m.roleid join pg_roles r on r.oid = m.member where r.rolname = $1`, role)
 		if strings.Join(got, ",") != want {
 			t.Errorf("%s: got a member of %q, want of %q", role, got, want)
 		}
 	}
-	do(t, conn, `set role `+pgx.Identifier{functions}.Sanitize())
-	do(t, conn, `select keep_partitions()`)
-	do(t, conn, `insert into tx_history (tx_id, submitter, at, state, attempts) values (gen_random_uuid(), 'eip155:1:0x00000000000000000000000000000000000000a1', now(), 'QUEUED', 0)`)
+	do(t, conn, `set role `+pgx.Identifier{two}.Sanitize())
 	for _, table := range []string{"table mine", "temporary table authority", "temporary table submitter_lease"} {
 		if _, err := conn.Exec(t.Context(), `create `+table+` (id int)`); err == nil {
 			t.Errorf("a %s of their own: got it made, want it refused", table)
 		}
+	}
+	if _, err := conn.Exec(t.Context(), `select keep_partitions()`); err == nil {
+		t.Error("a function that runs as the owner, called by who may not: got no error")
+	}
+}
+
+// granted are the rights that were given to a role by name: of tables, of their columns, of
+// sequences and of functions.
+const granted = `
+with acl (object, acl) as (
+  select case relkind when 'S' then 'sequence ' else '' end || relname, relacl from pg_class where relnamespace = 'public'::regnamespace
+  union all
+  select 'function ' || oid::regprocedure, proacl from pg_proc where pronamespace = 'public'::regnamespace
+), granted (object, what) as (
+  select object, lower(g.privilege_type)
+    from acl, aclexplode(acl) g join pg_roles r on r.oid = g.grantee where r.rolname = $1
+  union all
+  select c.relname, lower(g.privilege_type) || ' (' || string_agg(attname, ', ' order by attname) || ')'
+    from pg_attribute a join pg_class c on c.oid = a.attrelid, aclexplode(a.attacl) g join pg_roles r on r.oid = g.grantee
+   where c.relnamespace = 'public'::regnamespace and r.rolname = $1
+   group by c.relname, g.privilege_type
+)
+select object || ': ' || string_agg(what, ', ' order by what) from granted group by object order by object collate "C"`
+
+// wanted are the same lines of these rights, and of what each function reads.
+func wanted(t *testing.T, conn *pgx.Conn, rights map[string][]string) (lines []string) {
+	t.Helper()
+	all := make(map[string][]string)
+	for object, list := range rights {
+		all[object] = slices.Clone(list)
+	}
+	for _, object := range texts(t, conn, `
+select case relkind when 'S' then 'sequence ' else '' end || relname
+  from pg_class
+ where relnamespace = 'public'::regnamespace and relkind in ('r', 'p', 'S') and not relispartition
+   and relname not like 'goose_db_version%' or relname = 'goose_db_version_id_seq'`) {
+		all[object] = append(all[object], "select")
+	}
+	for object, list := range all {
+		var columns []string // of several functions that one role serves
+		list = slices.DeleteFunc(list, func(right string) bool {
+			of, update := strings.CutPrefix(right, "update (")
+			if update {
+				columns = append(columns, strings.Split(strings.TrimSuffix(of, ")"), ", ")...)
+			}
+			return update
+		})
+		if slices.Sort(columns); len(columns) > 0 {
+			list = append(list, "update ("+strings.Join(slices.Compact(columns), ", ")+")")
+		}
+		slices.Sort(list)
+		lines = append(lines, object+": "+strings.Join(list, ", "))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// The rights are of things that exist, are written in one way, and each function of the
+// deployment has its own.
+func TestRightsAreOfWhatExists(t *testing.T) {
+	t.Parallel()
+	databaseURL := empty(t)
+	if _, err := Up(t.Context(), databaseURL, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	conn := dial(t, databaseURL)
+	text, err := os.ReadFile("../terraform/functions.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var deployed map[string]any
+	if err := json.Unmarshal(text, &deployed); err != nil {
+		t.Fatal(err)
+	}
+	functions, err := Functions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(deployed)), functions); diff != "" {
+		t.Errorf("functions (-functions.json +grants.json):\n%s", diff)
+	}
+	rights, err := rightsOf([]string{EveryFunction})
+	if err != nil {
+		t.Fatal(err)
+	}
+	form := regexp.MustCompile(`^(insert|delete|usage|execute|update \([a-z_]+(, [a-z_]+)*\))$`)
+	objects := texts(t, conn, `
+select case relkind when 'S' then 'sequence ' else '' end || relname from pg_class where relnamespace = 'public'::regnamespace
+union all
+select 'function ' || oid::regprocedure from pg_proc where pronamespace = 'public'::regnamespace`)
+	for object, list := range rights {
+		if !slices.Contains(objects, object) {
+			t.Errorf("grants.json: %s does not exist", object)
+		}
+		for _, right := range list {
+			if !form.MatchString(right) {
+				t.Errorf("grants.json: %s: %q is not insert, delete, usage, execute or update (columns)", object, right)
+			}
+		}
+	}
+}
+
+// decisive are the rights that decide about money and keys, by the words of docs/deploy.md:
+// an object, and the column that is updated, or another right on it.
+var decisive = map[string][2]string{
+	"Add an intent or a payment":                                 {"managed_tx", "insert"},
+	"Bind a nonce to an intent":                                  {"managed_tx", "nonce"},
+	"Store signed bytes":                                         {"tx_version", "insert"},
+	"Record receipts and ends":                                   {"managed_tx", "receipt"},
+	"Take a submitter's lease":                                   {"submitter_lease", "owner_node"},
+	"Register a submitter; change its callers, signer or status": {"submitter", "signer"},
+	"Change a policy":                                            {"submitter_policy", "max_value_wei"},
+	"Record an operator's change of a submitter":                 {"submitter_change", "insert"},
+	"End PROTECT":                                                {"protect_episode", "closed_at"},
+	"Accept a database":                                          {"authority", "accepted_by"},
+	"Change money in Funding":                                    {"balances_tb", "available"},
+	"Move a transfer":                                            {"transfers_tb", "state"},
+	"Halt transfers":                                             {"transfer_halt", "insert"},
+	"End a halt":                                                 {"transfer_halt", "resumed_at"},
+	"Write the books of conservation":                            {"conservation_sum", "insert"},
+	"Prepare a mark":                                             {"authority_mark", "insert"},
+	"Number events":                                              {"event", "insert"},
+	"Drop old partitions and events":                             {"function keep_partitions()", "execute"},
+}
+
+// The page for who deploys says which functions have the decisive rights, and no others
+// have them.
+func TestDecisiveRightsAreOnThePage(t *testing.T) {
+	t.Parallel()
+	all, err := byFunction()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../docs/deploy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]string)
+	_, section, _ := strings.Cut(string(page), "\n### What each function may write in the database\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z][^|]*) \| ([^|]*) \|$`).FindAllStringSubmatch(section, -1) {
+		got[row[1]] = row[2]
+	}
+	want := make(map[string]string)
+	for words, of := range decisive {
+		var may []string
+		for _, function := range slices.Sorted(maps.Keys(all)) {
+			if slices.ContainsFunc(all[function][of[0]], func(right string) bool {
+				return right == of[1] || regexp.MustCompile(`[( ]`+of[1]+`[,)]`).MatchString(right)
+			}) {
+				may = append(may, "`"+function+"`")
+			}
+		}
+		want[words] = strings.Join(may, ", ")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("docs/deploy.md (-grants.json +page):\n%s", diff)
 	}
 }
 
@@ -114,15 +285,15 @@ func TestGrantWithoutTheDatabase(t *testing.T) {
 	owner, functions := fmt.Sprintf("owner_%d", unique), fmt.Sprintf("functions_%d", unique)
 	do(t, conn, fmt.Sprintf(`create role %q login password 'secret-%d'`, owner, unique))
 	do(t, conn, fmt.Sprintf(`create role %q`, functions))
-	defer do(t, conn, fmt.Sprintf(`drop owned by %[1]q, %[2]q cascade; drop role %[1]q, %[2]q`, owner, functions))
+	defer do(t, conn, fmt.Sprintf(`set role %[1]q; revoke all on all tables in schema public from %[2]q; reset role; drop owned by %[2]q, %[1]q cascade; drop role %[1]q, %[2]q`, owner, functions))
 	do(t, conn, fmt.Sprintf(`grant usage on schema public to %[1]q with grant option; grant all on all tables in schema public to %[1]q with grant option;
-		grant all on all sequences in schema public to %[1]q with grant option`, owner))
+		grant all on all sequences in schema public to %[1]q with grant option; grant all on all routines in schema public to %[1]q with grant option`, owner))
 	u, err := url.Parse(databaseURL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	u.User = url.UserPassword(owner, fmt.Sprintf("secret-%d", unique))
-	if err := Grant(t.Context(), u.String(), Grants{Functions: []string{functions}}); !errors.Is(err, ErrTemporaryTables) {
+	if err := Grant(t.Context(), u.String(), Grants{Functions: map[string][]string{functions: {EveryFunction}}}); !errors.Is(err, ErrTemporaryTables) {
 		t.Errorf("got %v, want ErrTemporaryTables", err)
 	}
 	if got := texts(t, conn, `select has_table_privilege($1, 'managed_tx', 'insert')::text`, functions); got[0] != "true" {
@@ -137,7 +308,7 @@ func TestGrantToNobody(t *testing.T) {
 	if _, err := Up(t.Context(), databaseURL, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Grant(t.Context(), databaseURL, Grants{Functions: []string{"nobody"}}); err == nil {
+	if err := Grant(t.Context(), databaseURL, Grants{Functions: map[string][]string{"nobody": {EveryFunction}}}); err == nil {
 		t.Error("got no error, want one")
 	}
 	if err := Grant(t.Context(), databaseURL, Grants{}); err != nil {

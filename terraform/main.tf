@@ -160,7 +160,7 @@ module "migration" {
   subnet         = module.network.subnets["functions"]
   instance       = module.database.connection_name
   database_url   = module.database.migrator_url
-  database_roles = values(module.database.users)
+  database_roles = module.database.users
   readers        = module.database.readers
   environment    = local.mark_environment
   attested       = var.binary_authorization != null

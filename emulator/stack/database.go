@@ -52,34 +52,42 @@ func (s *Stack) startDatabase(ctx context.Context) error {
 	return nil
 }
 
-// functionURL makes the functions' role, if the cluster has none yet, and says
-// how they reach the database.
-func (s *Stack) functionURL(ctx context.Context) (string, error) {
+// roleURL makes a role with the rights of a function, or of all where one target serves
+// them, and says how it reaches the database.
+func (s *Stack) roleURL(ctx context.Context, target string) (string, error) {
 	db, err := pgx.Connect(ctx, s.Database)
 	if err != nil {
 		return "", err
 	}
 	defer db.Close(ctx)
 	password := rand.Text() // base32: nothing to quote
-	role := functionRole + "_" + rand.Text()[:8]
+	role := functionRole + "_" + target + "_" + rand.Text()[:8]
 	if _, err := db.Exec(ctx, fmt.Sprintf("create role %s login password '%s'", pgx.Identifier{role}.Sanitize(), password)); err != nil {
-		return "", fmt.Errorf("make the functions' role: %w", err)
+		return "", fmt.Errorf("make the role of %s: %w", target, err)
 	}
-	if err := migrations.Grant(ctx, s.Database, migrations.Grants{Functions: []string{role}}); err != nil {
-		return "", fmt.Errorf("make the functions' role: %w", err)
+	if err := migrations.Grant(ctx, s.Database, migrations.Grants{Functions: map[string][]string{role: functionsOf(target)}}); err != nil {
+		return "", fmt.Errorf("make the role of %s: %w", target, err)
 	}
 	u, err := url.Parse(s.Database)
 	if err != nil {
 		return "", err
 	}
 	u.User = url.UserPassword(role, password)
-	if !s.options.WireProxy {
-		return u.String(), nil
+	if s.Proxy != nil {
+		u.Host = s.Proxy.Addr()
+	}
+	return u.String(), nil
+}
+
+// startWireProxy puts a proxy between the functions and the database.
+func (s *Stack) startWireProxy(ctx context.Context) error {
+	u, err := url.Parse(s.Database)
+	if err != nil {
+		return err
 	}
 	if s.Proxy, err = pgproxy.Start(context.WithoutCancel(ctx), pgproxy.Options{Target: u.Host}); err != nil {
-		return "", err
+		return err
 	}
 	s.onClose(func() error { s.Proxy.Close(); return nil })
-	u.Host = s.Proxy.Addr()
-	return u.String(), nil
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/processes"
 	"github.com/fencepost/fencepost/emulator/urlmap"
+	"github.com/fencepost/fencepost/migrations"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/crash"
 )
@@ -49,7 +50,18 @@ func (s *Stack) routes() (public []urlmap.Route, internal []string) {
 }
 
 // all is the target that serves every function.
-const all = "all"
+const all = migrations.EveryFunction
+
+// functionsOf are the functions that are deployed with a target.
+func functionsOf(target string) []string {
+	switch target {
+	case transferService:
+		return []string{"transfer", "transfer-step"}
+	case conservationJob:
+		return []string{"conservation", "conservation-full"}
+	}
+	return []string{target}
+}
 
 func (s *Stack) startURLMap(context.Context) (err error) {
 	public, internal := s.routes()
@@ -94,7 +106,14 @@ func (s *Stack) startServices(ctx context.Context) (err error) {
 		s.services = []*service{{target: all, functions: s.functionNames()}}
 	}
 	for _, svc := range s.services {
-		if err := s.startService(ctx, svc, list(s.settingsOf(svc.target))); err != nil {
+		settings := s.settingsOf(svc.target)
+		if svc.target != all { // as deployed, each function logs in as its own role
+			if settings["FENCEPOST_DATABASE_URL"], err = s.roleURL(ctx, svc.target); err != nil {
+				return err
+			}
+			s.roles[svc.target] = settings["FENCEPOST_DATABASE_URL"]
+		}
+		if err := s.startService(ctx, svc, list(settings)); err != nil {
 			return err
 		}
 	}
@@ -181,6 +200,10 @@ func (s *Stack) Processes() []*processes.Process {
 	return list
 }
 
+// DatabaseURLOf is how a function reaches the database where each has a process and a role
+// of its own; "" where one role serves all.
+func (s *Stack) DatabaseURLOf(function string) string { return s.roles[function] }
+
 // Setting is what the function processes have been given as an environment
 // variable.
 func (s *Stack) Setting(variable string) string { return s.settings[variable] }
@@ -217,7 +240,12 @@ func (s *Stack) StartAside(ctx context.Context, settings map[string]string) (*pr
 
 // environment is what every function process gets.
 func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
-	database, err := s.functionURL(ctx)
+	if s.options.WireProxy {
+		if err := s.startWireProxy(ctx); err != nil {
+			return nil, err
+		}
+	}
+	database, err := s.roleURL(ctx, all)
 	if err != nil {
 		return nil, err
 	}

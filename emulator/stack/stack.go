@@ -132,6 +132,7 @@ type Stack struct {
 	settings    map[string]string // the function processes' environment
 	signing     signing
 	services    []*service
+	roles       map[string]string // by function: the URL that it reaches the database by
 	scheduler   *scheduler.Scheduler
 	accounts    []devchain.Account
 	payer       devchain.Account
@@ -158,7 +159,7 @@ const stopWithin = 12 * time.Second
 // Start starts every part and returns when intents can be posted. What it had
 // started is stopped again if it fails. The caller ends it with [Stack.Close].
 func Start(ctx context.Context, o Options) (_ *Stack, err error) {
-	s := &Stack{options: o.withDefaults(), Costs: new(Costs), connections: http.DefaultTransport.(*http.Transport).Clone()}
+	s := &Stack{options: o.withDefaults(), Costs: new(Costs), roles: make(map[string]string), connections: http.DefaultTransport.(*http.Transport).Clone()}
 	s.connections.MaxIdleConnsPerHost = 64 // of one URL map; usually 2 are kept
 	s.onClose(func() error { s.connections.CloseIdleConnections(); return nil })
 	defer func() {

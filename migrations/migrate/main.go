@@ -22,7 +22,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store/cloudsql"
 )
 
-const usage = `usage: migrate up [--grant-to ROLES] [--grant-read-to ROLES]
+const usage = `usage: migrate up [--grant-to FUNCTION=ROLE,…] [--grant-read-to ROLES]
        migrate status
        migrate distrust --reason TEXT
        migrate expect-move --by NAME --reason TEXT
@@ -46,8 +46,9 @@ Whether an intent needs a MAC. A new database demands one. Who and why are on re
   require-macs    refuse intents without a MAC from now on. Run it once no function of a release without MACs runs
   allow-unmarked  sign intents without a MAC again. Run it before a release without MACs is deployed again
 
-  --grant-to       then let these roles, separated by commas, read and write rows
-  --grant-read-to  then let these read rows, and see what others' sessions do
+  --grant-to       FUNCTION=ROLE, separated by commas: then give each function's role that function's rights, and take what
+                   else it had. all=ROLE is for a role that serves every function
+  --grant-read-to  then let these roles, separated by commas, read rows, and see what others' sessions do
 
 FENCEPOST_DATABASE_URL is the database, as the role that owns its tables:
 postgres://user:password@host:port/database
@@ -121,18 +122,40 @@ func realMain(ctx context.Context) error {
 	return status(ctx, c.databaseURL, how)
 }
 
+// listed are the words between the commas.
+func listed(text string) []string {
+	return slices.DeleteFunc(strings.Split(text, ","), func(word string) bool { return word == "" })
+}
+
+// functionsByRole reads FUNCTION=ROLE,…: which functions log in as which role.
+func functionsByRole(text string) (map[string][]string, error) {
+	functions, err := migrations.Functions()
+	if err != nil {
+		return nil, err
+	}
+	byRole := make(map[string][]string)
+	for _, word := range listed(text) {
+		function, role, both := strings.Cut(word, "=")
+		if !both || role == "" || function != migrations.EveryFunction && !slices.Contains(functions, function) {
+			return nil, fmt.Errorf("%q is not FUNCTION=ROLE: the functions are %s; write such as create=ROLE, or %s=ROLE for a role that serves every function", word, strings.Join(functions, ", "), migrations.EveryFunction)
+		}
+		byRole[role] = append(byRole[role], function)
+	}
+	return byRole, nil
+}
+
 // parse reads the arguments; the flags may stand before the command or behind it.
 func parse(arguments []string) (c call, err error) {
 	flags := flag.NewFlagSet("migrate", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // main prints the error once
-	roles := func(to *[]string) func(string) error {
-		return func(text string) error {
-			*to = slices.DeleteFunc(strings.Split(text, ","), func(role string) bool { return role == "" })
-			return nil
-		}
-	}
-	flags.Func("grant-to", "", roles(&c.grants.Functions))
-	flags.Func("grant-read-to", "", roles(&c.grants.Readers))
+	flags.Func("grant-to", "", func(text string) (err error) {
+		c.grants.Functions, err = functionsByRole(text)
+		return err
+	})
+	flags.Func("grant-read-to", "", func(text string) error {
+		c.grants.Readers = listed(text)
+		return nil
+	})
 	flags.StringVar(&c.reason, "reason", "", "")
 	flags.StringVar(&c.by, "by", "", "")
 	var words []string

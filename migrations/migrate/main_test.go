@@ -61,7 +61,7 @@ func TestUpThenStatus(t *testing.T) {
 		{"status", `(?m)\Apending +0001_\w+\.sql$`, `\A\z`},
 		{"up", `\Amigrations applied: [1-9]\d*\n\z`, `file=0001_\w+\.sql`},
 		{"up", `\Amigrations applied: 0\n\z`, `\A\z`},
-		{"up --grant-to pg_monitor --grant-read-to pg_monitor", `\Amigrations applied: 0\n\z`, `\A\z`},
+		{"up --grant-to all=pg_monitor,query=pg_monitor --grant-read-to pg_monitor", `\Amigrations applied: 0\n\z`, `\A\z`},
 		{"status", `(?m)\A\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ +0001_\w+\.sql$`, `\A\z`},
 	} {
 		code, stdout, stderr := migrate(t, cluster.URL(name), strings.Fields(step.command)...)
@@ -88,8 +88,11 @@ func TestExitCodes(t *testing.T) {
 		"unknown command":  {nowhere, []string{"down"}, 2, `"down"`},
 		"unknown flag":     {nowhere, []string{"--force", "up"}, 2, "-force"},
 		"no database":      {"", []string{"up"}, 2, "FENCEPOST_DATABASE_URL"},
-		"grants, behind":   {nowhere, []string{"up", "--grant-to", "a,b", "--grant-read-to=c"}, 1, "127.0.0.1:1"},
-		"status grants":    {nowhere, []string{"--grant-to=a", "status"}, 2, "status grants nothing"},
+		"grants, behind":   {nowhere, []string{"up", "--grant-to", "create=a,query=b", "--grant-read-to=c"}, 1, "127.0.0.1:1"},
+		"roles alone":      {nowhere, []string{"up", "--grant-to", "a,b"}, 2, `"a" is not FUNCTION=ROLE`},
+		"no function":      {nowhere, []string{"up", "--grant-to", "mine=a"}, 2, "the functions are admin, advance,"},
+		"no role":          {nowhere, []string{"up", "--grant-to", "create="}, 2, "create=ROLE"},
+		"status grants":    {nowhere, []string{"--grant-to=all=a", "status"}, 2, "status grants nothing"},
 		"distrust, why":    {nowhere, []string{"distrust"}, 2, "--reason"},
 		"a reason for up":  {nowhere, []string{"up", "--reason", "r"}, 2, "--reason"},
 		"distrust, nobody": {nowhere, []string{"distrust", "--reason=a clone"}, 1, "127.0.0.1:1"},

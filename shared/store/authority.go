@@ -89,15 +89,7 @@ func (s *Store) NameEpoch(sub nonce.Submitter) string {
 // protectAll opens PROTECT on every submitter: this database is not the one that
 // we wrote last, and nothing in it is believed until a person has reconciled it
 // with the chain.
-const protectAll = `
-insert into protect_episode (submitter, episode, evidence)
-select s.submitter, 1 + coalesce((select max(episode) from protect_episode p where p.submitter = s.submitter), 0),
-       jsonb_build_object('what', 'the database is not the one written last: a restored or re-created copy',
-         'expectedSystem', a.system_identifier::text, 'expectedTimeline', a.timeline_id,
-         'system', c.system_identifier::text, 'timeline', current_timeline())
-  from submitter s, authority a, pg_control_system() c
- where not is_authority()
-    on conflict (submitter) where closed_at is null do nothing`
+const protectAll = `select protect_all()`
 
 // disown protects every submitter of a database that is not the authority.
 func (s *Store) disown(ctx context.Context) error {

@@ -34,34 +34,17 @@ func (s *Store) Judge(ctx context.Context, seen mark.Seen) (mark.Verdict, error)
 	return mark.Foreign, s.notHolding(ctx, seen)
 }
 
-// Those prepared over an older generation can be written no more, and one that was seen
-// before this is not the object's any more.
-const forgetMarks = `delete from authority_mark where id <> $1 and written_over < $2`
-
 func (s *Store) sawMark(ctx context.Context, seen mark.Seen) error {
-	b := new(pgx.Batch)
-	b.Queue(`update authority_mark set generation = $2 where id = $1`, seen.ID, seen.Generation)
-	b.Queue(forgetMarks, seen.ID, seen.Generation)
-	if err := s.send(ctx, b); err != nil {
+	if _, err := s.db.Exec(ctx, `select saw_mark($1, $2)`, seen.ID, seen.Generation); err != nil {
 		return fmt.Errorf("record the mark as seen: %w", err)
 	}
 	return nil
 }
 
-// distrustByMark is what migrate distrust does, with the mark as the reason.
-const distrustByMark = `
-update authority
-   set timeline_id = -1, accepted_at = clock_timestamp(),
-       accepted_by = 'distrusted: the mark outside the database is not of this database: ' || $3
- where timeline_id <> -1 and not exists (select from authority_mark where id = $1 or generation >= $2)`
-
 func (s *Store) notHolding(ctx context.Context, seen mark.Seen) error {
 	evidence := fmt.Sprintf("id %s, generation %d, epoch %s, sequence %d, position %s, written %s by the database's clock",
 		seen.ID, seen.Generation, seen.Epoch, seen.Sequence, seen.Position, seen.At.UTC().Format("2006-01-02 15:04:05Z"))
-	b := new(pgx.Batch)
-	b.Queue(distrustByMark, seen.ID, seen.Generation, evidence)
-	b.Queue(protectAll)
-	if err := s.send(ctx, b); err != nil {
+	if _, err := s.db.Exec(ctx, `select distrust_by_mark($1, $2, $3)`, seen.ID, seen.Generation, evidence); err != nil {
 		return fmt.Errorf("distrust a database that does not hold the mark: %w", err)
 	}
 	return nil

@@ -123,7 +123,7 @@ func TestSignOnceAgainstTheFunctionsRole(t *testing.T) {
 	t.Cleanup(func() {
 		_, _ = db.DB.Exec(context.Background(), fmt.Sprintf(`drop owned by %[1]s; drop role %[1]s`, role))
 	})
-	if err := migrations.Grant(t.Context(), db.URL, migrations.Grants{Functions: []string{role}}); err != nil {
+	if err := migrations.Grant(t.Context(), db.URL, migrations.Grants{Functions: map[string][]string{role: {migrations.EveryFunction}}}); err != nil {
 		t.Fatal(err)
 	}
 	right, wrong := storetest.Bytes(1337, 0, nonce.Address{9}, 1, ""), storetest.Bytes(1337, 0, nonce.Address{8}, 1, "another")

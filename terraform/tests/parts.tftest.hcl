@@ -214,7 +214,7 @@ run "migration" {
     subnet         = "subnet"
     instance       = "project-1:europe-west1:fencepost"
     database_url   = "user=fencepost-migrate@project-1.iam dbname=fencepost sslmode=disable"
-    database_roles = ["fencepost-query@project-1.iam", "fencepost-create@project-1.iam"]
+    database_roles = { query = "fencepost-query@project-1.iam", create = "fencepost-create@project-1.iam" }
     readers        = ["ada@example.com"]
     environment    = { FENCEPOST_AUTHORITY_MARK = "true" }
     attested       = true
@@ -236,7 +236,7 @@ run "migration" {
   }
 
   assert {
-    condition     = google_cloud_run_v2_job.this.template[0].template[0].containers[0].command == tolist(["/migrate"]) && google_cloud_run_v2_job.this.template[0].template[0].containers[0].args == tolist(["up", "--grant-to", "fencepost-create@project-1.iam,fencepost-query@project-1.iam", "--grant-read-to", "ada@example.com"])
+    condition     = google_cloud_run_v2_job.this.template[0].template[0].containers[0].command == tolist(["/migrate"]) && google_cloud_run_v2_job.this.template[0].template[0].containers[0].args == tolist(["up", "--grant-to", "create=fencepost-create@project-1.iam,query=fencepost-query@project-1.iam", "--grant-read-to", "ada@example.com"])
     error_message = "The migration does not say who may read and write what it makes."
   }
 

@@ -31,7 +31,7 @@ resource "google_cloud_run_v2_job" "this" {
       containers {
         image   = var.image
         command = ["/migrate"]
-        args    = ["up", "--grant-to", join(",", sort(var.database_roles)), "--grant-read-to", join(",", sort(var.readers))]
+        args    = ["up", "--grant-to", join(",", [for function, role in var.database_roles : "${function}=${role}"]), "--grant-read-to", join(",", sort(var.readers))]
 
         env {
           name  = "FENCEPOST_DATABASE_URL"

@@ -37,8 +37,8 @@ variable "readers" {
 }
 
 variable "database_roles" {
-  description = "The functions' names in Postgres, which get to read and write rows."
-  type        = list(string)
+  description = "The functions' names in Postgres, by function. Each gets its function's rights, as migrations/grants.json has them."
+  type        = map(string)
 }
 
 variable "environment" {

@@ -1,0 +1,102 @@
+package attacks
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// forgeries are what an attacker in one function tries in the database, as its role. $1 is a
+// submitter. Each statement would have something signed that nobody asked for, move money,
+// or hide who did it.
+var forgeries = map[string]string{
+	"an intent that nobody posted":         `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state) values (gen_random_uuid(), $1, 'forged', 'email:shop@fencepost.example', '\x00', 'QUEUED')`,
+	"another payload":                      `update tx_document set bytes = '\x00' where tx_id in (select tx_id from managed_tx where submitter = $1)`,
+	"a nonce for it":                       `update managed_tx set nonce = 0 where submitter = $1`,
+	"signed bytes of its own":              `insert into tx_version (tx_id, version, kind) select tx_id, 9, 'BUMP' from managed_tx where submitter = $1`,
+	"the next nonce":                       `update submitter_nonce_cursor set next_nonce = 7 where submitter = $1`,
+	"itself among the callers":             `update submitter set callers = array['*'] where submitter = $1`,
+	"a signer of its own":                  `update submitter set signer = 'remote:mine' where submitter = $1`,
+	"a submitter that was suspended":       `update submitter set status = 'ACTIVE' where submitter = $1`,
+	"no policy any more":                   `update submitter_policy set max_value_wei = null, targets = null where submitter = $1`,
+	"a change that no operator made":       `insert into submitter_change (submitter, action, by, reason) values ($1, 'RESUME', 'ada@fencepost.example', 'forged')`,
+	"a database that nobody accepted":      `update authority set accepted_by = $1`,
+	"the end of PROTECT":                   `update protect_episode set closed_at = clock_timestamp() where submitter = $1`,
+	"money in Funding":                     `update balances_tb set available = available + 1 where $1 <> ''`,
+	"a payment that is already made":       `insert into payout_proof (req_id, tx_hash) values ('r', $1)`,
+	"transfers that go on after a halt":    `update transfer_halt set resumed_at = clock_timestamp() where $1 <> ''`,
+	"a transfer's state":                   `update transfers_tb set state = 40 where $1 <> ''`,
+	"a mark of the database":               `insert into authority_mark (id, written_over, reason) values ('forged', 0, $1)`,
+	"books that hide what is missing":      `delete from conservation_sum where $1 <> ''`,
+	"an operator's word about a payout":    `insert into payout_statement (req_id, paid, by, reason) values ('r', true, 'ada@fencepost.example', $1)`,
+	"a decision that no operator made":     `update tx_decision set by = 'ada@fencepost.example' where reason = $1`,
+	"an answer in the trading core's name": `update transfer_resolution set verdict = 'SUCCESS' where $1 <> ''`,
+}
+
+// may says which of these are a function's own work. What is in no list here is refused to
+// every function.
+var may = map[string][]string{
+	"create":       {"an intent that nobody posted"},
+	"advance":      {"a nonce for it", "signed bytes of its own", "the next nonce"},
+	"transfer":     {"an intent that nobody posted", "money in Funding", "a payment that is already made", "a transfer's state", "an answer in the trading core's name"},
+	"conservation": {"books that hide what is missing"},
+	"sweep":        {"a mark of the database"},
+	"admin": {
+		"an intent that nobody posted", "a nonce for it", "the next nonce", "itself among the callers", "a signer of its own", "a submitter that was suspended",
+		"no policy any more", "a change that no operator made", "a database that nobody accepted", "the end of PROTECT", "money in Funding",
+		"a payment that is already made", "transfers that go on after a halt", "a transfer's state", "a mark of the database",
+		"books that hide what is missing", "an operator's word about a payout", "an answer in the trading core's name",
+	},
+}
+
+// Whoever has broken into one function has its database role, and no other's: each forging
+// statement is refused but where it is the function's own work.
+func TestAFunctionsRoleIsItsOwn(t *testing.T) {
+	t.Parallel()
+	d := setup(t, stack.Options{Split: true, Processes: 1, Transfers: true, Submitters: 1})
+	s := d.Submitters()[0]
+	honest := d.post(t, d.token(t, stack.CallerAccount), s, "an honest one")
+	d.await(t, honest.TxID, "CONFIRMED") // each function with its own role does its own work
+	for _, function := range []string{"create", "query", "cancel", "admin", "advance", "receipt", "confirm", "resubmit", "sweep", "publish", "transfer", "conservation"} {
+		db, err := pgx.Connect(d.ctx, d.DatabaseURLOf(function))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close(d.ctx)
+		own := make(map[string]bool)
+		for _, name := range may[function] {
+			own[name] = true
+		}
+		for name, statement := range forgeries {
+			if refused := refusedTo(t, d, db, statement, s); refused == own[name] {
+				t.Errorf("%s as %s: got refused %t, want %t", name, function, refused, !own[name])
+			}
+		}
+	}
+}
+
+// insufficientPrivilege is what Postgres answers who has no right to a statement.
+const insufficientPrivilege = "42501"
+
+// refusedTo runs the statement in a transaction that is rolled back, and says whether the
+// role has no right to it.
+func refusedTo(t *testing.T, d deployment, db *pgx.Conn, statement string, s nonce.Submitter) bool {
+	t.Helper()
+	tx, err := db.Begin(d.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(d.ctx)
+	_, err = tx.Exec(d.ctx, statement, string(s))
+	pg, _ := errors.AsType[*pgconn.PgError](err)
+	if pg != nil && strings.HasPrefix(pg.Code, "42") && pg.Code != insufficientPrivilege {
+		t.Fatalf("%s: got %v: it says nothing of rights", statement, err)
+	}
+	return pg != nil && pg.Code == insufficientPrivilege
+}

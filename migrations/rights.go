@@ -1,0 +1,88 @@
+package migrations
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// grantsFile has what each function may do beyond reading: by function and by what it is a
+// right on, the rights as Postgres' GRANT takes them. Each function of
+// terraform/functions.json is in it.
+//
+//go:embed grants.json
+var grantsFile []byte
+
+// EveryFunction stands for all functions: a role that a process serves all of them with, as
+// on a developer's machine.
+const EveryFunction = "all"
+
+// byFunction is the file's content: function, then object, then rights.
+var byFunction = sync.OnceValues(func() (map[string]map[string][]string, error) {
+	rights := make(map[string]map[string][]string)
+	if err := json.Unmarshal(grantsFile, &rights); err != nil {
+		return nil, fmt.Errorf("grants.json: %w", err)
+	}
+	return rights, nil
+})
+
+// ErrNoFunction says that a role was to get the rights of a function that does not exist.
+var ErrNoFunction = errors.New("no function has this name")
+
+// Functions lists the functions' names, without [EveryFunction].
+func Functions() ([]string, error) {
+	rights, err := byFunction()
+	return slices.Sorted(maps.Keys(rights)), err
+}
+
+// rightsOf are the rights of a role that the functions log in as, by object.
+func rightsOf(functions []string) (map[string][]string, error) {
+	all, err := byFunction()
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(functions, EveryFunction) {
+		functions = slices.Collect(maps.Keys(all))
+	}
+	union := make(map[string][]string)
+	for _, function := range functions {
+		own, there := all[function]
+		if !there {
+			return nil, fmt.Errorf("%w: %q; the functions are %s, and %s for a role that serves every function", ErrNoFunction, function, strings.Join(slices.Sorted(maps.Keys(all)), ", "), EveryFunction)
+		}
+		for object, rights := range own {
+			union[object] = append(union[object], rights...)
+		}
+	}
+	for object, rights := range union {
+		slices.Sort(rights)
+		union[object] = slices.Compact(rights)
+	}
+	return union, nil
+}
+
+// exactly are the statements that bring a role to these rights and no others, whatever it
+// had: it reads the tables, and asks how far the sequences are.
+func exactly(role string, tables []string, rights map[string][]string) (statements []string) {
+	to := pgx.Identifier{role}.Sanitize()
+	statements = append(statements,
+		"revoke all on all tables in schema public from "+to,
+		"revoke all on all sequences in schema public from "+to,
+		"revoke all on all routines in schema public from "+to,
+		"grant usage on schema public to "+to,
+		"grant select on all sequences in schema public to "+to)
+	for _, table := range tables {
+		statements = append(statements, on(table, "select", []string{role}))
+	}
+	for _, object := range slices.Sorted(maps.Keys(rights)) {
+		statements = append(statements, "grant "+strings.Join(rights[object], ", ")+" on "+object+" to "+to)
+	}
+	return statements
+}
