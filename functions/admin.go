@@ -2,6 +2,7 @@ package functions
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -43,7 +44,7 @@ type registerRequest struct {
 	MaxInFlight *int     `json:"maxInFlight"`
 	Callers     []string `json:"callers"`
 
-	Policy *policyTerms `json:"policy"`
+	Policy json.RawMessage `json:"policy"` // [policyTerms], or "unlimited"
 }
 
 // register puts a signing account under management, if the chain agrees that
@@ -76,7 +77,7 @@ func (a *App) register(w http.ResponseWriter, r *http.Request) error {
 	if isNew {
 		status = http.StatusCreated
 		a.log.InfoContext(r.Context(), "submitter registered", telemetry.SubmitterKey, reg.Submitter,
-			"operator", operator, "startNonce", reg.StartNonce, "reason", reg.StartReason, "maxInFlight", reg.MaxInFlight)
+			"operator", operator, "startNonce", reg.StartNonce, "reason", reg.StartReason, "maxInFlight", reg.MaxInFlight, "unlimited", reg.Policy.Unlimited())
 	}
 	view, err := a.store.Submitter(r.Context(), reg.Submitter)
 	if err != nil {
@@ -123,10 +124,8 @@ func (a *App) registration(body registerRequest) (store.Registration, error) {
 		return reg, web.FieldProblem("maxInFlight", "is %d: want 1 to 10000", reg.MaxInFlight)
 	case reg.MaxInFlight > 1 && a.config.Nonce.Strict:
 		return reg, web.FieldProblem("maxInFlight", "is %d: above 1 needs nonce.strict.enabled=false; while that is true, give 1", reg.MaxInFlight)
-	case body.Policy == nil:
-		return reg, nil
 	}
-	p, err := body.Policy.policy("policy.")
+	p, err := registeredPolicy(body.Policy)
 	reg.Policy = &p
 	return reg, err
 }

@@ -1,10 +1,13 @@
 package functions
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/big"
 	"net/http"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -61,6 +64,36 @@ func (t policyTerms) policy(in string) (store.Policy, error) {
 	return p, err
 }
 
+// unlimited is what a registration says in place of a policy without limits.
+const unlimited = "unlimited"
+
+// registeredPolicy reads the policy of a registration. A submitter without limits has to be
+// registered so by a word: a policy that was forgotten is refused.
+func registeredPolicy(raw json.RawMessage) (store.Policy, error) {
+	const wanted = `give the limits as an object, such as {"maxValue": "1000000000000000000", "maxFeesPerDay": "100000000000000000"}, or "unlimited" to have none`
+	var word string
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return store.Policy{}, web.FieldProblem("policy", "is required: "+wanted)
+	case json.Unmarshal(raw, &word) == nil && word == unlimited:
+		return store.Policy{}, nil
+	case raw[0] != '{':
+		return store.Policy{}, web.FieldProblem("policy", "is neither an object nor the word: "+wanted)
+	}
+	type named struct { // so that an error names the member with its path
+		Policy policyTerms `json:"policy"`
+	}
+	body, err := web.DecodeText[named](slices.Concat([]byte(`{"policy":`), raw, []byte(`}`)))
+	if err != nil {
+		return store.Policy{}, err
+	}
+	p, err := body.Policy.policy("policy.")
+	if err == nil && p.Unlimited() {
+		err = web.FieldProblem("policy", "has no limit: "+wanted)
+	}
+	return p, err
+}
+
 // The gas limits that a policy may name: of a plain transfer, and the most of one
 // transaction (EIP-7825).
 const (
@@ -68,7 +101,8 @@ const (
 	maxPolicyGas = 1 << 24
 )
 
-// targets are the receivers in the form in which they are compared.
+// targets are the receivers, and the functions of receivers, in the form in which they are
+// compared.
 func targets(field string, given []string) ([]string, error) {
 	const most = 1000
 	if n := len(given); n == 0 || n > most {
@@ -79,14 +113,47 @@ func targets(field string, given []string) ([]string, error) {
 		if all[i] = text; text == store.TargetDeploy {
 			continue
 		}
-		a, err := evm.ParseAddress(text)
+		address, function, named := strings.Cut(text, ":")
+		a, err := evm.ParseAddress(address)
 		if err != nil {
-			return nil, web.FieldProblem(field, "has %q (%v): want addresses, or %q", text, err, store.TargetDeploy)
+			return nil, web.FieldProblem(field, "has %q (%v): want addresses, functions such as %q, or %q", text, err, exampleFunction, store.TargetDeploy)
 		}
-		all[i] = a.String()
+		if all[i] = a.String(); !named {
+			continue
+		}
+		selector, err := selectorOf(function)
+		if err != nil {
+			return nil, web.FieldProblem(field, "has %q, whose function cannot be read: want a signature or a selector behind the address, such as %q or %q",
+				text, exampleFunction, exampleSelector)
+		}
+		all[i] += ":" + selector
 	}
 	slices.Sort(all)
-	return slices.Compact(all), nil
+	all = slices.Compact(all)
+	for _, target := range all {
+		if address, _, named := strings.Cut(target, ":"); named && slices.Contains(all, address) {
+			return nil, web.FieldProblem(field, "has %s with a function and without: the address alone allows each function; leave out one of the two", address)
+		}
+	}
+	return all, nil
+}
+
+// Two ways to write the same function of a contract.
+const (
+	exampleFunction = "0x00000000000000000000000000000000000cafe0:transfer(address,uint256)"
+	exampleSelector = "0x00000000000000000000000000000000000cafe0:0xa9059cbb"
+)
+
+// selectorHex is a selector as an operator may write it.
+var selectorHex = regexp.MustCompile(`^0x[0-9a-fA-F]{8}$`)
+
+// selectorOf is the selector of a function, given by its signature or as it is.
+func selectorOf(function string) (string, error) {
+	if selectorHex.MatchString(function) {
+		return strings.ToLower(function), nil
+	}
+	selector, err := evm.Selector(function)
+	return fmt.Sprintf("0x%x", selector), err
 }
 
 type policyRequest struct {

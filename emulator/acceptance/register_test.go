@@ -81,7 +81,7 @@ func (b bench) delegates(t *testing.T, a devchain.Account, n uint64) {
 // registers asks for a registration that starts at a nonce, as an operator.
 func (b bench) registers(t *testing.T, a devchain.Account, start uint64) (status int, answer string) {
 	t.Helper()
-	body := map[string]any{"submitter": nonce.NewSubmitter(b.Chain.ChainID(), a.Address), "callers": []string{"email:" + stack.CallerAccount}, "startNonce": start}
+	body := map[string]any{"submitter": nonce.NewSubmitter(b.Chain.ChainID(), a.Address), "callers": []string{"email:" + stack.CallerAccount}, "startNonce": start, "policy": "unlimited"}
 	if start > 0 {
 		body["reason"] = "it was used by hand before"
 	}

@@ -147,7 +147,7 @@ func TestRegistrationNamesTheSigner(t *testing.T) {
 	register := func(s nonce.Submitter, signer string) (status int, answer string) {
 		t.Helper()
 		status, text, err := b.Call(b.ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/submitters",
-			map[string]any{"submitter": s, "callers": []string{"email:" + stack.CallerAccount}, "signer": signer})
+			map[string]any{"submitter": s, "callers": []string{"email:" + stack.CallerAccount}, "signer": signer, "policy": "unlimited"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func (s *Stack) register(ctx context.Context) error {
 
 // registerFor registers the submitter for one caller alone.
 func (s *Stack) registerFor(ctx context.Context, operator *client.Client, sub nonce.Submitter, caller string) error {
-	_, err := operator.RegisterSubmitter(ctx, client.Registration{Submitter: string(sub), Signer: s.signing.names[sub], Callers: []string{caller}, MaxInFlight: s.options.Window})
+	_, err := operator.RegisterSubmitter(ctx, client.Registration{Submitter: string(sub), Signer: s.signing.names[sub], Callers: []string{caller}, MaxInFlight: s.options.Window, Unlimited: true})
 	if err != nil {
 		return fmt.Errorf("register %s: %w", sub, err)
 	}

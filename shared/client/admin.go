@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"net/http"
 	"net/url"
@@ -18,7 +19,8 @@ type Registration struct {
 	StartNonce  uint64   `json:"startNonce,omitempty"`  // the chain's count of the account; 0: the deployment's usual
 	Reason      string   `json:"reason,omitempty"`      // why StartNonce is not 0
 	MaxInFlight int      `json:"maxInFlight,omitempty"` // 0: the deployment's usual
-	Policy      *Policy  `json:"policy,omitempty"`      // nil: no limits
+	Policy      *Policy  `json:"policy,omitempty"`      // required, unless Unlimited
+	Unlimited   bool     `json:"-"`                     // has no policy: each caller may ask for all that the account has
 }
 
 // Policy bounds what may be asked of a submitter. What is empty is no limit.
@@ -26,7 +28,7 @@ type Policy struct {
 	MaxValue       string   `json:"maxValue,omitempty"`       // wei of one transaction
 	MaxValuePerDay string   `json:"maxValuePerDay,omitempty"` // wei in any 24 hours
 	MaxPerMinute   int      `json:"maxPerMinute,omitempty"`   // intents in any 60 seconds
-	Targets        []string `json:"targets,omitempty"`        // addresses, and "deploy" for contracts to deploy
+	Targets        []string `json:"targets,omitempty"`        // addresses, functions as "0x…:transfer(address,uint256)", and "deploy" for contracts to deploy
 
 	// A fee is what gas may cost at worst: the gas limit times maxFeePerGas.
 	MaxFeePerTx          string `json:"maxFeePerTx,omitempty"`          // wei of one transaction
@@ -74,10 +76,23 @@ type ProtectIncident struct {
 	Evidence json.RawMessage `json:"evidence"` // what the nodes said
 }
 
-// RegisterSubmitter registers the account; the same terms again are no error. It is
-// for operators.
+// RegisterSubmitter registers the account; the same terms again are no error. A registration
+// that has neither a policy nor Unlimited is refused. It is for operators.
 func (c *Client) RegisterSubmitter(ctx context.Context, in Registration) (out Submitter, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters", body: in}, &out)
+	body := struct {
+		Registration
+		Policy any `json:"policy,omitempty"` // stands for the one of the registration
+	}{Registration: in}
+	if in.Policy != nil {
+		body.Policy = in.Policy
+	}
+	if in.Unlimited {
+		if in.Policy != nil {
+			return out, errors.New("the registration has a policy and is unlimited: want one of the two")
+		}
+		body.Policy = "unlimited"
+	}
+	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters", body: body}, &out)
 	return out, err
 }
 

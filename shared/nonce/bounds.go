@@ -11,7 +11,7 @@ import (
 // maxFeePerGas.
 type Bounds struct {
 	ValueWei      *big.Int
-	Targets       []string // receivers, or "deploy"
+	Targets       []string // receivers, functions of receivers (see [Call.Function]), or "deploy"
 	Gas           uint64
 	TipWei        *big.Int // wei per gas
 	FeeWei        *big.Int
@@ -23,6 +23,7 @@ type Bounds struct {
 type Asked struct {
 	ValueWei *big.Int
 	Target   string
+	Function string // see [Call.Function]
 	Gas      uint64
 	TipWei   *big.Int
 	FeeWei   *big.Int
@@ -33,8 +34,8 @@ func (b Bounds) Refuse(a Asked) string {
 	switch {
 	case above(a.ValueWei, b.ValueWei):
 		return fmt.Sprintf("the submitter's policy allows at most %s wei in one transaction", b.ValueWei)
-	case a.Target != "" && b.Targets != nil && !slices.Contains(b.Targets, a.Target):
-		return "the submitter's policy does not allow this receiver"
+	case a.Target != "" && b.Targets != nil && !slices.Contains(b.Targets, a.Target) && !slices.Contains(b.Targets, a.Function):
+		return "the submitter's policy does not allow this receiver, or not this function of it"
 	case b.Gas > 0 && a.Gas > b.Gas:
 		return fmt.Sprintf("the submitter's policy allows at most %d gas in one transaction", b.Gas)
 	case above(a.TipWei, b.TipWei):
@@ -98,7 +99,7 @@ func (r Rules) forbids(b Bounds, t Tx, c Call) string {
 		return t.Barred
 	}
 	if t.Handler == "" {
-		if reason := b.Refuse(Asked{ValueWei: c.Value, Target: c.target()}); reason != "" {
+		if reason := b.Refuse(Asked{ValueWei: c.Value, Target: c.target(), Function: c.Function()}); reason != "" {
 			return reason
 		}
 	}
@@ -111,6 +112,19 @@ func (c Call) target() string {
 		return "deploy"
 	}
 	return c.To.String()
+}
+
+// selectorSize is the number of bytes with which the data of a contract's call names the
+// function.
+const selectorSize = 4
+
+// Function is what a policy calls the function that c calls: the receiver, a colon and the
+// selector in hex. It is "" for a deployment, and where the data is too short to name one.
+func (c Call) Function() string {
+	if c.To == nil || len(c.Data) < selectorSize {
+		return ""
+	}
+	return fmt.Sprintf("%s:0x%x", c.To, c.Data[:selectorSize])
 }
 
 // TooMuchGas says why what a call asks for may cost more than the deployment lets one

@@ -283,3 +283,32 @@ func TestBoundsOfValueAndTarget(t *testing.T) {
 		t.Errorf("what is not known yet: got %q", got)
 	}
 }
+
+// Where a policy names functions of a contract, an intent that waits for its nonce may call
+// these and no others, and may not pay the contract.
+func TestBoundsOfFunctions(t *testing.T) {
+	t.Parallel()
+	to, other := Address{19: 0xa}, Address{19: 0xb}
+	transfer := []byte{0xa9, 0x05, 0x9c, 0xbb}
+	b := Bounds{Targets: []string{to.String() + ":0xa9059cbb", other.String()}}
+	for name, c := range map[string]struct {
+		call    Call
+		allowed bool
+	}{
+		"the function":                 {Call{To: &to, Data: append(transfer, 1, 2)}, true},
+		"the function, without data":   {Call{To: &to, Data: transfer}, true},
+		"another function":             {Call{To: &to, Data: []byte{0x09, 0x5e, 0xa7, 0xb3, 1}}, false},
+		"no function":                  {Call{To: &to}, false},
+		"data too short for one":       {Call{To: &to, Data: transfer[:3]}, false},
+		"its data as a contract":       {Call{Data: transfer}, false},
+		"an address that stands alone": {Call{To: &other, Data: []byte{0x09, 0x5e, 0xa7, 0xb3}}, true},
+		"payment to one":               {Call{To: &other}, true},
+	} {
+		if got := (Rules{}).forbids(b, Tx{}, c.call); (got == "") != c.allowed {
+			t.Errorf("%s: got %q, want it allowed: %t", name, got, c.allowed)
+		}
+		if got := (Rules{}).forbids(b, Tx{Handler: "shop"}, c.call); got != "" {
+			t.Errorf("%s, of a handler that was not asked yet: got %q", name, got)
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"reflect"
+	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -25,6 +27,16 @@ func Target(to *nonce.Address) string {
 	return to.String()
 }
 
+// targetsOf are the targets of a policy that allow a call: its receiver, and the function
+// that it calls there.
+func targetsOf(c nonce.Call) []string {
+	all := []string{Target(c.To)}
+	if f := c.Function(); f != "" {
+		all = append(all, f)
+	}
+	return all
+}
+
 // Policy bounds what may be asked of a submitter. Amounts are decimal strings in
 // wei of the chain's own coin; what tokens a call moves is not looked at. nil is no
 // limit.
@@ -32,7 +44,7 @@ type Policy struct {
 	MaxValue       *string  `json:"maxValue"`       // of one transaction
 	MaxValuePerDay *string  `json:"maxValuePerDay"` // in any 24 hours
 	MaxPerMinute   *int     `json:"maxPerMinute"`   // intents in any 60 seconds
-	Targets        []string `json:"targets"`        // see [Target]
+	Targets        []string `json:"targets"`        // see [Target] and [nonce.Call.Function]
 
 	// A fee is what gas may cost at worst: the gas limit times maxFeePerGas.
 	MaxFeePerTx          *string `json:"maxFeePerTx"`          // of one transaction
@@ -40,6 +52,9 @@ type Policy struct {
 	MaxGas               *int64  `json:"maxGas"`               // gas limit of one transaction
 	MaxFeesPerDay        *string `json:"maxFeesPerDay"`        // of all that is signed in any 24 hours
 }
+
+// Unlimited says that p has no limit. No policy is one without limits.
+func (p *Policy) Unlimited() bool { return p == nil || reflect.ValueOf(*p).IsZero() }
 
 // PolicyRule is one of a policy's limits.
 type PolicyRule string
@@ -69,7 +84,7 @@ func (e ErrPolicy) Error() string {
 	case RuleValue:
 		return "the submitter's policy allows at most " + e.Limit + " wei in one transaction"
 	case RuleTarget:
-		return "the submitter's policy does not allow this receiver"
+		return "the submitter's policy does not allow this receiver, or not this function of it"
 	case RuleGas:
 		return "the submitter's policy allows at most " + e.Limit + " gas in one transaction"
 	case RuleTip:
@@ -108,8 +123,8 @@ const feesInDay = `case when p.max_day_fees_wei is not null then
              where f.submitter = p.submitter and f.at <= (select clock_timestamp() - interval '24 hours') order by f.at desc, f.number desc limit 1), 0) end`
 
 // verdict judges one intent, what a handler made of one, or what a reservation's owner
-// signed: of $1, the transaction $2, with the value $3 (null: not known yet), to $4
-// (null: not known yet), counted as $5 intents. What adds nothing never is too much, also where the day's limit was
+// signed: of $1, the transaction $2, with the value $3 (null: not known yet), by the targets
+// $4 (see [targetsOf]; null: not known yet), counted as $5 intents. What adds nothing never is too much, also where the day's limit was
 // lowered below what is used. Times never go down, so that the windows hold whatever the clock does.
 func verdict(fees string) string {
 	return `
@@ -123,13 +138,13 @@ used as (
     from (select clock_timestamp() as now) as c
     left join lateral (select * from submitter_use u where u.submitter = $1 order by u.number desc limit 1) as l on true
 ), asked as (
-  select $2::uuid as tx_id, $3::numeric as value_wei, $4::text as target, $5::bigint as counts,
+  select $2::uuid as tx_id, $3::numeric as value_wei, $4::text[] as targets, $5::bigint as counts,
          greatest(0, coalesce($3::numeric, 0) - coalesce((select sum(added_wei) from submitter_use u where u.tx_id = $2::uuid), 0)) as added_wei, ` + fees + `
 ), judged as (
   select a.*, p.submitter is not null and p.over_time as over_time, p.max_value_wei, p.max_per_minute, p.max_day_wei,
          p.max_gas, p.max_tip_wei, p.max_day_fees_wei, least(p.max_fee_wei, p.max_day_fees_wei) as max_fee_wei,
          case when a.value_wei > p.max_value_wei then 'VALUE'
-              when not a.target = any(p.targets) then 'TARGET'
+              when not a.targets && p.targets then 'TARGET'
               when a.gas > p.max_gas then 'GAS'
               when a.tip_wei > p.max_tip_wei then 'TIP'
               when a.fee_wei > least(p.max_fee_wei, p.max_day_fees_wei) then 'FEE'
@@ -202,7 +217,7 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 		if _, counted := c.counted[in.Submitter]; counted {
 			bound = &queueBound
 		}
-		b.Queue(insertLimited, in.Submitter, in.TxID, a.value, a.target, 1, in.RequestID, in.Caller, in.Handler, in.Fingerprint[:], in.Trace, bound, c.digest[i], beside,
+		b.Queue(insertLimited, in.Submitter, in.TxID, a.value, a.targets, 1, in.RequestID, in.Caller, in.Handler, in.Fingerprint[:], in.Trace, bound, c.digest[i], beside,
 			a.gas, a.tip, a.fee, c.names[i], c.macs[i], c.macKey[i]).
 			QueryRow(func(row pgx.Row) (err error) {
 				refused[i], err = scanVerdict(row)
@@ -214,7 +229,10 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 
 // asked is what an intent is judged by; nil where that is not known yet. fee is the most
 // that its gas may cost, or the least where it does not say.
-type asked struct{ value, target, gas, tip, fee *string }
+type asked struct {
+	value, gas, tip, fee *string
+	targets              []string
+}
 
 // leastFee is what the cheapest transaction costs: 21,000 gas at one wei.
 const leastFee = "21000"
@@ -224,14 +242,15 @@ func wanted(in Intent) (asked, error) {
 	if in.Handler != "" {
 		return asked{fee: new(leastFee)}, nil
 	}
-	payload := struct{ To, Value, Gas, MaxFeePerGas, MaxPriorityFeePerGas *string }{Value: new("0")}
+	payload := struct{ To, Data, Value, Gas, MaxFeePerGas, MaxPriorityFeePerGas *string }{Value: new("0")}
 	if err := json.Unmarshal(in.Payload, &payload); err != nil {
 		return asked{}, fmt.Errorf("payload of %s: %w", in.RequestID, err)
 	}
-	if payload.To == nil {
-		payload.To = new(TargetDeploy)
+	targets, err := payloadTargets(payload.To, payload.Data)
+	if err != nil {
+		return asked{}, fmt.Errorf("payload of %s: %w", in.RequestID, err)
 	}
-	a := asked{value: payload.Value, target: payload.To, gas: payload.Gas, tip: payload.MaxPriorityFeePerGas, fee: new(leastFee)}
+	a := asked{value: payload.Value, targets: targets, gas: payload.Gas, tip: payload.MaxPriorityFeePerGas, fee: new(leastFee)}
 	if payload.Gas == nil {
 		return a, nil
 	}
@@ -242,6 +261,25 @@ func wanted(in Intent) (asked, error) {
 	}
 	a.fee = new(gas.Mul(gas, price).String())
 	return a, nil
+}
+
+// payloadTargets is [targetsOf] for the members of a payload, which is in canonical form.
+func payloadTargets(to, data *string) ([]string, error) {
+	if to == nil {
+		return []string{TargetDeploy}, nil
+	}
+	all := []string{*to}
+	if data == nil {
+		return all, nil
+	}
+	const selector = len("0x12345678")
+	if !strings.HasPrefix(*data, "0x") {
+		return nil, errors.New("the data is no hex")
+	}
+	if len(*data) >= selector {
+		all = append(all, *to+":"+(*data)[:selector])
+	}
+	return all, nil
 }
 
 // permit counts what a handler made, once.
@@ -273,7 +311,7 @@ func (s *Store) Permit(ctx context.Context, l lease.Lease, txID string, c nonce.
 	b := new(pgx.Batch)
 	b.Queue(`select hold_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
 	b.Queue(lockPolicies, []string{l.Submitter})
-	b.Queue(permit, l.Submitter, txID, weiOf(c), Target(c.To), 0).QueryRow(func(row pgx.Row) error {
+	b.Queue(permit, l.Submitter, txID, weiOf(c), targetsOf(c), 0).QueryRow(func(row pgx.Row) error {
 		e, err := scanVerdict(row)
 		if e != nil {
 			refused = e.Error()

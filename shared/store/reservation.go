@@ -198,7 +198,7 @@ func queueMark(b *pgx.Batch, l lease.Lease, m *nonce.Mark, done *nonce.Written) 
 	}
 	params, _ := json.Marshal(m.Gas) // its own type: cannot fail
 	b.Queue(lockPolicies, []string{l.Submitter})
-	b.Queue(markUsed, l.Submitter, m.TxID, weiOf(m.Call), Target(m.Call.To), 0, l.Token, m.Owner, m.Signed.Hash.String(), m.Signed.Raw, string(params)).
+	b.Queue(markUsed, l.Submitter, m.TxID, weiOf(m.Call), targetsOf(m.Call), 0, l.Token, m.Owner, m.Signed.Hash.String(), m.Signed.Raw, string(params)).
 		QueryRow(func(row pgx.Row) error {
 			var refused ErrPolicy
 			err := row.Scan(&done.Marked, &refused.Rule, &refused.Limit)

@@ -25,7 +25,7 @@ type Registration struct {
 	MaxInFlight int
 	Callers     []string // who may post intents, by full names; "*": any token's holder
 	CreatedBy   string   // the operator
-	Policy      *Policy  // nil: no limits, or those that it has
+	Policy      *Policy  // nil: no limits, or those that it has; without limits: none
 }
 
 // ErrRegisteredOtherwise reports a submitter that is registered already, with
@@ -44,12 +44,12 @@ with new as (
          ($8::jsonb ->> 'maxFeesPerDay')::numeric, ($8::jsonb ->> 'maxValue')::numeric, ($8::jsonb ->> 'maxValuePerDay')::numeric, ($8::jsonb ->> 'maxPerMinute')::int,
          case when jsonb_typeof($8::jsonb -> 'targets') = 'array' then array(select jsonb_array_elements_text($8::jsonb -> 'targets')) end
     from new
-   where $8 is not null
+   where jsonb_strip_nulls($8::jsonb) <> '{}'
 ), recorded as (
   insert into submitter_change (submitter, action, by, reason, policy)
   select submitter, 'POLICY', $7, 'at its registration', $8::jsonb
     from new
-   where $8 is not null
+   where jsonb_strip_nulls($8::jsonb) <> '{}'
 )
 insert into submitter_nonce_cursor (submitter, next_nonce)
 select submitter, start_nonce from new`

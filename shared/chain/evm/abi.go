@@ -42,6 +42,16 @@ func compileCall(fields map[string]json.RawMessage) error {
 	return nil
 }
 
+// Selector is the first four bytes of the data of each call to the function of this
+// signature, such as "transfer(address,uint256)".
+func Selector(signature string) (selector [selectorSize]byte, err error) {
+	if _, err := parseSignature(signature); err != nil {
+		return selector, err
+	}
+	copy(selector[:], crypto.Keccak256([]byte(signature)))
+	return selector, nil
+}
+
 // encodeCall is the selector of the signature and the arguments, by the rules of
 // https://docs.soliditylang.org/en/latest/abi-spec.html.
 func encodeCall(signature string, args json.RawMessage) ([]byte, error) {
