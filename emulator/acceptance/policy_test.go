@@ -278,8 +278,30 @@ func TestRegisteredWithAPolicy(t *testing.T) {
 	if _, err := operator.RegisterSubmitter(b.ctx, terms); !errors.As(err, &p) || p.Code != "SUBMITTER_EXISTS" {
 		t.Errorf("on other terms: got %v, want SUBMITTER_EXISTS", err)
 	}
+	terms.Policy, terms.Unlimited = nil, true
+	if _, err := operator.RegisterSubmitter(b.ctx, terms); !errors.As(err, &p) || p.Code != "SUBMITTER_EXISTS" {
+		t.Errorf("without limits: got %v, want SUBMITTER_EXISTS", err)
+	}
 	if got := b.count(`select count(*) from submitter_change where submitter = $1`, fresh); got != 1 {
 		t.Errorf("changes on record: got %d, want that of the registration", got)
+	}
+	other := devchain.DevAccounts(4)[3]
+	free := client.Registration{Submitter: string(nonce.NewSubmitter(b.Chain.ChainID(), nonce.Address(other.Address))), Callers: terms.Callers,
+		Signer: "kms:" + b.KMS.Add(other.Address.String(), other.Key)}
+	if _, err := operator.RegisterSubmitter(b.ctx, free); !errors.As(err, &p) || p.Code != "INVALID_FIELD" || p.Field != "policy" {
+		t.Errorf("without a policy: got %v, want INVALID_FIELD for policy", err)
+	}
+	free.Unlimited = true
+	for range 2 {
+		if got, err := operator.RegisterSubmitter(b.ctx, free); err != nil || got.Policy != nil {
+			t.Errorf("without limits, by its word: got %+v, %v; want it registered, without a policy", got, err)
+		}
+	}
+	if _, err := operator.SetPolicy(b.ctx, free.Submitter, client.Policy{MaxValue: "1"}, "has limits now"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := operator.RegisterSubmitter(b.ctx, free); !errors.As(err, &p) || p.Code != "SUBMITTER_EXISTS" {
+		t.Errorf("without limits, once it has some: got %v, want SUBMITTER_EXISTS", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"iter"
 	"net/http"
 	"net/url"
@@ -20,7 +19,7 @@ type Registration struct {
 	Reason      string   `json:"reason,omitempty"`      // why StartNonce is not 0
 	MaxInFlight int      `json:"maxInFlight,omitempty"` // 0: the deployment's usual
 	Policy      *Policy  `json:"policy,omitempty"`      // required, unless Unlimited
-	Unlimited   bool     `json:"-"`                     // has no policy: each caller may ask for all that the account has
+	Unlimited   bool     `json:"-"`                     // without a Policy: the callers may ask for all that the account has
 }
 
 // Policy bounds what may be asked of a submitter. What is empty is no limit.
@@ -81,15 +80,12 @@ type ProtectIncident struct {
 func (c *Client) RegisterSubmitter(ctx context.Context, in Registration) (out Submitter, err error) {
 	body := struct {
 		Registration
-		Policy any `json:"policy,omitempty"` // stands for the one of the registration
+		Policy any `json:"policy"` // stands for the one of the registration; nil is refused
 	}{Registration: in}
-	if in.Policy != nil {
+	switch {
+	case in.Policy != nil:
 		body.Policy = in.Policy
-	}
-	if in.Unlimited {
-		if in.Policy != nil {
-			return out, errors.New("the registration has a policy and is unlimited: want one of the two")
-		}
+	case in.Unlimited:
 		body.Policy = "unlimited"
 	}
 	err = c.call(ctx, request{method: http.MethodPost, path: "/admin/v1/submitters", body: body}, &out)
