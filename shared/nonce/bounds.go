@@ -35,7 +35,7 @@ func (b Bounds) Refuse(a Asked) string {
 	case above(a.ValueWei, b.ValueWei):
 		return fmt.Sprintf("the submitter's policy allows at most %s wei in one transaction", b.ValueWei)
 	case a.Target != "" && b.Targets != nil && !slices.Contains(b.Targets, a.Target) && !slices.Contains(b.Targets, a.Function):
-		return "the submitter's policy does not allow this receiver, or not this function of it"
+		return "the submitter's policy does not allow this receiver, or this function of it"
 	case b.Gas > 0 && a.Gas > b.Gas:
 		return fmt.Sprintf("the submitter's policy allows at most %d gas in one transaction", b.Gas)
 	case above(a.TipWei, b.TipWei):

@@ -84,7 +84,7 @@ func (e ErrPolicy) Error() string {
 	case RuleValue:
 		return "the submitter's policy allows at most " + e.Limit + " wei in one transaction"
 	case RuleTarget:
-		return "the submitter's policy does not allow this receiver, or not this function of it"
+		return "the submitter's policy does not allow this receiver, or this function of it"
 	case RuleGas:
 		return "the submitter's policy allows at most " + e.Limit + " gas in one transaction"
 	case RuleTip:

@@ -294,7 +294,7 @@ func TestPolicyOfAReservation(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 10)
-	limit(t, db, store.Policy{MaxValue: new("8"), MaxValuePerDay: new("10"), MaxPerMinute: new(4), Targets: []string{fmt.Sprintf("0x%040x", 1)}})
+	limit(t, db, store.Policy{MaxValue: new("8"), MaxValuePerDay: new("10"), MaxPerMinute: new(4), Targets: []string{fmt.Sprintf("0x%040x", 1), fmt.Sprintf("0x%040x:0xa9059cbb", 3)}})
 	ids := reserve(t, db, "x", 0, 1)
 	posts(t, db, "an intent", paying(alice, "r-1", "4", 1), "")
 	kept := append([]string{"submitter_use"}, written...)
@@ -313,7 +313,7 @@ func TestPolicyOfAReservation(t *testing.T) {
 	write(t, db, nonce.Write{Lease: w.Lease, Reserve: bookings("x", time.Hour, 2), Release: nonce.Abandon})
 	posts(t, db, "an intent behind them", paying(alice, "r-2", "0", 1), store.RuleRate)
 	before = contents(t, db, kept...)
-	one := nonce.Address{19: 1}
+	one, token := nonce.Address{19: 1}, nonce.Address{19: 3}
 	for _, c := range []struct {
 		what, owner string
 		call        nonce.Call
@@ -323,6 +323,8 @@ func TestPolicyOfAReservation(t *testing.T) {
 		{"too much for one", "x", nonce.Call{To: &one, Value: big.NewInt(9)}, store.RuleValue, false},
 		{"to another", "x", nonce.Call{To: &nonce.Address{19: 2}}, store.RuleTarget, false},
 		{"a deployment", "x", nonce.Call{}, store.RuleTarget, false},
+		{"another function", "x", nonce.Call{To: &token, Data: []byte{0x09, 0x5e, 0xa7, 0xb3}}, store.RuleTarget, false},
+		{"the function, another owner's", "y", nonce.Call{To: &token, Data: []byte{0xa9, 0x05, 0x9c, 0xbb}}, "", false},
 		{"too much for the day", "x", nonce.Call{To: &one, Value: big.NewInt(7)}, store.RuleDay, false},
 		{"another owner's", "y", nonce.Call{To: &one, Value: big.NewInt(6)}, "", false},
 		{"the rest of the day", "x", nonce.Call{To: &one, Value: big.NewInt(6)}, "", true},
