@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -251,6 +252,7 @@ func TestMarkUsedRefuses(t *testing.T) {
 		"another owner":      {owner: "y", raw: signs(0, as), want: wraps(nonce.ErrNotOwner)},
 		"another txId":       {id: uuid.NewString(), raw: signs(0, as), want: wraps(store.ErrNotFound)},
 		"no txId":            {id: "r", raw: signs(0, as), want: wraps(store.ErrNotFound)},
+		"another form of it": {id: "urn:uuid:" + r.TxID, raw: signs(0, as), want: wraps(store.ErrNotFound)},
 	} {
 		id, owner := r.TxID, "x"
 		if c.id != "" {
@@ -267,7 +269,7 @@ func TestMarkUsedRefuses(t *testing.T) {
 		}
 	}
 	for range 2 { // heard nothing, asks again
-		if err := h.MarkUsed(t.Context(), "urn:uuid:"+r.TxID, "x", signs(0, as)); err != nil {
+		if err := h.MarkUsed(t.Context(), strings.ToUpper(r.TxID), "x", signs(0, as)); err != nil {
 			t.Fatalf("its owner, in time: got %v", err)
 		}
 	}
