@@ -186,6 +186,9 @@ func TestClientOfPayoutAddresses(t *testing.T) {
 	if _, err := user.AddPayoutAddress(t.Context(), client.NewPayoutAddress{Asset: "USDT", Address: "0x" + strings.Repeat("1", 40)}); client.CodeOf(err) != "ADDRESSES_BLOCKED" {
 		t.Errorf("add while blocked: got %v, want ADDRESSES_BLOCKED", err)
 	}
+	if got, err := ann.ShowPayoutAddresses(t.Context(), alice); err != nil || got.Block == nil || len(got.Addresses) != 1 || got.Addresses[0].RemovedAt != nil {
+		t.Errorf("list: got %+v, %v; want the block, and one address", got, err)
+	}
 	if got, err := ann.DropPayoutAddress(t.Context(), alice, added.AddressID, "not hers"); err != nil || !strings.Contains(got.RemovedBy, "ann") || got.RemoveReason != "not hers" {
 		t.Errorf("remove: got %+v, %v", got, err)
 	}

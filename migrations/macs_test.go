@@ -29,7 +29,7 @@ func TestANewDatabaseDemandsMACs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := provider.DownTo(t.Context(), 50)
+		back, err := provider.DownTo(t.Context(), 49)
 		if err = errors.Join(err, provider.Close()); err != nil || len(back) == 0 {
 			t.Fatalf("%s: take back the migration: %v", name, err)
 		}
