@@ -247,7 +247,7 @@ func TestStartNonceNeedsAReason(t *testing.T) {
 func TestSequenceBeginsAtStartNonce(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	r := store.Registration{Submitter: alice, Signer: "local", StartNonce: 7, StartReason: "used before", MaxInFlight: 2, Callers: []string{"*"}, CreatedBy: "test"}
+	r := store.Registration{Submitter: alice, Signer: "local", StartNonce: 7, StartReason: "used before", MaxInFlight: 2, Callers: []string{"shop"}, CreatedBy: "test"}
 	if isNew, err := db.Store.Register(t.Context(), r); err != nil || !isNew {
 		t.Fatalf("register: got %v, %v; want it new", isNew, err)
 	}

@@ -153,7 +153,7 @@ func TestOnlyTheSamePostOfItsCallerLetsAnIntentGoOn(t *testing.T) {
 	acceptRestored(t, db)
 	other, foreign := intent(alice, "one"), intent(alice, "one")
 	other.Fingerprint[0]++
-	foreign.Caller = "somebody"
+	foreign.Caller = "bank"
 	for _, in := range []store.Intent{other, foreign} {
 		if _, err := db.Create(t.Context(), in, 10); !errors.Is(err, store.ErrRequestConflict) {
 			t.Errorf("create: got %v, want a conflict", err)

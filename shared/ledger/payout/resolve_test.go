@@ -193,7 +193,7 @@ func TestNothingIsPostedOnAnyonesWord(t *testing.T) {
 	open := h.pays(accounts[1], store.PayoutCaller)
 	h.asset(coin, "", open)
 	shared := h.due(coin)
-	if _, err := h.db.DB.Exec(t.Context(), `update submitter set callers = '{*}' where submitter = $1`, open); err != nil {
+	if _, err := h.db.DB.Exec(t.Context(), `update submitter set callers = '{*,mallory}' where submitter = $1`, open); err != nil {
 		t.Fatal(err)
 	}
 	unknown(t, h.ledger.Deposit(t.Context(), shared.Call()), payout.ErrNotPayer)

@@ -154,7 +154,7 @@ func TestH01PayoutSeamCAnotherRendering(t *testing.T) {
 			x := h.due(coin)
 			other := h.intentOf(x)
 			other.Payload = bytes.ReplaceAll(other.Payload, []byte(" "), nil)
-			other.Fingerprint = [32]byte{1}
+			other.Fingerprint = nonce.Fingerprint("", other.Payload)
 			goOn, first := h.stopped(x)
 			if _, err := h.db.Store.Create(t.Context(), other, 100); err != nil {
 				t.Fatal(err)
