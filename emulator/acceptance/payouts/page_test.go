@@ -92,8 +92,10 @@ func (p *page) tries(printed string, body any, in ...string) (status int, got ma
 	}
 	p.calls[printed] = true
 	method, path, _ := strings.Cut(printed, " ")
+	parameter := regexp.MustCompile(`\{[a-zA-Z_]+\}`)
 	for _, value := range in {
-		path = regexp.MustCompile(`\{[a-zA-Z_]+\}`).ReplaceAllLiteralString(path, value)
+		at := parameter.FindStringIndex(path)
+		path = path[:at[0]] + value + path[at[1]:]
 	}
 	poll(p.t, printed, func() bool {
 		var err error

@@ -223,6 +223,7 @@ type restoration struct {
 	init, source, target, queued, flying, never, refunding, lost *user
 
 	ran, cancelled, letGo, bulk, wanted string // txIds of ordinary intents
+	stolen                              string // id of an address that an operator removes after the backup
 }
 
 func (r *restoration) user(ends transfer.State) *user {
@@ -261,6 +262,7 @@ func (r *restoration) before() {
 	r.everyQueue(t, false)
 	r.queued = r.user(paidOut)
 	r.queued.diedAt("payout.posted")
+	r.stolen = r.lists(r.lost)
 	r.ran, r.cancelled = r.intends(t, r.busy, "ran", 101), r.intends(t, r.busy, "cancelled", 102)
 	r.letGo, r.bulk, r.wanted = r.intends(t, r.still, "let go", 103), r.intends(t, r.still, "in bulk", 104), r.intends(t, r.still, "wanted", 105)
 	for _, u := range []*user{r.init, r.source, r.target, r.queued, r.flying} {
@@ -268,6 +270,28 @@ func (r *restoration) before() {
 		t.Logf("the backup has payout %s in %s, and its transaction in %q", x.ReqID, x.State, u.managed(x.ReqID))
 	}
 }
+
+// lists puts the user's address on the list of those that payouts may go to.
+func (r *restoration) lists(u *user) (addressID string) {
+	r.t.Helper()
+	body := map[string]any{"asset": u.asset.Name, "address": u.address.String()}
+	status, text, err := r.CallAsUser(u.ctx, u.id, http.MethodPost, "/api/v1/payout_address", body)
+	var added struct {
+		AddressID json.Number `json:"address_id"`
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &added)
+	}
+	if err != nil || status != http.StatusCreated {
+		r.t.Fatalf("list an address: got %d %s, %v", status, text, err)
+	}
+	return added.AddressID.String()
+}
+
+const (
+	removeAddress  = "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove"
+	blockAddresses = "POST /admin/v1/users/{user_id}/payout_addresses/block"
+)
 
 // policy is what an operator sets after the backup.
 var policy = map[string]any{"maxValue": "1000", "reason": "a limit set after the backup"}
@@ -288,6 +312,9 @@ func (r *restoration) after() {
 	})
 	operator(http.MethodPost, "/admin/v1/submitters/"+string(r.still)+"/suspend", map[string]any{"reason": "it is not used for now"})
 	operator(http.MethodPut, "/admin/v1/submitters/"+string(r.busy)+"/policy", policy)
+	ofUser := fmt.Sprintf("/admin/v1/users/%d/payout_addresses/", r.lost.id)
+	operator(http.MethodPost, ofUser+r.stolen+"/remove", map[string]any{"reason": "the user's token was stolen"})
+	operator(http.MethodPost, ofUser+"block", map[string]any{"reason": "the user's token was stolen"})
 	r.Chain.StartMining()
 	r.everyQueue(t, true)
 	r.pauseSteps(t)
@@ -425,6 +452,9 @@ func (r *restoration) step6(p *page) {
 			t.Fatalf("%s: got %d %v, %v", path, status, got, err)
 		}
 	}
+	// The address is on the list again; so is who may add one.
+	p.call(removeAddress, map[string]any{"reason": "as before"}, fmt.Sprint(r.lost.id), r.stolen)
+	p.call(blockAddresses, map[string]any{"reason": "as before"}, fmt.Sprint(r.lost.id))
 	if got := column(p.query(redo, 0), "held"); !slices.Equal(got, []string{"1", "1", "3"}) && len(got) != 3 {
 		t.Errorf("held: got %v, want 1 of the first, 3 of the second and 1 of the payer", got)
 	}
