@@ -51,3 +51,39 @@ func TestPagesNameTestsThatAreThere(t *testing.T) {
 		t.Error("tests named by the pages: got none, want some")
 	}
 }
+
+var (
+	named    = regexp.MustCompile(`(?m)^- \*\*([^*]+)\*\*:`)
+	security = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$`)
+)
+
+// The page on security has one row for each pair of an attacker and an asset. Each row
+// names a test that shows it, or says why none can.
+func TestEveryAttackerAndAssetHasARow(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "\n## Assets\n")
+	assets, after, _ := strings.Cut(after, "\n## Attackers\n")
+	attackers, table, _ := strings.Cut(after, "\n## Who can do what\n")
+	rows := make(map[[2]string]int)
+	for _, row := range security.FindAllStringSubmatch(table, -1) {
+		rows[[2]string{row[1], row[2]}]++
+		if shown := row[4]; !namedTest.MatchString(shown) && !strings.HasPrefix(shown, "no test: ") && shown != "test" && shown != "---" {
+			t.Errorf("%s and %s: names neither a test nor why there is none: %s", row[1], row[2], shown)
+		}
+	}
+	pairs := 0
+	for _, attacker := range named.FindAllStringSubmatch(attackers, -1) {
+		for _, asset := range named.FindAllStringSubmatch(assets, -1) {
+			if pairs++; rows[[2]string{attacker[1], asset[1]}] != 1 {
+				t.Errorf("%s and %s: got %d rows, want 1", attacker[1], asset[1], rows[[2]string{attacker[1], asset[1]}])
+			}
+		}
+	}
+	if pairs != 77 {
+		t.Errorf("pairs of attackers and assets: got %d, want 77", pairs)
+	}
+}

@@ -25,6 +25,7 @@ func vulnerable(t *testing.T, function string) (folder string) {
 		"index/vulns.json":   []object{{"id": id, "modified": at}},
 		"ID/" + id + ".json": object{
 			"schema_version": "1.3.1", "id": id, "modified": at, "published": at, "summary": "a made-up fault", "details": "of a test",
+			"database_specific": object{"url": "https://example.com/" + id}, // govulncheck breaks off where there is none
 			"affected": []object{{
 				"package":            object{"name": "stdlib", "ecosystem": "Go"},
 				"ranges":             []object{{"type": "SEMVER", "events": []object{{"introduced": "0"}}}},
@@ -136,7 +137,7 @@ func TestVulnerabilitiesThatReachTheCode(t *testing.T) {
 		server := httptest.NewServer(packed(http.Dir(folder)))
 		t.Cleanup(server.Close)
 		for _, db := range []string{"file://" + folder, server.URL} {
-			if status, out := looked(t, nil, "--require", "--db", db); status != want || want == 1 && !strings.Contains(out, "GO-2026-9999") {
+			if status, out := looked(t, nil, "--require", "--db", db); status != want || want == 1 && !strings.Contains(out, "os.Getenv") {
 				t.Errorf("a fault of os.%s, told by %s: got status %d, %s; want %d", function, db, status, out, want)
 			}
 		}
