@@ -15,7 +15,8 @@ import (
 
 // grantsFile has what each function may do beyond reading: by function and by what it is a
 // right on, the rights as Postgres' GRANT takes them. Each function of
-// terraform/functions.json is in it.
+// terraform/functions.json is in it, and beside them "hooks": a Go program that reserves
+// nonces by docs/hooks.md.
 //
 //go:embed grants.json
 var grantsFile []byte
@@ -36,7 +37,7 @@ var byFunction = sync.OnceValues(func() (map[string]map[string][]string, error) 
 // ErrNoFunction says that a role was to get the rights of a function that does not exist.
 var ErrNoFunction = errors.New("no function has this name")
 
-// Functions lists the functions' names, without [EveryFunction].
+// Functions lists the functions' names, and "hooks", without [EveryFunction].
 func Functions() ([]string, error) {
 	rights, err := byFunction()
 	return slices.Sorted(maps.Keys(rights)), err

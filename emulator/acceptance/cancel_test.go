@@ -214,7 +214,8 @@ func TestCancelAsksAnOperator(t *testing.T) {
 	if err := b.DB.QueryRow(b.ctx, `select string_agg(action || ' ' || by || ' ' || reason, '; ' order by id) from tx_decision`).Scan(&record); err != nil {
 		t.Fatal(err)
 	}
-	want := "CANCEL " + stack.CallerAccount + " asked by " + stack.CallerAccount + "; PLACEHOLDER " + stack.OperatorAccount + " the customer called"
+	const caller, operator = "email:" + stack.CallerAccount, "email:" + stack.OperatorAccount
+	want := "CANCEL " + caller + " asked by " + caller + "; PLACEHOLDER " + operator + " the customer called"
 	if record != want {
 		t.Errorf("record: got %q, want %q", record, want)
 	}

@@ -265,7 +265,7 @@ func TestEventsToPubSub(t *testing.T) {
 			if err := json.Unmarshal(m.Data, &e); err != nil {
 				t.Fatal(err)
 			}
-			attributes := map[string]string{"txId": e.TxID, "type": e.Type, "sequence": fmt.Sprint(e.Sequence), "submitter": e.Submitter, "caller": stack.CallerAccount}
+			attributes := map[string]string{"txId": e.TxID, "type": e.Type, "sequence": fmt.Sprint(e.Sequence), "submitter": e.Submitter, "caller": "email:" + stack.CallerAccount}
 			if diff := cmp.Diff(attributes, m.Attributes); m.OrderingKey != e.Submitter || diff != "" {
 				t.Errorf("message of %s: got the key %s, attributes (-want +got):\n%s", e.key(), m.OrderingKey, diff)
 			}
