@@ -124,16 +124,17 @@ select case relkind when 'S' then 'sequence ' else '' end || relname
 		all[object] = append(all[object], "select")
 	}
 	for object, list := range all {
-		var columns []string // of several functions that one role serves
+		columns := make(map[string][]string) // of several functions that one role serves, by insert and update
 		list = slices.DeleteFunc(list, func(right string) bool {
-			of, update := strings.CutPrefix(right, "update (")
-			if update {
-				columns = append(columns, strings.Split(strings.TrimSuffix(of, ")"), ", ")...)
+			verb, of, some := strings.Cut(right, " (")
+			if some {
+				columns[verb] = append(columns[verb], strings.Split(strings.TrimSuffix(of, ")"), ", ")...)
 			}
-			return update
+			return some
 		})
-		if slices.Sort(columns); len(columns) > 0 {
-			list = append(list, "update ("+strings.Join(slices.Compact(columns), ", ")+")")
+		for verb, names := range columns {
+			slices.Sort(names)
+			list = append(list, verb+" ("+strings.Join(slices.Compact(names), ", ")+")")
 		}
 		slices.Sort(list)
 		lines = append(lines, object+": "+strings.Join(list, ", "))
@@ -171,7 +172,7 @@ func TestRightsAreOfWhatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	form := regexp.MustCompile(`^(insert|delete|usage|execute|update \([a-z_]+(, [a-z_]+)*\))$`)
+	form := regexp.MustCompile(`^(insert|delete|usage|execute|(insert|update) \([a-z_]+(, [a-z_]+)*\))$`)
 	objects := texts(t, conn, `
 select case relkind when 'S' then 'sequence ' else '' end || relname from pg_class where relnamespace = 'public'::regnamespace
 union all
@@ -182,7 +183,7 @@ select 'function ' || oid::regprocedure from pg_proc where pronamespace = 'publi
 		}
 		for _, right := range list {
 			if !form.MatchString(right) {
-				t.Errorf("grants.json: %s: %q is not insert, delete, usage, execute or update (columns)", object, right)
+				t.Errorf("grants.json: %s: %q is not insert, delete, usage, execute, insert (columns) or update (columns)", object, right)
 			}
 		}
 	}
@@ -198,7 +199,8 @@ var decisive = map[string][2]string{
 	"Take a submitter's lease":                                   {"submitter_lease", "owner_node"},
 	"Register a submitter; change its callers, signer or status": {"submitter", "signer"},
 	"Change a policy":                                            {"submitter_policy", "max_value_wei"},
-	"Record an operator's change of a submitter":                 {"submitter_change", "insert"},
+	"Record an operator's change of a submitter":                 {"submitter_change", "by"},
+	"Record a decision about a transaction":                      {"tx_decision", "by"},
 	"End PROTECT":                                                {"protect_episode", "closed_at"},
 	"Accept a database":                                          {"authority", "accepted_by"},
 	"Change money in Funding":                                    {"balances_tb", "available"},

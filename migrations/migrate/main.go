@@ -30,6 +30,7 @@ const usage = `usage: migrate up [--grant-to FUNCTION=ROLE,…] [--grant-read-to
        migrate cancel-move --by NAME --reason TEXT
        migrate require-macs --by NAME --reason TEXT
        migrate allow-unmarked --by NAME --reason TEXT
+       migrate verify-audit
 
   up        apply every migration that the database has not seen; two at once are safe
   status    list the migrations and when each was applied
@@ -46,6 +47,10 @@ Whether an intent needs a MAC. A new database demands one. Who and why are on re
   require-macs    refuse intents without a MAC from now on. Run it once no function of a release without MACs runs
   allow-unmarked  sign intents without a MAC again. Run it before a release without MACs is deployed again
 
+Who decided what. It only reads, and any role that reads rows may run it:
+  verify-audit    compute the chain over the audit rows anew, and compare it with the seal in the mark. Each row that was changed,
+                  removed or put between others is listed
+
   --grant-to       FUNCTION=ROLE, separated by commas: then give each function's role that function's rights, and take what
                    else it had. all=ROLE is for a role that serves every function
   --grant-read-to  then let these roles, separated by commas, read rows, and see what others' sessions do
@@ -55,7 +60,7 @@ postgres://user:password@host:port/database
 FENCEPOST_DATABASE_INSTANCE, project:region:instance, is the Cloud SQL instance that it is in, if it is; then the
 URL is user=… dbname=… sslmode=disable.
 FENCEPOST_AUTHORITY_MARK, FENCEPOST_AUTHORITY_BUCKET and FENCEPOST_AUTHORITY_ENDPOINT are those of the functions. A move
-needs the mark.
+needs the mark; verify-audit compares nothing with it where FENCEPOST_AUTHORITY_MARK is not true.
 
 Exit codes: 0 done, 1 failed, 2 called wrongly.
 `
@@ -88,9 +93,9 @@ type call struct {
 }
 
 var (
-	commands = []string{"up", "status", "distrust", expectMove, confirmMove, cancelMove, requireMACs, allowUnmarked}
-	decided  = commands[2:] // for a reason
-	moves    = commands[3:] // by somebody
+	commands = []string{"up", "status", verifyAudit, "distrust", expectMove, confirmMove, cancelMove, requireMACs, allowUnmarked}
+	decided  = commands[3:] // for a reason
+	moves    = commands[4:] // by somebody
 )
 
 func realMain(ctx context.Context) error {
@@ -116,6 +121,8 @@ func realMain(ctx context.Context) error {
 		return migrations.Distrust(ctx, c.databaseURL, c.reason, how...)
 	case expectMove, confirmMove, cancelMove:
 		return move(ctx, c, dial)
+	case verifyAudit:
+		return audit(ctx, c, dial)
 	case requireMACs, allowUnmarked:
 		return macs(ctx, c, how)
 	}

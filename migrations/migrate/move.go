@@ -24,14 +24,22 @@ const (
 var errNoMark = errors.New("a move is told from a restore by the mark alone: set FENCEPOST_AUTHORITY_MARK=true and " +
 	"FENCEPOST_AUTHORITY_BUCKET as the functions have them; where they have none, switch authority.mark on for them first, and wait for a sweep")
 
-func move(ctx context.Context, c call, dial pgconn.DialFunc) (err error) {
+// openMark opens the mark's object as the functions have it; nil: they have none.
+func openMark(ctx context.Context) (*gcs.Object, error) {
 	bucket := os.Getenv("FENCEPOST_AUTHORITY_BUCKET")
 	if os.Getenv("FENCEPOST_AUTHORITY_MARK") != "true" || bucket == "" {
-		return errNoMark
+		return nil, nil
 	}
-	object, err := gcs.Open(ctx, bucket, mark.ObjectName, os.Getenv("FENCEPOST_AUTHORITY_ENDPOINT"))
+	return gcs.Open(ctx, bucket, mark.ObjectName, os.Getenv("FENCEPOST_AUTHORITY_ENDPOINT"))
+}
+
+func move(ctx context.Context, c call, dial pgconn.DialFunc) (err error) {
+	object, err := openMark(ctx)
 	if err != nil {
 		return err
+	}
+	if object == nil {
+		return errNoMark
 	}
 	defer func() { err = errors.Join(err, object.Close()) }()
 	// Locks are waited for as long as a client that is frozen may keep them.

@@ -16,7 +16,7 @@ import (
 // ObjectName is the object's, in its bucket.
 const ObjectName = "authority-mark"
 
-// Mark is what the object says. All but the ID is evidence, for people.
+// Mark is what the object says. All but the ID and the seal is evidence, for people.
 type Mark struct {
 	ID       string    `json:"id"`
 	Epoch    string    `json:"epoch"`
@@ -26,6 +26,15 @@ type Mark struct {
 	Timeline int       `json:"timeline"`
 	At       time.Time `json:"at"` // by the database
 	Reason   string    `json:"reason"`
+	Audit    Seal      `json:"audit,omitzero"`
+}
+
+// Seal is the last one that was put on the audit rows before the mark: see
+// migrate verify-audit. The zero Seal: there was none, or the mark is of a release
+// that made none.
+type Seal struct {
+	Number int64  `json:"number"`
+	Hash   string `json:"hash"` // hexadecimal
 }
 
 // Seen is a mark with the generation of the object that has it. Generations rise.

@@ -73,6 +73,7 @@ func TestEveryTriggerDoesItsDuty(t *testing.T) {
 	}
 	got := map[string]bool{ // these record, and TestHistoryKeepsEveryChange and TestEventsOfALife show what
 		"record_new_txs": true, "record_txs": true, "make_first_events": true,
+		"link_change": true, "link_decision": true, // these link, and TestAuditRowsAreLinked shows how
 	}
 	for trigger := range guarded {
 		got[trigger] = true
@@ -179,6 +180,7 @@ const (
 	newUse     = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
 	newChange  = `insert into submitter_change (submitter, action, by, reason, policy) values `
 	newMove    = `insert into submitter_change (submitter, action, by, reason, from_signer, to_signer) values `
+	newLink    = `insert into audit_link (submitter, number, change_id, decision_id, at, hash) values `
 	newMark    = `insert into authority_mark (id, written_over, reason) values `
 	newAuth    = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
 )
@@ -359,6 +361,16 @@ var furtherNonsense = map[string][]refusal{
 	"submitter_change_pkey": {{newChange + `($alice, 'SUSPEND', 'o', 'r', null)`,
 		`insert into submitter_change (id, submitter, action, by, reason) overriding system value select id, submitter, action, by, reason from submitter_change`}},
 
+	// The chain over what was decided.
+	"audit_head_pkey":           {{isChanged, `insert into audit_head select * from audit_head`}},
+	"audit_head_submitter_fkey": {{then: `insert into audit_head (submitter, number, hash) values (` + carol + `, 1, '')`}},
+	"audit_link_pkey":           {{isChanged, newLink + `($alice, 1, 1000, null, now(), '')`}},
+	"audit_link_submitter_fkey": {{then: newLink + `(` + carol + `, 1, 1, null, now(), '')`}},
+	"link_has_one_row":          {{then: newLink + `($alice, 9, 1, 1, now(), '')`}, {then: newLink + `($alice, 9, null, null, now(), '')`}},
+	"one_link_per_change":       {{then: newLink + `($alice, 8, 1000, null, now(), ''), ($alice, 9, 1000, null, now(), '')`}},
+	"one_link_per_decision":     {{then: newLink + `($alice, 8, null, 1000, now(), ''), ($alice, 9, null, 1000, now(), '')`}},
+	"audit_seal_pkey":           {{isSealed, `insert into audit_seal select * from audit_seal`}},
+
 	// The database itself.
 	"authority_pkey":                    {{then: `insert into authority (epoch, system_identifier, timeline_id, accepted_by) select epoch, 1, 1, 'o' from authority`}},
 	"authority_singleton_check":         {{then: `insert into authority (singleton, epoch, system_identifier, timeline_id, accepted_by) select false, epoch, 1, 1, 'o' from authority`}},
@@ -382,6 +394,12 @@ const (
 	isFinal  = `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $queued`
 	isClosed = `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resume', reason = 'r' where submitter = $bob`
 	byGuard  = "history_never_changes"
+
+	// Linked at once, so that a table with nothing pending can be altered.
+	linksNow  = `; set constraints link_change, link_decision immediate; set constraints link_change, link_decision deferred`
+	isDecided = newDec + `($sent, 'WAIT', 'o', 'r')` + linksNow
+	isChanged = newChange + `($alice, 'RESUME', 'o', 'r', null)` + linksNow
+	isSealed  = isChanged + `; select seal_audit('m')`
 
 	isUnbound     = `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED', nonce = null, prev_nonce = null where request_id = '41'`
 	isGivenBack   = `update managed_tx set reservation = 'RECYCLABLE' where request_id = '41'`
@@ -443,8 +461,8 @@ var guarded = map[string][]duty{
 		{"foreign_hold", isForeign + `; ` + newHold + `($bob, 7, 'x'); update foreign_hold set ended_at = now(), outcome = 'WRITTEN_OFF', by = 'o', reason = 'r'`, `update foreign_hold set reason = 'another'`, byGuard},
 	},
 	"keep_decisions": {
-		{"tx_decision", newDec + `($sent, 'WAIT', 'o', 'r')`, `delete from tx_decision`, byGuard},
-		{"tx_decision", newDec + `($sent, 'WAIT', 'o', 'r')`, `update tx_decision set reason = 'another'`, byGuard},
+		{"tx_decision", isDecided, `delete from tx_decision`, byGuard},
+		{"tx_decision", isDecided, `update tx_decision set reason = 'another'`, byGuard},
 	},
 	"keep_episode": {
 		{"protect_episode", "", `delete from protect_episode`, byGuard},
@@ -458,8 +476,13 @@ var guarded = map[string][]duty{
 	"keep_all_fees":    {{"submitter_fee", "", `truncate submitter_fee`, byGuard}},
 	"keep_uses":        {{"submitter_use", newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, `delete from submitter_use`, byGuard}, {"submitter_use", newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, `update submitter_use set intents = 0`, byGuard}},
 	"keep_all_uses":    {{"submitter_use", "", `truncate submitter_use`, byGuard}},
-	"keep_changes":     {{"submitter_change", newChange + `($alice, 'RESUME', 'o', 'r', null)`, `delete from submitter_change`, byGuard}, {"submitter_change", newChange + `($alice, 'RESUME', 'o', 'r', null)`, `update submitter_change set reason = 'another'`, byGuard}},
+	"keep_changes":     {{"submitter_change", isChanged, `delete from submitter_change`, byGuard}, {"submitter_change", isChanged, `update submitter_change set reason = 'another'`, byGuard}},
 	"keep_all_changes": {{"submitter_change", "", `truncate submitter_change`, byGuard}},
+
+	"keep_links":     {{"audit_link", isChanged, `delete from audit_link`, byGuard}, {"audit_link", isChanged, `update audit_link set by_role = 'another'`, byGuard}},
+	"keep_all_links": {{"audit_link", "", `truncate audit_link`, byGuard}},
+	"keep_seals":     {{"audit_seal", isSealed, `delete from audit_seal`, byGuard}, {"audit_seal", isSealed, `update audit_seal set hash = ''`, byGuard}},
+	"keep_all_seals": {{"audit_seal", "", `truncate audit_seal`, byGuard}},
 
 	"keep_all_decisions":         {{"tx_decision", "", `truncate tx_decision`, byGuard}},
 	"keep_all_episodes":          {{"protect_episode", "", `truncate protect_episode`, byGuard}},

@@ -71,8 +71,9 @@ with next as (
   select replace(gen_random_uuid()::text, '-', ''), $1, $2 where is_authority() and not ($3 and ` + markedNow + `)
   returning id, sequence, at
 )
-select n.id, n.sequence, n.at, a.epoch, pg_current_wal_insert_lsn()::text, a.system_identifier::text, a.timeline_id
-  from next n, authority a`
+select n.id, n.sequence, n.at, a.epoch, pg_current_wal_insert_lsn()::text, a.system_identifier::text, a.timeline_id,
+       z.seal_number, z.seal_hash
+  from next n, authority a, seal_audit(n.id) z`
 
 // Prepare implements [mark.Book]. A database that is not the authority prepares none:
 // the error wraps [mark.ErrForeign]. Of a sweep there is at most one in each minute of
@@ -80,7 +81,7 @@ select n.id, n.sequence, n.at, a.epoch, pg_current_wal_insert_lsn()::text, a.sys
 func (s *Store) Prepare(ctx context.Context, over int64, reason string) (mark.Mark, error) {
 	m := mark.Mark{Reason: reason}
 	paced := reason == MarkOfSweep
-	err := s.db.QueryRow(ctx, prepareMark, over, reason, paced).Scan(&m.ID, &m.Sequence, &m.At, &m.Epoch, &m.Position, &m.System, &m.Timeline)
+	err := s.db.QueryRow(ctx, prepareMark, over, reason, paced).Scan(&m.ID, &m.Sequence, &m.At, &m.Epoch, &m.Position, &m.System, &m.Timeline, &m.Audit.Number, &m.Audit.Hash)
 	if errors.Is(err, pgx.ErrNoRows) {
 		if paced {
 			return mark.Mark{}, s.soon(ctx)

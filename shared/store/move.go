@@ -53,11 +53,12 @@ with next as (
   values ($1, $2, $3)
   returning id, sequence, at, reason
 )
-select n.id, n.sequence, n.at, n.reason, a.epoch, pg_current_wal_insert_lsn()::text, s.system_identifier::text, current_timeline()
-  from next n, authority a, pg_control_system() s`
+select n.id, n.sequence, n.at, n.reason, a.epoch, pg_current_wal_insert_lsn()::text, s.system_identifier::text, current_timeline(),
+       z.seal_number, z.seal_hash
+  from next n, authority a, pg_control_system() s, seal_audit(n.id) z`
 
 func scanMark(row pgx.Row) (m mark.Mark, err error) {
-	err = row.Scan(&m.ID, &m.Sequence, &m.At, &m.Reason, &m.Epoch, &m.Position, &m.System, &m.Timeline)
+	err = row.Scan(&m.ID, &m.Sequence, &m.At, &m.Reason, &m.Epoch, &m.Position, &m.System, &m.Timeline, &m.Audit.Number, &m.Audit.Hash)
 	return m, err
 }
 

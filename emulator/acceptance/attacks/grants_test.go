@@ -36,6 +36,12 @@ var forgeries = map[string]string{
 	"books that hide what is missing":      `delete from conservation_sum where $1 <> ''`,
 	"an operator's word about a payout":    `insert into payout_statement (req_id, paid, by, reason) values ('r', true, 'ada@fencepost.example', $1)`,
 	"a decision that no operator made":     `update tx_decision set by = 'ada@fencepost.example' where reason = $1`,
+	"a decision of another day":            `insert into tx_decision (tx_id, action, by, reason, at) select tx_id, 'WAIT', 'ada@fencepost.example', 'forged', 'yesterday' from managed_tx where submitter = $1`,
+	"a change of another day":              `insert into submitter_change (submitter, action, by, reason, at) values ($1, 'RESUME', 'ada@fencepost.example', 'forged', 'yesterday')`,
+	"a link of the audit chain":            `insert into audit_link (submitter, number, change_id, at, hash) values ($1, 1000, 1000, now(), '')`,
+	"a link in another's name":             `select link_audit($1, null, 1, 'admin')`,
+	"an end of the audit chain":            `update audit_head set number = 0 where submitter = $1`,
+	"a seal of its own":                    `insert into audit_seal (number, heads, hash) values (1000, '{}', '') on conflict (number) do update set heads = to_jsonb($1::text)`,
 	"an answer in the trading core's name": `update transfer_resolution set verdict = 'SUCCESS' where $1 <> ''`,
 }
 

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fsouza/fake-gcs-server/fakestorage"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/mark"
+	"github.com/fencepost/fencepost/shared/mark/gcs"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+const changed = `
+insert into submitter (submitter, signer, start_nonce, max_in_flight, callers, created_by)
+values ('eip155:1:0x00000000000000000000000000000000000000a1', 'local', 0, 9, '{*}', 'test');
+insert into submitter_change (submitter, action, by, reason) select submitter, 'SUSPEND', 'ann', 'because' from submitter`
+
+// The command says where the rows do not fit the chain, or the chain not the mark.
+func TestVerifyAudit(t *testing.T) {
+	databaseURL := storetest.URL(t)
+	conn, err := pgx.Connect(t.Context(), databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	server, err := fakestorage.NewServerWithOptions(fakestorage.Options{Scheme: "http", Host: "127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	server.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: "marks"})
+	endpoint := server.URL() + "/storage/v1/"
+
+	expect := func(code int, words ...string) {
+		t.Helper()
+		got, out, stderr := migrate(t, databaseURL, "verify-audit")
+		for _, w := range words {
+			if got != code || !strings.Contains(out+stderr, w) {
+				t.Errorf("got exit code %d, %s%s; want %d and %q", got, out, stderr, code, w)
+			}
+		}
+	}
+	must := func(statement string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(changed)
+	expect(0, "1 audit rows of 1 submitters", "not compared with the mark", "the audit rows are whole")
+
+	t.Setenv("FENCEPOST_AUTHORITY_MARK", "true")
+	t.Setenv("FENCEPOST_AUTHORITY_BUCKET", "marks")
+	t.Setenv("FENCEPOST_AUTHORITY_ENDPOINT", endpoint)
+	expect(1, "there is no mark")
+	advance(t, databaseURL, endpoint)
+	expect(0, "the last seal is 1, and 0 rows were written since", "the mark names seal 1, as the database does", "the audit rows are whole")
+
+	must(`begin; set local session_replication_role = replica; update submitter_change set by = 'eve'; commit`)
+	expect(1, "NOT WHOLE: eip155:1:0x00000000000000000000000000000000000000a1: link 1 does not fit its row", "docs/runbooks/audit.md")
+	must(`begin; set local session_replication_role = replica; delete from audit_link; delete from audit_head; delete from audit_seal; commit;
+		select link_audit(submitter, id, null, session_user) from submitter_change; select seal_audit('m')`)
+	expect(1, "NOT WHOLE: seal 1 is not the one that the mark names")
+}
+
+// advance writes the next mark, as a sweep does.
+func advance(t *testing.T, databaseURL, endpoint string) {
+	t.Helper()
+	object, err := gcs.Open(t.Context(), "marks", mark.ObjectName, endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer object.Close()
+	s, err := store.Open(t.Context(), store.Options{URL: databaseURL, MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := (mark.Keeper{Object: object, Book: s}).Advance(t.Context(), store.MarkOfSweep); err != nil {
+		t.Fatal(err)
+	}
+}
