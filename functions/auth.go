@@ -55,7 +55,11 @@ func verified(id web.Identity) string {
 	return id.Email
 }
 
-// operator is the person who calls an admin function.
+// operatorCalls is the message of the log line before each act of an operator. An alert waits for it.
+const operatorCalls = "an operator calls"
+
+// operator is the person who calls an admin function. Each call that may change something
+// is logged before it does.
 func (a *App) operator(r *http.Request) (string, error) {
 	v, err := a.viewer(r)
 	if err != nil {
@@ -63,6 +67,9 @@ func (a *App) operator(r *http.Request) (string, error) {
 	}
 	if !v.Operator {
 		return "", web.NewProblem(web.Forbidden, "only operators may call admin functions")
+	}
+	if r.Method != http.MethodGet {
+		a.log.InfoContext(r.Context(), operatorCalls, "operator", v.Caller, "method", r.Method, "path", r.URL.Path, "requestUid", web.RequestID(r.Context()))
 	}
 	return v.Caller, nil
 }

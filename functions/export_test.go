@@ -34,6 +34,9 @@ func CountedSigner(d signer.Directory, name string) nonce.SubmitterSignService {
 	return (&App{signers: d}).signerNamed(name)
 }
 
+// OperatorCalls is the message of the line about each act of an operator.
+const OperatorCalls = operatorCalls
+
 // Patterns are all that the functions serve.
 func (a *App) Patterns() []string {
 	all := web.NewMux()

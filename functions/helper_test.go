@@ -273,6 +273,26 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
+// size is how much was written so far.
+func (l *lines) size() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Len()
+}
+
+// since are the lines with that message after so much was written.
+func (l *lines) since(size int, message string) (found []map[string]any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for text := range strings.Lines(l.b.String()[size:]) {
+		var line map[string]any
+		if json.Unmarshal([]byte(text), &line) == nil && line["message"] == message {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
 // find is the first line in which the attribute has the value; nil: there is none.
 func (l *lines) find(attribute, value string) map[string]any {
 	l.mu.Lock()

@@ -193,6 +193,7 @@ module "alerts" {
   events                = local.events_kept
   jobs                  = { for name, job in local.jobs : name => { runs = job.runs, window = job.window } if contains(keys(local.deployed), name) }
   in_flight_seconds     = var.in_flight_seconds
+  refused_requests      = var.refused_requests
   max_connections       = var.database.max_connections
   database_id           = "${var.project}:${module.database.instance}"
 }

@@ -369,6 +369,12 @@ variable "in_flight_seconds" {
   default     = 1200
 }
 
+variable "refused_requests" {
+  description = "How many requests in five minutes may be refused before somebody is told: answers of 401 and 403 of one function, or intents beyond a policy."
+  type        = number
+  default     = 100
+}
+
 variable "notification_channels" {
   description = "Full names of the Cloud Monitoring channels that alerts go to. Made by hand: they hold addresses and tokens."
   type        = list(string)

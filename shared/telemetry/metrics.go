@@ -56,6 +56,9 @@ var (
 	// TxResubmit counts repeated broadcasts, by [Result]: the class of the node's
 	// answer. [TxSubmit] counts them too.
 	TxResubmit = counter("tx_resubmit_total", "repeated broadcasts")
+	// RequestRefused counts requests, and intents of a batch, that were answered with a
+	// problem of the caller's (4xx), by its [Code].
+	RequestRefused = counter("request_refused_total", "requests answered with a problem of the caller's")
 	// Finality counts transactions that became final, by [Result]: confirmed,
 	// reverted, placeholder, displaced, rejected, cancelled.
 	Finality = counter("finality_total", "transactions that became final")
@@ -127,6 +130,9 @@ var (
 
 // Result is the label result of a count.
 func Result(value string) metric.MeasurementOption { return label("result", value) }
+
+// Code is the label code of a count: a problem's code.
+func Code(name string) metric.MeasurementOption { return label("code", name) }
 
 // Signer is the label signer of a count: its kind, as local, kms or remote.
 func Signer(kind string) metric.MeasurementOption { return label("signer", kind) }

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/fencepost/fencepost/shared/telemetry"
 )
 
 // Code is one entry of an API's list of error codes. The name is a contract with
@@ -96,6 +98,9 @@ func ProblemOf(r *http.Request, err error) *Problem {
 	}
 	if p.Cause != nil || p.Code.Status >= http.StatusInternalServerError {
 		logFailure(r, p, err)
+	}
+	if p.Code.Status < http.StatusInternalServerError {
+		telemetry.RequestRefused.Add(r.Context(), 1, telemetry.Code(p.Code.Name))
 	}
 	return p
 }

@@ -658,6 +658,7 @@ run "alerts" {
     events                = true
     jobs                  = { sweep = { runs = 3, window = "300s" }, conservation-full = { runs = 1, window = "82800s" } }
     in_flight_seconds     = 1200
+    refused_requests      = 100
     max_connections       = 400
     database_id           = "project-1:fencepost"
   }
@@ -758,6 +759,7 @@ run "alerts_without_metrics" {
     events                = false
     jobs                  = {}
     in_flight_seconds     = 1200
+    refused_requests      = 100
     max_connections       = 400
     database_id           = "project-1:fencepost"
   }

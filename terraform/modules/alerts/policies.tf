@@ -146,6 +146,12 @@ locals {
     duration = "600s"
   }
 
+  policy_refuses = {
+    title    = "More than ${var.refused_requests} intents in five minutes are beyond a policy"
+    promql   = "sum(increase(request_refused_total{code=~\"POLICY_REFUSED|DAILY_AMOUNT_EXCEEDED|RATE_LIMIT_EXCEEDED\"}[5m])) > ${var.refused_requests}"
+    duration = "0s"
+  }
+
   by_platform = {
     receipt-backlog = {
       severity = "WARNING"
@@ -172,6 +178,20 @@ locals {
           duration  = "600s"
         },
       ])
+    }
+    refusals = {
+      severity = "WARNING"
+      title    = "Many requests are refused"
+      conditions = concat(var.metrics ? [local.policy_refuses] : [], [{
+        title     = "More than ${var.refused_requests} answers of 401 or 403 in five minutes"
+        filter    = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=starts_with(\"${var.name}-\") AND metric.type=\"run.googleapis.com/request_count\" AND metric.labels.response_code=one_of(\"401\", \"403\")"
+        aligner   = "ALIGN_DELTA"
+        reducer   = "REDUCE_SUM"
+        group_by  = ["resource.labels.service_name"]
+        above     = var.refused_requests
+        threshold = true
+        duration  = "300s"
+      }])
     }
     function-errors = {
       severity = "ERROR"
@@ -213,6 +233,10 @@ locals {
     restored-database = {
       severity = "CRITICAL", title = "The database is not the one that was written last"
       filter   = "jsonPayload.message=~\"^PROTECT on every submitter\""
+    }
+    admin-act = {
+      severity = "WARNING", title = "An operator changes something"
+      filter   = "jsonPayload.message=\"an operator calls\""
     }
     carried-out-twice = {
       severity = "CRITICAL", title = "A request was carried out twice"

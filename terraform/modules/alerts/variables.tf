@@ -34,6 +34,11 @@ variable "in_flight_seconds" {
   type        = number
 }
 
+variable "refused_requests" {
+  description = "How many requests in five minutes may be refused, by 401 and 403 or by a policy, before somebody is told."
+  type        = number
+}
+
 variable "max_connections" {
   type = number
 }

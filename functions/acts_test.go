@@ -1,0 +1,62 @@
+package functions_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fencepost/fencepost/functions"
+)
+
+// Each call of an operator that may change something is one line of the log, also where the
+// call is refused. Calls that only read are none, nor are those of other callers.
+func TestEachActOfAnOperatorIsLogged(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	app, err := h.app(h.transferSettings()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close(t.Context())
+	acts := 0
+	for _, pattern := range app.Patterns() {
+		method, path, _ := strings.Cut(pattern, " ")
+		if !strings.HasPrefix(path, "/admin/v1/") {
+			continue
+		}
+		path = strings.NewReplacer("{submitter}", "eip155:1337:0x00000000000000000000000000000000000000a1", "{txId}", "018f0000-0000-7000-8000-000000000000",
+			"{req_id}", "r", "{user_id}", "7", "{address_id}", "1", "{id}", "1").Replace(path)
+		before := h.log.size()
+		h.as("shop", method, path, map[string]any{})
+		h.as("ann", method, path, map[string]any{})
+		told := h.log.since(before, functions.OperatorCalls)
+		want := 1
+		if method == http.MethodGet {
+			want = 0
+		} else {
+			acts++
+		}
+		if len(told) != want || want == 1 && (told[0]["operator"] != "email:ann@fencepost.example" || told[0]["path"] != path || told[0]["method"] != method) {
+			t.Errorf("%s: got the lines %v, want %d", pattern, told, want)
+		}
+	}
+	if acts < 15 {
+		t.Errorf("acts of operators: got %d, want at least 15", acts)
+	}
+}
+
+// Refusals are counted by their code. It runs alone: the metrics are the process'.
+func TestRefusalsAreCounted(t *testing.T) {
+	told := told()
+	h := build(t)
+	told.take()
+	h.as("shop", "GET", "/admin/v1/submitters", nil)
+	call(t, t.Context(), "", "GET", h.url+"/api/v1/tx", nil)
+	call(t, t.Context(), "", "POST", h.url+"/internal/sweep", nil)
+	got := told.take()
+	for name, want := range map[string]int64{"request_refused_total{code=FORBIDDEN}": 1, "request_refused_total{code=UNAUTHORIZED}": 2} {
+		if got[name] != want {
+			t.Errorf("%s: got %d of %v, want %d", name, got[name], got, want)
+		}
+	}
+}
