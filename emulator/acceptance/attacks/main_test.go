@@ -59,8 +59,10 @@ const within = 8 * time.Minute
 // deployment is a running stack and a look behind its back.
 type deployment struct {
 	*stack.Stack
-	DB  *pgxpool.Pool
-	ctx context.Context
+	DB      *pgxpool.Pool
+	ctx     context.Context
+	log     *testLog
+	answers *testLog // all that the public paths answered
 }
 
 // setup starts a stack for t: few submitters, quick blocks, no sweep unless the test says
@@ -87,7 +89,8 @@ func setup(t *testing.T, o stack.Options) deployment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Around = watch.Around
+	answers := &testLog{t: t}
+	o.Around = func(next http.Handler) http.Handler { return answers.keep(watch.Around(next)) }
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	t.Cleanup(cancel)
 	s, err := stack.Start(ctx, o)
@@ -105,7 +108,7 @@ func setup(t *testing.T, o stack.Options) deployment {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	return deployment{s, db, ctx}
+	return deployment{s, db, ctx, log, answers}
 }
 
 // testLog keeps the functions' log and shows it if the test failed.
@@ -120,6 +123,33 @@ func (l *testLog) Write(p []byte) (int, error) {
 	defer l.mu.Unlock()
 	l.text = append(l.text, p...)
 	return len(p), nil
+}
+
+// has says whether the text was written.
+func (l *testLog) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Contains(l.text, []byte(text))
+}
+
+// keep writes down what next answers.
+func (l *testLog) keep(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(&kept{w, l}, r)
+		fmt.Fprintf(l, "\n%v\n", w.Header())
+	})
+}
+
+type kept struct {
+	http.ResponseWriter
+	to *testLog
+}
+
+func (k *kept) Unwrap() http.ResponseWriter { return k.ResponseWriter }
+
+func (k *kept) Write(p []byte) (int, error) {
+	_, _ = k.to.Write(p)
+	return k.ResponseWriter.Write(p)
 }
 
 func (l *testLog) show() {
