@@ -239,7 +239,9 @@ func withToken(header map[string]string, token string) map[string]string {
 func (h deployment) ofAnotherCaller(t *testing.T, api string, s nonce.Submitter, txID string) {
 	token := h.mint(t, map[string]any{"sub": "4711"})
 	const nobodys = "01a1fda0-b1f9-7b07-a2c1-57c667e395bc"
-	anonymous := func(text string) string { return strings.NewReplacer(string(s), "S", string(unregistered), "S").Replace(text) }
+	anonymous := func(text string) string {
+		return strings.NewReplacer(string(s), "S", string(unregistered), "S").Replace(text)
+	}
 	query := func(of nonce.Submitter) string {
 		return url.Values{"submitter": {string(of)}, "requestId": {"first"}}.Encode()
 	}
@@ -278,7 +280,9 @@ func (h deployment) hostileBodies(t *testing.T, api string, s nonce.Submitter) {
 		return `{"submitter": "` + string(s) + `", "requestId": "` + requestID + `", "payload": {` + payload + `}}`
 	}
 	call := func(function, args string) string { return in("r", to+`, "function": "`+function+`", "args": `+args) }
-	list := func(item string, n int) string { return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]" }
+	list := func(item string, n int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"
+	}
 	zeros := list(`"0"`, 1024)
 	before := h.count(t, `select count(*) from managed_tx`)
 	for what, text := range map[string]string{
