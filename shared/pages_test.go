@@ -87,3 +87,38 @@ func TestEveryAttackerAndAssetHasARow(t *testing.T) {
 		t.Errorf("pairs of attackers and assets: got %d, want 77", pairs)
 	}
 }
+
+// points are those of the audit of 2026-11-22: its findings, and what it attacked that held.
+var points = []string{
+	"H1", "H2a", "H2b", "H3", "H4", "H5", "H6", "M1", "M2", "M3", "M4", "M5", "M6", "M7", "L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8", "L9", "F6", "F7",
+	"held: wrong tokens", "held: e-mails and names", "held: internal paths", "held: another caller's transaction", "held: policies and handlers",
+	"held: forms of transactions", "held: hostile JSON and SQL", "held: hostile SQL as a function's role", "held: secrets",
+	"held: requests of the functions' own", "held: webhooks", "held: Terraform",
+}
+
+// The page on security has each point of the audit, with a test that tries it now, or the
+// reason why there is none.
+func TestEachPointOfTheAuditHasARow(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n## The audit of 2026-11-22, attack by attack\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	rows := security.FindAllStringSubmatch(table, -1)
+	for _, point := range points {
+		found := 0
+		for _, row := range rows {
+			if rest, ok := strings.CutPrefix(row[1], point); !ok || rest != "" && rest[0] != ' ' {
+				continue
+			}
+			if found++; !namedTest.MatchString(row[4]) && !strings.HasPrefix(row[4], "no test: ") {
+				t.Errorf("%s: names neither a test nor why there is none: %s", row[1], row[4])
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s: got no row, want one", point)
+		}
+	}
+}
