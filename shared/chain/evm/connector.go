@@ -106,6 +106,7 @@ func New(o Options) (*Connector, error) {
 		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil // the environment's would see the credentials of the URL
 	transport.MaxIdleConnsPerHost = o.MaxInFlight
 	c := &Connector{chainID: o.ChainID, fees: o.Fees, depth: o.FinalDepth, node: o.Node, timeout: o.Timeout, maxBatch: o.MaxBatch,
 		idle: transport, places: o.Places}

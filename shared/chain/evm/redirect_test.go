@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"sync/atomic"
 	"testing"
 
@@ -33,5 +35,30 @@ func TestARedirectOfANodeIsNotFollowed(t *testing.T) {
 	}
 	if n := asked.Load(); n != 0 {
 		t.Errorf("where the redirects lead: asked %d times, want never", n)
+	}
+}
+
+// proxied makes the test below ask a node, in a process of its own: a process reads the
+// variables of proxies once.
+const proxied = "FENCEPOST_TEST_PROXIED"
+
+// A proxy of the environment is not asked for a node, whose URL has a key in it.
+func TestNoProxyStandsBeforeANode(t *testing.T) {
+	if os.Getenv(proxied) != "" {
+		_, err := connect(t, evm.Options{URL: "http://node.invalid/v3/secret", ChainID: 1}).Look(t.Context(), nonce.Look{})
+		t.Logf("no node: %v", err)
+		return
+	}
+	t.Parallel()
+	var asked atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	t.Cleanup(proxy.Close)
+	again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	again.Env = append(os.Environ(), proxied+"=1", "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=")
+	if out, err := again.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("the proxy: asked %d times, want never", n)
 	}
 }
