@@ -198,10 +198,5 @@ func (a *App) showSubmitter(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	view, err := a.store.Submitter(r.Context(), s)
-	if err != nil {
-		return err
-	}
-	web.Reply(w, r, http.StatusOK, view)
-	return nil
+	return a.replySubmitter(w, r, s)
 }

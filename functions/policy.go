@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
-	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
@@ -241,16 +240,6 @@ func (a *App) setStatus(w http.ResponseWriter, r *http.Request, suspend bool) er
 	a.log.WarnContext(r.Context(), "submitter suspended or resumed", telemetry.SubmitterKey, s, "suspended", suspend, "operator", operator, "reason", reason)
 	a.advance(r.Context(), s, token)
 	return a.replySubmitter(w, r, s)
-}
-
-// replySubmitter answers with the submitter as it is now.
-func (a *App) replySubmitter(w http.ResponseWriter, r *http.Request, s nonce.Submitter) error {
-	view, err := a.store.Submitter(r.Context(), s)
-	if err != nil {
-		return fmt.Errorf("show %s: %w", s, err)
-	}
-	web.Reply(w, r, http.StatusOK, view)
-	return nil
 }
 
 // policyProblem names the limit that was met, and the member that met it.

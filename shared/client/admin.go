@@ -53,6 +53,7 @@ type Submitter struct {
 	InFlightTxID   string           `json:"inFlightTxId"`   // the transaction that has it; "": none
 	Queued         int64            `json:"queued"`         // how many intents wait, with those that are held
 	Held           int64            `json:"held"`           // how many get no nonce until their caller or an operator decides
+	Forbidden      *int             `json:"forbidden"`      // of the first 500 that wait, how many policy and callers forbid by now; nil: it was not found out
 	FencingToken   int64            `json:"fencingToken"`   // the last one given
 	LeaseOwner     string           `json:"leaseOwner"`     // the invocation that holds the lease; "": none
 	LeaseExpiresAt *time.Time       `json:"leaseExpiresAt"` // nil: no lease

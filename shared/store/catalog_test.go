@@ -425,6 +425,11 @@ var guarded = map[string][]duty{
 		{"managed_tx", "", `update managed_tx set handler = 'another' where tx_id = $queued`, "binding_never_changes"},
 		{"managed_tx", "", `update managed_tx set tx_id = gen_random_uuid() where tx_id = $queued`, "binding_never_changes"},
 	},
+	"keep_held": {
+		{"managed_tx", `update managed_tx set held = true where tx_id = $queued`, `create role keep_held_cancels; grant select, update on managed_tx to keep_held_cancels;
+			grant insert on tx_history, event_outbox to keep_held_cancels; grant usage on all sequences in schema public to keep_held_cancels; grant select on all tables in schema public to keep_held_cancels;
+			set local role keep_held_cancels; update managed_tx set held = false where tx_id = $queued`, "held_until_decided"},
+	},
 	"guard_reservation": {
 		{"managed_tx", "", `update managed_tx set reservation = 'RESERVED', lock_owner = 'x', lock_until = now() where tx_id = $bound`, byReservation},
 		{"managed_tx", isReserved, `update managed_tx set lock_owner = 'y' where request_id = '41'`, byReservation},

@@ -228,8 +228,8 @@ func TestRunbookOfAStolenCredential(t *testing.T) {
 		t.Fatal(err)
 	}
 	set, err := operator.SetCallers(h.ctx, string(s), []string{"sub:2002"}, map[string]string{"sub:2002": shop}, "a credential was stolen")
-	if err != nil || set.Status != "SUSPENDED" {
-		t.Fatalf("change the callers: got %s, %v; want it suspended still", set.Status, err)
+	if err != nil || set.Status != "SUSPENDED" || set.Forbidden == nil || *set.Forbidden != 0 {
+		t.Fatalf("change the callers: got %s, %v; want it suspended still, and what the successor has allowed", set.Status, err)
 	}
 	h.isUnauthorised(t, "the thief", stolen, s, theft.TxID, "the thief's, in the queue")
 	out, err := operator.CancelQueue(h.ctx, string(s), shop, "a credential was stolen")

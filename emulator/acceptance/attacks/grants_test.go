@@ -18,6 +18,7 @@ import (
 var forgeries = map[string]string{
 	"an intent that nobody posted":         `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state) values (gen_random_uuid(), $1, 'forged', 'email:shop@fencepost.example', '\x00', 'QUEUED')`,
 	"another payload":                      `update tx_document set bytes = '\x00' where tx_id in (select tx_id from managed_tx where submitter = $1)`,
+	"a held intent that goes on":           `update managed_tx set held = false, held_for = null where held and $1 <> ''`,
 	"a nonce for it":                       `update managed_tx set nonce = 0 where submitter = $1`,
 	"signed bytes of its own":              `insert into tx_version (tx_id, version, kind) select tx_id, 9, 'BUMP' from managed_tx where submitter = $1`,
 	"the next nonce":                       `update submitter_nonce_cursor set next_nonce = 7 where submitter = $1`,
@@ -48,21 +49,21 @@ var forgeries = map[string]string{
 // may says which of these are a function's own work. What is in no list here is refused to
 // every function.
 var may = map[string][]string{
-	"create":       {"an intent that nobody posted"},
+	"create":       {"an intent that nobody posted", "a held intent that goes on"},
 	"advance":      {"a nonce for it", "signed bytes of its own", "the next nonce"},
-	"transfer":     {"an intent that nobody posted", "money in Funding", "a payment that is already made", "a transfer's state", "an answer in the trading core's name"},
+	"transfer":     {"an intent that nobody posted", "a held intent that goes on", "money in Funding", "a payment that is already made", "a transfer's state", "an answer in the trading core's name"},
 	"conservation": {"books that hide what is missing"},
 	"sweep":        {"a mark of the database"},
 	"admin": {
-		"an intent that nobody posted", "a nonce for it", "the next nonce", "itself among the callers", "a signer of its own", "a submitter that was suspended",
+		"an intent that nobody posted", "a held intent that goes on", "a nonce for it", "the next nonce", "itself among the callers", "a signer of its own", "a submitter that was suspended",
 		"no policy any more", "a change that no operator made", "a database that nobody accepted", "the end of PROTECT", "money in Funding",
 		"a payment that is already made", "transfers that go on after a halt", "a transfer's state", "a mark of the database",
 		"books that hide what is missing", "an operator's word about a payout", "an answer in the trading core's name",
 	},
 }
 
-// never is what no role may, whichever function it is of: it undoes what is final, takes the
-// database's own guards away, or leaves the database. $1 is a submitter.
+// never are statements that no role may run, whichever function it is of: each undoes a final
+// row, takes the database's own guards away, or leaves the database. $1 is a submitter.
 var never = map[string]string{
 	"a transaction less":            `delete from managed_tx where submitter = $1`,
 	"all transactions less":         `truncate managed_tx cascade`,
@@ -102,7 +103,7 @@ var never = map[string]string{
 	"another server's setting":      `alter system set fsync = off`,
 }
 
-// undone says how the statement was refused, or "" if it was not.
+// undone is the code by which the database refused the statement, or "" if it did not.
 func undone(t *testing.T, d deployment, db *pgx.Conn, statement string, s nonce.Submitter) string {
 	t.Helper()
 	tx, err := db.Begin(d.ctx)
@@ -129,10 +130,11 @@ func undone(t *testing.T, d deployment, db *pgx.Conn, statement string, s nonce.
 // statement is refused but where it is the function's own work.
 func TestAFunctionsRoleIsItsOwn(t *testing.T) {
 	t.Parallel()
-	d := setup(t, stack.Options{Split: true, Processes: 1, Transfers: true, Submitters: 1})
+	d := setup(t, stack.Options{Split: true, Processes: 1, Transfers: true, Submitters: 2})
 	s := d.Submitters()[0]
 	honest := d.post(t, d.token(t, stack.CallerAccount), s, "an honest one")
 	d.await(t, honest.TxID, "CONFIRMED") // each function with its own role does its own work
+	d.held(t, d.Submitters()[1])
 	for _, function := range []string{"create", "query", "cancel", "admin", "advance", "receipt", "confirm", "resubmit", "sweep", "publish", "transfer", "conservation"} {
 		db, err := pgx.Connect(d.ctx, d.DatabaseURLOf(function))
 		if err != nil {
@@ -153,6 +155,19 @@ func TestAFunctionsRoleIsItsOwn(t *testing.T) {
 				t.Errorf("%s as %s: got it done, want it refused to every role", name, function)
 			}
 		}
+	}
+}
+
+// held has an intent in the queue of the submitter that waits for a decision, as after a
+// restore: it may have run.
+func (d deployment) held(t *testing.T, s nonce.Submitter) {
+	t.Helper()
+	d.Chain.StopMining()
+	shop := d.token(t, stack.CallerAccount)
+	d.await(t, d.post(t, shop, s, "has its nonce").TxID, "TRACKING")
+	waits := d.post(t, shop, s, "is held")
+	if tag, err := d.DB.Exec(d.ctx, `update managed_tx set held = true where tx_id = $1 and state = 'QUEUED'`, waits.TxID); err != nil || tag.RowsAffected() != 1 {
+		t.Fatalf("hold an intent: got %v, %v; want one", tag, err)
 	}
 }
 

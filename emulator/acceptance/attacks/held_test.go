@@ -234,8 +234,8 @@ func withToken(header map[string]string, token string) map[string]string {
 	return header
 }
 
-// ofAnotherCaller compares what a stranger hears about somebody's account and transaction
-// with what it hears about none.
+// ofAnotherCaller compares the answers to an unauthorised caller about the account and the
+// transaction of another with those about an account that is not registered.
 func (h deployment) ofAnotherCaller(t *testing.T, api string, s nonce.Submitter, txID string) {
 	token := h.mint(t, map[string]any{"sub": "4711"})
 	const nobodys = "01a1fda0-b1f9-7b07-a2c1-57c667e395bc"
@@ -401,8 +401,8 @@ func answersOf(t *testing.T, addr, text string) (statuses []int) {
 	}
 }
 
-// inTrouble has an account in PROTECT: its caller is told so, a stranger hears what it would
-// of an account that nobody registered.
+// inTrouble has an account in PROTECT: its caller hears so. An unauthorised caller gets the
+// answer that an account which is not registered gives.
 func (h deployment) inTrouble(t *testing.T, api string) {
 	s := h.Submitters()[1]
 	if _, err := h.DB.Exec(h.ctx, `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`, s); err != nil {
@@ -420,8 +420,8 @@ func (h deployment) inTrouble(t *testing.T, api string) {
 	}
 }
 
-// showsNoSecret looks for each secret of the deployment in what was logged and answered,
-// once a handler could not be reached.
+// showsNoSecret looks for each secret of the deployment in the log and in the answers, once
+// a handler could not be reached.
 func (h deployment) showsNoSecret(t *testing.T, s nonce.Submitter) {
 	if _, err := h.operator(t).SetCallers(h.ctx, string(s), []string{"email:" + stack.CallerAccount, "handler:shop"}, nil, "a test"); err != nil {
 		t.Fatal(err)

@@ -38,8 +38,12 @@ func TestAPolicyHoldsForWhatIsQueued(t *testing.T) {
 		t.Fatal(err)
 	}
 	allowed := client.Policy{MaxValue: "1", Targets: []string{"0x00000000000000000000000000000000000cafe0"}}
-	if _, err := operator.SetPolicy(h.ctx, string(s), allowed, "a theft"); err != nil {
+	set, err := operator.SetPolicy(h.ctx, string(s), allowed, "a theft")
+	if err != nil {
 		t.Fatal(err)
+	}
+	if set.Forbidden == nil || *set.Forbidden != len(stolen) {
+		t.Errorf("before the resume: told that %v of the queue are forbidden, want %d", set.Forbidden, len(stolen))
 	}
 	h.Chain.StartMining()
 	if _, err := operator.ResumeSubmitter(h.ctx, string(s), "the policy forbids it"); err != nil {

@@ -23,13 +23,13 @@ import (
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
-// served is what somebody asked a service in this process.
+// served is one request to a service in this process.
 type served struct {
 	header http.Header
 	body   []byte
 }
 
-// service answers as it is told to, and keeps what it was asked.
+// service answers as a test wants it to, and keeps the requests.
 type service struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -107,7 +107,7 @@ func bytesOf(how string, key *ecdsa.PrivateKey, n, chain uint64) ([]byte, error)
 
 // A handler that was broken into answers what it should not: each costs a placeholder, its
 // redirect is not followed, and of a long answer little is kept. A receiver of events that
-// was broken into gets nothing of another service by a redirect, and is told the same again.
+// was broken into leads to no other service by a redirect, and gets the same event again.
 // Requests to both are proved by each of two secrets, while one takes the other's place.
 func TestServicesThatWereBrokenInto(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,35 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// loadWaiting is the beginning of a queue, with what keeps its intents from being posted
+// today.
+var loadWaiting = `
+select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false, ` + barred + `
+  from managed_tx m
+ where m.submitter = $1 and ` + waits + `
+ order by m.seq
+ limit $2`
+
+// Waiting is the work of a submitter with the first limit intents of its queue, to be
+// judged by what its policy and its callers are now. It takes no lease, and nothing is
+// written by it.
+func (s *Store) Waiting(ctx context.Context, sub nonce.Submitter, limit int) (w nonce.Work, err error) {
+	b := new(pgx.Batch)
+	s.queueLoad(b, sub, false, &w)
+	b.Queue(loadWaiting, sub, limit, s.anyCaller).Query(func(rows pgx.Rows) error {
+		w.Queue, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (nonce.Tx, error) { return scanTx(sub, w.Now, row) })
+		return err
+	})
+	if err := s.db.SendBatch(ctx, b).Close(); err != nil {
+		return w, fmt.Errorf("read the queue of %s: %w", sub, err)
+	}
+	return w, nil
+}
