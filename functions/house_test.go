@@ -129,21 +129,19 @@ func (h house) app(settings ...string) (*functions.App, error) {
 	return functions.New(h.t.Context(), c, telemetry.NewLogger(h.log, slog.LevelDebug, ""), "node", functions.Extensions{})
 }
 
-// serve serves all functions with these settings until the test ends.
+// serve serves all functions with these settings until the test ends, each with its own
+// role in the database: what a function does without a right to it fails.
 func (h house) serve(settings ...string) (url string) {
 	h.t.Helper()
-	app, err := h.app(settings...)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	handler := apiOf(h.t).Handler(app.Handlers()[functions.All], func(err error) { h.t.Error(err) })
+	apart := h.apart(settings...)
+	handler := apiOf(h.t).Handler(apart.paths, func(err error) { h.t.Error(err) })
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer context.AfterFunc(r.Context(), func() { h.left.Store(true) })()
 		handler.ServeHTTP(w, r)
 	}))
 	h.t.Cleanup(func() {
 		server.Close()
-		_ = app.Close(h.t.Context())
+		apart.close(context.WithoutCancel(h.t.Context()))
 	})
 	return server.URL
 }

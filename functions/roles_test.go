@@ -1,0 +1,186 @@
+package functions_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/migrations"
+)
+
+// deployed are the functions of a deployment, by the patterns of their paths.
+var deployed = sync.OnceValues(func() (map[string]string, error) {
+	text, err := os.ReadFile("../terraform/functions.json")
+	if err != nil {
+		return nil, err
+	}
+	var all map[string]struct {
+		Paths     []string
+		Queue     string
+		Scheduled bool
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, err
+	}
+	patterns := make(map[string]string)
+	for name, f := range all {
+		for _, path := range f.Paths {
+			patterns[path] = name
+		}
+		switch {
+		case f.Queue != "":
+			patterns["/internal/"+f.Queue] = name
+		case f.Scheduled && name != "conservation-full": // the same path as conservation
+			patterns["/internal/"+name] = name
+		}
+	}
+	return patterns, nil
+})
+
+// logins are roles of the cluster, each with a function of its own, and their password.
+// They are made once: what each may do in a database is granted there.
+var logins = struct {
+	sync.Mutex
+	made map[string]string // by function
+	word string
+}{word: rand.Text()}
+
+// roles makes each function's role known to the database at the URL, with the function's
+// rights, and says how each function reaches it.
+func roles(t testing.TB, database string) map[string]string {
+	t.Helper()
+	logins.Lock()
+	defer logins.Unlock()
+	if logins.made == nil {
+		db, err := pgx.Connect(t.Context(), database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close(context.WithoutCancel(t.Context()))
+		names, err := migrations.Functions()
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := make(map[string]string)
+		for _, name := range names {
+			made[name] = "functions_" + strings.ReplaceAll(name, "-", "_") + "_" + strings.ToLower(rand.Text()[:8])
+			if _, err := db.Exec(t.Context(), fmt.Sprintf(`create role %s login password '%s'`, made[name], logins.word)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		logins.made = made
+	}
+	granted, urls := make(map[string][]string), make(map[string]string)
+	for name, role := range logins.made {
+		granted[role] = []string{name}
+		u, err := url.Parse(database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.UserPassword(role, logins.word)
+		urls[name] = u.String()
+	}
+	if err := migrations.Grant(t.Context(), database, migrations.Grants{Functions: granted}); err != nil {
+		t.Fatal(err)
+	}
+	return urls
+}
+
+// apart serves each path by the function that is deployed for it, with that function's own
+// role in the database.
+type apart struct {
+	h        house
+	settings []string
+	urls     map[string]string
+	paths    *http.ServeMux
+	mu       sync.Mutex
+	apps     map[string]http.Handler // by function, made when they are first asked for
+	closers  []*functions.App
+}
+
+func (h house) apart(settings ...string) *apart {
+	h.t.Helper()
+	a := &apart{h: h, settings: settings, urls: roles(h.t, h.URL), paths: http.NewServeMux(), apps: make(map[string]http.Handler)}
+	patterns, err := deployed()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for pattern, name := range patterns {
+		a.paths.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { a.app(name).ServeHTTP(w, r) })
+	}
+	a.paths.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { a.app("query").ServeHTTP(w, r) })
+	return a
+}
+
+// app is the function, in a process of its own but for the process.
+func (a *apart) app(name string) http.Handler {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.apps[name] == nil {
+		app, err := a.h.app(append(slices.Clone(a.settings), "FENCEPOST_DATABASE_URL="+a.urls[name])...)
+		if err != nil {
+			a.h.t.Errorf("start %s: %v", name, err)
+			return http.NotFoundHandler()
+		}
+		a.closers = append(a.closers, app)
+		a.apps[name] = app.Handlers()[functions.All]
+	}
+	return a.apps[name]
+}
+
+func (a *apart) close(ctx context.Context) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, app := range a.closers {
+		_ = app.Close(ctx)
+	}
+}
+
+// The house of these tests serves each path by the function that is deployed for it, under
+// that function's own role: so every statement that these tests reach is run by a role that
+// has its function's rights and no others. A right that is taken away is missed at once.
+func TestEachFunctionRunsUnderItsOwnRole(t *testing.T) {
+	t.Parallel()
+	h := build(t)
+	h.Bundle.Register(t, shopAccount, 1)
+	h.run(`update submitter set callers = '{email:shop@fencepost.example}' where submitter = $1`, shopAccount)
+	token := h.callerToken("shop")
+	created := call(t, t.Context(), token, http.MethodPost, h.url+"/api/v1/tx", intentOf("r"))
+	if created.status != http.StatusAccepted {
+		t.Fatalf("create: got %d %v, want 202", created.status, created.body)
+	}
+	role := func(function string) string {
+		logins.Lock()
+		defer logins.Unlock()
+		return logins.made[function]
+	}
+	rights := func(verb, role string) {
+		t.Helper()
+		if _, err := h.DB.Exec(t.Context(), fmt.Sprintf(verb, role)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel := func() int {
+		return call(t, t.Context(), token, http.MethodPost, fmt.Sprint(h.url, "/api/v1/tx/", created.body["txId"], "/cancel"), nil).status
+	}
+	rights(`revoke insert (action, by, reason, tx_id) on tx_decision from %s`, role("cancel"))
+	if got := cancel(); got != http.StatusServiceUnavailable {
+		t.Errorf("a cancel without its right, which others have: got %d, want 503", got)
+	}
+	rights(`grant insert (action, by, reason, tx_id) on tx_decision to %s`, role("cancel"))
+	rights(`revoke insert on managed_tx from %s`, role("create"))
+	if got := cancel(); got != http.StatusOK {
+		t.Errorf("a cancel, with its rights: got %d, want 200", got)
+	}
+}
