@@ -48,8 +48,8 @@ var deployed = sync.OnceValues(func() (map[string]string, error) {
 	return patterns, nil
 })
 
-// logins are roles of the cluster, each with a function of its own, and their password.
-// They are made once: what each may do in a database is granted there.
+// logins are roles of the cluster, one for each function, and their password. They are made
+// once; their rights are granted in each database.
 var logins = struct {
 	sync.Mutex
 	made map[string]string // by function
@@ -123,7 +123,7 @@ func (h house) apart(settings ...string) *apart {
 	return a
 }
 
-// app is the function, in a process of its own but for the process.
+// app is the function, with connections and memory that no other function shares.
 func (a *apart) app(name string) http.Handler {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -147,9 +147,9 @@ func (a *apart) close(ctx context.Context) {
 	}
 }
 
-// The house of these tests serves each path by the function that is deployed for it, under
-// that function's own role: so every statement that these tests reach is run by a role that
-// has its function's rights and no others. A right that is taken away is missed at once.
+// The tests of this package reach each path through the function that is deployed for it,
+// under that function's role. So a role with this function's rights, and no others, runs each
+// statement that they reach. Without a right that its function needs, a request fails.
 func TestEachFunctionRunsUnderItsOwnRole(t *testing.T) {
 	t.Parallel()
 	h := build(t)

@@ -67,6 +67,9 @@ func readBody(w http.ResponseWriter, r *http.Request, maxBytes int64) ([]byte, e
 			return nil, NewProblem(InvalidJSON, "Content-Type is %q; want application/json", ct)
 		}
 	}
+	if r.ContentLength > maxBytes { // not a byte of it need come
+		return nil, NewProblem(BodyTooLarge, "the body is longer than %d bytes", maxBytes)
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBytes))
 	var tooLarge *http.MaxBytesError
 	switch {
