@@ -72,6 +72,8 @@ func TestTighterThan(t *testing.T) {
 // policies makes policies and intents at random that often meet at their limits.
 type policies struct{ *rand.Rand }
 
+func newRand(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
+
 func (r policies) amount() *string {
 	if r.IntN(2) == 0 {
 		return nil
@@ -155,7 +157,7 @@ func TestPropertyATighterPolicyRefusesNoLess(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 10)
-	r := policies{rand.New(rand.NewPCG(18, 2))}
+	r := policies{newRand(18, 2)}
 	said := map[store.PolicyRule]int{}
 	for i := 0; i < 4000; i++ {
 		old := r.one()
