@@ -191,11 +191,11 @@ func fullName(name string) string {
 // them, those of "*" hold. known are these names as transactions have them, names the full ones.
 func limitsOf(caller string) string {
 	return `lateral (
-       select coalesce(s.succeeded ->> x.caller, x.caller) as present from (select (` + caller + `)::text as caller offset 0) as x) as w
+       select coalesce(s.succeeded ->> x.caller, x.caller) as present from (select (` + caller + `)::text as caller) as x offset 0) as w
  cross join lateral (
-       select array(select w.present union select o.key from jsonb_each_text(s.succeeded) as o where o.value = w.present) as known) as h
+       select array(select w.present union select o.key from jsonb_each_text(s.succeeded) as o where o.value = w.present) as known offset 0) as h
  cross join lateral (
-       select array(select ` + fullName("a.name") + ` from unnest(h.known) as a (name) group by 1) as names) as n
+       select array(select ` + fullName("a.name") + ` from unnest(h.known) as a (name) group by 1) as names offset 0) as n
  cross join lateral (
        select min((e.terms ->> 'maxValue')::numeric) as max_value_wei, min((e.terms ->> 'maxValuePerDay')::numeric) as max_day_wei,
               min((e.terms ->> 'maxPerMinute')::bigint) as max_per_minute, min((e.terms ->> 'maxQueued')::bigint) as max_queued
@@ -235,7 +235,7 @@ used as (
     join submitter s on s.submitter = p.submitter
    cross join ` + limitsOf(of.caller) + `
    cross join used c
-   cross join lateral (select ` + fullName("w.present") + ` as scope) as f
+   cross join lateral (select ` + fullName("w.present") + ` as scope offset 0) as f
     left join lateral (select * from policy_use u where u.submitter = $1 and u.scope = f.scope order by u.number desc limit 1) as l on true
    cross join lateral (
        select sum(coalesce(o.intents, 0) - coalesce((select u.intents from policy_use u
