@@ -274,8 +274,9 @@ used as (
               when a.counts > w.max_per_minute then 'CALLER_COUNT'
               when a.counts > 0 and u.in_minute + a.counts > p.max_per_minute then 'RATE'
               when a.counts > 0 and w.in_minute + a.counts > w.max_per_minute then 'CALLER_RATE'
-              when ` + of.queues + ` and (select count(*) from (select from managed_tx q
-                   where q.submitter = $1 and q.queued and not q.held and q.caller = any(w.known) limit w.max_queued) as waiting) >= w.max_queued then 'CALLER_QUEUE'
+              when ` + of.queues + ` and w.max_queued is not null and (select count(*) from (select from unnest(w.known) as a (name)
+                   cross join lateral (select from managed_tx q where q.caller = a.name and q.submitter = $1 and q.queued and not q.held limit w.max_queued) as one
+                   limit w.max_queued) as waiting) >= w.max_queued then 'CALLER_QUEUE'
               when u.in_day + a.added_wei > case when p.max_day_wei < u.in_day then u.in_day else p.max_day_wei end then 'DAY'
               when w.in_day + b.caller_wei > case when w.max_day_wei < w.in_day then w.in_day else w.max_day_wei end then 'CALLER_DAY'
               when t.in_day + b.token_units > case when t.max_day_units < t.in_day then t.in_day else t.max_day_units end then 'AMOUNT_DAY'
