@@ -3,12 +3,12 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/fencepost/fencepost/shared/store"
-	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
 // Of two equal policies each is as tight as the other; one limit that is lower, missing or
@@ -69,6 +69,46 @@ func TestTighterThan(t *testing.T) {
 	}
 }
 
+// A policy is not tighter where a caller or a token lost a limit, was given more, or where a
+// function of a bounded token is named that was not.
+func TestTighterThanOfCallersAndTokens(t *testing.T) {
+	t.Parallel()
+	callers := func(of map[string]store.CallerLimits) store.Policy { return store.Policy{PerCaller: of} }
+	tokens := func(amount, day *string, targets ...string) store.Policy {
+		return store.Policy{Tokens: map[string]store.TokenLimits{tokenOne: {MaxAmount: amount, MaxAmountPerDay: day}}, Targets: targets}
+	}
+	two, one := store.CallerLimits{MaxQueued: new(2), MaxValue: new("2")}, store.CallerLimits{MaxQueued: new(1), MaxValue: new("1")}
+	for _, c := range []struct {
+		what     string
+		now, old store.Policy
+		want     bool
+	}{
+		{"a caller is named", callers(map[string]store.CallerLimits{ann: one}), store.Policy{}, true},
+		{"no caller is named any more", store.Policy{}, callers(map[string]store.CallerLimits{ann: one}), false},
+		{"lower", callers(map[string]store.CallerLimits{ann: one}), callers(map[string]store.CallerLimits{ann: two}), true},
+		{"higher", callers(map[string]store.CallerLimits{ann: two}), callers(map[string]store.CallerLimits{ann: one}), false},
+		{"one limit less", callers(map[string]store.CallerLimits{ann: {MaxQueued: new(1)}}), callers(map[string]store.CallerLimits{ann: one}), false},
+		{"another caller in its place", callers(map[string]store.CallerLimits{ben: one}), callers(map[string]store.CallerLimits{ann: two}), false},
+		{"one more, as everybody", callers(map[string]store.CallerLimits{ann: one, "*": one}), callers(map[string]store.CallerLimits{"*": one}), true},
+		{"one more, above everybody", callers(map[string]store.CallerLimits{ann: two, "*": one}), callers(map[string]store.CallerLimits{"*": one}), false},
+		{"everybody, beside one", callers(map[string]store.CallerLimits{ann: two, "*": one}), callers(map[string]store.CallerLimits{ann: two}), true},
+		{"a token is named", tokens(new("1"), nil), store.Policy{}, true},
+		{"no token is named any more", store.Policy{}, tokens(new("1"), nil), false},
+		{"a lower amount", tokens(new("1"), new("2")), tokens(new("2"), new("2")), true},
+		{"a higher amount of the day", tokens(new("1"), new("3")), tokens(new("2"), new("2")), false},
+		{"no amount of the day", tokens(new("1"), nil), tokens(new("2"), new("2")), false},
+		{"a function of the token", tokens(new("1"), nil, tokenOne+":0x39509351"), tokens(new("1"), nil), false},
+		{"a function, where the address was", tokens(new("1"), nil, tokenOne+":0x39509351"), tokens(new("1"), nil, tokenOne), false},
+		{"the same function", tokens(new("1"), nil, tokenOne+":0x39509351"), tokens(new("1"), nil, tokenOne+":0x39509351"), true},
+		{"a bounded function", tokens(new("1"), nil, tokenOne+":0xa9059cbb"), tokens(new("1"), nil), true},
+		{"a function of another contract", tokens(new("1"), nil, tokenTwo+":0x39509351"), tokens(new("1"), nil), true},
+	} {
+		if got := c.now.TighterThan(c.old); got != c.want {
+			t.Errorf("%s: got %t, want %t", c.what, got, c.want)
+		}
+	}
+}
+
 // policies makes policies and intents at random that often meet at their limits.
 type policies struct{ *rand.Rand }
 
@@ -108,7 +148,33 @@ func (r policies) one() (p store.Policy) {
 	if r.IntN(3) == 0 {
 		p.MaxFeesPerDay = new(fmt.Sprint(r.IntN(4) * 21_000))
 	}
+	for _, name := range []string{ann, ben, store.AnyCaller} {
+		if limits := (store.CallerLimits{MaxValue: r.amount(), MaxValuePerDay: r.amount(), MaxPerMinute: r.number(), MaxQueued: r.number()}); r.IntN(3) == 0 && limits != (store.CallerLimits{}) {
+			p.PerCaller = with(p.PerCaller, name, limits)
+		}
+	}
+	for _, address := range []string{tokenOne, tokenTwo} {
+		if limits := (store.TokenLimits{MaxAmount: r.amount(), MaxAmountPerDay: r.amount()}); r.IntN(3) == 0 && limits != (store.TokenLimits{}) {
+			p.Tokens = with(p.Tokens, address, limits)
+		}
+	}
 	return p
+}
+
+func (r policies) number() *int {
+	if r.IntN(2) == 0 {
+		return nil
+	}
+	return new(1 + r.IntN(3))
+}
+
+// with is the map with one entry more.
+func with[V any](of map[string]V, name string, value V) map[string]V {
+	if of = maps.Clone(of); of == nil {
+		of = map[string]V{}
+	}
+	of[name] = value
+	return of
 }
 
 // near is another policy that differs from p in little.
@@ -123,6 +189,24 @@ func (r policies) near(p store.Policy) store.Policy {
 		func() { p.MaxPriorityFeePerGas = other.MaxPriorityFeePerGas },
 		func() { p.MaxGas = other.MaxGas },
 		func() { p.MaxFeesPerDay = other.MaxFeesPerDay },
+		func() { p.PerCaller = other.PerCaller },
+		func() { p.Tokens = other.Tokens },
+		func() {
+			for name, limits := range p.PerCaller {
+				limits.MaxValue, limits.MaxQueued = new("1"), new(1)
+				p.PerCaller = with(p.PerCaller, name, limits)
+			}
+		},
+		func() {
+			for name, limits := range other.PerCaller {
+				p.PerCaller = with(p.PerCaller, name, limits)
+			}
+		},
+		func() {
+			for name, limits := range other.Tokens {
+				p.Tokens = with(p.Tokens, name, limits)
+			}
+		},
 	} {
 		if r.IntN(4) == 0 {
 			change()
@@ -132,18 +216,19 @@ func (r policies) near(p store.Policy) store.Policy {
 }
 
 func targetsAtRandom() []string {
-	return []string{tokenOne, tokenOne + ":0xa9059cbb", tokenOne + ":0x095ea7b3", tokenTwo, tokenTwo + ":0xa9059cbb", store.TargetDeploy}
+	return []string{tokenOne, tokenOne + ":0xa9059cbb", tokenOne + ":0x39509351", tokenTwo + ":0x39509351", tokenTwo, tokenTwo + ":0xa9059cbb", store.TargetDeploy}
 }
 
 const tokenOne, tokenTwo = "0x0000000000000000000000000000000000000001", "0x0000000000000000000000000000000000000002"
 
 func (r policies) intent(request string) store.Intent {
-	in := intent(alice, request)
+	in := of([]string{ann, ben, "sub:cia"}[r.IntN(3)], intent(alice, request))
 	in.Payload = []byte(`{`)
 	if to := r.IntN(3); to > 0 {
 		in.Payload = fmt.Appendf(in.Payload, `"to":"0x%040x",`, to)
 	}
-	in.Payload = fmt.Appendf(in.Payload, `"data":%q,"value":"%d"`, []string{"0x", "0xa9059cbb", "0x095ea7b3"}[r.IntN(3)], r.IntN(4))
+	in.Payload = fmt.Appendf(in.Payload, `"data":%q,"value":"%d"`,
+		[]string{"0x", "0xa9059cbb", "0x39509351", transfers(fmt.Sprint(r.IntN(4))), approves(fmt.Sprint(r.IntN(4))), transfers("1")}[r.IntN(6)], r.IntN(3))
 	if r.IntN(2) == 0 {
 		in.Payload = fmt.Appendf(in.Payload, `,"gas":"%d","maxFeePerGas":"3","maxPriorityFeePerGas":"%d"`, 21_000+r.IntN(3), 1+r.IntN(3))
 	}
@@ -155,11 +240,10 @@ func (r policies) intent(request string) store.Intent {
 // used by then.
 func TestPropertyATighterPolicyRefusesNoLess(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	db.Register(t, alice, 10)
+	db := at(t, ann, ben, "sub:cia")
 	r := policies{newRand(18, 2)}
 	said := map[store.PolicyRule]int{}
-	for i := 0; i < 4000; i++ {
+	for i := range 3_000 {
 		old := r.one()
 		tighter := r.near(old)
 		if !tighter.TighterThan(old) {
@@ -174,7 +258,10 @@ func TestPropertyATighterPolicyRefusesNoLess(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i%50 == 0 {
-				shift(t, db, "13 hours")
+				later(t, db, "13 hours")
+			}
+			if i%7 == 0 {
+				cancels(t, db, in)
 			}
 			continue
 		}
@@ -184,11 +271,17 @@ func TestPropertyATighterPolicyRefusesNoLess(t *testing.T) {
 			t.Fatalf("%s by %+v is refused by %s, and by the tighter %+v: got %v, want it refused", in.Payload, old, refused.Rule, tighter, err)
 		}
 		if i%20 == 0 {
-			shift(t, db, "13 hours")
+			later(t, db, "13 hours")
+		}
+		if i%40 == 0 {
+			if _, err := db.Store.CancelQueue(t.Context(), store.QueueCancel{Submitter: alice, By: "olga", Reason: "a test", Limit: 1000}); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	for _, rule := range []store.PolicyRule{store.RuleValue, store.RuleTarget, store.RuleGas, store.RuleTip, store.RuleFee, store.RuleRate, store.RuleDay} {
-		if said[rule] < 5 {
+	for _, rule := range []store.PolicyRule{store.RuleValue, store.RuleTarget, store.RuleGas, store.RuleTip, store.RuleFee, store.RuleRate, store.RuleDay,
+		store.RuleCallerValue, store.RuleCallerRate, store.RuleCallerQueue, store.RuleCallerDay, store.RuleToken, store.RuleAmount, store.RuleAmountDay} {
+		if said[rule] < 3 {
 			t.Errorf("%s refused %d: too few to tell", rule, said[rule])
 		}
 	}
