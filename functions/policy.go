@@ -3,6 +3,7 @@ package functions
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
 	"net/http"
 	"regexp"
@@ -25,6 +26,9 @@ type policyTerms struct {
 	MaxPriorityFeePerGas *string   `json:"maxPriorityFeePerGas"`
 	MaxGas               *int64    `json:"maxGas"`
 	MaxFeesPerDay        *string   `json:"maxFeesPerDay"`
+
+	PerCaller *map[string]store.CallerLimits `json:"perCaller"`
+	Tokens    *map[string]store.TokenLimits  `json:"tokens"`
 }
 
 // policy checks the terms; in is the name of the member that has them, with its dot.
@@ -33,17 +37,11 @@ func (t policyTerms) policy(in string) (store.Policy, error) {
 		MaxValue: t.MaxValue, MaxValuePerDay: t.MaxValuePerDay, MaxPerMinute: t.MaxPerMinute,
 		MaxFeePerTx: t.MaxFeePerTx, MaxPriorityFeePerGas: t.MaxPriorityFeePerGas, MaxGas: t.MaxGas, MaxFeesPerDay: t.MaxFeesPerDay,
 	}
-	for name, amount := range map[string]*string{
+	if err := amounts(in, map[string]*string{
 		"maxValue": t.MaxValue, "maxValuePerDay": t.MaxValuePerDay,
 		"maxFeePerTx": t.MaxFeePerTx, "maxPriorityFeePerGas": t.MaxPriorityFeePerGas, "maxFeesPerDay": t.MaxFeesPerDay,
-	} {
-		if amount == nil {
-			continue
-		}
-		n, ok := new(big.Int).SetString(*amount, 10)
-		if !ok || n.Sign() < 0 || n.BitLen() > 256 || n.String() != *amount {
-			return p, web.FieldProblem(in+name, "is no amount: want wei as a decimal string, from 0 to 2^256-1, without sign, leading zeros or spaces")
-		}
+	}); err != nil {
+		return p, err
 	}
 	if t.MaxPriorityFeePerGas != nil && *t.MaxPriorityFeePerGas == "0" {
 		return p, web.FieldProblem(in+"maxPriorityFeePerGas", "is 0: want at least 1, since nodes hold no transaction that pays nothing; to allow none, set maxFeesPerDay to 0")
@@ -55,12 +53,96 @@ func (t policyTerms) policy(in string) (store.Policy, error) {
 	if n := t.MaxPerMinute; n != nil && (*n < 1 || *n > most) {
 		return p, web.FieldProblem(in+"maxPerMinute", "is %d: want 1 to %d; to allow none, suspend the submitter", *n, most)
 	}
-	if t.Targets == nil {
-		return p, nil
-	}
 	var err error
-	p.Targets, err = targets(in+"targets", *t.Targets)
+	if t.Targets != nil {
+		if p.Targets, err = targets(in+"targets", *t.Targets); err != nil {
+			return p, err
+		}
+	}
+	if p.PerCaller, err = callerLimits(in+"perCaller", t.PerCaller); err != nil {
+		return p, err
+	}
+	p.Tokens, err = tokenLimits(in+"tokens", t.Tokens)
 	return p, err
+}
+
+// amounts checks members that are amounts.
+func amounts(in string, all map[string]*string) error {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		amount := all[name]
+		if amount == nil {
+			continue
+		}
+		n, ok := new(big.Int).SetString(*amount, 10)
+		if !ok || n.Sign() < 0 || n.BitLen() > 256 || n.String() != *amount {
+			return web.FieldProblem(in+name, "is no amount: want wei, or a token's smallest unit, as a decimal string, from 0 to 2^256-1, without sign, leading zeros or spaces")
+		}
+	}
+	return nil
+}
+
+// limitsMost is how many callers and how many tokens a policy names.
+const limitsMost = 1000
+
+// callerLimits checks the limits of callers.
+func callerLimits(field string, given *map[string]store.CallerLimits) (map[string]store.CallerLimits, error) {
+	const mostPerMinute, mostQueued = 1_000_000, 1_000_000
+	if given == nil {
+		return nil, nil
+	}
+	if n := len(*given); n == 0 || n > limitsMost {
+		return nil, web.FieldProblem(field, "has %d: want 1 to %d callers, or leave it out", n, limitsMost)
+	}
+	for _, name := range slices.Sorted(maps.Keys(*given)) {
+		limits, at := (*given)[name], field+"."+name
+		if !callerName.MatchString(name) && name != store.AnyCaller && name != store.HooksCaller && name != store.PayoutCaller {
+			return nil, web.FieldProblem(field, "has %.100q: want who posts, as email:<verified e-mail>, sub:<subject of the token>, %q or %q, or \"*\" for each that is not named; a handler posts nothing",
+				name, store.HooksCaller, store.PayoutCaller)
+		}
+		if limits == (store.CallerLimits{}) {
+			return nil, web.FieldProblem(at, "has no limit: want one of maxValue, maxValuePerDay, maxPerMinute and maxQueued, or leave the caller out")
+		}
+		if err := amounts(at+".", map[string]*string{"maxValue": limits.MaxValue, "maxValuePerDay": limits.MaxValuePerDay}); err != nil {
+			return nil, err
+		}
+		if n := limits.MaxPerMinute; n != nil && (*n < 1 || *n > mostPerMinute) {
+			return nil, web.FieldProblem(at+".maxPerMinute", "is %d: want 1 to %d; to allow none, take the caller off the submitter's callers", *n, mostPerMinute)
+		}
+		if n := limits.MaxQueued; n != nil && (*n < 1 || *n > mostQueued) {
+			return nil, web.FieldProblem(at+".maxQueued", "is %d: want 1 to %d; to allow none, take the caller off the submitter's callers", *n, mostQueued)
+		}
+	}
+	return *given, nil
+}
+
+// tokenLimits checks the limits of tokens, and has their addresses in the form in which they are
+// compared.
+func tokenLimits(field string, given *map[string]store.TokenLimits) (map[string]store.TokenLimits, error) {
+	if given == nil {
+		return nil, nil
+	}
+	if n := len(*given); n == 0 || n > limitsMost {
+		return nil, web.FieldProblem(field, "has %d: want 1 to %d tokens, or leave it out", n, limitsMost)
+	}
+	all := make(map[string]store.TokenLimits, len(*given))
+	for _, text := range slices.Sorted(maps.Keys(*given)) {
+		limits, at := (*given)[text], field+"."+text
+		a, err := evm.ParseAddress(text)
+		if err != nil {
+			return nil, web.FieldProblem(field, "has %.100q (%v): want the address of each token's contract", text, err)
+		}
+		if _, twice := all[a.String()]; twice {
+			return nil, web.FieldProblem(field, "has %s twice, in different letters", a)
+		}
+		if limits == (store.TokenLimits{}) {
+			return nil, web.FieldProblem(at, "has no limit: want one of maxAmount and maxAmountPerDay, or leave the token out")
+		}
+		if err := amounts(at+".", map[string]*string{"maxAmount": limits.MaxAmount, "maxAmountPerDay": limits.MaxAmountPerDay}); err != nil {
+			return nil, err
+		}
+		all[a.String()] = limits
+	}
+	return all, nil
 }
 
 // unlimited is what a registration says in place of a policy without limits.
@@ -165,10 +247,13 @@ type policyRequest struct {
 	MaxPriorityFeePerGas *string   `json:"maxPriorityFeePerGas"`
 	MaxGas               *int64    `json:"maxGas"`
 	MaxFeesPerDay        *string   `json:"maxFeesPerDay"`
+
+	PerCaller *map[string]store.CallerLimits `json:"perCaller"`
+	Tokens    *map[string]store.TokenLimits  `json:"tokens"`
 }
 
 func (r policyRequest) terms() policyTerms {
-	return policyTerms{r.MaxValue, r.MaxValuePerDay, r.MaxPerMinute, r.Targets, r.MaxFeePerTx, r.MaxPriorityFeePerGas, r.MaxGas, r.MaxFeesPerDay}
+	return policyTerms{r.MaxValue, r.MaxValuePerDay, r.MaxPerMinute, r.Targets, r.MaxFeePerTx, r.MaxPriorityFeePerGas, r.MaxGas, r.MaxFeesPerDay, r.PerCaller, r.Tokens}
 }
 
 // putPolicy sets what may be asked of a submitter, in place of what was.
@@ -242,22 +327,31 @@ func (a *App) setStatus(w http.ResponseWriter, r *http.Request, suspend bool) er
 	return a.replySubmitter(w, r, s)
 }
 
+// policyProblems are the code and the field of each rule, and when the same may pass.
+var policyProblems = map[store.PolicyRule]web.Problem{
+	store.RuleValue:       {Code: policyRefused, Field: "payload.value"},
+	store.RuleTarget:      {Code: policyRefused, Field: "payload.to"},
+	store.RuleGas:         {Code: policyRefused, Field: "payload.gas"},
+	store.RuleTip:         {Code: policyRefused, Field: "payload.maxPriorityFeePerGas"},
+	store.RuleFee:         {Code: policyRefused, Field: "payload.maxFeePerGas"},
+	store.RuleCount:       {Code: policyRefused},
+	store.RuleRate:        {Code: rateLimitExceeded, RetryAfter: rateRetryAfter},
+	store.RuleDay:         {Code: dailyAmountExceeded, Field: "payload.value", RetryAfter: dayRetryAfter},
+	store.RuleFees:        {Code: dailyAmountExceeded, Field: "payload.maxFeePerGas", RetryAfter: dayRetryAfter},
+	store.RuleCallerValue: {Code: policyRefused, Field: "payload.value"},
+	store.RuleCallerCount: {Code: policyRefused},
+	store.RuleCallerRate:  {Code: rateLimitExceeded, RetryAfter: rateRetryAfter},
+	store.RuleCallerQueue: {Code: queueFull, RetryAfter: queueRetryAfter},
+	store.RuleCallerDay:   {Code: dailyAmountExceeded, Field: "payload.value", RetryAfter: dayRetryAfter},
+	store.RuleToken:       {Code: policyRefused, Field: "payload.data"},
+	store.RuleAmount:      {Code: policyRefused, Field: "payload.data"},
+	store.RuleAmountDay:   {Code: dailyAmountExceeded, Field: "payload.data", RetryAfter: dayRetryAfter},
+}
+
 // policyProblem names the limit that was met, and the member that met it.
 func policyProblem(e store.ErrPolicy) error {
-	codes := map[store.PolicyRule]web.Code{
-		store.RuleValue: policyRefused, store.RuleTarget: policyRefused, store.RuleCount: policyRefused,
-		store.RuleGas: policyRefused, store.RuleTip: policyRefused, store.RuleFee: policyRefused, store.RuleFees: dailyAmountExceeded,
-		store.RuleRate: rateLimitExceeded, store.RuleDay: dailyAmountExceeded,
-	}
-	fields := map[store.PolicyRule]string{store.RuleValue: "payload.value", store.RuleTarget: "payload.to", store.RuleDay: "payload.value",
-		store.RuleGas: "payload.gas", store.RuleTip: "payload.maxPriorityFeePerGas", store.RuleFee: "payload.maxFeePerGas", store.RuleFees: "payload.maxFeePerGas"}
-	p := web.NewProblem(codes[e.Rule], "%s.%s", e.Error(), storedNothing)
-	p.Field = fields[e.Rule]
-	switch e.Rule {
-	case store.RuleRate:
-		p.RetryAfter = rateRetryAfter
-	case store.RuleDay, store.RuleFees:
-		p.RetryAfter = dayRetryAfter
-	}
+	of := policyProblems[e.Rule]
+	p := web.NewProblem(of.Code, "%s.%s", e.Error(), storedNothing)
+	p.Field, p.RetryAfter = of.Field, of.RetryAfter
 	return p
 }

@@ -34,6 +34,26 @@ type Policy struct {
 	MaxPriorityFeePerGas string `json:"maxPriorityFeePerGas,omitempty"` // wei per gas
 	MaxGas               uint64 `json:"maxGas,omitempty"`               // gas limit of one transaction
 	MaxFeesPerDay        string `json:"maxFeesPerDay,omitempty"`        // wei that is signed for in any 24 hours; "0": nothing is signed
+
+	PerCaller map[string]CallerLimits `json:"perCaller,omitempty"` // by full names; "*": each caller that is not named
+	Tokens    map[string]TokenLimits  `json:"tokens,omitempty"`    // by the addresses of the contracts
+}
+
+// CallerLimits bound what one caller may ask for, beside the submitter's own limits. What is
+// empty is no limit.
+type CallerLimits struct {
+	MaxValue       string `json:"maxValue,omitempty"`       // wei of one transaction
+	MaxValuePerDay string `json:"maxValuePerDay,omitempty"` // wei in any 24 hours
+	MaxPerMinute   int    `json:"maxPerMinute,omitempty"`   // intents in any 60 seconds
+	MaxQueued      int    `json:"maxQueued,omitempty"`      // intents that wait for a nonce at once
+}
+
+// TokenLimits bound what is transferred and approved of one token, in its smallest unit. Of its
+// contract only transfer, approve and transferFrom are called, and what Targets names by its
+// function. What is empty is no limit.
+type TokenLimits struct {
+	MaxAmount       string `json:"maxAmount,omitempty"`       // of one transaction
+	MaxAmountPerDay string `json:"maxAmountPerDay,omitempty"` // in any 24 hours
 }
 
 // Submitter is a signing account under management.

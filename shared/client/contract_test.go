@@ -319,6 +319,11 @@ func bodyFaults(s *openapi3.Schema, body any, set bool, at string) (faults []str
 	}
 	switch got := body.(type) {
 	case map[string]any:
+		if named := s.AdditionalProperties.Schema; named != nil {
+			for _, value := range got {
+				faults = append(faults, bodyFaults(named.Value, value, set, at+"/*")...)
+			}
+		}
 		if len(s.Properties) == 0 {
 			break // of no form, or by names that are no members
 		}
@@ -445,6 +450,11 @@ func valueFaults(s *openapi3.Schema, of reflect.Type, at string) []string {
 			return fail("no list")
 		}
 		return typeFaults(s.Items.Value, of.Elem(), false, at+"/[]")
+	case of.Kind() == reflect.Map:
+		if !isA(s, "object") || s.AdditionalProperties.Schema == nil || of.Key().Kind() != reflect.String {
+			return fail("no map")
+		}
+		return valueFaults(plain(s.AdditionalProperties.Schema.Value), of.Elem(), at+"/*")
 	case of.Kind() == reflect.String && (!isA(s, "string") || s.Format == "date-time"):
 		return fail("no text")
 	case of.Kind() == reflect.Bool && !isA(s, "boolean"):
@@ -454,7 +464,7 @@ func valueFaults(s *openapi3.Schema, of reflect.Type, at string) []string {
 			return fail("no number")
 		}
 	case of.Kind() != reflect.String && of.Kind() != reflect.Bool:
-		return fail("a text, a whole number, a bool, a time, a list or a struct")
+		return fail("a text, a whole number, a bool, a time, a list, a map or a struct")
 	}
 	return nil
 }

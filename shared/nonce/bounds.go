@@ -17,6 +17,8 @@ type Bounds struct {
 	FeeWei        *big.Int
 	FeesPerDayWei *big.Int // in any 24 hours
 	FeesUsedWei   *big.Int // of that, by now; nil: nothing
+
+	Tokens map[string]*big.Int // by the contract, the most of its smallest unit; nil: as much as it likes
 }
 
 // Asked is what is known of a transaction that is judged. nil, "" and 0: not known yet.
@@ -27,6 +29,8 @@ type Asked struct {
 	Gas      uint64
 	TipWei   *big.Int
 	FeeWei   *big.Int
+
+	AmountUnits *big.Int // see [Call.TokenAmount]; judged where Target is known
 }
 
 // Refuse says what of a is not allowed for as long as the policy is what it is, or "".
@@ -36,6 +40,8 @@ func (b Bounds) Refuse(a Asked) string {
 		return fmt.Sprintf("the submitter's policy allows at most %s wei in one transaction", b.ValueWei)
 	case a.Target != "" && b.Targets != nil && !slices.Contains(b.Targets, a.Target) && !slices.Contains(b.Targets, a.Function):
 		return "the submitter's policy does not allow this receiver, or this function of it"
+	case b.refuseToken(a) != "":
+		return b.refuseToken(a)
 	case b.Gas > 0 && a.Gas > b.Gas:
 		return fmt.Sprintf("the submitter's policy allows at most %d gas in one transaction", b.Gas)
 	case above(a.TipWei, b.TipWei):
@@ -99,7 +105,10 @@ func (r Rules) forbids(b Bounds, t Tx, c Call) string {
 		return t.Barred
 	}
 	if t.Handler == "" {
-		if reason := b.Refuse(Asked{ValueWei: c.Value, Target: c.target(), Function: c.Function()}); reason != "" {
+		if above(c.Value, t.MaxValueWei) {
+			return fmt.Sprintf("the submitter's policy allows this caller at most %s wei in one transaction", t.MaxValueWei)
+		}
+		if reason := b.Refuse(Asked{ValueWei: c.Value, Target: c.target(), Function: c.Function(), AmountUnits: c.TokenAmount()}); reason != "" {
 			return reason
 		}
 	}

@@ -59,6 +59,8 @@ type Tx struct {
 	Authenticity // as it was checked since it was loaded
 
 	Barred string // why the submitter's callers do not let it have a nonce any more; "": they do, or it has one
+
+	MaxValueWei *big.Int // what the submitter's policy allows its caller in one transaction; nil: no limit, or it has a nonce
 }
 
 // Hash is the version last sent; the zero hash before any was signed.

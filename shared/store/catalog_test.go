@@ -74,6 +74,7 @@ func TestEveryTriggerDoesItsDuty(t *testing.T) {
 	got := map[string]bool{ // these record, and TestHistoryKeepsEveryChange and TestEventsOfALife show what
 		"record_new_txs": true, "record_txs": true, "make_first_events": true,
 		"link_change": true, "link_decision": true, // these link, and TestAuditRowsAreLinked shows how
+		"give_back": true, // it gives amounts back, and TestACancelGivesTheDayBack shows which
 	}
 	for trigger := range guarded {
 		got[trigger] = true
@@ -178,6 +179,8 @@ const (
 	newPolicy  = `insert into submitter_policy (submitter, max_per_minute) values `
 	newFee     = `insert into submitter_fee (submitter, number, added_wei, at, tx_id, total_wei) values `
 	newUse     = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
+	newScoped  = `insert into policy_use (submitter, scope, number, added, at, tx_id, intents, total) values `
+	newBack    = `insert into policy_given_back (submitter, scope, minute, amount) values `
 	newChange  = `insert into submitter_change (submitter, action, by, reason, policy) values `
 	newMove    = `insert into submitter_change (submitter, action, by, reason, from_signer, to_signer) values `
 	newLink    = `insert into audit_link (submitter, number, change_id, decision_id, at, hash) values `
@@ -335,6 +338,14 @@ var furtherNonsense = map[string][]refusal{
 	"submitter_fee_added_wei_check":   {{then: newFee + `($alice, 1, -1, now(), $sent, 0)`}},
 	"targets_are_some":                {{newPolicy + `($alice, 1)`, `update submitter_policy set targets = '{}'`}},
 	"one_use_each":                    {{newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, newUse + `($alice, 1, 0, now(), $sent, 1, 0)`}},
+	"callers_limits_are_some":         {{newPolicy + `($alice, 1)`, `update submitter_policy set per_caller = '{}'`}, {newPolicy + `($alice, 1)`, `update submitter_policy set per_caller = '[1]'`}},
+	"tokens_limits_are_some":          {{newPolicy + `($alice, 1)`, `update submitter_policy set tokens = '{}'`}, {newPolicy + `($alice, 1)`, `update submitter_policy set tokens = '[1]'`}},
+	"one_scoped_use_each":             {{newScoped + `($alice, 'sub:a', 1, 0, now(), $sent, 1, 0)`, newScoped + `($alice, 'sub:a', 1, 0, now(), $sent, 1, 0)`}},
+	"policy_use_scope_check":          {{then: newScoped + `($alice, '', 1, 0, now(), $sent, 1, 0)`}},
+	"policy_use_number_check":         {{then: newScoped + `($alice, 'sub:a', 0, 0, now(), $sent, 1, 0)`}},
+	"policy_use_added_check":          {{then: newScoped + `($alice, 'sub:a', 1, -1, now(), $sent, 1, 0)`}},
+	"one_sum_a_minute":                {{newBack + `($alice, '', now(), 1)`, newBack + `($alice, '', now(), 1)`}},
+	"policy_given_back_amount_check":  {{then: newBack + `($alice, '', now(), 0)`}},
 	"submitter_use_number_check":      {{then: newUse + `($alice, 0, 0, now(), $sent, 1, 0)`}},
 	"submitter_use_added_wei_check":   {{then: newUse + `($alice, 1, -1, now(), $sent, 1, 0)`}},
 	"submitter_change_submitter_fkey": {{then: newChange + `(` + carol + `, 'SUSPEND', 'o', 'r', null)`}},
@@ -392,6 +403,7 @@ type duty struct {
 
 const (
 	isFinal  = `update managed_tx set state = 'FAILED', sub_state = 'CANCELLED' where tx_id = $queued`
+	isEnded  = isFinal + `; set constraints give_back immediate; set constraints give_back deferred` // at once, so that the table can be altered
 	isClosed = `update protect_episode set closed_at = now(), closed_by = 'o', mode = 'resume', reason = 'r' where submitter = $bob`
 	byGuard  = "history_never_changes"
 
@@ -418,7 +430,7 @@ func unguarded(whole string) string {
 // takes along, each trigger but the one in question is switched off.
 var guarded = map[string][]duty{
 	"guard_tx": {
-		{"managed_tx", isFinal, `update managed_tx set last_error = 'another' where tx_id = $queued`, "final_never_changes"},
+		{"managed_tx", isEnded, `update managed_tx set last_error = 'another' where tx_id = $queued`, "final_never_changes"},
 		{"managed_tx", "", `update managed_tx set caller = 'another' where tx_id = $queued`, "binding_never_changes"},
 		{"managed_tx", isReserved, `update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', nonce = null, prev_nonce = null where request_id = '41'`, "binding_never_changes"},
 		{"managed_tx", isReserved + `; ` + isGivenBack, `update managed_tx set state = 'FAILED', sub_state = 'DISPLACED', nonce = null, prev_nonce = null where request_id = '41'`, "binding_never_changes"},
@@ -476,13 +488,20 @@ var guarded = map[string][]duty{
 		{"protect_episode", isClosed, `update protect_episode set reason = 'another'`, byGuard},
 		{"protect_episode", isClosed, `update protect_episode set closed_at = null, closed_by = null, mode = null, reason = null`, byGuard},
 	},
-	"keep_policy":      {{"submitter_policy", newPolicy + `($alice, 1)`, `delete from submitter_policy`, byGuard}},
-	"keep_fees":        {{"submitter_fee", newFee + `($alice, 1, 0, now(), $sent, 0)`, `delete from submitter_fee`, byGuard}, {"submitter_fee", newFee + `($alice, 1, 0, now(), $sent, 0)`, `update submitter_fee set total_wei = 1`, byGuard}},
-	"keep_all_fees":    {{"submitter_fee", "", `truncate submitter_fee`, byGuard}},
-	"keep_uses":        {{"submitter_use", newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, `delete from submitter_use`, byGuard}, {"submitter_use", newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, `update submitter_use set intents = 0`, byGuard}},
-	"keep_all_uses":    {{"submitter_use", "", `truncate submitter_use`, byGuard}},
-	"keep_changes":     {{"submitter_change", isChanged, `delete from submitter_change`, byGuard}, {"submitter_change", isChanged, `update submitter_change set reason = 'another'`, byGuard}},
-	"keep_all_changes": {{"submitter_change", "", `truncate submitter_change`, byGuard}},
+	"keep_policy":   {{"submitter_policy", newPolicy + `($alice, 1)`, `delete from submitter_policy`, byGuard}},
+	"keep_fees":     {{"submitter_fee", newFee + `($alice, 1, 0, now(), $sent, 0)`, `delete from submitter_fee`, byGuard}, {"submitter_fee", newFee + `($alice, 1, 0, now(), $sent, 0)`, `update submitter_fee set total_wei = 1`, byGuard}},
+	"keep_all_fees": {{"submitter_fee", "", `truncate submitter_fee`, byGuard}},
+	"keep_uses":     {{"submitter_use", newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, `delete from submitter_use`, byGuard}, {"submitter_use", newUse + `($alice, 1, 0, now(), $sent, 1, 0)`, `update submitter_use set intents = 0`, byGuard}},
+	"keep_all_uses": {{"submitter_use", "", `truncate submitter_use`, byGuard}},
+	"keep_scoped_uses": {
+		{"policy_use", newScoped + `($alice, 'sub:a', 1, 0, now(), $sent, 1, 0)`, `delete from policy_use`, byGuard},
+		{"policy_use", newScoped + `($alice, 'sub:a', 1, 0, now(), $sent, 1, 0)`, `update policy_use set intents = 0`, byGuard},
+	},
+	"keep_all_scoped_uses": {{"policy_use", "", `truncate policy_use`, byGuard}},
+	"keep_given_back":      {{"policy_given_back", newBack + `($alice, '', now(), 1)`, `delete from policy_given_back`, byGuard}},
+	"keep_all_given_back":  {{"policy_given_back", "", `truncate policy_given_back`, byGuard}},
+	"keep_changes":         {{"submitter_change", isChanged, `delete from submitter_change`, byGuard}, {"submitter_change", isChanged, `update submitter_change set reason = 'another'`, byGuard}},
+	"keep_all_changes":     {{"submitter_change", "", `truncate submitter_change`, byGuard}},
 
 	"keep_links":     {{"audit_link", isChanged, `delete from audit_link`, byGuard}, {"audit_link", isChanged, `update audit_link set by_role = 'another'`, byGuard}},
 	"keep_all_links": {{"audit_link", "", `truncate audit_link`, byGuard}},

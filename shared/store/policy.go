@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,8 +39,7 @@ func targetsOf(c nonce.Call) []string {
 }
 
 // Policy bounds what may be asked of a submitter. Amounts are decimal strings in
-// wei of the chain's own coin; what tokens a call moves is not looked at. nil is no
-// limit.
+// wei of the chain's own coin, but for those of tokens. nil is no limit.
 type Policy struct {
 	MaxValue       *string  `json:"maxValue"`       // of one transaction
 	MaxValuePerDay *string  `json:"maxValuePerDay"` // in any 24 hours
@@ -51,6 +51,25 @@ type Policy struct {
 	MaxPriorityFeePerGas *string `json:"maxPriorityFeePerGas"` // wei per gas
 	MaxGas               *int64  `json:"maxGas"`               // gas limit of one transaction
 	MaxFeesPerDay        *string `json:"maxFeesPerDay"`        // of all that is signed in any 24 hours
+
+	PerCaller map[string]CallerLimits `json:"perCaller"` // by full names; [AnyCaller]: each that is not named
+	Tokens    map[string]TokenLimits  `json:"tokens"`    // by addresses, as [Target] writes them
+}
+
+// CallerLimits bound what one caller may ask for, beside the submitter's own limits. nil is no
+// limit.
+type CallerLimits struct {
+	MaxValue       *string `json:"maxValue,omitempty"`       // of one transaction
+	MaxValuePerDay *string `json:"maxValuePerDay,omitempty"` // in any 24 hours
+	MaxPerMinute   *int    `json:"maxPerMinute,omitempty"`   // intents in any 60 seconds
+	MaxQueued      *int    `json:"maxQueued,omitempty"`      // intents that wait for a nonce at once
+}
+
+// TokenLimits bound what is transferred and approved of one ERC-20 contract, in its smallest
+// unit, and which of its functions are called: see [nonce.Bounds]. nil is no limit.
+type TokenLimits struct {
+	MaxAmount       *string `json:"maxAmount,omitempty"`       // of one transaction
+	MaxAmountPerDay *string `json:"maxAmountPerDay,omitempty"` // in any 24 hours
 }
 
 // Unlimited says that p has no limit. No policy is one without limits.
@@ -70,6 +89,18 @@ const (
 	RuleRate   PolicyRule = "RATE"
 	RuleDay    PolicyRule = "DAY"
 	RuleFees   PolicyRule = "FEES" // of a day
+
+	// Of the caller, beside the submitter's.
+	RuleCallerValue PolicyRule = "CALLER_VALUE"
+	RuleCallerCount PolicyRule = "CALLER_COUNT"
+	RuleCallerRate  PolicyRule = "CALLER_RATE"
+	RuleCallerQueue PolicyRule = "CALLER_QUEUE"
+	RuleCallerDay   PolicyRule = "CALLER_DAY"
+
+	// Of a token.
+	RuleToken     PolicyRule = "TOKEN" // a call of which no amount can be read
+	RuleAmount    PolicyRule = "AMOUNT"
+	RuleAmountDay PolicyRule = "AMOUNT_DAY"
 )
 
 // ErrPolicy reports what the submitter's policy refuses. Nothing was stored.
@@ -97,13 +128,33 @@ func (e ErrPolicy) Error() string {
 		return "the submitter's policy allows at most " + e.Limit + " intents in a minute, and more nonces than that were asked for at once: ask for fewer"
 	case RuleRate:
 		return "the submitter's policy allows at most " + e.Limit + " intents in a minute"
+	case RuleCallerValue:
+		return "the submitter's policy allows this caller at most " + e.Limit + " wei in one transaction"
+	case RuleCallerCount:
+		return "the submitter's policy allows this caller at most " + e.Limit + " intents in a minute, and more nonces than that were asked for at once: ask for fewer"
+	case RuleCallerRate:
+		return "the submitter's policy allows this caller at most " + e.Limit + " intents in a minute"
+	case RuleCallerQueue:
+		return "the submitter's policy allows this caller at most " + e.Limit + " intents in the queue at once"
+	case RuleCallerDay:
+		return "the submitter's policy allows this caller at most " + e.Limit + " wei in 24 hours"
+	case RuleToken:
+		return "the submitter's policy bounds amounts of this token, and allows of it transfer, approve and transferFrom as the ABI encodes them, and functions that targets names"
+	case RuleAmount:
+		return "the submitter's policy allows at most " + e.Limit + " of this token's smallest unit in one transaction"
+	case RuleAmountDay:
+		return "the submitter's policy allows at most " + e.Limit + " of this token's smallest unit in 24 hours"
 	}
 	return "the submitter's policy allows at most " + e.Limit + " wei in 24 hours"
 }
 
 // ForGood says that the same is refused again for as long as the policy is what it is.
 func (e ErrPolicy) ForGood() bool {
-	return e.Rule != RuleRate && e.Rule != RuleDay && e.Rule != RuleFees
+	switch e.Rule {
+	case RuleRate, RuleDay, RuleFees, RuleCallerRate, RuleCallerQueue, RuleCallerDay, RuleAmountDay:
+		return false
+	}
+	return true
 }
 
 // lockPolicies makes creates of submitters with limits over time wait for each
@@ -122,59 +173,168 @@ const feesInDay = `case when p.max_day_fees_wei is not null then
          - coalesce((select f.total_wei from submitter_fee f
              where f.submitter = p.submitter and f.at <= (select clock_timestamp() - interval '24 hours') order by f.at desc, f.number desc limit 1), 0) end`
 
+// inDay is what of the scope, with the sums total by then, was used in 24 hours and not given back.
+func inDay(total, sums, column, scope, now string) string {
+	return `coalesce(` + total + `, 0)
+         - coalesce((select u.` + column + ` from ` + sums + ` and u.at <= ` + now + ` - interval '24 hours' order by u.at desc, u.number desc limit 1), 0)
+         - coalesce((select sum(g.amount) from policy_given_back g where g.submitter = $1 and g.scope = ` + scope + ` and g.minute > ` + now + ` - interval '24 hours'), 0)`
+}
+
+// fullName is [FullCaller] of a column.
+func fullName(name string) string {
+	return `case when ` + name + ` in ('', '` + PayoutCaller + `', '` + HooksCaller + `', '` + AnyCaller + `') or ` + name + ` ~ '^(email|sub|handler):' then ` + name + `
+              when position('@' in ` + name + `) > 0 then '` + EmailCaller + `' || ` + name + ` else '` + SubjectCaller + `' || ` + name + ` end`
+}
+
+// limitsOf are what the policy p of the submitter s says of a caller, who has the limits of
+// whom it succeeded too: a change of names gives nobody a second quota. Where it names none of
+// them, those of "*" hold. known are these names as transactions have them, names the full ones.
+func limitsOf(caller string) string {
+	return `lateral (
+       select coalesce(s.succeeded ->> x.caller, x.caller) as present from (select (` + caller + `)::text as caller) as x offset 0) as w
+ cross join lateral (
+       select array(select w.present union select o.key from jsonb_each_text(s.succeeded) as o where o.value = w.present) as known offset 0) as h
+ cross join lateral (
+       select array(select ` + fullName("a.name") + ` from unnest(h.known) as a (name) group by 1) as names offset 0) as n
+ cross join lateral (
+       select min((e.terms ->> 'maxValue')::numeric) as max_value_wei, min((e.terms ->> 'maxValuePerDay')::numeric) as max_day_wei,
+              min((e.terms ->> 'maxPerMinute')::bigint) as max_per_minute, min((e.terms ->> 'maxQueued')::bigint) as max_queued
+         from (select p.per_caller -> a.name as terms
+                 from unnest(case when p.per_caller ?| n.names then n.names else array['` + AnyCaller + `'] end) as a (name)) as e) as k`
+}
+
+// judging says what of a statement's parameters a verdict is about.
+type judging struct {
+	caller string // who posted
+	amount string // of a call of a token's transfer, approve or transferFrom; null: it is none
+	queues string // whether it joins the queue
+	fees   string
+}
+
+// ofTheRow is who posted the transaction $2.
+const ofTheRow = `select m.caller from managed_tx m where m.tx_id = $2::uuid`
+
 // verdict judges one intent, what a handler made of one, or what a reservation's owner
 // signed: of $1, the transaction $2, with the value $3 (null: not known yet), by the targets
 // $4 (see [targetsOf]; null: not known yet), counted as $5 intents. What adds nothing never is too much, also where the day's limit was
 // lowered below what is used. Times never go down, so that the windows hold whatever the clock does.
-func verdict(fees string) string {
+func verdict(of judging) string {
 	return `
 used as (
   select coalesce(l.number, 0) as number, coalesce(l.intents, 0) as intents, coalesce(l.value_wei, 0) as value_wei,
-         greatest(c.now, l.at) as at,
+         greatest(c.now, l.at) as at, c.now,
          coalesce(l.intents, 0) - coalesce((select u.intents from submitter_use u
              where u.submitter = $1 and u.at <= c.now - interval '1 minute' order by u.at desc, u.number desc limit 1), 0) as in_minute,
-         coalesce(l.value_wei, 0) - coalesce((select u.value_wei from submitter_use u
-             where u.submitter = $1 and u.at <= c.now - interval '24 hours' order by u.at desc, u.number desc limit 1), 0) as in_day
+         ` + inDay("l.value_wei", "submitter_use u where u.submitter = $1", "value_wei", "''", "c.now") + ` as in_day
     from (select clock_timestamp() as now) as c
     left join lateral (select * from submitter_use u where u.submitter = $1 order by u.number desc limit 1) as l on true
+), theirs as (
+  select f.scope, coalesce(l.number, 0) as number, coalesce(l.intents, 0) as intents, coalesce(l.total, 0) as total, greatest(c.now, l.at) as at,
+         h.known, k.*, i.in_minute, i.in_day
+    from submitter_policy p
+    join submitter s on s.submitter = p.submitter
+   cross join ` + limitsOf(of.caller) + `
+   cross join used c
+   cross join lateral (select ` + fullName("w.present") + ` as scope offset 0) as f
+    left join lateral (select * from policy_use u where u.submitter = $1 and u.scope = f.scope order by u.number desc limit 1) as l on true
+   cross join lateral (
+       select sum(coalesce(o.intents, 0) - coalesce((select u.intents from policy_use u
+                where u.submitter = $1 and u.scope = a.name and u.at <= c.now - interval '1 minute' order by u.at desc, u.number desc limit 1), 0)) as in_minute,
+              sum(` + inDay("o.total", "policy_use u where u.submitter = $1 and u.scope = a.name", "total", "a.name", "c.now") + `) as in_day
+         from unnest(n.names) as a (name)
+         left join lateral (select * from policy_use u where u.submitter = $1 and u.scope = a.name order by u.number desc limit 1) as o on true) as i
+   where p.submitter = $1 and p.per_caller is not null
+), token as (
+  select t.scope, coalesce(l.number, 0) as number, coalesce(l.intents, 0) as intents, coalesce(l.total, 0) as total, greatest(c.now, l.at) as at,
+         (p.tokens -> t.scope ->> 'maxAmount')::numeric as max_units, (p.tokens -> t.scope ->> 'maxAmountPerDay')::numeric as max_day_units,
+         ` + inDay("l.total", "policy_use u where u.submitter = $1 and u.scope = t.scope", "total", "t.scope", "c.now") + ` as in_day
+    from submitter_policy p
+   cross join (select ($4::text[])[1] as scope) as t
+   cross join used c
+    left join lateral (select * from policy_use u where u.submitter = $1 and u.scope = t.scope order by u.number desc limit 1) as l on true
+   where p.submitter = $1 and p.tokens ? t.scope
 ), asked as (
-  select $2::uuid as tx_id, $3::numeric as value_wei, $4::text[] as targets, $5::bigint as counts,
-         greatest(0, coalesce($3::numeric, 0) - coalesce((select sum(added_wei) from submitter_use u where u.tx_id = $2::uuid), 0)) as added_wei, ` + fees + `
+  select $2::uuid as tx_id, $3::numeric as value_wei, $4::text[] as targets, $5::bigint as counts, ` + of.amount + ` as units, ($4::text[])[2] as function,
+         greatest(0, coalesce($3::numeric, 0) - coalesce((select sum(added_wei) from submitter_use u where u.tx_id = $2::uuid), 0)) as added_wei, ` + of.fees + `
 ), judged as (
   select a.*, p.submitter is not null and p.over_time as over_time, p.max_value_wei, p.max_per_minute, p.max_day_wei,
          p.max_gas, p.max_tip_wei, p.max_day_fees_wei, least(p.max_fee_wei, p.max_day_fees_wei) as max_fee_wei,
+         w.max_value_wei as caller_value, w.max_per_minute as caller_minute, w.max_queued as caller_queue, w.max_day_wei as caller_day,
+         t.max_units, t.max_day_units, b.caller_wei, b.token_units,
          case when a.value_wei > p.max_value_wei then 'VALUE'
+              when a.value_wei > w.max_value_wei then 'CALLER_VALUE'
               when not a.targets && p.targets then 'TARGET'
+              when t.scope is not null and a.units is null
+                   and not coalesce(a.function = any(p.targets) and right(a.function, 10) not in (` + boundedSelectors + `), false) then 'TOKEN'
+              when a.units > t.max_units then 'AMOUNT'
               when a.gas > p.max_gas then 'GAS'
               when a.tip_wei > p.max_tip_wei then 'TIP'
               when a.fee_wei > least(p.max_fee_wei, p.max_day_fees_wei) then 'FEE'
               when a.counts > p.max_per_minute then 'COUNT'
+              when a.counts > w.max_per_minute then 'CALLER_COUNT'
               when a.counts > 0 and u.in_minute + a.counts > p.max_per_minute then 'RATE'
+              when a.counts > 0 and w.in_minute + a.counts > w.max_per_minute then 'CALLER_RATE'
+              when ` + of.queues + ` and w.max_queued is not null and (select count(*) from (select from unnest(w.known) as a (name)
+                   cross join lateral (select from managed_tx q where q.caller = a.name and q.submitter = $1 and q.queued and not q.held limit w.max_queued) as one
+                   limit w.max_queued) as waiting) >= w.max_queued then 'CALLER_QUEUE'
               when u.in_day + a.added_wei > case when p.max_day_wei < u.in_day then u.in_day else p.max_day_wei end then 'DAY'
+              when w.in_day + b.caller_wei > case when w.max_day_wei < w.in_day then w.in_day else w.max_day_wei end then 'CALLER_DAY'
+              when t.in_day + b.token_units > case when t.max_day_units < t.in_day then t.in_day else t.max_day_units end then 'AMOUNT_DAY'
               when a.fee_wei > 0 and ` + feesInDay + ` + a.fee_wei > p.max_day_fees_wei then 'FEES'
               else '' end as refused
     from asked a
    cross join used u
     left join submitter_policy p on p.submitter = $1
+    left join theirs w on true
+    left join token t on true
+   cross join lateral (
+       select case when w.scope is not null then greatest(0, coalesce(a.value_wei, 0)
+                - coalesce((select sum(x.added) from policy_use x where x.tx_id = a.tx_id and not starts_with(x.scope, '0x')), 0)) else 0 end as caller_wei,
+              case when t.scope is not null then greatest(0, coalesce(a.units, 0)
+                - coalesce((select sum(x.added) from policy_use x where x.tx_id = a.tx_id and x.scope = t.scope), 0)) else 0 end as token_units) as b
 )`
 }
+
+// boundedSelectors are those of the functions of tokens whose amount is bounded: see
+// [nonce.BoundedFunction].
+const boundedSelectors = `'0xa9059cbb', '0x095ea7b3', '0x23b872dd'`
 
 // verdictColumns are the rule that refuses, or "", and its limit.
 const verdictColumns = `
 select refused, coalesce(case refused when 'VALUE' then max_value_wei::text when 'RATE' then max_per_minute::text when 'COUNT' then max_per_minute::text when 'DAY' then max_day_wei::text
-         when 'GAS' then max_gas::text when 'TIP' then max_tip_wei::text when 'FEE' then max_fee_wei::text when 'FEES' then max_day_fees_wei::text end, '')
+         when 'GAS' then max_gas::text when 'TIP' then max_tip_wei::text when 'FEE' then max_fee_wei::text when 'FEES' then max_day_fees_wei::text
+         when 'CALLER_VALUE' then caller_value::text when 'CALLER_COUNT' then caller_minute::text when 'CALLER_RATE' then caller_minute::text
+         when 'CALLER_QUEUE' then caller_queue::text when 'CALLER_DAY' then caller_day::text
+         when 'AMOUNT' then max_units::text when 'AMOUNT_DAY' then max_day_units::text end, '')
   from judged`
 
-// countUse counts what was not refused, where something counts.
-const countUse = `
+// countUse counts what was not refused, where something counts: for the submitter, its caller
+// and the token. when is the condition of all three, submitters a further one of the first.
+func countUse(when, submitters string) string {
+	return `counted as (
   insert into submitter_use (submitter, number, at, tx_id, added_wei, intents, value_wei)
   select $1, u.number + 1, u.at, j.tx_id, j.added_wei, u.intents + j.counts, u.value_wei + j.added_wei
-    from judged j, used u`
+    from judged j, used u
+   where j.over_time and ` + when + submitters + `
+), scoped as (
+  insert into policy_use (submitter, scope, number, at, tx_id, added, intents, total)
+  select $1, w.scope, w.number + 1, w.at, j.tx_id, j.caller_wei, w.intents + j.counts, w.total + j.caller_wei
+    from judged j, theirs w
+   where j.over_time and j.counts + j.caller_wei > 0 and ` + when + `
+   union all
+  select $1, t.scope, t.number + 1, t.at, j.tx_id, j.token_units, t.intents + j.counts, t.total + j.token_units
+    from judged j, token t
+   where j.over_time and j.token_units > 0 and ` + when + `
+)`
+}
 
 // insertLimited is [insertIntents] for one intent of a submitter that may have a
 // policy.
 var insertLimited = `
-with ` + verdict(`$14::bigint as gas, $15::numeric as tip_wei, $16::numeric as fee_wei`) + `, new as (
+with ` + verdict(judging{
+	caller: `select ` + storedCaller + ` from (values ($7::text, $17::text)) as i (caller, names)`, amount: `$20::numeric`, queues: `true`,
+	fees: `$14::bigint as gas, $15::numeric as tip_wei, $16::numeric as fee_wei`,
+}) + `, new as (
   insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error, mac, mac_key)
   select j.tx_id, s.submitter, $6, ` + storedCaller + `, nullif(i.handler, ''), $9, $10,
          (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `, ` + storedMAC + `
@@ -186,10 +346,7 @@ with ` + verdict(`$14::bigint as gas, $15::numeric as tip_wei, $16::numeric as f
      and ($11::int is null or (select count(*) from (select from managed_tx q where q.submitter = $1 and q.queued and not q.held limit $11) as queued) < $11)
       on conflict (submitter, request_id) do nothing
   returning tx_id
-), counted as (
-` + countUse + `
-   where j.over_time and exists (select from new)
-)` + verdictColumns
+), ` + countUse(`exists (select from new)`, ``) + verdictColumns
 
 // queueLimited adds, for each intent of a submitter that was not seen to have no
 // policy, a statement which judges it, and stores it if nothing refuses it. judged
@@ -218,7 +375,7 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 			bound = &queueBound
 		}
 		b.Queue(insertLimited, in.Submitter, in.TxID, a.value, a.targets, 1, in.RequestID, in.Caller, in.Handler, in.Fingerprint[:], in.Trace, bound, c.digest[i], beside,
-			a.gas, a.tip, a.fee, c.names[i], c.macs[i], c.macKey[i]).
+			a.gas, a.tip, a.fee, c.names[i], c.macs[i], c.macKey[i], a.amount).
 			QueryRow(func(row pgx.Row) (err error) {
 				refused[i], err = scanVerdict(row)
 				return err
@@ -232,6 +389,7 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 type asked struct {
 	value, gas, tip, fee *string
 	targets              []string
+	amount               *string // see [nonce.Call.TokenAmount]
 }
 
 // leastFee is what the cheapest transaction costs: 21,000 gas at one wei.
@@ -246,11 +404,11 @@ func wanted(in Intent) (asked, error) {
 	if err := json.Unmarshal(in.Payload, &payload); err != nil {
 		return asked{}, fmt.Errorf("payload of %s: %w", in.RequestID, err)
 	}
-	targets, err := payloadTargets(payload.To, payload.Data)
+	call, err := payloadCall(payload.To, payload.Data)
 	if err != nil {
 		return asked{}, fmt.Errorf("payload of %s: %w", in.RequestID, err)
 	}
-	a := asked{value: payload.Value, targets: targets, gas: payload.Gas, tip: payload.MaxPriorityFeePerGas, fee: new(leastFee)}
+	a := asked{value: payload.Value, targets: targetsOf(call), amount: amountOf(call), gas: payload.Gas, tip: payload.MaxPriorityFeePerGas, fee: new(leastFee)}
 	if payload.Gas == nil {
 		return a, nil
 	}
@@ -263,31 +421,35 @@ func wanted(in Intent) (asked, error) {
 	return a, nil
 }
 
-// payloadTargets is [targetsOf] for the members of a payload, which is in canonical form.
-func payloadTargets(to, data *string) ([]string, error) {
+// payloadCall reads whom and what a payload in canonical form calls.
+func payloadCall(to, data *string) (c nonce.Call, err error) {
 	if to == nil {
-		return []string{TargetDeploy}, nil
+		return c, nil
 	}
-	all := []string{*to}
-	if data == nil {
-		return all, nil
+	address, err := nonce.ParseAddress(*to)
+	if err != nil || data == nil {
+		return nonce.Call{To: &address}, err
 	}
-	const selector = len("0x12345678")
-	if !strings.HasPrefix(*data, "0x") {
-		return nil, errors.New("the data is no hex")
+	text, isHex := strings.CutPrefix(*data, "0x")
+	if !isHex {
+		return c, errors.New("the data is no hex")
 	}
-	if len(*data) >= selector {
-		all = append(all, *to+":"+(*data)[:selector])
+	raw, err := hex.DecodeString(text)
+	return nonce.Call{To: &address, Data: raw}, err
+}
+
+// amountOf is what a policy counts of a token that c moves; nil: c is no such call.
+func amountOf(c nonce.Call) *string {
+	if amount := c.TokenAmount(); amount != nil {
+		return new(amount.String())
 	}
-	return all, nil
+	return nil
 }
 
 // permit counts what a handler made, once.
 var permit = `
-with ` + verdict(feesNotAsked) + `, counted as (
-` + countUse + `
-   where j.over_time and j.refused = '' and j.added_wei > 0
-)` + verdictColumns
+with ` + verdict(judging{caller: ofTheRow, amount: `$6::numeric`, queues: `false`, fees: feesNotAsked}) + `, ` +
+	countUse(`j.refused = ''`, ` and j.added_wei > 0`) + verdictColumns
 
 // scanVerdict reads verdictColumns.
 func scanVerdict(row pgx.Row) (*ErrPolicy, error) {
@@ -311,7 +473,7 @@ func (s *Store) Permit(ctx context.Context, l lease.Lease, txID string, c nonce.
 	b := new(pgx.Batch)
 	b.Queue(`select hold_lease($1, $2, $3)`, l.Submitter, l.Owner, l.Token)
 	b.Queue(lockPolicies, []string{l.Submitter})
-	b.Queue(permit, l.Submitter, txID, weiOf(c), targetsOf(c), 0).QueryRow(func(row pgx.Row) error {
+	b.Queue(permit, l.Submitter, txID, weiOf(c), targetsOf(c), 0, amountOf(c)).QueryRow(func(row pgx.Row) error {
 		e, err := scanVerdict(row)
 		if e != nil {
 			refused = e.Error()
@@ -357,14 +519,23 @@ type PolicyChange struct {
 }
 
 const putPolicy = `
-insert into submitter_policy (submitter, max_value_wei, max_day_wei, max_per_minute, targets, max_fee_wei, max_tip_wei, max_gas, max_day_fees_wei)
-select submitter, $2::numeric, $3::numeric, $4, $5, $6::numeric, $7::numeric, $8, $9::numeric
+insert into submitter_policy (submitter, max_value_wei, max_day_wei, max_per_minute, targets, max_fee_wei, max_tip_wei, max_gas, max_day_fees_wei, per_caller, tokens)
+select submitter, $2::numeric, $3::numeric, $4, $5, $6::numeric, $7::numeric, $8, $9::numeric, $10::jsonb, $11::jsonb
   from submitter
  where submitter = $1
     on conflict (submitter) do update
    set max_value_wei = excluded.max_value_wei, max_day_wei = excluded.max_day_wei,
        max_per_minute = excluded.max_per_minute, targets = excluded.targets,
-       max_fee_wei = excluded.max_fee_wei, max_tip_wei = excluded.max_tip_wei, max_gas = excluded.max_gas, max_day_fees_wei = excluded.max_day_fees_wei, updated_at = clock_timestamp()`
+       max_fee_wei = excluded.max_fee_wei, max_tip_wei = excluded.max_tip_wei, max_gas = excluded.max_gas, max_day_fees_wei = excluded.max_day_fees_wei,
+       per_caller = excluded.per_caller, tokens = excluded.tokens, updated_at = clock_timestamp()`
+
+// orNull is the map for a column of JSON; null where it is empty.
+func orNull[V any](of map[string]V) any {
+	if len(of) == 0 {
+		return nil
+	}
+	return of
+}
 
 const recordChange = `
 insert into submitter_change (submitter, action, by, reason, policy)
@@ -386,7 +557,7 @@ func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err
 	}
 	token, err = s.lockedDown(ctx, c.Submitter, func(tx pgx.Tx) error {
 		known, err := tx.Exec(ctx, putPolicy, c.Submitter, p.MaxValue, p.MaxValuePerDay, p.MaxPerMinute, p.Targets,
-			p.MaxFeePerTx, p.MaxPriorityFeePerGas, p.MaxGas, p.MaxFeesPerDay)
+			p.MaxFeePerTx, p.MaxPriorityFeePerGas, p.MaxGas, p.MaxFeesPerDay, orNull(p.PerCaller), orNull(p.Tokens))
 		if err == nil && known.RowsAffected() == 0 {
 			return ErrUnknownSubmitter
 		}

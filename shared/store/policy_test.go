@@ -201,7 +201,7 @@ func TestPolicyOfManyAtOnce(t *testing.T) {
 }
 
 // The same requests, asked for by many at once, alone and in batches, in any order,
-// count once each; and what is cancelled goes on to count.
+// count once each.
 func TestPolicyCountsARequestOnce(t *testing.T) {
 	t.Parallel()
 	const processes, requests = 4, 12
@@ -239,12 +239,6 @@ func TestPolicyCountsARequestOnce(t *testing.T) {
 	if got := value[string](t, db, `select count(*) || ' ' || max(intents) || ' ' || max(value_wei) from submitter_use`); got != fmt.Sprintf("%d %d %d", requests, requests, requests) {
 		t.Errorf("uses, their sums: got %s, want %d of each", got, requests)
 	}
-	id := value[string](t, db, `select tx_id::text from managed_tx limit 1`)
-	if _, err := db.Store.Decide(t.Context(), store.Decision{TxID: id, By: store.Viewer{Caller: "shop"}, Action: nonce.OrderCancel, Reason: "a test"}); err != nil {
-		t.Fatal(err)
-	}
-	limit(t, db, store.Policy{MaxValuePerDay: new(fmt.Sprint(requests))})
-	posts(t, db, "in place of what was cancelled", paying(alice, "another", "1", 1), store.RuleDay)
 }
 
 // What a handler made is held to the policy under the fence, and counts once, however

@@ -121,10 +121,7 @@ const notAPayload = `{"reservation": true}`
 // permitReserved counts reservations that are made together as so many intents, or ends
 // the whole write. What their owners will sign is not known yet.
 var permitReserved = `
-with ` + verdict(feesNotAsked) + `, counted as (
-` + countUse + `
-   where j.over_time and j.refused = ''
-)
+with ` + verdict(judging{caller: `$6`, amount: `null::numeric`, queues: `false`, fees: feesNotAsked}) + `, ` + countUse(`j.refused = ''`, ``) + `
 select refuse_by_policy(v.refused, v.most) from (` + verdictColumns + `) as v (refused, most) where v.refused <> ''`
 
 // queueBookings adds reservations, all or nothing, each with a payload that is none.
@@ -133,7 +130,7 @@ func queueBookings(b *pgx.Batch, l lease.Lease, all []nonce.Booking) {
 		return
 	}
 	b.Queue(lockPolicies, []string{l.Submitter})
-	b.Queue(permitReserved, l.Submitter, all[0].Tx.ID, nil, nil, len(all))
+	b.Queue(permitReserved, l.Submitter, all[0].Tx.ID, nil, nil, len(all), all[0].Caller)
 	for _, k := range all {
 		params, _ := json.Marshal(k.Tx.Gas) // its own type: cannot fail
 		statement := reserveNext
@@ -155,7 +152,7 @@ const mine = ` and submitter is not distinct from $1 and reservation = 'RESERVED
 // markUsed keeps the owner's bytes and claims their first broadcast, where the
 // submitter's policy lets them pass; then their value counts.
 var markUsed = `
-with ` + verdict(feesNotAsked) + `, marked as (
+with ` + verdict(judging{caller: ofTheRow, amount: `$11::numeric`, queues: `false`, fees: feesNotAsked}) + `, marked as (
   update managed_tx
      set reservation = 'USED', state = 'SUBMITTED', tx_hash = $8, last_gas_params = $10::text::jsonb,
          submit_attempts = 1, first_submit_at = clock_timestamp(), last_submit_at = clock_timestamp(),
@@ -172,10 +169,7 @@ with ` + verdict(feesNotAsked) + `, marked as (
   insert into tx_document (tx_id, name, body, bytes)
   select tx_id, 'version:1', $10::text::json, $9
     from marked
-), counted as (
-` + countUse + `
-   where j.over_time and j.added_wei > 0 and exists (select from marked)
-)
+), ` + countUse(`exists (select from marked)`, ` and j.added_wei > 0`) + `
 select exists (select from marked), v.* from (` + verdictColumns + `) as v`
 
 // markRecyclable has the nonce looked at now, for a taker.
@@ -198,7 +192,7 @@ func queueMark(b *pgx.Batch, l lease.Lease, m *nonce.Mark, done *nonce.Written) 
 	}
 	params, _ := json.Marshal(m.Gas) // its own type: cannot fail
 	b.Queue(lockPolicies, []string{l.Submitter})
-	b.Queue(markUsed, l.Submitter, m.TxID, weiOf(m.Call), targetsOf(m.Call), 0, l.Token, m.Owner, m.Signed.Hash.String(), m.Signed.Raw, string(params)).
+	b.Queue(markUsed, l.Submitter, m.TxID, weiOf(m.Call), targetsOf(m.Call), 0, l.Token, m.Owner, m.Signed.Hash.String(), m.Signed.Raw, string(params), amountOf(m.Call)).
 		QueryRow(func(row pgx.Row) error {
 			var refused ErrPolicy
 			err := row.Scan(&done.Marked, &refused.Rule, &refused.Limit)

@@ -39,10 +39,11 @@ with new as (
       on conflict (submitter) do nothing
   returning submitter, start_nonce
 ), limited as (
-  insert into submitter_policy (submitter, max_fee_wei, max_tip_wei, max_gas, max_day_fees_wei, max_value_wei, max_day_wei, max_per_minute, targets)
+  insert into submitter_policy (submitter, max_fee_wei, max_tip_wei, max_gas, max_day_fees_wei, max_value_wei, max_day_wei, max_per_minute, targets, per_caller, tokens)
   select submitter, ($8::jsonb ->> 'maxFeePerTx')::numeric, ($8::jsonb ->> 'maxPriorityFeePerGas')::numeric, ($8::jsonb ->> 'maxGas')::bigint,
          ($8::jsonb ->> 'maxFeesPerDay')::numeric, ($8::jsonb ->> 'maxValue')::numeric, ($8::jsonb ->> 'maxValuePerDay')::numeric, ($8::jsonb ->> 'maxPerMinute')::int,
-         case when jsonb_typeof($8::jsonb -> 'targets') = 'array' then array(select jsonb_array_elements_text($8::jsonb -> 'targets')) end
+         case when jsonb_typeof($8::jsonb -> 'targets') = 'array' then array(select jsonb_array_elements_text($8::jsonb -> 'targets')) end,
+         nullif($8::jsonb -> 'perCaller', 'null'), nullif($8::jsonb -> 'tokens', 'null')
     from new
    where jsonb_strip_nulls($8::jsonb) <> '{}'
 ), recorded as (
@@ -58,14 +59,15 @@ const sameSubmitter = `
 select signer = $2 and start_nonce = $3 and max_in_flight = $4
        and ($5::jsonb is null or $5::jsonb = coalesce(` + policyOf + `,
          '{"maxValue": null, "maxValuePerDay": null, "maxPerMinute": null, "targets": null,
-           "maxFeePerTx": null, "maxPriorityFeePerGas": null, "maxGas": null, "maxFeesPerDay": null}')), s.callers
+           "maxFeePerTx": null, "maxPriorityFeePerGas": null, "maxGas": null, "maxFeesPerDay": null, "perCaller": null, "tokens": null}')), s.callers
   from submitter s
  where submitter = $1`
 
 // policyOf is the [Policy] of s as JSON; null: no limits.
 const policyOf = `(select jsonb_build_object('maxValue', y.max_value_wei::text, 'maxValuePerDay', y.max_day_wei::text,
                                   'maxPerMinute', y.max_per_minute, 'targets', y.targets, 'maxFeePerTx', y.max_fee_wei::text,
-                                  'maxPriorityFeePerGas', y.max_tip_wei::text, 'maxGas', y.max_gas, 'maxFeesPerDay', y.max_day_fees_wei::text)
+                                  'maxPriorityFeePerGas', y.max_tip_wei::text, 'maxGas', y.max_gas, 'maxFeesPerDay', y.max_day_fees_wei::text,
+                                  'perCaller', y.per_caller, 'tokens', y.tokens)
           from submitter_policy y where y.submitter = s.submitter and y.limited)`
 
 // Register puts a submitter under management, with its cursor at StartNonce.

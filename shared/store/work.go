@@ -25,7 +25,7 @@ select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
        is_authority(), (select epoch from authority), s.signer,
        coalesce((select l.name_epoch from submitter_lease l where l.submitter = s.submitter), ''),
        coalesce(y.max_gas, 0), y.max_tip_wei::text, y.max_fee_wei::text, y.max_day_fees_wei::text, ` + feesUsed + `,
-       y.max_value_wei::text, y.targets, not '` + HooksCaller + `' = any(s.callers)
+       y.max_value_wei::text, y.targets, y.tokens, not '` + HooksCaller + `' = any(s.callers)
   from submitter s
   join submitter_nonce_cursor c using (submitter)
   left join protect_episode p on p.submitter = s.submitter and p.closed_at is null
@@ -71,7 +71,7 @@ select` + txColumns + `,
          select d.bytes from tx_document d where d.tx_id = m.tx_id and d.name = 'version:' || (
            select max(v.version) from tx_version v where v.tx_id = m.tx_id)) end,
        array(select v.kind || ' ' || v.tx_hash from tx_version v where v.tx_id = m.tx_id order by v.version),
-       q.quiet, ''
+       q.quiet, '', null::text
   from managed_tx m
  cross join lateral (select ` + quiet + ` as quiet offset 0) as q
  where m.submitter = $1 and m.unsettled
@@ -93,11 +93,20 @@ var barred = `(
                    else '' end
          from submitter s where s.submitter = $1)`
 
+// callersValue is what the submitter's policy allows the caller of a queued m in one
+// transaction. Where it has no limits of callers nothing is read for it.
+var callersValue = `case when (select y.per_caller is not null from submitter_policy y where y.submitter = $1) then (
+       select k.max_value_wei::text
+         from submitter_policy p
+         join submitter s on s.submitter = p.submitter
+        cross join ` + limitsOf("m.caller") + `
+        where p.submitter = $1) end`
+
 // loadQueue reads one row more than may be used, to know whether there is more. What waits
 // for a key that is not among $4 was given a time to look again: it is passed over, so that
 // rows which name a key that never was hold up nothing. With $4 null nothing is.
 var loadQueue = `
-select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false, ` + barred + `
+select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false, ` + barred + `, ` + callersValue + `
   from managed_tx m
  where m.submitter = $1 and ` + waits + `
    and ` + notAside + `
@@ -115,10 +124,11 @@ func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce
 		var epoch, names string
 		var tip, fee, day, used, value *string
 		var targets []string
+		var tokens map[string]TokenLimits
 		var gas int64
 		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.FinalBlocks, &w.Suspicion,
-			&w.Episode, &w.Evidence, &w.AsideUntil, &ours, &epoch, &w.Signer, &names, &gas, &tip, &fee, &day, &used, &value, &targets, &w.NoHooks)
-		w.Bounds = nonce.Bounds{ValueWei: whole(value), Targets: targets, Gas: uint64(gas), TipWei: whole(tip), FeeWei: whole(fee), FeesPerDayWei: whole(day), FeesUsedWei: whole(used)}
+			&w.Episode, &w.Evidence, &w.AsideUntil, &ours, &epoch, &w.Signer, &names, &gas, &tip, &fee, &day, &used, &value, &targets, &tokens, &w.NoHooks)
+		w.Bounds = nonce.Bounds{ValueWei: whole(value), Targets: targets, Gas: uint64(gas), TipWei: whole(tip), FeeWei: whole(fee), FeesPerDayWei: whole(day), FeesUsedWei: whole(used), Tokens: mostOf(tokens)}
 		s.epochs.saw(epoch)
 		s.names.saw(sub, names)
 		w.Protected, w.Foreign = w.Episode != 0 || !ours, !ours
@@ -146,6 +156,18 @@ func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce
 		w.Queue = queue[:min(len(queue), limit)]
 		return err
 	})
+}
+
+// mostOf is what may be moved of each token in one transaction.
+func mostOf(tokens map[string]TokenLimits) map[string]*big.Int {
+	if tokens == nil {
+		return nil
+	}
+	most := make(map[string]*big.Int, len(tokens))
+	for token, limits := range tokens {
+		most[token] = whole(limits.MaxAmount)
+	}
+	return most
 }
 
 // whole is a numeric column of whole numbers; nil: null.
@@ -180,15 +202,16 @@ func scanTx(sub nonce.Submitter, now time.Time, row pgx.CollectableRow) (nonce.T
 	var gas, receipt, confirmations, diagnosis, recorded []byte
 	var versions []string
 	var quiet, ahead bool
-	var reservation, owner *string
+	var reservation, owner, value *string
 	var until *time.Time
 	err := row.Scan(&t.ID, &t.RequestID, &t.Seq, &t.State, &t.Sub, &t.Nonce, &t.SetAsideNonce,
 		&gas, &t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.SubmitAttempts,
 		&t.LastCheckAt, &t.NextCheckAt, &t.LastError, &receipt, &confirmations, &t.Ordered, &t.Handler, &t.Trace,
-		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &recorded, &t.Fills, &t.Caller, &t.Fingerprint, &t.MAC.Key, &t.MAC.Sum, &t.Unmarked, &ahead, &t.Payload, &t.Raw, &versions, &quiet, &t.Barred)
+		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &recorded, &t.Fills, &t.Caller, &t.Fingerprint, &t.MAC.Key, &t.MAC.Sum, &t.Unmarked, &ahead, &t.Payload, &t.Raw, &versions, &quiet, &t.Barred, &value)
 	if err != nil {
 		return t, err
 	}
+	t.MaxValueWei = whole(value)
 	if ahead {
 		reachable(&t, now)
 	}

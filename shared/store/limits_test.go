@@ -1,0 +1,534 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+const ann, ben, token = "sub:ann", "sub:ben", "0x000000000000000000000000000000000000000a"
+
+// of has the intent posted by the caller.
+func of(caller string, in store.Intent) store.Intent {
+	in.Caller, in.Names = caller, []string{caller}
+	return in
+}
+
+// called is an intent that calls the token with the data.
+func called(request, data string) store.Intent {
+	in := intent(alice, request)
+	in.Payload = fmt.Appendf(nil, `{"to":%q,"data":%q,"value":"0"}`, token, data)
+	return in
+}
+
+func word(n string) string {
+	v, ok := new(big.Int).SetString(n, 10)
+	if !ok {
+		panic(n)
+	}
+	return fmt.Sprintf("%064x", v)
+}
+
+func transfers(amount string) string { return "0xa9059cbb" + word("11") + word(amount) }
+func approves(amount string) string  { return "0x095ea7b3" + word("11") + word(amount) }
+func transfersFrom(amount string) string {
+	return "0x23b872dd" + word("11") + word("12") + word(amount)
+}
+
+// shared is a database whose alice has two callers and handlers.
+func shared(t *testing.T) storetest.Bundle {
+	t.Helper()
+	return at(t, ann, ben, "handler:wage", "hooks")
+}
+
+// later moves all that counts back in time, and what was given back.
+func later(t *testing.T, db storetest.Bundle, by string) {
+	t.Helper()
+	for table, column := range map[string]string{"submitter_use": "at", "policy_use": "at", "policy_given_back": "minute"} {
+		run(t, db, `alter table `+table+` disable trigger user`)
+		for _, far := range []string{"-", "+"} { // first where no row stands in another's way
+			value[int](t, db, `with moved as (update `+table+` set `+column+` = `+column+` `+far+` interval '9000000 hours' - $1::interval / 2 returning 1) select count(*)::int from moved`, by)
+		}
+		run(t, db, `alter table `+table+` enable trigger user`)
+	}
+}
+
+// cancels has an operator cancel the intent.
+func cancels(t *testing.T, db storetest.Bundle, in store.Intent) {
+	t.Helper()
+	id := value[string](t, db, `select tx_id::text from managed_tx where request_id = $1`, in.RequestID)
+	if d, err := db.Store.Decide(t.Context(), store.Decision{TxID: id, By: operator, Action: nonce.OrderCancel, Reason: "a test"}); err != nil || d.SubState != nonce.Cancelled {
+		t.Fatalf("cancel %s: got %+v, %v", in.RequestID, d, err)
+	}
+}
+
+// Each caller has its own share: who has used it up is refused, and others are not. Who is not
+// named has the share of "*".
+func TestLimitsOfACaller(t *testing.T) {
+	t.Parallel()
+	db := shared(t)
+	limit(t, db, store.Policy{MaxValuePerDay: new("100"), PerCaller: map[string]store.CallerLimits{
+		ann:             {MaxValue: new("6"), MaxValuePerDay: new("10"), MaxPerMinute: new(4), MaxQueued: new(3)},
+		store.AnyCaller: {MaxValuePerDay: new("50")},
+	}})
+	posts(t, db, "too much for her", of(ann, paying(alice, "a-1", "7", 1)), store.RuleCallerValue)
+	posts(t, db, "the most", of(ann, paying(alice, "a-2", "6", 1)), "")
+	posts(t, db, "too much for her day", of(ann, paying(alice, "a-3", "5", 1)), store.RuleCallerDay)
+	posts(t, db, "the rest of her day", of(ann, paying(alice, "a-4", "4", 1)), "")
+	posts(t, db, "the third that waits", of(ann, paying(alice, "a-5", "0", 1)), "")
+	posts(t, db, "the fourth that waits", of(ann, paying(alice, "a-6", "0", 1)), store.RuleCallerQueue)
+	posts(t, db, "what waits already", of(ann, paying(alice, "a-5", "0", 1)), "")
+	posts(t, db, "another's, more than hers", of(ben, paying(alice, "b-1", "40", 1)), "")
+	posts(t, db, "more than everybody's share", of(ben, paying(alice, "b-2", "11", 1)), store.RuleCallerDay)
+	cancels(t, db, paying(alice, "a-5", "0", 1))
+	posts(t, db, "in the place that is free", of(ann, paying(alice, "a-7", "0", 1)), "")
+	cancels(t, db, paying(alice, "a-7", "0", 1))
+	posts(t, db, "the fifth in a minute", of(ann, paying(alice, "a-8", "0", 1)), store.RuleCallerRate)
+	later(t, db, "1 minute")
+	posts(t, db, "a minute later", of(ann, paying(alice, "a-8", "0", 1)), "")
+	posts(t, db, "no more that day", of(ann, paying(alice, "a-9", "1", 1)), store.RuleCallerQueue)
+	cancels(t, db, paying(alice, "a-8", "0", 1))
+	posts(t, db, "no more that day", of(ann, paying(alice, "a-9", "1", 1)), store.RuleCallerDay)
+	later(t, db, "24 hours")
+	posts(t, db, "a day later", of(ann, paying(alice, "a-9", "6", 1)), "")
+	var e store.ErrPolicy
+	_, err := db.Store.Create(t.Context(), of(ann, paying(alice, "a-10", "7", 1)), 1000)
+	if !errors.As(err, &e) || e.Limit != "6" || !strings.Contains(e.Error(), "this caller at most 6 wei") {
+		t.Errorf("the refusal: got %v, want it to name the caller's limit", err)
+	}
+}
+
+// Who succeeds a caller has its share, with what is used of it, and no second one; also after
+// further successions, and where the policy names the old caller alone.
+func TestASuccessorHasNoSecondShare(t *testing.T) {
+	t.Parallel()
+	for name, named := range map[string]string{"named": ann, "by *": store.AnyCaller} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := at(t, ann)
+			limit(t, db, store.Policy{PerCaller: map[string]store.CallerLimits{named: {MaxValuePerDay: new("10"), MaxPerMinute: new(3), MaxQueued: new(2)}}})
+			posts(t, db, "the first caller", of(ann, paying(alice, "r-1", "6", 1)), "")
+			put(t, db, []string{"sub:bea"}, "sub:bea", ann)
+			posts(t, db, "too much for both", of("sub:bea", paying(alice, "r-2", "5", 1)), store.RuleCallerDay)
+			posts(t, db, "the rest", of("sub:bea", paying(alice, "r-2", "3", 1)), "")
+			put(t, db, []string{"sub:cia"}, "sub:cia", "sub:bea")
+			posts(t, db, "too many of all three wait", of("sub:cia", paying(alice, "r-3", "0", 1)), store.RuleCallerQueue)
+			cancels(t, db, paying(alice, "r-2", "3", 1))
+			posts(t, db, "more than was given back", of("sub:cia", paying(alice, "r-3", "5", 1)), store.RuleCallerDay)
+			posts(t, db, "what was given back, and the rest", of("sub:cia", paying(alice, "r-3", "4", 1)), "")
+			put(t, db, []string{ann}, ann, "sub:cia")
+			cancels(t, db, paying(alice, "r-3", "4", 1))
+			posts(t, db, "the fourth of all in a minute", of(ann, paying(alice, "r-4", "0", 1)), store.RuleCallerRate)
+			later(t, db, "24 hours")
+			posts(t, db, "a day later", of(ann, paying(alice, "r-4", "10", 1)), "")
+		})
+	}
+}
+
+// A caller that was registered before names had kinds is the one that a policy names in full.
+func TestLimitsOfACallerOfBefore(t *testing.T) {
+	t.Parallel()
+	db := at(t, "ann@fencepost.example", "ben")
+	limit(t, db, store.Policy{PerCaller: map[string]store.CallerLimits{
+		"email:ann@fencepost.example": {MaxValuePerDay: new("10"), MaxQueued: new(2)}, "sub:ben": {MaxValue: new("1")},
+	}})
+	old := func(in store.Intent, names ...string) store.Intent {
+		in.Caller, in.Names = names[0], names
+		return in
+	}
+	both := []string{"email:ann@fencepost.example", "ann@fencepost.example"}
+	posts(t, db, "by its short name", old(paying(alice, "r-1", "6", 1), both...), "")
+	posts(t, db, "too much for ben", old(paying(alice, "r-2", "2", 1), "sub:ben", "ben"), store.RuleCallerValue)
+	put(t, db, []string{"email:ann@fencepost.example"})
+	posts(t, db, "too much of both", old(paying(alice, "r-3", "5", 1), both...), store.RuleCallerDay)
+	posts(t, db, "the rest", old(paying(alice, "r-3", "4", 1), both...), "")
+	posts(t, db, "a third that waits", old(paying(alice, "r-4", "0", 1), both...), store.RuleCallerQueue)
+}
+
+// What a handler makes, and what the owner of a reservation signs, counts for who posted it.
+func TestLimitsOfACallerWhoseTransactionIsMade(t *testing.T) {
+	t.Parallel()
+	db := shared(t)
+	limit(t, db, store.Policy{PerCaller: map[string]store.CallerLimits{
+		ann: {MaxValue: new("6"), MaxValuePerDay: new("10")}, "hooks": {MaxValuePerDay: new("5"), MaxPerMinute: new(2)},
+	}})
+	wage := of(ann, intent(alice, "wage"))
+	wage.Handler = "wage"
+	posts(t, db, "a handler's", wage, "")
+	posts(t, db, "another's", of(ben, paying(alice, "b-1", "99", 1)), "")
+	one := nonce.Address{19: 1}
+	w := take(t, db, alice, "a/1")
+	for _, c := range []struct {
+		wei  int64
+		want string
+	}{{7, "this caller at most 6 wei"}, {6, ""}, {6, ""}} {
+		if got, err := db.Store.Permit(t.Context(), w.Lease, wage.TxID, nonce.Call{To: &one, Value: big.NewInt(c.wei)}); err != nil || !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%d wei made: got %q, %v; want %q", c.wei, got, err, c.want)
+		}
+	}
+	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.Abandon})
+	posts(t, db, "more than the rest", of(ann, paying(alice, "a-1", "5", 1)), store.RuleCallerDay)
+	posts(t, db, "the rest", of(ann, paying(alice, "a-1", "4", 1)), "")
+	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'REJECTED' where state = 'QUEUED'`)
+	ids := reserve(t, db, "x", 0, 1)
+	_, err := db.Write(t.Context(), nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: bookings("x", time.Hour, 2)})
+	if want := (store.ErrPolicy{Rule: store.RuleCallerRate, Limit: "2"}); !errors.Is(err, want) {
+		t.Errorf("a third nonce: got %v, want %v", err, want)
+	}
+	_, err = db.Write(t.Context(), nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Reserve: bookings("x", time.Hour, 2, 3, 4)})
+	if want := (store.ErrPolicy{Rule: store.RuleCallerCount, Limit: "2"}); !errors.Is(err, want) || !want.ForGood() {
+		t.Errorf("three nonces at once: got %v, want %v, for good", err, want)
+	}
+	for _, c := range []struct {
+		wei  int64
+		want store.PolicyRule
+	}{{6, store.RuleCallerDay}, {5, ""}} {
+		m := usedMark(ids[0], "x", 0)
+		m.Call = nonce.Call{To: &one, Value: big.NewInt(c.wei)}
+		done := write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, Release: nonce.Abandon})
+		var refused store.ErrPolicy
+		if errors.As(done.Refused, &refused); refused.Rule != c.want || done.Marked != (c.want == "") {
+			t.Errorf("%d wei signed: got %+v, want refused by %q", c.wei, done, c.want)
+		}
+	}
+}
+
+// However many creates of two callers come at once, to however many processes, neither has
+// more in the queue, or more of a day, than its share.
+func TestLimitsOfCallersManyAtOnce(t *testing.T) {
+	t.Parallel()
+	const processes, each, queued, wei = 3, 15, 12, 9
+	db := shared(t)
+	limit(t, db, store.Policy{PerCaller: map[string]store.CallerLimits{ann: {MaxQueued: new(queued)}, ben: {MaxValuePerDay: new(fmt.Sprint(wei))}}})
+	var wg sync.WaitGroup
+	for p := range processes {
+		s := storetest.Again(t, db)
+		for i := range each {
+			for _, caller := range []string{ann, ben} {
+				wg.Go(func() {
+					_, err := s.Create(t.Context(), of(caller, paying(alice, fmt.Sprintf("%s-%d-%d", caller, p, i), "1", 1)), 1000)
+					if refused := (store.ErrPolicy{}); err != nil && !errors.As(err, &refused) {
+						t.Errorf("%s: %v", caller, err)
+					}
+				})
+			}
+		}
+	}
+	wg.Wait()
+	if got := value[string](t, db, `select count(*) filter (where caller = 'sub:ann') || ' ' || count(*) filter (where caller = 'sub:ben') from managed_tx`); got != fmt.Sprint(queued, " ", wei) {
+		t.Errorf("taken of ann and ben: got %s, want %d and %d", got, queued, wei)
+	}
+}
+
+// Of a token that the policy names only transfer, approve and transferFrom may be called,
+// each as the ABI encodes it, up to an amount, and up to a sum in 24 hours, whichever it is.
+func TestLimitsOfAToken(t *testing.T) {
+	t.Parallel()
+	db := shared(t)
+	most := "115792089237316195423570985008687907853269984665640564039457584007913129639935"
+	limit(t, db, store.Policy{Tokens: map[string]store.TokenLimits{token: {MaxAmount: new("60"), MaxAmountPerDay: new("100")}}})
+	for i, c := range []struct {
+		what, data string
+		want       store.PolicyRule
+	}{
+		{"transfer above", transfers("61"), store.RuleAmount},
+		{"approve above", approves("61"), store.RuleAmount},
+		{"approve of all", approves(most), store.RuleAmount},
+		{"transferFrom above", transfersFrom("61"), store.RuleAmount},
+		{"another function", "0x39509351" + word("11") + word("1"), store.RuleToken},
+		{"no data", "0x", store.RuleToken},
+		{"three bytes", "0xa9059c", store.RuleToken},
+		{"no arguments", "0xa9059cbb", store.RuleToken},
+		{"a byte too few", transfers("1")[:136], store.RuleToken},
+		{"a byte too many", transfers("1") + "00", store.RuleToken},
+		{"a word too many", transfers("1") + word("0"), store.RuleToken},
+		{"an address with something before it", "0xa9059cbb" + "01" + word("11")[2:] + word("1"), store.RuleToken},
+		{"the second address with something before it", "0x23b872dd" + word("11") + "01" + word("12")[2:] + word("1"), store.RuleToken},
+		{"transfer", transfers("60"), ""},
+		{"approve, too much for the day", approves("41"), store.RuleAmountDay},
+		{"approve", approves("30"), ""},
+		{"transferFrom, too much for the day", transfersFrom("11"), store.RuleAmountDay},
+		{"transferFrom", transfersFrom("10"), ""},
+		{"one unit more", transfers("1"), store.RuleAmountDay},
+		{"nothing", approves("0"), ""},
+	} {
+		posts(t, db, c.what, of(ann, called(fmt.Sprint("r-", i), c.data)), c.want)
+	}
+	posts(t, db, "another contract", of(ann, paying(alice, "other", "5", 1)), "")
+	plainly := of(ann, paying(alice, "plain", "5", 10))
+	posts(t, db, "coin to the token", plainly, store.RuleToken)
+	later(t, db, "24 hours")
+	posts(t, db, "a day later", of(ann, called("later", transfers("60"))), "")
+	limit(t, db, store.Policy{Tokens: map[string]store.TokenLimits{token: {MaxAmountPerDay: new("100")}}, Targets: []string{token, token + ":0xa9059cbb", token + ":0x39509351"}})
+	posts(t, db, "a function that targets names", of(ann, called("named", "0x39509351"+word("11")+word("999"))), "")
+	posts(t, db, "a bounded one that targets names, malformed", of(ann, called("malformed", "0xa9059cbb")), store.RuleToken)
+	posts(t, db, "no data, where targets names the address", of(ann, called("empty", "0x")), store.RuleToken)
+	posts(t, db, "more than the rest of the day", of(ann, called("rest", transfers("41"))), store.RuleAmountDay)
+	limit(t, db, store.Policy{Tokens: map[string]store.TokenLimits{token: {MaxAmount: new("5")}}, Targets: []string{fmt.Sprintf("0x%040x", 1)}})
+	posts(t, db, "a token that targets does not name", of(ann, called("absent", transfers("1"))), store.RuleTarget)
+}
+
+// A handler's call of a token, and a reservation's, is held to the same limits, and counts once.
+func TestLimitsOfATokenThatIsCalledByAHandler(t *testing.T) {
+	t.Parallel()
+	db := shared(t)
+	limit(t, db, store.Policy{Tokens: map[string]store.TokenLimits{token: {MaxAmount: new("60"), MaxAmountPerDay: new("100")}}})
+	wage := of(ann, intent(alice, "wage"))
+	wage.Handler = "wage"
+	posts(t, db, "a handler's", wage, "")
+	w := take(t, db, alice, "a/1")
+	to := nonce.Address{19: 10}
+	calls := func(data string) nonce.Call {
+		raw := make([]byte, (len(data)-2)/2)
+		if _, err := fmt.Sscanf(data[2:], "%x", &raw); err != nil {
+			t.Fatal(err)
+		}
+		return nonce.Call{To: &to, Data: raw}
+	}
+	for _, c := range []struct{ data, want string }{
+		{transfers("61"), "at most 60"}, {"0x39509351" + word("11") + word("1"), "bounds amounts"}, {transfers("1") + "00", "bounds amounts"},
+		{transfers("60"), ""}, {transfers("60"), ""}, {approves("50"), ""},
+	} {
+		if got, err := db.Store.Permit(t.Context(), w.Lease, wage.TxID, calls(c.data)); err != nil || !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s made: got %q, %v; want %q", c.data[:10], got, err, c.want)
+		}
+	}
+	write(t, db, nonce.Write{Lease: w.Lease, Release: nonce.Abandon})
+	posts(t, db, "more than the rest", of(ann, called("rest", transfers("41"))), store.RuleAmountDay)
+	run(t, db, `update managed_tx set state = 'FAILED', sub_state = 'REJECTED' where state = 'QUEUED'`)
+	ids := reserve(t, db, "x", 0)
+	for _, c := range []struct {
+		data string
+		want store.PolicyRule
+	}{{transfers("61"), store.RuleAmount}, {"0x", store.RuleToken}, {transfersFrom("41"), store.RuleAmountDay}, {transfersFrom("40"), ""}} {
+		m := usedMark(ids[0], "x", 0)
+		if m.Call = (nonce.Call{To: &to}); c.data != "0x" {
+			m.Call = calls(c.data)
+		}
+		done := write(t, db, nonce.Write{Lease: take(t, db, alice, "h/1").Lease, Mark: &m, Release: nonce.Abandon})
+		var refused store.ErrPolicy
+		if errors.As(done.Refused, &refused); refused.Rule != c.want || done.Marked != (c.want == "") {
+			t.Errorf("%.10s signed: got %+v, want refused by %q", c.data, done, c.want)
+		}
+	}
+}
+
+// What waits is held to the limits of its caller, and of its token, that are in force when it
+// would get its nonce.
+func TestLimitsAreReadWithTheQueue(t *testing.T) {
+	t.Parallel()
+	db := shared(t)
+	posts(t, db, "of ann", of(ann, called("a", transfers("60"))), "")
+	posts(t, db, "of ben", of(ben, paying(alice, "b", "7", 1)), "")
+	limit(t, db, store.Policy{Tokens: map[string]store.TokenLimits{token: {MaxAmount: new("5")}, "0x000000000000000000000000000000000000000b": {MaxAmountPerDay: new("1")}},
+		PerCaller: map[string]store.CallerLimits{ann: {MaxValuePerDay: new("3")}, store.AnyCaller: {MaxValue: new("6")}}})
+	w := take(t, db, alice, "a/1")
+	if got := w.Bounds.Tokens; len(got) != 2 || got[token].Int64() != 5 || got["0x000000000000000000000000000000000000000b"] != nil {
+		t.Errorf("tokens: got %v, want 5 of the one, and no bound of the other", got)
+	}
+	for _, q := range w.Queue {
+		if got, want := fmt.Sprint(q.MaxValueWei), map[string]string{"a": "<nil>", "b": "6"}[q.RequestID]; got != want {
+			t.Errorf("%s: got %s wei at most, want %s", q.RequestID, got, want)
+		}
+	}
+}
+
+// An intent that is cancelled before it has a nonce gives back what it took of the day: of the
+// submitter's value, of its caller's and of the token's. Rates are not given back.
+func TestACancelGivesTheDayBack(t *testing.T) {
+	t.Parallel()
+	db := shared(t)
+	limit(t, db, store.Policy{MaxValuePerDay: new("10"), MaxPerMinute: new(8), PerCaller: map[string]store.CallerLimits{ann: {MaxValuePerDay: new("8")}},
+		Tokens: map[string]store.TokenLimits{token: {MaxAmountPerDay: new("100")}}})
+	all := of(ann, paying(alice, "r-1", "8", 1))
+	posts(t, db, "the whole share", all, "")
+	posts(t, db, "a wei more", of(ann, paying(alice, "r-2", "1", 1)), store.RuleCallerDay)
+	cancels(t, db, all)
+	posts(t, db, "the whole share again", of(ann, paying(alice, "r-3", "8", 1)), "")
+	posts(t, db, "a wei more", of(ann, paying(alice, "r-2", "1", 1)), store.RuleCallerDay)
+	posts(t, db, "more than the submitter's rest", of(ben, paying(alice, "r-4", "3", 1)), store.RuleDay)
+	posts(t, db, "the submitter's rest", of(ben, paying(alice, "r-4", "2", 1)), "")
+	units := of(ann, called("t-1", transfers("100")))
+	posts(t, db, "all units", units, "")
+	posts(t, db, "a unit more", of(ben, called("t-2", transfers("1"))), store.RuleAmountDay)
+	if _, err := db.Store.CancelQueue(t.Context(), store.QueueCancel{Submitter: alice, Caller: ann, By: "olga", Reason: "a test", Limit: 10}); err != nil {
+		t.Fatal(err)
+	}
+	posts(t, db, "all units again", of(ben, called("t-3", approves("100"))), "")
+	posts(t, db, "the share again", of(ann, paying(alice, "r-5", "8", 1)), "")
+	posts(t, db, "and no more", of(ann, paying(alice, "r-6", "1", 1)), store.RuleDay)
+	bound := take(t, db, alice, "a/1")
+	write(t, db, nonce.Write{Lease: bound.Lease, Allocate: allocations(bound, true)[:1], Release: nonce.GiveBack})
+	if got := value[int](t, db, `select count(*)::int from managed_tx where nonce is not null`); got != 1 {
+		t.Fatalf("bound: got %d, want one", got)
+	}
+	posts(t, db, "the seventh in the minute", of(ben, paying(alice, "r-7", "0", 1)), "")
+	posts(t, db, "the eighth", of(ben, paying(alice, "r-8", "0", 1)), "")
+	posts(t, db, "the ninth", of(ben, paying(alice, "r-9", "0", 1)), store.RuleRate)
+}
+
+// A day's amount that was given back is gone with the use that it was: whoever posts it, cancels
+// it 23 hours later and posts again has no more than a day's amount in any 24 hours.
+func TestWhatIsGivenBackIsGivenOnce(t *testing.T) {
+	t.Parallel()
+	db := shared(t)
+	limit(t, db, store.Policy{MaxValuePerDay: new("10"), PerCaller: map[string]store.CallerLimits{store.AnyCaller: {MaxValuePerDay: new("10")}},
+		Tokens: map[string]store.TokenLimits{token: {MaxAmountPerDay: new("10")}}})
+	first, units := of(ann, paying(alice, "r-1", "10", 1)), of(ann, called("t-1", transfers("10")))
+	posts(t, db, "a day's wei, at hour 0", first, "")
+	posts(t, db, "a day's units, at hour 0", units, "")
+	later(t, db, "23 hours")
+	cancels(t, db, first)
+	cancels(t, db, units)
+	posts(t, db, "a day's wei, at hour 23", of(ann, paying(alice, "r-2", "10", 1)), "")
+	posts(t, db, "a day's units, at hour 23", of(ann, called("t-2", transfers("10"))), "")
+	for _, passed := range []string{"59 minutes", "30 seconds", "30 seconds", "1 minute", "10 hours", "12 hours 58 minutes"} {
+		later(t, db, passed)
+		posts(t, db, "a wei more, "+passed+" on", of(ann, paying(alice, "more "+passed, "1", 1)), store.RuleDay)
+		posts(t, db, "a unit more, "+passed+" on", of(ann, called("units "+passed, transfers("1"))), store.RuleAmountDay)
+	}
+	later(t, db, "1 minute")
+	posts(t, db, "a day after hour 23", of(ann, paying(alice, "r-3", "10", 1)), "")
+	posts(t, db, "a day after hour 23", of(ann, called("t-3", transfers("10"))), "")
+}
+
+// In any 24 hours no more is taken of a day's amount than that, but for what is given back,
+// whatever is posted and cancelled when.
+func TestPropertyNoMoreThanADayIsOutstanding(t *testing.T) {
+	t.Parallel()
+	const most, steps = 10, 150
+	db := shared(t)
+	limit(t, db, store.Policy{MaxValuePerDay: new(fmt.Sprint(most)), PerCaller: map[string]store.CallerLimits{ann: {MaxValuePerDay: new(fmt.Sprint(most))}}})
+	type taken struct {
+		in  store.Intent
+		wei int
+		at  time.Duration
+	}
+	r := policies{newRand(18, 3)}
+	var now time.Duration
+	var open []taken
+	accepted, cancelled := 0, 0
+	for i := range steps {
+		switch r.IntN(3) {
+		case 0:
+			step := time.Duration(r.IntN(9*60*60)) * time.Second
+			now += step
+			later(t, db, fmt.Sprint(int(step.Seconds()), " seconds"))
+		case 1:
+			wei := 1 + r.IntN(most)
+			in := of(ann, paying(alice, fmt.Sprint("r-", i), fmt.Sprint(wei), 1))
+			if _, err := db.Store.Create(t.Context(), in, 1000); err == nil {
+				open = append(open, taken{in, wei, now})
+				accepted++
+			}
+		case 2:
+			if len(open) == 0 {
+				continue
+			}
+			n := r.IntN(len(open))
+			cancels(t, db, open[n].in)
+			open = append(open[:n], open[n+1:]...)
+			cancelled++
+		}
+		sum := 0
+		for _, x := range open {
+			if now-x.at < 24*time.Hour-time.Minute { // the test's own clock stands still meanwhile
+				sum += x.wei
+			}
+		}
+		if sum > most {
+			t.Fatalf("step %d: %d wei of the last 24 hours are open, of %d", i, sum, most)
+		}
+	}
+	if accepted < 20 || cancelled < 10 {
+		t.Errorf("%d accepted and %d cancelled: too few to tell", accepted, cancelled)
+	}
+}
+
+// Nothing is given back where the intent may have been carried out, or whoever else may have
+// used the account: in PROTECT, after one that began while the intent was there, and in a
+// database that was accepted since.
+func TestDoubtGivesNothingBack(t *testing.T) {
+	t.Parallel()
+	for name, doubt := range map[string]string{
+		"PROTECT is open":              `insert into protect_episode (submitter, episode, evidence) values ($1, 1, '{}')`,
+		"PROTECT was open":             `insert into protect_episode (submitter, episode, evidence, closed_at, closed_by, mode, reason) values ($1, 1, '{}', now(), 'olga', 'resume', 'a test')`,
+		"the database was accepted":    `insert into authority_change (system_identifier, timeline_id, by, reason) select 1, 1, 'olga', $1`,
+		"the database is not believed": `update authority set timeline_id = -1 where $1 <> ''`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := shared(t)
+			limit(t, db, store.Policy{MaxValuePerDay: new("10")})
+			in := of(ann, paying(alice, "r-1", "10", 1))
+			posts(t, db, "a day's wei", in, "")
+			run(t, db, doubt, alice)
+			cancels(t, db, in)
+			if got := value[int](t, db, `select count(*)::int from policy_given_back`); got != 0 {
+				t.Errorf("given back: got %d, want nothing", got)
+			}
+		})
+	}
+}
+
+// Cancels of one submitter in bulk and one by one, at once, each give back what they took, and
+// none waits for another in a circle.
+func TestManyCancelsAtOnceGiveBackEachOnce(t *testing.T) {
+	t.Parallel()
+	const n = 60
+	db := shared(t)
+	limit(t, db, store.Policy{MaxValuePerDay: new(fmt.Sprint(n)), PerCaller: map[string]store.CallerLimits{ann: {MaxValuePerDay: new(fmt.Sprint(n))}}})
+	var all []store.Intent
+	for i := range n {
+		all = append(all, of(ann, paying(alice, fmt.Sprint("r-", i), "1", 1)))
+	}
+	if _, err := db.Store.CreateAll(t.Context(), all, 1000); err != nil {
+		t.Fatal(err)
+	}
+	spread(t, db)
+	var wg sync.WaitGroup
+	for range 3 {
+		s := storetest.Again(t, db)
+		wg.Go(func() {
+			for range n {
+				got, err := s.CancelQueue(t.Context(), store.QueueCancel{Submitter: alice, By: "olga", Reason: "a test", Limit: 7})
+				if err != nil {
+					t.Error(err)
+				}
+				if err != nil || got.Cancelled == 0 && got.Remaining == 0 {
+					return
+				}
+			}
+		})
+		for i := range n {
+			wg.Go(func() {
+				if _, err := s.Decide(t.Context(), store.Decision{TxID: all[i].TxID, By: operator, Action: nonce.OrderCancel, Reason: "a test"}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if got := value[string](t, db, `select string_agg(scope || '=' || amount, ' ' order by scope) from (select scope, sum(amount) as amount from policy_given_back group by 1) as g`); got != fmt.Sprintf("=%d sub:ann=%d", n, n) {
+		t.Errorf("given back: got %q, want %d of the submitter and of the caller", got, n)
+	}
+	posts(t, db, "the whole day again", of(ann, paying(alice, "all", fmt.Sprint(n), 1)), "")
+}
+
+// spread has each use in a minute of its own, the last one now.
+func spread(t *testing.T, db storetest.Bundle) {
+	t.Helper()
+	for _, table := range []string{"submitter_use", "policy_use"} {
+		run(t, db, `alter table `+table+` disable trigger user`)
+		run(t, db, `update `+table+` u set at = at - (select max(number) - u.number from `+table+`) * interval '1 minute'`)
+		run(t, db, `alter table `+table+` enable trigger user`)
+	}
+}
