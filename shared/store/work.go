@@ -209,12 +209,14 @@ func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce
 			w.Expired, queue = queue[i:], queue[:i:i]
 			w.ExpiredMore = len(w.Expired) == expiredMost
 		}
+		deferred := 0
 		for _, t := range queue {
 			if t.DeferredAt != nil {
-				limit++
+				deferred++
 			}
 		}
-		w.QueueMore = len(queue) > limit
+		limit += deferred
+		w.QueueMore = len(queue) > limit || deferred >= deferredMost
 		w.Queue = queue[:min(len(queue), limit)]
 		return err
 	})
