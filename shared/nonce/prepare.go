@@ -170,8 +170,11 @@ func (p *preparation) refuse(t Tx, reason string) {
 	p.moves = append(p.moves, Move{From: Queued, To: t})
 }
 
+// wait has t wait, and all behind it. One that is deferred goes on telling why.
 func (p *preparation) wait(t Tx, reason string, until time.Time) {
-	t.LastError, t.NextCheckAt = reason, &until
+	if t.NextCheckAt = &until; t.DeferredAt == nil {
+		t.LastError = reason
+	}
 	p.moves = append(p.moves, Move{From: Queued, To: t})
 	p.waiting = true
 }
