@@ -11,7 +11,7 @@ import (
 // what the database keeps.
 var timestamp = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// validUntil is the time that the field says; nil where it was left out.
+// validUntil is the time of the field; nil where the body has none.
 func validUntil(field optional) (*time.Time, error) {
 	text, err := field.of("validUntil")
 	if err != nil || text == "" {

@@ -6,10 +6,9 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// queueOrder looks at each nonce that is bound, and at what was seen waiting before it in the
-// queue by then, by the reason that stands in the history. Nothing goes ahead of what waits,
-// but for what lets everybody pass: it is held, set aside, or nobody here can check it. Of
-// what is deferred those of other callers may pass alone.
+// queueOrder compares each intent that gets a nonce with the intents before it in the queue
+// that waited by then, as the history has their reasons. No intent may pass a waiting one,
+// with two exceptions: see [passable], and a deferred intent, which other callers' may pass.
 func queueOrder(a *account, report reporter) {
 	rows := make(map[string]managed, len(a.txs))
 	for _, t := range a.txs {
@@ -43,7 +42,7 @@ func queueOrder(a *account, report reporter) {
 	}
 }
 
-// passable says that everybody may pass what waits for the reason.
+// passable is true where every intent may pass one that waits for the reason.
 func passable(reason string) bool {
 	return strings.HasPrefix(reason, "held: ") || strings.HasPrefix(reason, "set aside ") || strings.Contains(reason, "does not have the key")
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// expired says that t gets no nonce any more, by its validUntil.
+// expired is true where the validUntil of t has passed: t gets no nonce any more.
 func (t Tx) expired(now time.Time) bool { return t.ValidUntil != nil && !t.ValidUntil.After(now) }
 
 // expire ends t, which is queued, by its validUntil.
@@ -15,11 +15,11 @@ func (t Tx) expire() Move {
 	return Move{From: Queued, To: t}
 }
 
-// mayExpire says that what waits in the queue has not run, as far as is known. In PROTECT, and
-// while something is amiss with the account, it may have, unknown to this database.
+// mayExpire is false where a queued intent may have run, unknown to this database: in PROTECT,
+// and while the account is under suspicion.
 func (w Work) mayExpire() bool { return !w.Protected && w.Suspicion == nil }
 
-// expire ends what was loaded as expired, unless c finds the account amiss.
+// expire ends the intents that were loaded as expired, unless c suspects the account.
 func (w Work) expire(c CursorChange) []Move {
 	if !w.mayExpire() || c.Suspect != nil || c.Protect != nil {
 		return nil
@@ -31,10 +31,10 @@ func (w Work) expire(c CursorChange) []Move {
 	return moves
 }
 
-// expiryHorizon is the furthest ahead that a look is planned for what expires then.
+// expiryHorizon is the furthest ahead that an advance is scheduled for an intent's validUntil.
 const expiryHorizon = 24 * time.Hour
 
-// expiry is when to look for what expires next; nil: nothing will.
+// expiry is when the advance for the next validUntil is due; nil: no queued intent has one.
 func (w Work) expiry() *time.Time {
 	if w.NextExpiry == nil {
 		return nil
@@ -42,10 +42,10 @@ func (w Work) expiry() *time.Time {
 	return soonest(w.NextExpiry, w.now().Add(expiryHorizon))
 }
 
-// ownBound says by which of its own bounds call waits, whatever else the account has in
-// flight; or "". gas is 0 where it is not known. Another intent may go meanwhile: it need not
-// have such a bound. What waits only because others in flight have the balance is not held
-// back by its own bounds: smaller intents would go ahead of it for ever.
+// ownBound is the bound of call itself that holds it back, with nothing else in flight; or "".
+// gas is 0 where it is not known. Another intent may go meanwhile: it need not have such a
+// bound. An intent is not held back by its own bounds where transactions in flight have the
+// balance: smaller intents would go ahead of it for ever.
 func (r Rules) ownBound(b Bounds, call Call, gas uint64, a Account) string {
 	least := a.BaseFeeWei
 	if a.GasPriceWei != nil {
@@ -67,8 +67,8 @@ func (r Rules) ownBound(b Bounds, call Call, gas uint64, a Account) string {
 // ownBalance is why an intent waits that the account could not pay with nothing in flight.
 const ownBalance = "balance: the account cannot pay for it and a placeholder, also with nothing in flight"
 
-// heldBack has t wait for its own bounds, until the next look. It reports whether intents of
-// other callers go ahead of it.
+// heldBack has t wait for its own bounds until then. It reports whether intents of other
+// callers go ahead of it.
 func (r Rules) heldBack(p *preparation, t Tx, reason string, until, now time.Time) (passed bool) {
 	if t.HeldBackSince == nil {
 		t.HeldBackSince = &now
@@ -98,8 +98,8 @@ func (p *preparation) defers(t Tx, reason string, until time.Time) {
 	p.passOver(t, reason, until)
 }
 
-// headWaits has the head of the queue wait, for a reason that is not its own. Of what is
-// deferred before it the next look is planned alone.
+// headWaits has the head of the queue wait, for a reason that is not its own. Deferred intents
+// before it get the next check alone, and keep their reasons.
 func (w Work) headWaits(reason string, until time.Time) (moves []Move) {
 	for _, t := range w.Queue {
 		t.NextCheckAt = &until
@@ -114,8 +114,8 @@ func (w Work) headWaits(reason string, until time.Time) (moves []Move) {
 	return moves
 }
 
-// withoutDeferred is w without what is deferred and not due, and what the same caller has
-// behind it: a load leaves it out, too.
+// withoutDeferred is w without the deferred intents that are not due, and without the later
+// intents of their callers. A load reads none of these either.
 func (w Work) withoutDeferred() Work {
 	now, behind := w.now(), make(map[string]bool)
 	w.Queue = slices.DeleteFunc(w.Queue, func(t Tx) bool {

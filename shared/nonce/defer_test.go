@@ -18,7 +18,8 @@ func of(caller string, t Tx) Tx {
 	return t
 }
 
-// backSince is t as its own bounds have held it back for so long; and deferred is so too.
+// backSince is t after its own bounds have held it back for so long; deferred is that for a
+// deferred one, which is due.
 func backSince(t Tx, d time.Duration) Tx {
 	t.HeldBackSince = ago(d)
 	return t
@@ -118,9 +119,9 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 	}
 }
 
-// What waits for something else is not held back by its own bounds any more: its time begins
-// anew. What is to be deferred is looked at as soon as it may be.
-func TestAnIntentIsHeldBackFromTheFirstLookThatSaysSo(t *testing.T) {
+// An intent that waits for another reason is not held back by its own bounds any more: its
+// time begins anew. Its next check is not later than when it may be deferred.
+func TestAnIntentIsHeldBackFromTheFirstCheckThatSaysSo(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r := deferring()
@@ -137,8 +138,8 @@ func TestAnIntentIsHeldBackFromTheFirstLookThatSaysSo(t *testing.T) {
 	})
 }
 
-// H27: nothing of a caller is rejected, or set aside, for an estimate that reverts, while an
-// intent of the caller before it is deferred: what it needs may still come.
+// H27: an estimate that reverts rejects no intent, and sets none aside, while an earlier intent
+// of its caller is deferred: it may need the effect of that one.
 func TestH27BehindADeferredIntentOfTheSameCaller(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -164,9 +165,9 @@ func TestH27SetsADeferredIntentAside(t *testing.T) {
 	})
 }
 
-// What is deferred leaves the work in hand until its next look, with what its caller has
-// behind it, and that look is planned.
-func TestADeferredIntentIsLookedAtAgain(t *testing.T) {
+// A deferred intent leaves the work in hand until its next check, and so do its caller's later
+// ones. The advance for that check is scheduled.
+func TestADeferredIntentIsCheckedAgain(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r, soon := deferring(), dbNow.Add(3*time.Second)
@@ -192,8 +193,8 @@ func TestADeferredIntentIsLookedAtAgain(t *testing.T) {
 	})
 }
 
-// The head waits for what is not its own; of what is deferred before it the next look alone is
-// planned, so that nothing is looked at again and again.
+// Where the head waits for a reason that is not its own, deferred intents before it get a next
+// check too, so that no advance repeats at once.
 func TestDeferredIntentsWaitWithTheHead(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -210,7 +211,8 @@ func TestDeferredIntentsWaitWithTheHead(t *testing.T) {
 	})
 }
 
-// What is past its validUntil gets no nonce, wherever it stands, and ends for that alone.
+// An intent whose validUntil has passed gets no nonce, and ends EXPIRED, but for PROTECT and
+// suspicion.
 func TestExpiredIntentsGetNoNonce(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
@@ -247,9 +249,9 @@ func TestExpiredIntentsGetNoNonce(t *testing.T) {
 	})
 }
 
-// A look is planned for what expires next, a day ahead at most; and the next iteration at once
-// where one could not end all.
-func TestALookIsPlannedForWhatExpires(t *testing.T) {
+// An advance is scheduled for the next validUntil, a day ahead at most. It is due at once where
+// more intents have expired than one iteration ends.
+func TestAnAdvanceIsScheduledForTheNextValidUntil(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		r, w := deferring(), workOf(1, 6, pending(5)) // the window is full
@@ -272,8 +274,8 @@ func TestALookIsPlannedForWhatExpires(t *testing.T) {
 	})
 }
 
-// No two of handler, payload and time have one fingerprint, whichever are left out; the time's
-// offset is none of it.
+// Each combination of handler, payload and time has a fingerprint of its own, also where some
+// are missing. The time's offset does not count.
 func TestFingerprintUntil(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2027, 1, 31, 12, 0, 0, 1000, time.UTC)
@@ -332,7 +334,7 @@ func TestPropertyEachCallersOrderIsKept(t *testing.T) {
 				}
 			}
 			after := w.with(Write{Moves: p.moves, Allocate: p.allocate})
-			// What is bound ends at once; what is left is loaded as the database would.
+			// Bound intents end at once; the others are loaded as the database would.
 			left = slices.DeleteFunc(left, func(x Tx) bool {
 				return slices.ContainsFunc(p.allocate, func(a Allocation) bool { return a.Tx.ID == x.ID })
 			})

@@ -40,8 +40,7 @@ func created(t testing.TB, db storetest.Bundle, in store.Intent) string {
 }
 
 // A validUntil that has passed is refused where the intent is new, with a policy and without,
-// alone and in a batch. What is stored answers as it is stored, and another time is another
-// request.
+// alone and in a batch. A known request gets its stored answer. Another time conflicts.
 func TestValidUntilAtTheCreate(t *testing.T) {
 	t.Parallel()
 	for name, policy := range map[string]bool{"without a policy": false, "with one": true} {
@@ -80,8 +79,8 @@ func TestValidUntilAtTheCreate(t *testing.T) {
 	}
 }
 
-// The database binds no nonce to what has expired between the load and the write, also where
-// the row was locked by somebody else meanwhile, and gives up no nonce that was given back.
+// The database binds no nonce to an intent that expires between the load and the write, also
+// where another session holds the row until then.
 func TestNothingExpiredIsBound(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -146,7 +145,7 @@ func TestNothingExpiredIsBound(t *testing.T) {
 	}
 }
 
-// A nonce that was given back is not given to what has expired.
+// A nonce that was given back is not given to an expired intent.
 func TestAGivenBackNonceIsNotForWhatExpired(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
@@ -165,9 +164,9 @@ func TestAGivenBackNonceIsNotForWhatExpired(t *testing.T) {
 	wantHolders(t, db, 1, "0 x IN_FLIGHT RECYCLABLE")
 }
 
-// What has expired is loaded wherever it stands, some at a time, while suspended too; not what
-// is held, nor in PROTECT.
-func TestWhatExpiredIsLoaded(t *testing.T) {
+// Expired intents are loaded wherever they stand, some at a time, also of a suspended submitter.
+// Held ones are not, and none is in PROTECT.
+func TestExpiredIntentsAreLoaded(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 1)
@@ -209,16 +208,16 @@ func TestWhatExpiredIsLoaded(t *testing.T) {
 	loaded(0, false)
 }
 
-// defers marks the queued request as deferred, to be looked at again after so long.
+// defers marks the queued request as deferred, with its next check after so long.
 func defers(t testing.TB, db storetest.Bundle, request, again string) {
 	t.Helper()
 	run(t, db, `update managed_tx set held_back_since = clock_timestamp(), deferred_at = clock_timestamp(), next_check_at = clock_timestamp() + $2::interval where request_id = $1`, request, again)
 }
 
-// Of what is deferred and not due nothing is loaded, nor what the same caller has behind it, by
-// its present name; what it has before it is, and all that is others'. Once it is due, or was
-// cancelled, its caller's go in their order.
-func TestTheQueueIsLoadedPastWhatIsDeferred(t *testing.T) {
+// A load has neither a deferred intent that is not due, nor later ones of its caller, by the
+// present names. It has the caller's earlier ones, and all of other callers. Once the deferred
+// one is due, or was cancelled, it has all, in their order.
+func TestTheQueueIsLoadedPastDeferredIntents(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	db.Register(t, alice, 9)
@@ -269,7 +268,7 @@ func TestTheQueueIsLoadedPastWhatIsDeferred(t *testing.T) {
 	loads("the clock was set back", true, "a-0", "b-1", "a-3", "b-4", "a2-5")
 }
 
-// More that are deferred and due than one iteration looks at hide nothing from the next.
+// One load has at most a hundred due deferred intents, and tells that there are more.
 func TestManyDeferredIntentsAreDue(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

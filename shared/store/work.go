@@ -99,9 +99,9 @@ var barred = `(
          from submitter s where s.submitter = $1)`
 
 // loadQueue reads one row more than may be used, to know whether there is more, and as many
-// more as are deferred and due. What waits for a key that is not among $4 was given a time to
-// look again: it is passed over, so that rows which name a key that never was hold up nothing.
-// With $4 null nothing is. Behind the queue it has what is expired, as [expired].
+// more as are deferred and due. A row that waits for a key which is not among $4 was given a
+// next check: it is passed over, so that an unknown key holds up nothing. With $4 null none is.
+// Behind the queue stand the rows that have [expired].
 var loadQueue = `
 with recursive ` + openQueue("$4", `(select 1 + case when $2 then s.max_in_flight else 1 end + least((select count(*) from deferred where due), `+strconv.Itoa(deferredMost)+`) from submitter s where s.submitter = $1)`) + `
 select` + txColumns + `, case when not m.expired then ` + payloadOf + ` end, null::bytea, '{}'::text[], m.expired, ` + barred + `,
@@ -111,27 +111,27 @@ select` + txColumns + `, case when not m.expired then ` + payloadOf + ` end, nul
         (select x.*, true from managed_tx x where ` + expired("x", "(select now from clock)") + ` order by x.valid_until limit ` + strconv.Itoa(expiredMost) + `)) as m
  order by m.expired, m.seq`
 
-// expiredMost is how many expired intents one iteration ends, and deferredMost how many that
-// are deferred it looks at.
+// expiredMost is how many expired intents one iteration ends, and deferredMost how many
+// deferred ones it checks.
 const (
 	expiredMost  = 500
 	deferredMost = 100
 )
 
-// expired says of a row that it is in the queue of the submitter $1, and past its validUntil.
-// What is held is not ended, nor anything in PROTECT: it may have run.
+// expired is true of a row in the queue of the submitter $1 whose validUntil has passed. Held
+// rows are not ended, and none is in PROTECT: they may have run.
 func expired(row, now string) string {
 	return row + `.submitter = $1 and ` + row + `.queued and not ` + row + `.held and ` + row + `.valid_until <= ` + now + `
            and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)`
 }
 
-// due says of a deferred row that it is to be looked at again.
+// due is true of a deferred row whose next check has come.
 const due = `(m.next_check_at is null or m.next_check_at <= (select now from clock) or m.updated_at > (select now from clock))`
 
 // openQueue are the first rows of the submitter's queue that may be given a nonce now, as
-// "open": what is deferred and not due is left out, and what the same caller has behind it.
-// Where nothing is left out they are read in their order. Else each caller's are read for
-// themselves, so that what one has behind its deferred intent is not read at all.
+// "open". Deferred rows that are not due are not among them, nor later rows of their callers.
+// Where there are no such rows, the queue is read in its order. Otherwise each caller's rows are
+// read separately, so that the rows behind a deferred one are not read at all.
 func openQueue(key, limit string) string {
 	read := ` and m.submitter = $1 and ` + waits + ` and (m.valid_until is null or m.valid_until > (select now from clock))
            and ` + notAside + ` and ` + hasKey(key)

@@ -11,9 +11,9 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// M2: a caller that posts what can never go, by its own fee or its own value, stops nobody but
-// itself: after nonce.deferAfter the account's other caller goes ahead. What the first posts
-// later keeps its order behind, until the first ends: by its validUntil, or by a cancel.
+// M2: a caller posts an intent that cannot go, by its own fee or its own value. After
+// nonce.deferAfter the account's other caller goes ahead. The first caller's later intents keep
+// their order behind it, until it ends: by its validUntil, or by a cancel.
 func TestOneCallerDoesNotStopAnother(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Settings: map[string]string{"FENCEPOST_NONCE_DEFER_AFTER": "2s"}})
