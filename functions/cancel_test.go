@@ -20,7 +20,7 @@ func TestAnswerOfACancel(t *testing.T) {
 		{nonce.Queued, "", "PENDING"}, {nonce.InFlight, "", "PENDING"}, {nonce.Submitted, "", "PENDING"},
 		{nonce.Tracking, nonce.Included, "PENDING"}, {nonce.Stuck, "", "PENDING"}, {nonce.Protect, "", "PENDING"},
 		{nonce.Confirmed, "", "EXECUTED"}, {nonce.Failed, nonce.Reverted, "EXECUTED"},
-		{nonce.Failed, nonce.Cancelled, "CANCELLED"}, {nonce.Failed, nonce.Placeholder, "CANCELLED"}, {nonce.Failed, nonce.Rejected, "CANCELLED"},
+		{nonce.Failed, nonce.Cancelled, "CANCELLED"}, {nonce.Failed, nonce.Placeholder, "CANCELLED"}, {nonce.Failed, nonce.Rejected, "CANCELLED"}, {nonce.Failed, nonce.Expired, "CANCELLED"},
 	} {
 		if got := functions.Outcome(store.Decided{State: c.state, SubState: c.sub}); got != c.want {
 			t.Errorf("%s/%s: got %s, want %s", c.state, c.sub, got, c.want)

@@ -24,10 +24,11 @@ func (a *App) routeCreate(mux *web.Mux) {
 }
 
 type createRequest struct {
-	Submitter string          `json:"submitter"`
-	RequestID string          `json:"requestId"`
-	Handler   optional        `json:"handler"`
-	Payload   json.RawMessage `json:"payload"`
+	Submitter  string          `json:"submitter"`
+	RequestID  string          `json:"requestId"`
+	Handler    optional        `json:"handler"`
+	Payload    json.RawMessage `json:"payload"`
+	ValidUntil optional        `json:"validUntil"`
 }
 
 type createResponse struct {
@@ -125,7 +126,11 @@ func (a *App) named(v store.Viewer, body createRequest) (store.Intent, error) {
 	if err != nil {
 		return store.Intent{}, err
 	}
-	return store.Intent{Submitter: s, RequestID: body.RequestID, Caller: v.Caller, Names: v.Names, Handler: handler}, nil
+	until, err := validUntil(body.ValidUntil)
+	if err != nil {
+		return store.Intent{}, err
+	}
+	return store.Intent{Submitter: s, RequestID: body.RequestID, Caller: v.Caller, Names: v.Names, Handler: handler, ValidUntil: until}, nil
 }
 
 // intent is in, which [App.named] made, with its payload: it can be stored. may says
@@ -141,6 +146,9 @@ func (a *App) intent(in store.Intent, body createRequest, may bool) (_ store.Int
 	}
 	if err != nil {
 		return in, err
+	}
+	if in.ValidUntil != nil {
+		in.Fingerprint = nonce.FingerprintUntil(in.Handler, in.Payload, in.ValidUntil)
 	}
 	id, err := uuid.NewV7()
 	if err != nil {

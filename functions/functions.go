@@ -178,6 +178,7 @@ func rules(c config.Config, of config.ServedChain) nonce.Rules {
 		TipMultiple:          c.Fees.MaxTipMultiple,
 		TipFloorWei:          new(big.Int).SetUint64(c.Fees.MinTipBound),
 		Strict:               c.Nonce.Strict,
+		DeferAfter:           c.Nonce.DeferAfter,
 		AskBeforePlaceholder: c.Nonce.Placeholder == config.PlaceholderAsk,
 		PlaceholderFeeCapWei: new(big.Int).SetUint64(c.Nonce.PlaceholderMaxFee),
 		Bump:                 bumpPolicy(c.GasBump),

@@ -72,6 +72,8 @@ func problem(err error) error {
 		p := web.NewProblem(policyRefused, "the submitter's callers do not name this handler (\"handler:<name>\")."+storedNothing)
 		p.Field = "handler"
 		return p
+	case errors.Is(err, store.ErrPast):
+		return web.FieldProblem("validUntil", "has passed by the database's clock: want a later time, or none."+storedNothing)
 	case errors.Is(err, store.ErrNotStatus):
 		return web.NewProblem(tooLate, "the submitter is that already; nothing was changed")
 	case errors.As(err, &field):
@@ -87,7 +89,7 @@ func problem(err error) error {
 	case errors.As(err, &recorded):
 		return web.NewProblem(requestRecorded, "%s; do not post it again under any requestId", recordedWords(recorded))
 	case errors.Is(err, store.ErrRequestConflict):
-		return web.NewProblem(requestIDConflict, "this requestId of the submitter belongs to another payload, or to another caller: post a new intent under a new requestId")
+		return web.NewProblem(requestIDConflict, "this requestId of the submitter belongs to another payload, another validUntil or another caller: post a new intent under a new requestId")
 	case errors.Is(err, store.ErrProtected):
 		return web.NewProblem(submitterProtected, "the submitter is in PROTECT until an operator releases it."+storedNothing)
 	case errors.Is(err, store.ErrSuspended):

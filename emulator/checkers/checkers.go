@@ -61,6 +61,7 @@ func All() []Checker {
 		{"legal-history", "a history begins with QUEUED, goes on by legal changes only, never past a final state, and ends at the state on record", legalHistory},
 		{"token-order", "no change is written under an older fencing token than one before it", tokenOrder},
 		{"binding", "a nonce is bound once, to one transaction, for ever; those bound run from the start to the cursor without a gap", binding},
+		{"queue-order", "nothing gets a nonce ahead of what waits before it in the queue; of what is deferred only other callers' goes ahead", queueOrder},
 		{"cursor", "the cursor names the lowest unsettled nonce and is IDLE only without one; it shows PROTECT while an episode is open", cursor},
 		{"versions", "every stored version decodes to a transaction of its submitter, chain, nonce and hash", versions},
 		{"settled", "once faults have stopped everything ends: no unfinished transaction, no lease held, no wake mark unserved", settled},

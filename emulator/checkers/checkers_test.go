@@ -77,6 +77,12 @@ func TestNoFalseAlarm(t *testing.T) {
 			b.take(b.alice)
 			b.run(`update submitter_lease set wake = true where submitter = $1`, b.alice)
 		},
+		"others go ahead of what is deferred": func(b *bench) {
+			b.overtaken("fee: too low; deferred since 2026-11-21T12:00:00Z: why")
+			b.forge(`update managed_tx set caller = 'another' where tx_id = $1`, b.ids["first"])
+		},
+		"others go ahead of what is set aside":    func(b *bench) { b.overtaken("set aside until what is in flight has settled: it would revert") },
+		"others go ahead of what has no key here": func(b *bench) { b.overtaken("the function that signs does not have the key of the intent's MAC") },
 		"a request was cancelled before it came": func(b *bench) {
 			b.run(`
 insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, state, sub_state)

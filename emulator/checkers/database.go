@@ -46,6 +46,8 @@ type change struct {
 	Nonce *uint64
 	Token *int64
 	Held  bool // the change holds the transaction back in the queue
+
+	Reason string // why it waits, or ended; "": none
 }
 
 // readDatabase reads everything in one snapshot.
@@ -80,7 +82,7 @@ select s.start_nonce, c.next_nonce, c.in_flight_tx_id, c.in_flight_nonce, c.in_f
 
 const selectManaged = `
 select m.tx_id, m.request_id, d.body, coalesce(m.handler, ''), m.state, coalesce(m.sub_state, ''), m.nonce, m.receipt, m.confirmed_at,
-       coalesce(m.reservation, ''), m.recorded_nonce
+       coalesce(m.reservation, ''), m.recorded_nonce, m.seq, m.caller
   from managed_tx m
   left join tx_document d on d.tx_id = m.tx_id and d.name = 'payload'
  where m.submitter = $1
@@ -94,7 +96,7 @@ select v.tx_id, v.tx_hash, v.nonce, d.bytes
  order by v.nonce, v.version`
 
 const selectHistory = `
-select id, tx_id, from_state, state, coalesce(sub_state, ''), nonce, fencing_token, state = 'QUEUED' and coalesce(reason, '') like 'held: %'
+select id, tx_id, from_state, state, coalesce(sub_state, ''), nonce, fencing_token, state = 'QUEUED' and coalesce(reason, '') like 'held: %', coalesce(reason, '')
   from tx_history
  where submitter = $1
  order by id`

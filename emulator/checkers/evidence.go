@@ -141,6 +141,8 @@ type managed struct {
 
 	Reservation   nonce.ReservationState // "": it is no reservation
 	RecordedNonce *uint64                // of the transaction that a release recorded for it
+	Seq           int64                  // its place in the queue
+	Caller        string                 // as it is stored
 }
 
 // minedAt is the nonce at which the chain has what t ended as.

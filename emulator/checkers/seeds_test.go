@@ -30,6 +30,13 @@ var chainSeeds = []seed{
 		b.mine(b.submit(b.alice, "left", transfer))
 	}, []string{"settled"}, "still SUBMITTED at nonce 4"},
 
+	{"a later intent goes ahead of one that waits", func(b *bench) {
+		b.overtaken("fee: maxFeePerGas is below the base fee")
+	}, []string{"queue-order"}, "before it in the queue, waits: fee: "},
+	{"a caller's later intent goes ahead of its deferred one", func(b *bench) {
+		b.overtaken("fee: too low; deferred since 2026-11-21T12:00:00Z: why")
+	}, []string{"queue-order"}, "before it in the queue, waits: fee: too low; deferred"},
+
 	// Beside a restore, which lost what is at nonce 4.
 	{"a stranger uses the key after a restore", func(b *bench) {
 		b.recorded("lost", transfer)

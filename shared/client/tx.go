@@ -16,6 +16,10 @@ type Intent struct {
 	RequestID string `json:"requestId"`         // the caller's own key, 1 to 128 bytes
 	Handler   string `json:"handler,omitempty"` // who makes the transaction out of Payload; "": Payload is the transaction
 	Payload   any    `json:"payload"`           // a [Payload], or with a handler any value; a [json.RawMessage] is sent as it stands
+
+	// ValidUntil is until when it may get its turn, to the microsecond; after that it ends
+	// FAILED/EXPIRED. The same request again has the same one. nil: that never ends.
+	ValidUntil *time.Time `json:"validUntil,omitempty"`
 }
 
 // Payload is what to do on an EVM chain. Amounts are decimal strings, in wei; what is
@@ -67,6 +71,7 @@ type ListedTx struct {
 	CreatedAt      time.Time  `json:"createdAt"`
 	UpdatedAt      time.Time  `json:"updatedAt"`
 	ConfirmedAt    *time.Time `json:"confirmedAt"` // nil: not mined for good
+	ValidUntil     *time.Time `json:"validUntil"`  // until when it may get its turn; nil: that never ends
 	Nonce          *uint64    `json:"nonce"`       // for operators alone
 
 	LastErrorDetail string `json:"lastErrorDetail"` // for operators alone: what a node said; "": nothing

@@ -33,7 +33,7 @@ var revealed = cmp.Comparer(func(a, b config.Secret) bool { return a.Reveal() ==
 func defaults() config.Config {
 	return config.Config{
 		Lease:         config.Lease{Duration: 10 * time.Second, RenewInterval: 3 * time.Second, ClockSkewAllowance: time.Second},
-		Nonce:         config.Nonce{StartFrom: 0, Strict: true, MaxInFlight: 1, Placeholder: config.PlaceholderAuto, PlaceholderMaxFee: 650_000_000_000},
+		Nonce:         config.Nonce{StartFrom: 0, Strict: true, MaxInFlight: 1, Placeholder: config.PlaceholderAuto, PlaceholderMaxFee: 650_000_000_000, DeferAfter: time.Minute},
 		Hooks:         config.Hooks{Enabled: false, ReservationTimeout: time.Minute},
 		Queue:         config.Queue{MaxPerSubmitter: 100_000},
 		Resubmit:      config.Resubmit{Enabled: true, Interval: time.Minute, MaxAttempts: 20},
@@ -88,7 +88,7 @@ const chainsText = `[{"id": 8453, "urls": ["https://a.example/k", "https://b.exa
 // does not have; see [TestContradictionsAreRefused].
 var everything = []string{
 	"FENCEPOST_LEASE_DURATION=20s", "FENCEPOST_LEASE_RENEW_INTERVAL=9999ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE=2s",
-	"FENCEPOST_NONCE_START_FROM=9223372036854775807", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_NONCE_MAX_IN_FLIGHT=2000",
+	"FENCEPOST_NONCE_START_FROM=9223372036854775807", "FENCEPOST_NONCE_STRICT_ENABLED=false", "FENCEPOST_NONCE_MAX_IN_FLIGHT=2000", "FENCEPOST_NONCE_DEFER_AFTER=0s",
 	"FENCEPOST_NONCE_PLACEHOLDER=ask", "FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS=98",
 	"FENCEPOST_HOOKS_ENABLED=true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT=2m",
 	"FENCEPOST_QUEUE_MAX_PER_SUBMITTER=7", "FENCEPOST_RESUBMIT_ENABLED=false", "FENCEPOST_RESUBMIT_INTERVAL=1h",
@@ -142,7 +142,7 @@ const (
 func everythingLoaded() config.Config {
 	return config.Config{
 		Lease:         config.Lease{Duration: 20 * time.Second, RenewInterval: 9999 * time.Millisecond, ClockSkewAllowance: 2 * time.Second},
-		Nonce:         config.Nonce{StartFrom: 1<<63 - 1, Strict: false, MaxInFlight: 2000, Placeholder: config.PlaceholderAsk, PlaceholderMaxFee: 98},
+		Nonce:         config.Nonce{StartFrom: 1<<63 - 1, Strict: false, MaxInFlight: 2000, Placeholder: config.PlaceholderAsk, PlaceholderMaxFee: 98, DeferAfter: 0},
 		Hooks:         config.Hooks{Enabled: true, ReservationTimeout: 2 * time.Minute},
 		Queue:         config.Queue{MaxPerSubmitter: 7},
 		Intents:       config.Intents{MACKeys: []config.Secret{config.NewSecret(macKey), config.NewSecret(kmsMACKey)}},

@@ -46,6 +46,9 @@ type Nonce struct {
 	// MaxInFlight is the window of newly registered submitters, in
 	// transactions. While Strict, a registration has to name its window where this is above 1.
 	MaxInFlight int
+	// DeferAfter is how long an intent may be held back by its own bounds before those of
+	// other callers go ahead of it; 0: they never do.
+	DeferAfter time.Duration
 }
 
 func (n *Nonce) settings() []setting {
@@ -65,6 +68,9 @@ func (n *Nonce) settings() []setting {
 		{name: "nonce.maxInFlight", def: "1",
 			meaning: "the window of newly registered submitters; used above 1 only with `nonce.strict.enabled=false`",
 			field:   number(&n.MaxInFlight, "a number of transactions", 1, 10_000)},
+		{name: "nonce.deferAfter", def: "1m",
+			meaning: "how long the head of a queue waits for its own bounds, such as a `maxFeePerGas` below the base fee or a value above the balance, before intents of other callers go ahead of it; 0: they never do",
+			field:   duration(&n.DeferAfter, 0, 24*time.Hour)},
 	}
 }
 

@@ -56,6 +56,18 @@ func Fingerprint(handler string, payload []byte) [32]byte {
 	return sha256.Sum256(append([]byte(handler+"\x00"), payload...))
 }
 
+// FingerprintUntil is [Fingerprint] of a payload that comes with a validUntil; nil: it does
+// not. A payload is JSON, and has no byte 0: with the time two stand, with a handler alone one.
+func FingerprintUntil(handler string, payload []byte, until *time.Time) [32]byte {
+	if until == nil {
+		return Fingerprint(handler, payload)
+	}
+	return sha256.Sum256([]byte(handler + "\x00" + string(payload) + "\x00" + until.UTC().Format(validUntilForm)))
+}
+
+// validUntilForm is how a fingerprint has a validUntil: in UTC, with all its microseconds.
+const validUntilForm = "2006-01-02T15:04:05.000000Z"
+
 // terms are what t's MAC is computed over.
 func (t Tx) terms() IntentTerms {
 	return IntentTerms{TxID: t.ID, Submitter: t.Submitter, RequestID: t.RequestID, Caller: t.Caller, Handler: t.Handler, Fingerprint: t.Fingerprint}
@@ -90,7 +102,7 @@ func (w Work) unchecked() Work {
 
 // authentic checks x's fingerprint against its payload, and its MAC.
 func (t *tenure) authentic(ctx context.Context, x Tx) Authenticity {
-	if print := Fingerprint(x.Handler, x.Payload); !slices.Equal(print[:], x.Fingerprint) {
+	if print := FingerprintUntil(x.Handler, x.Payload, x.ValidUntil); !slices.Equal(print[:], x.Fingerprint) {
 		return t.forged(ctx, x, forgedFingerprint, ErrForged)
 	}
 	switch {
@@ -147,7 +159,7 @@ func (t *tenure) unproved(ctx context.Context, p Proof) {
 	}
 }
 
-// checkQueue checks as many intents as may get a nonce now. It stops at the first whose
+// checkQueue checks as many intents as may get a nonce now, and those that are deferred. It stops at the first whose
 // authenticity is unknown because a service gave no answer, and after the time that
 // signatures may take: a later iteration goes on from there.
 func (t *tenure) checkQueue(ctx context.Context) {
@@ -161,8 +173,9 @@ func (t *tenure) checkQueue(ctx context.Context) {
 			x.Authenticity = t.authentic(ctx, *x)
 		}
 		switch {
-		case x.unproved() == "":
+		case x.unproved() == "" && x.DeferredAt == nil:
 			proved++
+		case x.unproved() == "":
 		case x.Forged == "" && !x.NoKey:
 			return
 		}

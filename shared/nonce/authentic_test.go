@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 )
 
 // What is certainly forged ends without a nonce. What names a key that is not here waits
@@ -94,6 +95,7 @@ func TestCheckOfAnIntent(t *testing.T) {
 	}{
 		"right":                    {verify: verifier{}},
 		"another payload":          {change: func(x *Tx) { x.Payload = []byte("steal") }, verify: verifier{}, forged: forgedFingerprint},
+		"a longer validUntil":      {change: func(x *Tx) { x.ValidUntil = in(time.Hour) }, verify: verifier{}, forged: forgedFingerprint},
 		"for a handler":            {change: func(x *Tx) { x.Handler = "wage" }, verify: verifier{}, forged: forgedFingerprint},
 		"a wrong MAC":              {verify: verifier{ErrForged}, forged: forgedMAC},
 		"no MAC":                   {change: func(x *Tx) { x.MAC = MAC{} }, verify: verifier{}, forged: forgedMAC},

@@ -166,6 +166,13 @@ func (r Rules) due(w Work) due {
 	default:
 		d.earliest(KindAdvance, w.Queue[0].NextCheckAt)
 	}
+	if w.mayExpire() {
+		d.advance = d.advance || w.ExpiredMore
+		d.earliest(KindAdvance, w.expiry())
+	}
+	if !w.Protected && !w.Suspended && w.seat().most > 0 {
+		d.earliest(KindAdvance, w.DeferredUntil)
+	}
 	if bump != nil && !bump.After(d.at.Add(r.slack())) { // only an advance may sign
 		d.kind = KindAdvance
 	}

@@ -14,6 +14,8 @@ type preparation struct {
 	moves    []Move       // refused, set aside, or waiting with a reason
 	waiting  bool         // the head waits: nothing behind it may pass
 	through  bool         // there is room for more than were in the queue
+
+	passed map[string]bool // callers of which a deferred intent was passed over: what they have behind it waits too
 }
 
 // mayAllocate says why no nonce can be allocated now, or "".
@@ -58,6 +60,11 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 			return p
 		}
 		switch {
+		case p.passed[t.PresentCaller]:
+			continue
+		case t.expired(w.now()):
+			p.moves = append(p.moves, t.expire())
+			continue
 		case t.Forged != "":
 			p.refuse(t, t.Forged)
 			continue
@@ -90,7 +97,19 @@ func (r Rules) prepare(w Work, chain ChainConnector, v View, estimates map[strin
 		case verdict == Refused: // what is in flight may change that
 			p.setAside(t, max(p.next(), w.NextNonce)-1, "set aside until what is in flight has settled: "+reason)
 			continue
-		case verdict == Unknown:
+		}
+		if own := r.ownBound(bounds, call, gas, v.Account); own != "" {
+			if !r.heldBack(&p, t, own, r.afterBlocks(1, v.Head, w.now()), w.now()) {
+				return p
+			}
+			continue
+		}
+		if verdict == Unknown && r.DeferAfter > 0 && t.DeferredAt != nil { // what kept it back may do so still
+			p.defers(t, t.LastError, w.now().Add(r.BlockTime))
+			continue
+		}
+		t.HeldBackSince, t.DeferredAt = nil, nil
+		if verdict == Unknown {
 			p.wait(t, "no gas estimate: "+reason, w.now().Add(r.BlockTime))
 			return p
 		}
@@ -133,6 +152,7 @@ func (p *preparation) next() uint64 { return p.seat.first + uint64(len(p.allocat
 func (p *preparation) ready(t Tx, call Call, params GasParams) {
 	n := p.next()
 	t.Nonce, t.Gas, t.LastError, t.NextCheckAt = &n, &params, "", nil
+	t.HeldBackSince, t.DeferredAt = nil, nil
 	p.allocate = append(p.allocate, Allocation{Tx: t, Nonce: n, From: p.seat.from})
 	p.unsigned = append(p.unsigned, unsigned(t, call))
 }
@@ -150,8 +170,11 @@ func (p *preparation) refuse(t Tx, reason string) {
 	p.moves = append(p.moves, Move{From: Queued, To: t})
 }
 
+// wait has t wait, and all behind it. One that is deferred goes on telling why.
 func (p *preparation) wait(t Tx, reason string, until time.Time) {
-	t.LastError, t.NextCheckAt = reason, &until
+	if t.NextCheckAt = &until; t.DeferredAt == nil {
+		t.LastError = reason
+	}
 	p.moves = append(p.moves, Move{From: Queued, To: t})
 	p.waiting = true
 }
@@ -163,7 +186,7 @@ func (p *preparation) passOver(t Tx, reason string, until time.Time) {
 }
 
 func (p *preparation) setAside(t Tx, until uint64, reason string) {
-	t.LastError, t.SetAsideNonce = reason, &until
+	t.LastError, t.SetAsideNonce, t.HeldBackSince, t.DeferredAt = reason, &until, nil, nil
 	p.moves = append(p.moves, Move{From: Queued, To: t})
 }
 

@@ -26,6 +26,7 @@ type Rules struct {
 	WatchEvery           time.Duration     // the longest that an included transaction goes unwatched
 	WatchDepth           uint64            // how far below the last final block final ones are remembered
 	Strict               bool              // one open nonce at a time, whatever window a submitter was registered with
+	DeferAfter           time.Duration     // how long its own bounds hold back an intent before those of other callers go ahead of it; 0: none ever does
 	AskBeforePlaceholder bool              // nothing is replaced or filled but by an operator's decision
 	FeeCapWei            *big.Int          // the most that a first version pays, wei per gas; nil: no bound
 	TxFeeCapWei          *big.Int          // the most that the gas of a first version may cost, wei; nil: no bound

@@ -24,7 +24,8 @@ const (
 // SubState is detail within a state.
 type SubState string
 
-// Sub-states of Queued, of Tracking, then of Failed. Rejected and Cancelled used no nonce.
+// Sub-states of Queued, of Tracking, then of Failed. Rejected, Cancelled and Expired used no
+// nonce.
 const (
 	Held SubState = "HELD" // no nonce is given to it until its caller posts it again or an operator decides
 
@@ -33,6 +34,7 @@ const (
 
 	Rejected    SubState = "REJECTED"    // refused in preparation
 	Cancelled   SubState = "CANCELLED"   // cancelled before allocation
+	Expired     SubState = "EXPIRED"     // its validUntil passed before allocation
 	Reverted    SubState = "REVERTED"    // mined, and reverted
 	Placeholder SubState = "PLACEHOLDER" // a placeholder consumed the nonce
 	Displaced   SubState = "DISPLACED"   // a foreign transaction took the nonce, and a human accepted that

@@ -243,9 +243,7 @@ func (t *tenure) postpone(ctx context.Context, q Look, cause error) (released bo
 		w.Moves = append(w.Moves, Move{From: x.State, To: t.Rules.checkNext(x, again)})
 	}
 	if t.kind.MaySign() && t.work.queueOpen(again) {
-		head := t.work.Queue[0]
-		head.LastError, head.NextCheckAt = "the node is out of reach", &again
-		w.Moves = append(w.Moves, Move{From: Queued, To: head})
+		w.Moves = append(w.Moves, t.work.headWaits("the node is out of reach", again)...)
 	}
 	return t.write(ctx, w, true)
 }
@@ -254,6 +252,7 @@ func (t *tenure) postpone(ctx context.Context, q Look, cause error) (released bo
 // lease is given back in the same transaction, unless there is more to do now.
 func (t *tenure) write(ctx context.Context, w Write, last bool) (released bool, err error) {
 	w.Lease = t.work.Lease
+	w.Moves = append(w.Moves, t.work.expire(w.Cursor)...)
 	after := t.work.with(w)
 	if last {
 		w.Release = t.release(after)

@@ -33,7 +33,7 @@ func (t *tenure) prepareQueue(ctx context.Context, v View) preparation {
 		reason = seen.What
 	}
 	if reason != "" {
-		p.wait(w.Queue[0], reason, t.Rules.afterBlocks(1, v.Head, w.now()))
+		p.moves, p.waiting = w.headWaits(reason, t.Rules.afterBlocks(1, v.Head, w.now())), true
 		return p
 	}
 	t.checkQueue(ctx)
@@ -61,7 +61,9 @@ func (t *tenure) signQueue(ctx context.Context, p *preparation) {
 	}
 	if missing := len(signed); missing < n {
 		if err != nil {
-			p.wait(t.work.queued(p.allocate[missing].Tx), t.notSigned(ctx, p.allocate[missing].Tx, err), t.work.now().Add(t.Rules.BlockTime))
+			x := t.work.queued(p.allocate[missing].Tx)
+			x.HeldBackSince, x.DeferredAt = nil, nil
+			p.wait(x, t.notSigned(ctx, p.allocate[missing].Tx, err), t.work.now().Add(t.Rules.BlockTime))
 		}
 		p.allocate = p.allocate[:missing]
 		return
@@ -82,7 +84,7 @@ func (t *tenure) prepareServed(v View) preparation {
 	unserved := w.Queue[first]
 	w.Queue = w.Queue[:first]
 	p := t.Rules.prepare(w, t.chain, v, estimates)
-	if p.through {
+	if p.through && !p.passed[unserved.PresentCaller] {
 		p.wait(unserved, t.unserved(unserved), w.now().Add(t.Rules.BlockTime))
 	}
 	return p

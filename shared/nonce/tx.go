@@ -61,6 +61,11 @@ type Tx struct {
 	Barred string // why the submitter's callers do not let it have a nonce any more; "": they do, or it has one
 
 	MaxValueWei *big.Int // what the submitter's policy allows its caller in one transaction; nil: no limit, or it has a nonce
+
+	ValidUntil    *time.Time // no nonce is bound to it from then on; nil: that never ends
+	PresentCaller string     // of a queued one: whose it is now, by the submitter's successions
+	HeldBackSince *time.Time // since when its own bounds hold it back; nil: they do not
+	DeferredAt    *time.Time // since when intents of other callers go ahead of it; nil: none does
 }
 
 // Hash is the version last sent; the zero hash before any was signed.
@@ -159,8 +164,13 @@ type Work struct {
 	NoHooks     bool       // its nonces are not the hooks' to reserve
 	Signer      string     // which signer holds the key, as registered
 	Unsettled   []Tx       // by nonce
-	Queue       []Tx       // the first queued, by seq, without those set aside
+	Queue       []Tx       // the first queued, by seq, without those set aside, or deferred and not due, or behind one of the same caller that is
 	QueueMore   bool       // there are more than were loaded
+	Expired     []Tx       // queued, and past their validUntil: some of them. None while Protected
+	ExpiredMore bool       // there are perhaps more
+
+	NextExpiry    *time.Time // the first validUntil to come of what is queued; nil: none
+	DeferredUntil *time.Time // when the first of those that are deferred is due again; nil: none is deferred, or all are due
 
 	Bounds Bounds // of the submitter's policy
 

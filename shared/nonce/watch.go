@@ -37,7 +37,7 @@ type Step struct {
 // loaded is the work in hand by txId.
 func (t *tenure) loaded() map[string]Tx {
 	all := make(map[string]Tx, len(t.work.Unsettled)+len(t.work.Queue))
-	for _, list := range [][]Tx{t.work.Unsettled, t.work.Queue} {
+	for _, list := range [][]Tx{t.work.Unsettled, t.work.Queue, t.work.Expired} {
 		for _, x := range list {
 			all[x.ID] = x
 		}

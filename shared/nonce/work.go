@@ -14,6 +14,7 @@ func (w Work) with(wr Write) Work {
 		w.Bounds = w.Bounds.used(use.AddedWei)
 	}
 	w.Unsettled, w.Queue = wr.replace(w.Unsettled), wr.replace(w.Queue)
+	w.Expired = slices.DeleteFunc(wr.replace(w.Expired), func(t Tx) bool { return t.State != Queued })
 	for _, a := range wr.Allocate {
 		w.Unsettled = append(w.without(a.From), a.Tx)
 		w.NextNonce = max(w.NextNonce, a.Nonce+1)
@@ -26,7 +27,7 @@ func (w Work) with(wr Write) Work {
 		}
 	}
 	w.Queue = slices.DeleteFunc(w.Queue, func(t Tx) bool { return t.State != Queued || w.aside(t) || t.NoKey })
-	return w.withCursor(wr.Cursor)
+	return w.withoutDeferred().withCursor(wr.Cursor)
 }
 
 // withCursor is w after c.

@@ -284,7 +284,9 @@ var furtherNonsense = map[string][]refusal{
 	"held_for_is_known": {{then: `update managed_tx set held_for = 'CALL' where state = 'QUEUED'`}, {then: `update managed_tx set held = true, held_for = 'NOTHING' where state = 'QUEUED'`}},
 	"fills_a_nonce": {{then: `insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, fills)
 		values (gen_random_uuid(), $alice, 'filler', 'o', sha256('x'), true)`}},
-	"held_has_no_nonce": {{then: `update managed_tx set held = true where state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK')`}},
+	"deferred_is_held_back": {{then: `update managed_tx set deferred_at = now() where tx_id = $queued`}},
+	"expired_had_an_end":    {{then: `update managed_tx set state = 'FAILED', sub_state = 'EXPIRED' where tx_id = $queued`}},
+	"held_has_no_nonce":     {{then: `update managed_tx set held = true where state in ('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK')`}},
 
 	// Reservations: made with their row, for one owner, until a time.
 	"reservation_is_known":   {{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'LENT', 'x', now())`}},
@@ -302,6 +304,7 @@ var furtherNonsense = map[string][]refusal{
 		{then: newReservation + `'41', null, null, 'QUEUED', null, 'RESERVED', 'x', now())`},
 		{then: newReservation + `'41', null, null, 'FAILED', 'REJECTED', 'RESERVED', 'x', now())`},
 		{then: newReservation + `'41', null, null, 'FAILED', 'CANCELLED', 'RESERVED', 'x', now())`},
+		{`alter table managed_tx drop constraint expired_had_an_end`, newReservation + `'41', null, null, 'FAILED', 'EXPIRED', 'RESERVED', 'x', now())`},
 		{then: newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'USED', 'x', now())`},
 		{isReserved + `; alter table managed_tx disable trigger guard_tx`, `update managed_tx set handler = 'pays' where request_id = '41'`},
 	},
@@ -532,6 +535,7 @@ var guarded = map[string][]duty{
 	},
 	"binding_demands_mac": {{"managed_tx", macsFrom + `(true, 0, 'o', 'r')`, `update managed_tx set state = 'IN_FLIGHT', nonce = 2, prev_nonce = 1 where tx_id = $queued`, "intents_have_a_mac"}},
 	"keep_mac":            {{"managed_tx", "", `update managed_tx set mac = sha256('x'), mac_key = 'k' where tx_id = $queued`, byGuard}},
+	"keep_valid_until":    {{"managed_tx", "", `update managed_tx set valid_until = now() + interval '1 y' where tx_id = $queued`, byGuard}},
 	"keep_rules":          {{"intent_mac_rule", "", `delete from intent_mac_rule`, byGuard}, {"intent_mac_rule", "", `update intent_mac_rule set reason = 'another'`, byGuard}},
 	"keep_all_rules":      {{"intent_mac_rule", "", `truncate intent_mac_rule`, byGuard}},
 	"sign_once":           signedOnce,

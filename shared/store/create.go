@@ -19,13 +19,14 @@ import (
 type Intent struct {
 	TxID        string // a new UUID
 	Submitter   nonce.Submitter
-	RequestID   string   // the caller's, unique per submitter; compared byte for byte
-	Caller      string   // who posts it
-	Names       []string // by what the submitter's callers may name who posts it, [AnyCaller] among them where that stands for it; nil: by Caller alone. It is stored under the first that they name
-	Payload     []byte   // canonical JSON
-	Handler     string   // makes the transaction out of the payload; "": the payload is the transaction
-	Fingerprint [32]byte
-	Trace       []byte // a [telemetry.Origin]; nil: not traced
+	RequestID   string     // the caller's, unique per submitter; compared byte for byte
+	Caller      string     // who posts it
+	Names       []string   // by what the submitter's callers may name who posts it, [AnyCaller] among them where that stands for it; nil: by Caller alone. It is stored under the first that they name
+	Payload     []byte     // canonical JSON
+	Handler     string     // makes the transaction out of the payload; "": the payload is the transaction
+	Fingerprint [32]byte   // of the payload, and of ValidUntil: see [nonce.FingerprintUntil]
+	ValidUntil  *time.Time // to the microsecond: from then on it gets no nonce; nil: that never ends
+	Trace       []byte     // a [telemetry.Origin]; nil: not traced
 
 	mac intentMAC // made by [Store.Create]
 
@@ -49,6 +50,7 @@ var (
 	ErrSuspended       = errors.New("the submitter is suspended")
 	ErrQueueFull       = errors.New("the submitter's queue is full")
 	ErrHandlerBarred   = errors.New("the submitter does not take transactions of this handler")
+	ErrPast            = errors.New("the validUntil of the intent has passed")
 	ErrRecorded        = errors.New("a release recorded that the request was carried out on the chain")
 	ErrMoved           = errors.New("the submitter was in PROTECT, suspended or full a moment ago, and is not any more")
 )
@@ -83,16 +85,17 @@ with room as materialized (
     from (select from managed_tx q where q.submitter = u.submitter and q.queued and not q.held limit $8) as queued) as places
     from unnest($9::text[]) as u (submitter)
 )
-insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error, mac, mac_key)
+insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error, mac, mac_key, valid_until)
 select i.tx_id, s.submitter, i.request_id, ` + storedCaller + `, nullif(i.handler, ''), i.fingerprint, i.trace,
-       (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `, ` + storedMAC + `
-  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int[], $10::bytea[], $11::bytea[], $13::text[], $14::bytea[], $15::text[]) with ordinality
-       as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, trace, digest, names, macs, mac_key, place)
+       (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `, ` + storedMAC + `, i.valid_until
+  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::int[], $10::bytea[], $11::bytea[], $13::text[], $14::bytea[], $15::text[], $16::timestamptz[]) with ordinality
+       as i (tx_id, caller, submitter, request_id, handler, fingerprint, number, trace, digest, names, macs, mac_key, valid_until, place)
   join submitter s on s.submitter = i.submitter
  cross join ` + heldFor + `
   left join room r on r.submitter = i.submitter
  where i.number > 0 and ` + mayPost + ` and not ` + hasPolicy + `
    and (r.places is null or i.number <= r.places) and (f.held_for is null or $12)
+   and (i.valid_until is null or i.valid_until > clock_timestamp())
  order by i.place
     on conflict (submitter, request_id) do nothing`
 
@@ -122,7 +125,7 @@ select i.place, s.status, s.callers && i.names, '*' = any(s.callers), (select is
        coalesce(l.owner_node <> '' and l.expires_at > clock_timestamp(), false)
          or coalesce(c.next_nonce - c.in_flight_nonce >= s.max_in_flight, false) and not ` + recyclable + `,
        (select epoch from authority), ` + mayHandle + `, ` + hasPolicy + `,
-       coalesce(l.name_epoch, ''), m.recorded_nonce is not null and m.caller = '', coalesce(m.tx_hash, ''), coalesce(m.held, false)
+       coalesce(l.name_epoch, ''), m.recorded_nonce is not null and m.caller = '', coalesce(m.tx_hash, ''), coalesce(m.held, false), clock_timestamp()
   from (select t.submitter, t.request_id, t.handler, t.place, t.names::text[] as names
           from unnest($1::text[], $2::text[], $3::text[], $4::text[]) with ordinality as t (names, submitter, request_id, handler, place)) as i
   join submitter s on s.submitter = i.submitter
@@ -154,7 +157,7 @@ type Created struct {
 // An intent without a trace has that of ctx, if that is recorded.
 //
 // The error wraps [ErrUnknownSubmitter] (not registered, or not the caller's to
-// use), [ErrAnyCaller], [ErrRequestConflict], [ErrHandlerBarred], [ErrProtected], [ErrSuspended],
+// use), [ErrAnyCaller], [ErrRequestConflict], [ErrHandlerBarred], [ErrPast], [ErrProtected], [ErrSuspended],
 // [ErrQueueFull] or [ErrMoved], or is an [ErrPolicy] or the intent's Refused.
 func (s *Store) Create(ctx context.Context, in Intent, queueBound int) (Accepted, error) {
 	if in.Trace == nil {
@@ -202,7 +205,7 @@ func (s *Store) createAll(ctx context.Context, all []Intent, queueBound int, wit
 	if beside {
 		b.Queue(lockHolds, c.submitter)
 	}
-	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.handler, c.fingerprint, c.number, queueBound, slices.Collect(maps.Keys(c.counted)), c.trace, c.digest, beside, c.names, c.macs, c.macKey)
+	b.Queue(insertIntents, c.id, c.caller, c.submitter, c.requestID, c.handler, c.fingerprint, c.number, queueBound, slices.Collect(maps.Keys(c.counted)), c.trace, c.digest, beside, c.names, c.macs, c.macKey, c.validUntil)
 	judged, err := s.queueLimited(b, all, c, queueBound, refused, beside)
 	if err != nil {
 		return nil, err
@@ -283,6 +286,7 @@ type intents struct {
 	names                                              []string // of each, as [arrayText] writes them
 	macKey                                             []string
 	fingerprint, trace, digest, macs                   [][]byte
+	validUntil                                         []*time.Time
 	number                                             []int // among the submitter's, from 1 on; 0: it is refused
 	counted                                            map[nonce.Submitter]int
 }
@@ -300,6 +304,7 @@ func (s *Store) intentColumns(all []Intent) intents {
 		c.fingerprint, c.trace = append(c.fingerprint, in.Fingerprint[:]), append(c.trace, in.Trace)
 		c.digest = append(c.digest, callDigest(*in))
 		c.macs, c.macKey = append(c.macs, in.mac.sums), append(c.macKey, in.mac.key)
+		c.validUntil = append(c.validUntil, micros(in.ValidUntil))
 		number := 0
 		if in.Refused == nil {
 			numbers[in.Submitter]++
@@ -335,6 +340,7 @@ type foundIntent struct {
 	nameEpoch     string
 	recorded      bool   // a release put it on record, for whoever may post for the submitter
 	txHash        string // last signed, or of the foreign transaction that it was
+	now           time.Time
 }
 
 // RequestRecorded is an [ErrRecorded] with what is on record.
@@ -356,7 +362,7 @@ func scanFound(rows pgx.Rows, found []foundIntent) error {
 		f := foundIntent{registered: true}
 		var place int
 		if err := rows.Scan(&place, &f.status, &f.allowed, &f.anyone, &f.ours, &f.protected, &f.token, &f.txID, &f.state, &f.fingerprint, &f.own, &f.served, &f.epoch, &f.handlerMay, &f.limited,
-			&f.nameEpoch, &f.recorded, &f.txHash, &f.held); err != nil {
+			&f.nameEpoch, &f.recorded, &f.txHash, &f.held, &f.now); err != nil {
 			return err
 		}
 		found[place-1] = f
@@ -382,6 +388,8 @@ func (f foundIntent) answer(in Intent) (Accepted, error) {
 		return Accepted{}, ErrSuspended
 	case f.txID == "" && in.Refused != nil:
 		return Accepted{}, in.Refused
+	case f.txID == "" && in.ValidUntil != nil && !in.ValidUntil.After(f.now):
+		return Accepted{}, ErrPast
 	case f.txID == "" && f.refused != nil:
 		return Accepted{}, *f.refused
 	case f.txID == "" && f.full:

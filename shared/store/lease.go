@@ -168,7 +168,8 @@ returning fencing_token`
 // held, or the window full, made no task, because whoever ends that sees its
 // intent here. In the transaction of the release it would not be seen.
 var lookAgain = `
-select (select count(*) from (select from managed_tx m where m.submitter = $1 and ` + waits + ` and ` + notAside + ` and ` + hasKey("$3") + ` limit $2) as queued),
+with recursive ` + openQueue("$3", "$2") + `
+select (select count(*) from (select from open limit $2) as queued),
        (select status <> 'ACTIVE' from submitter where submitter = $1)`
 
 // queueLookAgain adds that look behind the commit.

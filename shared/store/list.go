@@ -34,6 +34,7 @@ type Listed struct {
 	CreatedAt      time.Time       `json:"createdAt"`
 	UpdatedAt      time.Time       `json:"updatedAt"`
 	ConfirmedAt    *time.Time      `json:"confirmedAt"`
+	ValidUntil     *time.Time      `json:"validUntil,omitempty"`
 
 	Nonce *int64 `json:"-"` // for operators
 
@@ -50,7 +51,7 @@ const scanMost = 500
 var (
 	listColumns = `
 select m.tx_id, m.submitter, m.request_id, m.state, ` + shownSubState + `, m.tx_hash, m.replaced_by_hash, m.last_error,
-       m.created_at, m.updated_at, m.confirmed_at, m.nonce`
+       m.created_at, m.updated_at, m.confirmed_at, m.valid_until, m.nonce`
 	listPlace = `m.seq < coalesce((select seq from managed_tx where tx_id = $2), 9223372036854775807)
    and m.seq >= case
        when $3 = 'QUEUED' then (select least((select q.seq from managed_tx q where q.submitter = $1 and q.queued and not q.held order by q.seq limit 1),

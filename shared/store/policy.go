@@ -335,14 +335,15 @@ with ` + verdict(judging{
 	caller: `select ` + storedCaller + ` from (values ($7::text, $17::text)) as i (caller, names)`, amount: `$20::numeric`, queues: `true`,
 	fees: `$14::bigint as gas, $15::numeric as tip_wei, $16::numeric as fee_wei`,
 }) + `, new as (
-  insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error, mac, mac_key)
+  insert into managed_tx (tx_id, submitter, request_id, caller, handler, fingerprint, trace, fencing_token, held, held_for, last_error, mac, mac_key, valid_until)
   select j.tx_id, s.submitter, $6, ` + storedCaller + `, nullif(i.handler, ''), $9, $10,
-         (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `, ` + storedMAC + `
+         (select fencing_token from submitter_lease where submitter = s.submitter), ` + heldColumns + `, ` + storedMAC + `, $21::timestamptz
     from judged j
    cross join (values ($7::text, $8::text, $12::bytea, $6::text, $17::text, $18::bytea, $19::text)) as i (caller, handler, digest, request_id, names, macs, mac_key)
     join submitter s on s.submitter = $1
    cross join ` + heldFor + `
    where j.refused = '' and ` + mayPost + ` and (f.held_for is null or $13)
+     and ($20::timestamptz is null or $20 > clock_timestamp())
      and ($11::int is null or (select count(*) from (select from managed_tx q where q.submitter = $1 and q.queued and not q.held limit $11) as queued) < $11)
       on conflict (submitter, request_id) do nothing
   returning tx_id
@@ -375,7 +376,7 @@ func (s *Store) queueLimited(b *pgx.Batch, all []Intent, c intents, queueBound i
 			bound = &queueBound
 		}
 		b.Queue(insertLimited, in.Submitter, in.TxID, a.value, a.targets, 1, in.RequestID, in.Caller, in.Handler, in.Fingerprint[:], in.Trace, bound, c.digest[i], beside,
-			a.gas, a.tip, a.fee, c.names[i], c.macs[i], c.macKey[i], a.amount).
+			a.gas, a.tip, a.fee, c.names[i], c.macs[i], c.macKey[i], a.amount, c.validUntil[i]).
 			QueryRow(func(row pgx.Row) (err error) {
 				refused[i], err = scanVerdict(row)
 				return err

@@ -30,6 +30,7 @@ type Record struct {
 	CreatedAt      time.Time       `json:"createdAt"`
 	UpdatedAt      time.Time       `json:"updatedAt"`
 	ConfirmedAt    *time.Time      `json:"confirmedAt"`
+	ValidUntil     *time.Time      `json:"validUntil,omitempty"`
 
 	Nonce   *int64          `json:"-"` // for operators
 	Mempool json.RawMessage `json:"-"` // for operators: a [nonce.Diagnosis]; nil: none was made
@@ -66,7 +67,7 @@ const recordColumns = `
 select tx_id, submitter, request_id, state, ` + shownSubState + `, tx_hash, replaced_by_hash,
        receipt || jsonb_build_object('document', (select d.body from tx_document d
          where d.tx_id = m.tx_id and d.name = 'receipt:' || (m.receipt ->> 'blockHash'))),
-       confirmations, last_error, created_at, updated_at, confirmed_at, nonce, last_mempool_diag
+       confirmations, last_error, created_at, updated_at, confirmed_at, valid_until, nonce, last_mempool_diag
   from managed_tx m`
 
 // Tx is the transaction with this id (a UUID). The error is [ErrNotFound] where

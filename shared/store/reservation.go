@@ -33,14 +33,15 @@ const given = `
      and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)`
 
 // takeRecyclable binds a nonce that was given back to a queued transaction. As in
-// [allocateTxs] that is locked first: where it has left the queue, nothing is given up.
+// [allocateTxs] that is locked first: where it has left the queue,
+// or its validUntil has passed, nothing is given up.
 const takeRecyclable = `
 with locked as (
-  select m.tx_id
+  select m.tx_id, m.valid_until
     from managed_tx m
    where m.tx_id = $5 and m.submitter is not distinct from $1 and m.state = 'QUEUED' and not m.held
      for update of m
-), given as (` + given + ` and exists (select from locked)
+), given as (` + given + ` and exists (select from locked where valid_until is null or valid_until > clock_timestamp())
   returning r.tx_id
 ), bound as (
   update managed_tx m
@@ -51,7 +52,7 @@ with locked as (
          first_submit_at = case when $6 is not null then clock_timestamp() end,
          last_submit_at = case when $6 is not null then clock_timestamp() end,
          next_resubmit_at = case when $6 is not null then clock_timestamp() end,
-         next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null,
+         next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null, held_back_since = null, deferred_at = null,
          event_sequence = m.event_sequence + ($6::text is not null)::int,
          fencing_token = $2, updated_at = clock_timestamp()
     from given g, locked, submitter s

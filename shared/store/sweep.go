@@ -12,7 +12,8 @@ import (
 
 // overdue finds submitters with work that should have been done grace ago: a
 // check or a broadcast past its time, a nonce held without bytes, a queue whose
-// head, past what is held, could have had a nonce, a wake mark that nobody served. It reads only
+// head, past what is held, could have had a nonce, a queued intent whose validUntil has
+// passed, a wake mark that nobody served. It reads only
 // unfinished rows. Those in PROTECT are left out: a human releases them.
 //
 // A row that was changed in the future shows that the database's clock was set back. Its
@@ -42,6 +43,11 @@ with recursive waiting as ( -- every submitter with a queue, by one step in the 
            order by m.seq
            limit 1) < clock_timestamp() - $1::interval
      and ((select count(*) from managed_tx u where u.submitter = s.submitter and u.unsettled) < s.max_in_flight or ` + recyclable + `)
+  union
+  select submitter
+    from waiting
+   where exists (select from managed_tx m
+                  where m.submitter = waiting.submitter and ` + waits + ` and m.valid_until < (select clock_timestamp() - $1::interval))
   union
   select l.submitter
     from submitter_lease l

@@ -12,7 +12,7 @@ import (
 // loadWaiting is the beginning of a queue, with what keeps its intents from being posted
 // today.
 var loadWaiting = `
-select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false, ` + barred + `
+select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false, ` + barred + `, (select ` + presentCaller("m") + ` from submitter s where s.submitter = $1), ` + callersValue + `
   from managed_tx m
  where m.submitter = $1 and ` + waits + `
  order by m.seq

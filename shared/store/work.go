@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +27,9 @@ select clock_timestamp(), s.max_in_flight, s.status <> 'ACTIVE', c.next_nonce,
        is_authority(), (select epoch from authority), s.signer,
        coalesce((select l.name_epoch from submitter_lease l where l.submitter = s.submitter), ''),
        coalesce(y.max_gas, 0), y.max_tip_wei::text, y.max_fee_wei::text, y.max_day_fees_wei::text, ` + feesUsed + `,
-       y.max_value_wei::text, y.targets, y.tokens, not '` + HooksCaller + `' = any(s.callers)
+       y.max_value_wei::text, y.targets, y.tokens, not '` + HooksCaller + `' = any(s.callers),
+       (select min(m.valid_until) from managed_tx m where m.submitter = s.submitter and ` + waits + ` and m.valid_until > (select clock_timestamp())),
+       (select min(m.next_check_at) from managed_tx m where m.submitter = s.submitter and ` + waits + ` and m.deferred_at >= '-infinity' and m.next_check_at > (select clock_timestamp()))
   from submitter s
   join submitter_nonce_cursor c using (submitter)
   left join protect_episode p on p.submitter = s.submitter and p.closed_at is null
@@ -44,7 +48,8 @@ const txColumns = `
        m.last_receipt_check_at, m.next_check_at, coalesce(m.last_error, ''), m.receipt, m.confirmations,
        coalesce(m.ordered, ''), coalesce(m.handler, ''), m.trace, m.reservation, m.lock_owner, m.lock_until, m.next_bump_at, m.last_mempool_diag, ` + recordedOf + `,
        m.fills, m.caller, m.fingerprint, coalesce(m.mac_key, ''), m.mac,
-       m.mac is null and coalesce(m.seq <= (select unmarked_upto()), true), m.updated_at > clock_timestamp()`
+       m.mac is null and coalesce(m.seq <= (select unmarked_upto()), true), m.updated_at > clock_timestamp(),
+       m.valid_until, m.held_back_since, m.deferred_at`
 
 const unsettledStates = `('IN_FLIGHT', 'SUBMITTED', 'TRACKING', 'STUCK', 'PROTECT')`
 
@@ -71,7 +76,7 @@ select` + txColumns + `,
          select d.bytes from tx_document d where d.tx_id = m.tx_id and d.name = 'version:' || (
            select max(v.version) from tx_version v where v.tx_id = m.tx_id)) end,
        array(select v.kind || ' ' || v.tx_hash from tx_version v where v.tx_id = m.tx_id order by v.version),
-       q.quiet, '', null::text
+       q.quiet, '', '', null::text
   from managed_tx m
  cross join lateral (select ` + quiet + ` as quiet offset 0) as q
  where m.submitter = $1 and m.unsettled
@@ -102,17 +107,75 @@ var callersValue = `case when (select y.per_caller is not null from submitter_po
         cross join ` + limitsOf("m.caller") + `
         where p.submitter = $1) end`
 
-// loadQueue reads one row more than may be used, to know whether there is more. What waits
-// for a key that is not among $4 was given a time to look again: it is passed over, so that
-// rows which name a key that never was hold up nothing. With $4 null nothing is.
+// loadQueue reads one row more than may be used, to know whether there is more, and as many
+// more as are deferred and due. A row that waits for a key which is not among $4 was given a
+// next check: it is passed over, so that an unknown key holds up nothing. With $4 null none is.
+// Behind the queue stand the rows that have [expired].
 var loadQueue = `
-select` + txColumns + `, ` + payloadOf + `, null::bytea, '{}'::text[], false, ` + barred + `, ` + callersValue + `
-  from managed_tx m
- where m.submitter = $1 and ` + waits + `
-   and ` + notAside + `
-   and ` + hasKey("$4") + `
- order by m.seq
- limit 1 + case when $2 then (select max_in_flight from submitter where submitter = $1) else 1 end`
+with recursive ` + openQueue("$4", `(select 1 + case when $2 then s.max_in_flight else 1 end + least((select count(*) from deferred where due), `+strconv.Itoa(deferredMost)+`) from submitter s where s.submitter = $1)`) + `
+select` + txColumns + `, case when not m.expired then ` + payloadOf + ` end, null::bytea, '{}'::text[], m.expired, ` + barred + `,
+       (select ` + presentCaller("m") + ` from submitter s where s.submitter = $1), ` + callersValue + `
+  from (select q.*, false as expired from open as q
+         union all
+        (select x.*, true from managed_tx x where ` + expired("x", "(select now from clock)") + ` order by x.valid_until limit ` + strconv.Itoa(expiredMost) + `)) as m
+ order by m.expired, m.seq`
+
+// expiredMost is how many expired intents one iteration ends, and deferredMost how many
+// deferred ones it checks.
+const (
+	expiredMost  = 500
+	deferredMost = 100
+)
+
+// expired is true of a row in the queue of the submitter $1 whose validUntil has passed. Held
+// rows are not ended, and none is in PROTECT: they may have run.
+func expired(row, now string) string {
+	return row + `.submitter = $1 and ` + row + `.queued and not ` + row + `.held and ` + row + `.valid_until <= ` + now + `
+           and not exists (select from protect_episode p where p.submitter = $1 and p.closed_at is null)`
+}
+
+// due is true of a deferred row whose next check has come.
+const due = `(m.next_check_at is null or m.next_check_at <= (select now from clock) or m.updated_at > (select now from clock))`
+
+// openQueue are the first rows of the submitter's queue that may be given a nonce now, as
+// "open". Deferred rows that are not due are not among them, nor later rows of their callers.
+// Where there are no such rows, the queue is read in its order. Otherwise each caller's rows are
+// read separately, so that the rows behind a deferred one are not read at all.
+func openQueue(key, limit string) string {
+	read := ` and m.submitter = $1 and ` + waits + ` and (m.valid_until is null or m.valid_until > (select now from clock))
+           and ` + notAside + ` and ` + hasKey(key)
+	return `clock as materialized (
+  select clock_timestamp() as now
+), deferred as materialized (
+  select (select ` + presentCaller("m") + ` from submitter s where s.submitter = $1) as caller, m.seq, ` + due + ` as due
+    from managed_tx m
+   where m.submitter = $1 and ` + waits + ` and m.deferred_at >= '-infinity'
+   order by m.deferred_at
+), barrier as materialized (
+  select caller, min(seq) as seq from deferred where not due group by caller
+), callers as (
+  (select m.caller from managed_tx m where exists (select from barrier) and m.submitter = $1 and ` + waits + ` order by m.caller limit 1)
+  union all
+  select (select m.caller from managed_tx m where m.submitter = $1 and ` + waits + ` and m.caller > c.caller order by m.caller limit 1)
+    from callers c
+   where c.caller is not null
+), open as (
+  (select m.* from managed_tx m where not exists (select from barrier)` + read + `
+    order by m.seq
+    limit ` + limit + `)
+  union all
+  (select r.*
+     from callers c
+     left join barrier b on b.caller = (select ` + presentCaller("c") + ` from submitter s where s.submitter = $1)
+    cross join lateral (
+          select m.* from managed_tx m where m.caller = c.caller and m.seq < coalesce(b.seq, 9223372036854775807)` + read + `
+           order by m.seq
+           limit ` + limit + `) as r
+    where c.caller is not null
+    order by r.seq
+    limit ` + limit + `)
+)`
+}
 
 // queueLoad adds the load of a submitter's work to a batch. It stands after the
 // statement that locks the lease, never in it: a snapshot is as old as its
@@ -127,7 +190,7 @@ func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce
 		var tokens map[string]TokenLimits
 		var gas int64
 		err := row.Scan(&w.Now, &w.Window, &w.Suspended, &w.NextNonce, &w.FinalHead, &w.FinalBlocks, &w.Suspicion,
-			&w.Episode, &w.Evidence, &w.AsideUntil, &ours, &epoch, &w.Signer, &names, &gas, &tip, &fee, &day, &used, &value, &targets, &tokens, &w.NoHooks)
+			&w.Episode, &w.Evidence, &w.AsideUntil, &ours, &epoch, &w.Signer, &names, &gas, &tip, &fee, &day, &used, &value, &targets, &tokens, &w.NoHooks, &w.NextExpiry, &w.DeferredUntil)
 		w.Bounds = nonce.Bounds{ValueWei: whole(value), Targets: targets, Gas: uint64(gas), TipWei: whole(tip), FeeWei: whole(fee), FeesPerDayWei: whole(day), FeesUsedWei: whole(used), Tokens: mostOf(tokens)}
 		s.epochs.saw(epoch)
 		s.names.saw(sub, names)
@@ -152,7 +215,18 @@ func (s *Store) queueLoad(b *pgx.Batch, sub nonce.Submitter, wide bool, w *nonce
 		if wide {
 			limit = int(w.Window)
 		}
-		w.QueueMore = len(queue) > limit
+		if i := slices.IndexFunc(queue, func(t nonce.Tx) bool { return t.Payload == nil }); i >= 0 { // of what is expired none is loaded
+			w.Expired, queue = queue[i:], queue[:i:i]
+			w.ExpiredMore = len(w.Expired) == expiredMost
+		}
+		deferred := 0
+		for _, t := range queue {
+			if t.DeferredAt != nil {
+				deferred++
+			}
+		}
+		limit += deferred
+		w.QueueMore = len(queue) > limit || deferred >= deferredMost
 		w.Queue = queue[:min(len(queue), limit)]
 		return err
 	})
@@ -207,7 +281,7 @@ func scanTx(sub nonce.Submitter, now time.Time, row pgx.CollectableRow) (nonce.T
 	err := row.Scan(&t.ID, &t.RequestID, &t.Seq, &t.State, &t.Sub, &t.Nonce, &t.SetAsideNonce,
 		&gas, &t.FirstSubmitAt, &t.LastSubmitAt, &t.NextResubmitAt, &t.SubmitAttempts,
 		&t.LastCheckAt, &t.NextCheckAt, &t.LastError, &receipt, &confirmations, &t.Ordered, &t.Handler, &t.Trace,
-		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &recorded, &t.Fills, &t.Caller, &t.Fingerprint, &t.MAC.Key, &t.MAC.Sum, &t.Unmarked, &ahead, &t.Payload, &t.Raw, &versions, &quiet, &t.Barred, &value)
+		&reservation, &owner, &until, &t.NextBumpAt, &diagnosis, &recorded, &t.Fills, &t.Caller, &t.Fingerprint, &t.MAC.Key, &t.MAC.Sum, &t.Unmarked, &ahead, &t.ValidUntil, &t.HeldBackSince, &t.DeferredAt, &t.Payload, &t.Raw, &versions, &quiet, &t.Barred, &t.PresentCaller, &value)
 	if err != nil {
 		return t, err
 	}

@@ -72,6 +72,7 @@ update managed_tx m
        first_submit_at = w.first_submit_at, next_bump_at = w.next_bump_at,
        last_mempool_diag = coalesce(w.diagnosis::jsonb, m.last_mempool_diag),
        recorded_nonce = coalesce(w.recorded, m.recorded_nonce),
+       held_back_since = w.held_back_since, deferred_at = w.deferred_at,
        ordered = case when w.state in ('CONFIRMED', 'FAILED') or m.ordered = w.served then null
                       when m.recorded_nonce is null and w.recorded is not null then w.decided
                       else coalesce(m.ordered, w.decided) end,
@@ -80,9 +81,9 @@ update managed_tx m
        event_sequence = m.event_sequence + ` + movedEvents + `,
        fencing_token = $1, updated_at = clock_timestamp()
   from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::timestamptz[], $8::timestamptz[],
-              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::text[], $23::bigint[])
+              $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $16::timestamptz[], $17::text[], $18::text[], $19::text[], $20::text[], $21::timestamptz[], $22::text[], $23::bigint[], $24::timestamptz[], $25::timestamptz[])
        as w (tx_id, from_state, state, sub_state, set_aside_nonce, last_submit_at, next_resubmit_at,
-             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined, decided, replaced_by, next_bump_at, diagnosis, recorded)
+             submit_attempts, last_check_at, next_check_at, last_error, receipt, confirmations, first_submit_at, served, mined, decided, replaced_by, next_bump_at, diagnosis, recorded, held_back_since, deferred_at)
  where m.tx_id = w.tx_id and m.state = w.from_state and not (m.queued and m.held) and m.submitter is not distinct from $15`
 
 // queueMoves adds the moves as one statement, each a compare-and-set on the
@@ -101,7 +102,7 @@ func queueMoves(b *pgx.Batch, l lease.Lease, moves []nonce.Move, done *nonce.Wri
 		}
 	}
 	b.Queue(moveTxs, l.Token, c.id, c.from, c.state, c.sub, c.setAside, c.lastSubmit, c.nextResubmit,
-		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined, c.decided, c.replacedBy, c.nextBump, c.diagnosis, c.recorded).
+		c.attempts, c.lastCheck, c.nextCheck, c.lastError, c.receipt, c.confirmations, l.Submitter, c.firstSubmit, c.served, c.mined, c.decided, c.replacedBy, c.nextBump, c.diagnosis, c.recorded, c.heldBack, c.deferred).
 		Exec(func(tag pgconn.CommandTag) error {
 			done.Moved = int(tag.RowsAffected())
 			return nil
@@ -120,7 +121,7 @@ func queueMoves(b *pgx.Batch, l lease.Lease, moves []nonce.Move, done *nonce.Wri
 // moveColumns are moves turned on their side, as unnest wants them.
 type moveColumns struct {
 	id, from, state, sub, lastError                []string
-	firstSubmit, nextBump                          []*time.Time
+	firstSubmit, nextBump, heldBack, deferred      []*time.Time
 	served, mined, decided, replacedBy             []*string
 	setAside, recorded                             []*int64
 	lastSubmit, nextResubmit, lastCheck, nextCheck []*time.Time
@@ -187,6 +188,7 @@ func (c *moveColumns) add(m nonce.Move) error {
 	}
 	c.decided = append(c.decided, decided)
 	c.firstSubmit, c.nextBump = append(c.firstSubmit, micros(t.FirstSubmitAt)), append(c.nextBump, micros(t.NextBumpAt))
+	c.heldBack, c.deferred = append(c.heldBack, micros(t.HeldBackSince)), append(c.deferred, micros(t.DeferredAt))
 	c.setAside = append(c.setAside, optional(t.SetAsideNonce))
 	var recorded *int64
 	if t.Recorded != nil {
@@ -223,14 +225,15 @@ func textOrNull(text string) *string {
 // allocateTxs binds the next nonces to queued transactions named by id. The
 // rows are locked first and numbered after: of those still queued, only the
 // unbroken run that falls on the nonces they were prepared for is bound, and the
-// cursor moves by the rows really bound, in this one statement. As in [moveTxs], they
+// cursor moves by the rows really bound, in this one statement. A row whose validUntil has
+// passed by the time that it is locked breaks the run. As in [moveTxs], they
 // are found by their keys alone.
 const allocateTxs = `
 with want as (
   select * from unnest($3::uuid[], $4::bigint[], $5::text[], $6::bytea[], $7::text[]) with ordinality
       as w (tx_id, nonce, tx_hash, bytes, gas_params, place)
 ), locked as (
-  select m.tx_id, w.nonce, w.tx_hash, w.bytes, w.gas_params, w.place
+  select m.tx_id, w.nonce, w.tx_hash, w.bytes, w.gas_params, w.place, m.valid_until
     from managed_tx m
     join want w using (tx_id)
    where m.submitter is not distinct from $1 and m.state = 'QUEUED' and not m.held
@@ -239,6 +242,7 @@ with want as (
 ), numbered as (
   select *, row_number() over (order by place) as number
     from locked
+   where valid_until is null or valid_until > clock_timestamp()
 ), bound as (
   update managed_tx m
      set nonce = n.nonce, prev_nonce = nullif(n.nonce, s.start_nonce) - 1,
@@ -248,7 +252,7 @@ with want as (
          first_submit_at = case when n.tx_hash is not null then clock_timestamp() end,
          last_submit_at = case when n.tx_hash is not null then clock_timestamp() end,
          next_resubmit_at = case when n.tx_hash is not null then clock_timestamp() end,
-         next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null,
+         next_check_at = clock_timestamp(), last_error = null, set_aside_nonce = null, held_back_since = null, deferred_at = null,
          event_sequence = m.event_sequence + (n.tx_hash is not null)::int,
          fencing_token = $2, updated_at = clock_timestamp()
     from numbered n, submitter s, submitter_nonce_cursor c

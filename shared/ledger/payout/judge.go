@@ -24,7 +24,7 @@ const (
 )
 
 var reasons = map[nonce.SubState]transfer.Reason{
-	nonce.Rejected: Rejected, nonce.Cancelled: Cancelled, nonce.Reverted: Reverted, nonce.Placeholder: Replaced, nonce.Displaced: Displaced,
+	nonce.Rejected: Rejected, nonce.Cancelled: Cancelled, nonce.Expired: Cancelled, nonce.Reverted: Reverted, nonce.Placeholder: Replaced, nonce.Displaced: Displaced,
 }
 
 // judge is the answer of the managed transaction's row.

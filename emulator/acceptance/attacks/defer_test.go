@@ -1,0 +1,89 @@
+package attacks
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// M2: a caller posts an intent that cannot go, by its own fee or its own value. After
+// nonce.deferAfter the account's other caller goes ahead. The first caller's later intents keep
+// their order behind it, until it ends: by its validUntil, or by a cancel.
+func TestOneCallerDoesNotStopAnother(t *testing.T) {
+	t.Parallel()
+	h := setup(t, stack.Options{Settings: map[string]string{"FENCEPOST_NONCE_DEFER_AFTER": "2s"}})
+	operator, thief, shop := h.operator(t), "thief@fencepost.example", stack.CallerAccount
+	for i, c := range []struct {
+		what    string
+		payload map[string]any
+		told    string
+		expires bool
+	}{
+		{"a fee of one wei", map[string]any{"to": receiver, "value": "1", "maxFeePerGas": "1"}, "fee: maxFeePerGas is below the base fee; deferred since ", true},
+		{"a value above the balance", map[string]any{"to": receiver, "value": "1" + strings.Repeat("0", 30)}, "balance: ", false},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			s := h.Submitters()[i]
+			if _, err := operator.SetCallers(h.ctx, string(s), []string{"email:" + shop, "email:" + thief}, nil, "two teams share the account"); err != nil {
+				t.Fatal(err)
+			}
+			blocking := intent(s, "blocking")
+			blocking["payload"] = c.payload
+			if c.expires {
+				blocking["validUntil"] = time.Now().UTC().Add(15 * time.Second).Format(time.RFC3339)
+			}
+			theirs, ours := h.mint(t, map[string]any{"sub": "666", "email": thief, "email_verified": true}), h.token(t, shop)
+			head := h.call(t, theirs, http.MethodPost, "/api/v1/tx", blocking)
+			if head.status != http.StatusAccepted {
+				t.Fatalf("got %v %s, want 202", head, head.Detail)
+			}
+			behind := []string{h.posted(t, theirs, s, "behind-1"), h.posted(t, theirs, s, "behind-2")}
+			for n := range 3 { // each is mined and final before the next goes
+				h.await(t, h.posted(t, ours, s, fmt.Sprint("ours-", n)), "CONFIRMED")
+			}
+			var told string
+			if err := h.DB.QueryRow(h.ctx, `select state || ' ' || coalesce(last_error, '') from managed_tx where tx_id = $1`, head.TxID).Scan(&told); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasPrefix(told, "QUEUED "+c.told) || !strings.Contains(told, "; deferred since ") {
+				t.Errorf("got %q, want it QUEUED, deferred, and told why", told)
+			}
+			if n := h.count(t, `select count(*) from managed_tx where tx_id = any($1) and state = 'QUEUED' and nonce is null`, behind); n != len(behind) {
+				t.Errorf("got %d of its caller's waiting behind it, want %d", n, len(behind))
+			}
+			want := "EXPIRED"
+			if !c.expires {
+				want = "CANCELLED"
+				if a := h.call(t, theirs, http.MethodPost, "/api/v1/tx/"+head.TxID+"/cancel", nil); a.status != http.StatusOK {
+					t.Fatalf("cancel: got %v, want 200", a)
+				}
+			}
+			h.await(t, head.TxID, "FAILED")
+			for _, id := range behind {
+				h.await(t, id, "CONFIRMED")
+			}
+			if n := h.count(t, `select count(*) from managed_tx where tx_id = $1 and sub_state = $2 and nonce is null`, head.TxID, want); n != 1 {
+				t.Errorf("the first did not end %s without a nonce", want)
+			}
+			if n := h.count(t, `select count(*) from managed_tx a join managed_tx b using (submitter, caller) where a.submitter = $1 and a.seq < b.seq and a.nonce > b.nonce`, s); n != 0 {
+				t.Errorf("got %d pairs of one caller's out of their order, want none", n)
+			}
+		})
+	}
+}
+
+// posted posts an intent with the token, which must be taken.
+func (h deployment) posted(t *testing.T, token string, s nonce.Submitter, requestID string) string {
+	t.Helper()
+	a := h.post(t, token, s, requestID)
+	if a.status != http.StatusAccepted {
+		t.Fatalf("%s: got %v %s, want 202", requestID, a, a.Detail)
+	}
+	return a.TxID
+}

@@ -1,0 +1,48 @@
+package checkers
+
+import (
+	"strings"
+
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// queueOrder compares each intent that gets a nonce with the intents before it in the queue
+// that waited by then, as the history has their reasons. No intent may pass a waiting one,
+// with two exceptions: see [passable], and a deferred intent, which other callers' may pass.
+func queueOrder(a *account, report reporter) {
+	rows := make(map[string]managed, len(a.txs))
+	for _, t := range a.txs {
+		rows[t.ID] = t
+	}
+	waits := make(map[string]string) // the reasons, by transaction
+	for _, c := range a.history {
+		switch c.State {
+		case nonce.Queued:
+			if delete(waits, c.TxID); c.Reason != "" && !passable(c.Reason) {
+				waits[c.TxID] = c.Reason
+			}
+			continue
+		case nonce.InFlight, nonce.Submitted:
+		default:
+			delete(waits, c.TxID)
+			continue
+		}
+		delete(waits, c.TxID)
+		bound, known := rows[c.TxID]
+		if c.From == nil || *c.From != nonce.Queued || !known {
+			continue
+		}
+		for id, reason := range waits {
+			first, known := rows[id]
+			deferred := strings.Contains(reason, "; deferred since ")
+			if known && first.Seq < bound.Seq && (!deferred || first.Caller == bound.Caller) {
+				report(c.TxID, "change %d: it has a nonce, and %s of %q, before it in the queue, waits: %s", c.ID, id, first.Caller, reason)
+			}
+		}
+	}
+}
+
+// passable is true where every intent may pass one that waits for the reason.
+func passable(reason string) bool {
+	return strings.HasPrefix(reason, "held: ") || strings.HasPrefix(reason, "set aside ") || strings.Contains(reason, "does not have the key")
+}

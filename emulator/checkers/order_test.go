@@ -1,0 +1,30 @@
+package checkers_test
+
+import "github.com/fencepost/fencepost/shared/nonce"
+
+// overtaken has alice's intent "second" carried out while "first", before it, waits for the
+// reason; at the end both have ended.
+func (b *bench) overtaken(reason string) {
+	b.Helper()
+	b.post(b.alice, "first", transfer)
+	w := b.take(b.alice)
+	first := w.Queue[0]
+	first.LastError = reason
+	b.write(nonce.Write{Lease: w.Lease, Moves: []nonce.Move{{From: nonce.Queued, To: first}}})
+	b.run(`update managed_tx set held = true where tx_id = $1`, b.ids["first"]) // so that the queue is read past it
+	b.carryOut(b.alice, "second", transfer, nonce.Confirmed, "")
+	b.run(`update managed_tx set held = false where tx_id = $1`, b.ids["first"])
+	b.carryOutQueued("first")
+}
+
+// carryOutQueued carries out what is queued.
+func (b *bench) carryOutQueued(requestID string) {
+	b.Helper()
+	view, err := b.Store.Submitter(b.Context(), b.alice)
+	if err != nil {
+		b.Fatal(err)
+	}
+	tx := b.sign(0, uint64(view.NextNonce), transfer)
+	b.allocate(b.alice, tx)
+	b.finish(b.alice, requestID, tx, nonce.Confirmed, "")
+}

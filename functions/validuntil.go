@@ -1,0 +1,25 @@
+package functions
+
+import (
+	"regexp"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// timestamp is RFC 3339 with an offset, in upper case, to the microsecond at most: that is
+// what the database keeps.
+var timestamp = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
+// validUntil is the time of the field; nil where the body has none.
+func validUntil(field optional) (*time.Time, error) {
+	text, err := field.of("validUntil")
+	if err != nil || text == "" {
+		return nil, err
+	}
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if at = at.UTC(); err != nil || !timestamp.MatchString(text) || at.Year() < 1970 || at.Year() > 9999 {
+		return nil, web.FieldProblem("validUntil", "is %.40q: want a time by RFC 3339 with its offset and at most 6 digits of a second, such as 2027-01-31T12:00:00Z", text)
+	}
+	return &at, nil
+}
