@@ -72,6 +72,10 @@ func problem(err error) error {
 		p := web.NewProblem(policyRefused, "the submitter's callers do not name this handler (\"handler:<name>\")."+storedNothing)
 		p.Field = "handler"
 		return p
+	case store.IsProposalGone(err):
+		return web.UnavailableBecause(err, "the proposal cannot be carried out any more; nothing was changed: look at it again")
+	case errors.Is(err, store.ErrUnknownProposal):
+		return web.NewProblem(web.NotFound, "there is no such proposal: GET /admin/v1/proposals lists them")
 	case errors.Is(err, store.ErrNotStatus):
 		return web.NewProblem(tooLate, "the submitter is that already; nothing was changed")
 	case errors.As(err, &field):

@@ -145,6 +145,8 @@ const (
 	episodeCode = "FP005"
 	policyCode  = "FP010"
 	movingCode  = "FP013"
+
+	proposalCode = "FP014" // of carry_out_proposal
 )
 
 // fence turns the database's own refusals into the errors that they mean.
