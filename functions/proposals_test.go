@@ -3,12 +3,19 @@ package functions_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/config"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
@@ -401,5 +408,89 @@ func TestAnApprovalThatLostItsAnswerIsStored(t *testing.T) {
 	var body map[string]any
 	if err := json.Unmarshal([]byte(h.one(`select saw from proposal where proposal_id = $1`, id)), &body); err != nil || body["policy"] == nil {
 		t.Errorf("saw: got %v, %v; want the policy", body, err)
+	}
+}
+
+// An operator who calls by the client is told by an error that nothing was carried out yet;
+// another finds the proposal, and approves or rejects it. One has 100 open at most.
+func TestClientOfProposals(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor("policy")...)
+	h.Register(t, shopAccount, 1)
+	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+	ann, ben := h.clientOf(h.callerToken("ann")), h.clientOf(h.callerToken("ben"))
+	_, err := ann.SetPolicy(t.Context(), shopAccount, client.Policy{MaxValue: "9"}, "wider")
+	p := client.ProposedBy(err)
+	if p == nil || p.Status != "PROPOSED" || p.ProposedBy != "email:ann@fencepost.example" || !strings.Contains(err.Error(), "not carried out: proposal "+p.ProposalID) || client.CodeOf(err) != "" {
+		t.Fatalf("set a wider policy: got %v, want it proposed", err)
+	}
+	if _, err := ann.Approve(t.Context(), p.ProposalID, "r"); client.CodeOf(err) != "SAME_OPERATOR" {
+		t.Errorf("approved by its proposer: got %v, want SAME_OPERATOR", err)
+	}
+	done, err := ben.Approve(t.Context(), p.ProposalID, "seen")
+	if err != nil || done.Status != "CARRIED_OUT" || done.Outcome == nil || done.Outcome.Status != 200 || !strings.Contains(string(done.Outcome.Body), `"maxValue":"9"`) || done.ApproveReason != "seen" {
+		t.Errorf("approved: got %+v, %v; want it carried out, with the submitter", done, err)
+	}
+	if shown, err := ann.Proposal(t.Context(), p.ProposalID); err != nil || shown.ApprovedBy != "email:ben@fencepost.example" || shown.ClosedAt == nil {
+		t.Errorf("shown: got %+v, %v", shown, err)
+	}
+	for i := range 100 {
+		if _, err = ann.SetPolicy(t.Context(), shopAccount, client.Policy{MaxValue: fmt.Sprint(100 + i)}, "wider"); client.ProposedBy(err) == nil {
+			t.Fatalf("proposal %d: got %v, want it proposed", i, err)
+		}
+	}
+	if got, want := h.as("ann", "PUT", ofShop+"/policy", members{"maxValue": "777", "reason": "r"}).is("code"), "429 TOO_MANY_REQUESTS"; got != want {
+		t.Errorf("one more than 100: got %s, want %s", got, want)
+	}
+	open, err := collect(ben.ListProposals(t.Context(), false), func(p client.Proposal) string { return p.ProposalID })
+	if n := len(strings.Fields(open)); err != nil || n != 100 {
+		t.Errorf("open: got %d, %v; want 100", n, err)
+	}
+	all, err := collect(ben.ListProposals(t.Context(), true), func(p client.Proposal) string { return p.ProposalID })
+	if n := len(strings.Fields(all)); err != nil || n != 101 {
+		t.Errorf("all, two pages: got %d, %v; want 101", n, err)
+	}
+	rejected, err := ben.Reject(t.Context(), strings.Trim(strings.Fields(open)[0], "[],"), "not wanted")
+	if err != nil || rejected.Status != "REJECTED" || rejected.ClosedBy != "email:ben@fencepost.example" {
+		t.Errorf("rejected: got %+v, %v", rejected, err)
+	}
+}
+
+// Each call of operators that may change something has its rule, in the code and on the page.
+func TestEveryActOfAnOperatorHasItsRule(t *testing.T) {
+	t.Parallel()
+	rules := functions.AdminActs()
+	var want []string
+	for pattern, rule := range rules {
+		if rule.Why == "" || rule.Kind != "" && !slices.Contains(config.ApprovalKinds, rule.Kind) {
+			t.Errorf("%s: got the rule %+v, want a kind of approvals.required or none, and why", pattern, rule)
+		}
+		who := rule.Kind
+		if who == "" {
+			who = "one operator"
+		}
+		want = append(want, fmt.Sprintf("| `%s` | %s | %s |", pattern, who, rule.Why))
+	}
+	described := slices.DeleteFunc(apiOf(t).Operations(), func(pattern string) bool {
+		return !strings.Contains(pattern, " /admin/v1/") || strings.HasPrefix(pattern, "GET ")
+	})
+	if diff := cmp.Diff(described, slices.Sorted(maps.Keys(rules))); diff != "" {
+		t.Errorf("rules (-openapi.yaml +acts.go):\n%s", diff)
+	}
+	for _, kind := range config.ApprovalKinds {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(rules)), func(rule functions.ActRule) bool { return rule.Kind == kind }) {
+			t.Errorf("%s: no act has this kind", kind)
+		}
+	}
+	page, err := os.ReadFile("../docs/approvals.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := regexp.MustCompile("(?m)^\\| `(?:POST|PUT|DELETE) /admin/v1/\\S+` \\| .*\\|$").FindAllString(string(page), -1)
+	got = slices.DeleteFunc(got, func(row string) bool { return strings.Count(row, " | ") < 2 })
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("docs/approvals.md (-acts.go +page):\n%s", diff)
 	}
 }

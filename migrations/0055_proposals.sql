@@ -131,6 +131,9 @@ declare
   made  proposal;
 begin
   print := sha256(convert_to(jsonb_build_array(of_name, of_method, of_path, of_call, state, (select a.epoch from authority a))::text, 'UTF8'));
+  if (select count(*) from proposal p where p.proposed_by = of_name and p.status in ('PROPOSED', 'APPROVED') and p.expires_at > clock_timestamp() and p.digest <> print) >= 100 then
+    raise exception 'the operator has 100 open proposals' using errcode = 'FP015';
+  end if;
   update proposal set status = 'EXPIRED', closed_at = clock_timestamp() where digest = print and status = 'PROPOSED' and expires_at <= clock_timestamp();
   insert into proposal (kind, act, subject, method, path, body, effect, saw, saw_hash, epoch, digest, proposed_by, proposer_names, reason, expires_at)
   select of_kind, of_act, of_subject, of_method, of_path, of_body, of_effect, coalesce(state, 'null'), sha256(convert_to(coalesce(state, 'null')::text, 'UTF8')), a.epoch, print,

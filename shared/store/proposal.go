@@ -82,15 +82,18 @@ const (
 // ErrUnknownProposal reports a proposal that is not there.
 var ErrUnknownProposal = errors.New("there is no such proposal")
 
-// shownStatus has a proposal that nobody approved in time expired, whether or not that is
-// stored.
+// proposalColumns have a proposal that nobody approved in time expired, whether or not that
+// is stored.
 const proposalColumns = `
 select p.proposal_id::text, p.seq, p.kind, p.act, p.subject, p.method, p.path, p.body, p.effect, p.saw, encode(p.saw_hash, 'hex'), p.proposed_by, p.proposer_names, p.reason,
        p.created_at, p.expires_at, case when p.status in ('PROPOSED', 'APPROVED') and p.expires_at <= clock_timestamp() then 'EXPIRED' else p.status end,
        p.approved_by, p.approve_reason, p.approved_at, p.closed_by, p.close_reason, p.closed_at, p.outcome_status, p.outcome`
 
+// ErrTooManyProposals reports an operator who has 100 proposals open.
+var ErrTooManyProposals = errors.New("the operator has 100 open proposals")
+
 // Propose stores the act. The same operator who proposes the same again, while it is open
-// and nothing has changed, gets the same proposal.
+// and nothing has changed, gets the same proposal. The error wraps [ErrTooManyProposals].
 func (s *Store) Propose(ctx context.Context, n NewProposal) (Proposal, error) {
 	rows, err := s.db.Query(ctx, proposalColumns+` from propose_act($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, make_interval(secs => $12)) as p`,
 		n.Kind, n.Act, n.Subject, n.Method, n.Path, n.Body, n.Call, n.Effect, n.By, n.Names, plain(n.Reason), n.ValidFor.Seconds())
@@ -98,6 +101,9 @@ func (s *Store) Propose(ctx context.Context, n NewProposal) (Proposal, error) {
 		return Proposal{}, fmt.Errorf("propose %s: %w", n.Act, err)
 	}
 	p, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Proposal])
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == proposalsCode {
+		err = ErrTooManyProposals
+	}
 	if err != nil {
 		return p, fmt.Errorf("propose %s: %w", n.Act, err)
 	}

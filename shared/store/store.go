@@ -146,7 +146,8 @@ const (
 	policyCode  = "FP010"
 	movingCode  = "FP013"
 
-	proposalCode = "FP014" // of carry_out_proposal
+	proposalCode  = "FP014" // of carry_out_proposal
+	proposalsCode = "FP015" // of propose_act
 )
 
 // fence turns the database's own refusals into the errors that they mean.
