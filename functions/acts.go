@@ -21,16 +21,16 @@ type actRule struct {
 // adminActs has each call of operators that may change something. docs/approvals.md shows it.
 var adminActs = map[string]actRule{
 	"POST /admin/v1/submitters":                                           {"register", "it has callers sign by an account"},
-	"PUT /admin/v1/submitters/{submitter}/policy":                         {"policy", "it bounds what is signed; one that is at least as tight needs one operator"},
+	"PUT /admin/v1/submitters/{submitter}/policy":                         {"policy", "it bounds all signatures of the account; one that is at least as tight needs one operator"},
 	"POST /admin/v1/submitters/{submitter}/resume":                        {"policy", "it gives back what a suspension took away"},
 	"PUT /admin/v1/submitters/{submitter}/callers":                        {"callers", "it says who has things signed; only leaving callers out needs one operator"},
-	"POST /admin/v1/submitters/{submitter}/signer":                        {"signer", "it says who is shown what is signed"},
-	"POST /admin/v1/submitters/{submitter}/release":                       {"release", "it believes again what was in doubt; one with dryRun changes nothing"},
+	"POST /admin/v1/submitters/{submitter}/signer":                        {"signer", "it names the signer that sees and signs the account's transactions"},
+	"POST /admin/v1/submitters/{submitter}/release":                       {"release", "it ends PROTECT; one with dryRun changes nothing"},
 	"POST /admin/v1/authority/release-untouched":                          {"release", "it releases as the call for one submitter does"},
 	"POST /admin/v1/submitters/{submitter}/foreign/match":                 {"release", "it ends an intent that may not have been carried out"},
-	"POST /admin/v1/submitters/{submitter}/foreign/write-off":             {"release", "what is held goes on, and may be carried out twice"},
-	"POST /admin/v1/submitters/{submitter}/proceed":                       {"release", "what is held goes on, and may be carried out twice"},
-	"POST /admin/v1/tx/{txId}/proceed":                                    {"release", "what is held goes on, and may be carried out twice"},
+	"POST /admin/v1/submitters/{submitter}/foreign/write-off":             {"release", "held intents go on, and may be carried out twice"},
+	"POST /admin/v1/submitters/{submitter}/proceed":                       {"release", "held intents go on, and may be carried out twice"},
+	"POST /admin/v1/tx/{txId}/proceed":                                    {"release", "held intents go on, and may be carried out twice"},
 	"POST /admin/v1/authority/accept":                                     {"accept", "it believes another database"},
 	"POST /admin/v1/conservation/findings/{id}/adjust":                    {"adjustments", "it changes a balance or a journal"},
 	"POST /admin/v1/halts/{id}/resume":                                    {"adjustments", "it lets money move that a check has stopped"},
@@ -38,9 +38,9 @@ var adminActs = map[string]actRule{
 	"POST /admin/v1/transfers/{req_id}/resolve":                           {"adjustments", "a word of a person moves money; without outcome the ledger itself answers, and one operator is enough"},
 	"POST /admin/v1/users/{user_id}/payout_addresses/unblock":             {"adjustments", "it lets a user have new addresses paid"},
 	"POST /admin/v1/submitters/{submitter}/suspend":                       {"", "it only takes rights away"},
-	"POST /admin/v1/submitters/{submitter}/queue/cancel":                  {"", "it only ends what has no nonce"},
+	"POST /admin/v1/submitters/{submitter}/queue/cancel":                  {"", "it only ends intents without a nonce"},
 	"POST /admin/v1/tx/{txId}/decide":                                     {"", "it sends the same call again within the policy, or a placeholder that calls nothing"},
-	"POST /admin/v1/transfers/{req_id}/cancel":                            {"", "it only ends what has not begun"},
+	"POST /admin/v1/transfers/{req_id}/cancel":                            {"", "it only ends a transfer that has not begun"},
 	"POST /admin/v1/transfers/{req_id}/acknowledge":                       {"", "it silences the alert about one transfer for a time, and moves nothing"},
 	"POST /admin/v1/transfers/{req_id}/payout-statement/withdraw":         {"", "it takes back a word that had no effect yet"},
 	"POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove": {"", "it only takes an address away"},
@@ -84,7 +84,7 @@ func (a *App) serveAct(mux *web.Mux, pattern string, problem func(error) error, 
 	})
 }
 
-// adminCall is what is known of the call of an operator that is served.
+// adminCall is the call of an operator, while it is served.
 type adminCall struct {
 	kind     string
 	needsTwo bool         // the call is only proposed
@@ -108,7 +108,7 @@ func callOf(r *http.Request) *adminCall {
 	return new(adminCall)
 }
 
-// mustPropose says that the act is to be proposed, and not carried out by this call.
+// mustPropose is true where the call only proposes its act.
 func mustPropose(r *http.Request) bool { return callOf(r).needsTwo }
 
 // operatorNames are all names of who is called by v: one person has them all. Letter case

@@ -215,7 +215,7 @@ func (a *App) replyProposal(w http.ResponseWriter, r *http.Request, id string) e
 	return nil
 }
 
-// rejectProposal ends a proposal that is not carried out yet. Whoever made it withdraws it so.
+// rejectProposal ends a proposal that is not carried out yet. Its proposer withdraws it so.
 func (a *App) rejectProposal(w http.ResponseWriter, r *http.Request) error {
 	operator, reason, err := a.decision(w, r)
 	if err != nil {
@@ -237,7 +237,7 @@ func (a *App) rejectProposal(w http.ResponseWriter, r *http.Request) error {
 }
 
 // approveProposal records that a second operator agrees, and carries the act out. Asked
-// again, by anybody but the proposer, it goes on where it stopped, or answers what is stored.
+// again, by any operator but the proposer, it goes on where it stopped, or answers the stored outcome.
 func (a *App) approveProposal(w http.ResponseWriter, r *http.Request) error {
 	operator, reason, err := a.decision(w, r)
 	if err != nil {
@@ -274,7 +274,7 @@ func (a *App) approveProposal(w http.ResponseWriter, r *http.Request) error {
 	return a.replyProposal(w, r, id)
 }
 
-// verdictProblem says why a proposal may not be carried out.
+// verdictProblem is the answer where a proposal may not be carried out.
 func verdictProblem(verdict string, p store.Proposal, state json.RawMessage) error {
 	switch verdict {
 	case store.VerdictSameOperator:
@@ -341,7 +341,7 @@ type carryError struct {
 func (e carryError) Error() string { return e.cause.Error() }
 func (e carryError) Unwrap() error { return e.problem }
 
-// notCarriedOut says why; nil: another call has carried the proposal out meanwhile.
+// notCarriedOut is the answer where the act failed; nil: another call has carried the proposal out meanwhile.
 func (a *App) notCarriedOut(r *http.Request, p store.Proposal, failed error) error {
 	carry, ok := errors.AsType[carryError](failed)
 	if !ok || !store.IsProposalGone(carry.cause) {

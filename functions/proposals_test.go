@@ -28,7 +28,7 @@ func ruleFor(kinds ...string) []string {
 	}
 }
 
-// by calls an admin function as somebody whose token has this subject and e-mail; "": it has none.
+// by calls an admin function with a token of this subject and e-mail; "": it has none.
 func (h house) by(subject, email, method, path string, body any) answer {
 	h.t.Helper()
 	claims := jwt.MapClaims{"sub": subject}
@@ -69,8 +69,8 @@ var agreed = members{"reason": "seen, and agreed"}
 
 const ofShop = "/admin/v1/submitters/" + shopAccount
 
-// An act of each kind that needs no chain is proposed by one operator, changes nothing until
-// another approves it, and is then what the direct call would have done, with both names.
+// An act that needs no chain is proposed by one operator, and changes nothing until another
+// approves it. Then it is what the direct call would have done, with both names on record.
 func TestTwoOperatorsDecide(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor(config.ApprovalKinds...)...)
@@ -199,7 +199,7 @@ func TestOnePersonDoesNotApproveUnderAnotherName(t *testing.T) {
 	if got, want := h.by("shop", "shop", "POST", proposal+"/approve", agreed).is("code"), "403 FORBIDDEN"; got != want {
 		t.Errorf("a caller: got %s, want %s", got, want)
 	}
-	// The database refuses it by itself, whatever the functions think.
+	// The database refuses it too, whatever the functions think.
 	id := strings.TrimPrefix(proposal, "/admin/v1/proposals/")
 	if got := h.one(`select verdict from approve_proposal($1, 'email:ANN@fencepost.example', '{email:ANN@fencepost.example,email:ann@fencepost.example}', 'r')`, id); got != "SAME_OPERATOR" {
 		t.Errorf("the database: got %s, want SAME_OPERATOR", got)
@@ -319,8 +319,8 @@ func TestApprovalsAtOnceCarryOutOnce(t *testing.T) {
 	}
 }
 
-// Acts that only take rights away need one operator: compared with what is there when they
-// are carried out. Without the rule one operator does everything.
+// Acts that only take rights away need one operator: compared with the present state when
+// they are carried out. Without the rule one operator does everything.
 func TestTakingRightsAwayNeedsOneOperator(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor(config.ApprovalKinds...)...)
@@ -377,7 +377,7 @@ func TestTakingRightsAwayNeedsOneOperator(t *testing.T) {
 	}
 }
 
-// What was lost between the act and its answer is not carried out again.
+// An act whose answer was lost is not carried out again.
 func TestAnApprovalThatLostItsAnswerIsStored(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor("policy")...)
@@ -411,8 +411,8 @@ func TestAnApprovalThatLostItsAnswerIsStored(t *testing.T) {
 	}
 }
 
-// An operator who calls by the client is told by an error that nothing was carried out yet;
-// another finds the proposal, and approves or rejects it. One has 100 open at most.
+// The client's error shows an operator that nothing was carried out yet. Another operator
+// finds the proposal, and approves or rejects it. One has 100 open at most.
 func TestClientOfProposals(t *testing.T) {
 	t.Parallel()
 	h := build(t, ruleFor("policy")...)

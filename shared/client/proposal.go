@@ -45,13 +45,13 @@ type ActOutcome struct {
 	Body   json.RawMessage `json:"body"`   // what the call itself answers; null: nothing
 }
 
-// ProposedError says that the call was not carried out: it needs a second operator, who
-// approves the proposal by [Client.Approve].
+// ProposedError is the error of a call that was not carried out: it needs a second operator,
+// who approves the proposal by [Client.Approve].
 type ProposedError struct {
 	Proposal Proposal
 }
 
-// Error says what waits for whom.
+// Error names the proposal, its effect and its time.
 func (e *ProposedError) Error() string {
 	return fmt.Sprintf("not carried out: proposal %s waits until %s for another operator to approve it: %s", e.Proposal.ProposalID, e.Proposal.ExpiresAt.Format(time.RFC3339), e.Proposal.Effect)
 }
@@ -76,7 +76,7 @@ func proposed(resp *http.Response) error {
 	return e
 }
 
-// isProposed says that the answer tells of a proposal, and not of what was asked for.
+// isProposed is true where the answer is a proposal, and not that of the act.
 func isProposed(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusAccepted && strings.HasPrefix(resp.Header.Get("Location"), proposals+"/")
 }
@@ -109,7 +109,7 @@ func (c *Client) Proposal(ctx context.Context, id string) (out Proposal, err err
 }
 
 // Approve has the act carried out that another operator proposed, once; asked again it
-// returns what is stored. SAME_OPERATOR: you have proposed it. PROPOSAL_STALE: what it
+// returns the stored outcome. SAME_OPERATOR: you have proposed it. PROPOSAL_STALE: what it
 // stands on has changed. Other problems are those of the act itself, and the proposal waits.
 // The reason is kept. It is for operators.
 func (c *Client) Approve(ctx context.Context, id, reason string) (Proposal, error) {

@@ -82,8 +82,7 @@ const (
 // ErrUnknownProposal reports a proposal that is not there.
 var ErrUnknownProposal = errors.New("there is no such proposal")
 
-// proposalColumns have a proposal that nobody approved in time expired, whether or not that
-// is stored.
+// proposalColumns show a proposal that is too old as expired, whether or not that is stored.
 const proposalColumns = `
 select p.proposal_id::text, p.seq, p.kind, p.act, p.subject, p.method, p.path, p.body, p.effect, p.saw, encode(p.saw_hash, 'hex'), p.proposed_by, p.proposer_names, p.reason,
        p.created_at, p.expires_at, case when p.status in ('PROPOSED', 'APPROVED') and p.expires_at <= clock_timestamp() then 'EXPIRED' else p.status end,
@@ -149,8 +148,8 @@ type Approval struct {
 }
 
 // ApproveProposal records the approval, where nothing is against it. The verdict is
-// [VerdictOpen] where the act may be carried out now, also when somebody else has
-// approved it before; otherwise why not. state is what the act stands on now.
+// [VerdictOpen] where the act may be carried out now, also where another operator has
+// approved it before. Otherwise it is the reason. state is what the act stands on now.
 func (s *Store) ApproveProposal(ctx context.Context, a Approval) (verdict string, state json.RawMessage, err error) {
 	err = s.db.QueryRow(ctx, `select verdict, state from approve_proposal($1, $2, $3, $4)`, a.ProposalID, a.By, a.Names, plain(a.Reason)).Scan(&verdict, &state)
 	if err == nil && verdict == verdictUnknown {
@@ -185,8 +184,8 @@ func (s *Store) FinishProposal(ctx context.Context, id string, status int, answe
 
 type proposalKey struct{}
 
-// WithProposal has what is done under the context carry out the approved proposal: each act
-// that one transaction carries out does so only where carry_out_proposal lets it, once.
+// WithProposal has an act under the context carry out the approved proposal. An act in one
+// transaction does so once, and only where carry_out_proposal lets it.
 func WithProposal(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, proposalKey{}, id)
 }
@@ -230,7 +229,7 @@ type Beginner interface {
 // errNothingDone ends a transaction whose act had nothing to do.
 var errNothingDone = errors.New("the statement changed nothing")
 
-// ExecCarrying runs one statement that is an act by itself. A proposal of the context is
+// ExecCarrying runs one statement that is a whole act. A proposal of the context is
 // carried out with it, unless it changes no row.
 func ExecCarrying(ctx context.Context, db Beginner, statement string, args ...any) (tag pgconn.CommandTag, err error) {
 	if proposalOf(ctx) == "" {
@@ -251,8 +250,8 @@ func ExecCarrying(ctx context.Context, db Beginner, statement string, args ...an
 	return tag, err
 }
 
-// IsProposalGone says that the error is carry_out_proposal's: the proposal is not approved
-// any more, or what it stands on has changed. Nothing was written.
+// IsProposalGone is true of carry_out_proposal's error: the proposal is not approved any
+// more, or its state has changed. Nothing was written.
 func IsProposalGone(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == proposalCode

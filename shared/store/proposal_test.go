@@ -66,7 +66,7 @@ func TestApprovalsAreInTheChain(t *testing.T) {
 }
 
 // The act's own transaction compares: where the state has changed since the approval nothing
-// is written, and what was carried out is not carried out again.
+// is written, and no proposal is carried out twice.
 func TestAProposalIsCarriedOutInTheTransactionOfItsAct(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

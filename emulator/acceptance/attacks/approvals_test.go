@@ -55,9 +55,9 @@ func (h deployment) says(t *testing.T, query string, args ...any) (text string) 
 	return text
 }
 
-// Who has stolen one operator's token changes no policy, callers or signer, registers nothing,
-// resumes nothing, ends no PROTECT and accepts no database: each such call is a proposal, which
-// the same person approves under no name. Another operator does, and it is carried out with
+// A thief of one operator's token changes no policy, callers or signer, and registers and
+// resumes nothing. The thief ends no PROTECT and accepts no database: each such call is a
+// proposal, which the same token cannot approve. Another operator does, and it is carried out with
 // both names.
 func TestOneStolenOperatorTokenDecidesNothingAlone(t *testing.T) {
 	t.Parallel()
@@ -193,9 +193,9 @@ func TestAnotherNameOfTheProposerApprovesNothing(t *testing.T) {
 	}
 }
 
-// A process that dies between the approval and the act, or between the act and its answer,
-// leaves a proposal that the next call goes on with: the act is carried out once. So it is
-// when two approve at once.
+// A process dies between the approval and the act, or between the act and its answer. The
+// next call goes on with the proposal, and the act is carried out once. So it is when two
+// approve at once.
 func TestAProposalOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
