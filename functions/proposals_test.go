@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -492,5 +493,53 @@ func TestEveryActOfAnOperatorHasItsRule(t *testing.T) {
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("docs/approvals.md (-acts.go +page):\n%s", diff)
+	}
+}
+
+// A person's word about a ledger's answer needs two operators; that the ledger answers itself
+// needs one. Where the act is refused when it is carried out, the proposal waits, and ends by
+// a rejection.
+func TestARefusedActLeavesItsProposal(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor("adjustments")...)
+	h.url = h.serve(append(append(h.transferSettings(), ruleFor("adjustments")...), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)
+	reqID := h.pending()
+	path := "/admin/v1/transfers/" + reqID + "/resolve"
+	proposal, a := h.propose("POST", path, members{"op": "deposit", "outcome": "applied", "line": 1, "reason": "r"})
+	if got := fmt.Sprint(a.body["effect"]); !strings.Contains(got, "deposit of transfer "+reqID+" was applied") {
+		t.Errorf("effect: got %q", got)
+	}
+	h.signal(syscall.SIGCONT)
+	if got, want := h.ben("POST", proposal+"/approve", agreed).is("code"), "409 NOT_FORGOTTEN"; got != want {
+		t.Errorf("approved: got %s, want the act's own refusal %s", got, want)
+	}
+	if got, want := h.ben("GET", proposal, nil).is("status", "outcome"), "200 APPROVED <nil>"; got != want {
+		t.Errorf("refused: got %s, want %s", got, want)
+	}
+	if got, want := h.by("cat", "cat", "POST", proposal+"/reject", members{"reason": "the core knows"}).is("status", "closedBy"), "200 REJECTED email:cat@fencepost.example"; got != want {
+		t.Errorf("rejected: got %s, want %s", got, want)
+	}
+	if a := h.ann("POST", path, members{"op": "deposit", "reason": "r"}); a.status != 200 {
+		t.Errorf("the ledger's own answer: got %v, want it asked for at once", a)
+	}
+}
+
+// Releasing in bulk after a planned move is many transactions, and needs two operators.
+func TestTwoOperatorsReleaseInBulk(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor("release")...)
+	bulk := func() (string, answer) {
+		return h.propose("POST", "/admin/v1/authority/release-untouched", members{"reason": "the upgrade of the 23rd", "limit": 10})
+	}
+	if got, want := h.ann("POST", "/admin/v1/authority/release-untouched", members{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE"; got != want {
+		t.Errorf("without a move: got %s, want %s", got, want)
+	}
+	h.run(`insert into authority_move (mark, from_system, from_timeline, by, reason, outcome, ended_at, ended_by, ended_reason, to_system, to_timeline, after_change)
+		select 'm', 1, 1, 'ann', 'r', 'CONFIRMED', now(), 'ann', 'r', system_identifier, timeline_id, 0 from authority`)
+	proposal, _ := bulk()
+	done := h.ben("POST", proposal+"/approve", agreed)
+	outcome, _ := done.body["outcome"].(map[string]any)
+	if got, want := done.is("status"), "200 CARRIED_OUT"; got != want || outcome == nil || fmt.Sprint(outcome["body"]) != "map[after:<nil> left:[] released:[] remaining:0]" {
+		t.Errorf("in bulk: got %s (%v), want %s, and nothing left", got, done.body, want)
 	}
 }
