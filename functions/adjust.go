@@ -3,6 +3,7 @@ package functions
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -51,6 +52,19 @@ func (a *App) adjust(w http.ResponseWriter, r *http.Request) error {
 	reason, err := reasonOf(body.Reason)
 	if err != nil {
 		return err
+	}
+	if mustPropose(r) {
+		what := proposed{"adjust", number("finding", id), reason, fmt.Sprintf("makes balance and journal of finding %d equal, by moving the %s", id, body.Move)}
+		var now struct{ Standing, Adjusted bool }
+		switch _, err := a.actState(r.Context(), what, &now); {
+		case err != nil:
+			return err
+		case now.Adjusted:
+			return checks.ErrAdjusted
+		case !now.Standing:
+			return checks.ErrNoFinding
+		}
+		return a.propose(w, r, what)
 	}
 	order := checks.AdjustmentOrder{FindingID: id, Journal: body.Move == "journal", By: operator, Reason: reason}
 	made, err := a.transfers.checks.Adjust(context.WithoutCancel(r.Context()), order, a.transfers.adjustTrading)

@@ -16,21 +16,23 @@ import (
 )
 
 func (a *App) routeAdmin(mux *web.Mux) {
-	a.handle(mux, "admin", "POST /admin/v1/submitters", a.register)
+	a.acts = web.NewMux()
+	a.act(mux, "POST /admin/v1/submitters", a.register)
 	a.handle(mux, "admin", "GET /admin/v1/submitters", a.listSubmitters)
 	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}", a.showSubmitter)
-	a.handle(mux, "admin", "PUT /admin/v1/submitters/{submitter}/policy", a.putPolicy)
-	a.handle(mux, "admin", "PUT /admin/v1/submitters/{submitter}/callers", a.putCallers)
-	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/suspend", a.suspendSubmitter)
-	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/resume", a.resumeSubmitter)
-	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/queue/cancel", a.telling(a.cancelQueue))
-	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/release", a.telling(a.release))
-	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/signer", a.changeSigner)
+	a.act(mux, "PUT /admin/v1/submitters/{submitter}/policy", a.putPolicy)
+	a.act(mux, "PUT /admin/v1/submitters/{submitter}/callers", a.putCallers)
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/suspend", a.suspendSubmitter)
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/resume", a.resumeSubmitter)
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/queue/cancel", a.telling(a.cancelQueue))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/release", a.telling(a.release))
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/signer", a.changeSigner)
 	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/lost", a.lost)
-	a.handle(mux, "admin", "POST /admin/v1/authority/accept", a.acceptAuthority)
-	a.handle(mux, "admin", "POST /admin/v1/authority/release-untouched", a.telling(a.releaseUntouched))
-	a.handle(mux, "admin", "POST /admin/v1/tx/{txId}/decide", a.telling(a.decide))
+	a.act(mux, "POST /admin/v1/authority/accept", a.acceptAuthority)
+	a.act(mux, "POST /admin/v1/authority/release-untouched", a.telling(a.releaseUntouched))
+	a.act(mux, "POST /admin/v1/tx/{txId}/decide", a.telling(a.decide))
 	a.routeHeld(mux)
+	a.routeProposals(mux)
 	if a.transfers.offered() {
 		a.routeTransferAdmin(mux)
 	}
@@ -68,6 +70,15 @@ func (a *App) register(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err := a.signerHasIt(r, reg.Submitter, reg.Signer); err != nil {
 		return err
+	}
+	if mustPropose(r) {
+		switch _, err := a.store.Submitter(r.Context(), reg.Submitter); {
+		case errors.Is(err, store.ErrUnknownSubmitter):
+			return a.propose(w, r, proposed{"register", about(reg.Submitter), reg.StartReason,
+				fmt.Sprintf("registers %s at nonce %d, signed by %s, for the callers %s", reg.Submitter, reg.StartNonce, reg.Signer, strings.Join(reg.Callers, ", "))})
+		case err != nil:
+			return err
+		} // the same again changes nothing, and other terms are refused
 	}
 	isNew, err := a.store.Register(r.Context(), reg)
 	if err != nil {

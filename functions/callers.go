@@ -1,10 +1,13 @@
 package functions
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
@@ -99,7 +102,11 @@ func (a *App) putCallers(w http.ResponseWriter, r *http.Request) error {
 	if c.Reason, err = reasonOf(body.Reason); err != nil {
 		return err
 	}
+	c.OnlyFewer = mustPropose(r)
 	token, changed, err := a.store.PutCallers(r.Context(), c)
+	if errors.Is(err, store.ErrNotTighter) {
+		return a.propose(w, r, proposed{"callers", about(c.Submitter), c.Reason, fmt.Sprintf("sets the callers of %s to %s", c.Submitter, strings.Join(c.Callers, ", "))})
+	}
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package functions
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -167,6 +168,20 @@ func (a *App) resume(w http.ResponseWriter, r *http.Request) error {
 	reason, err := reasonOf(body.Reason)
 	if err != nil {
 		return err
+	}
+	if mustPropose(r) {
+		what := proposed{"halt-resume", number("halt", id), reason, fmt.Sprintf("ends halt %d", id)}
+		if body.Earlier {
+			what.effect += ", and those that were opened before it"
+		}
+		var now struct{ ResumedAt *time.Time }
+		switch known, err := a.actState(r.Context(), what, &now); {
+		case err != nil:
+			return err
+		case !known || now.ResumedAt != nil:
+			return transfers.ErrNotHalted
+		}
+		return a.propose(w, r, what)
 	}
 	if err := a.transfers.store.Resume(r.Context(), id, operator, reason, body.Earlier); err != nil {
 		return err

@@ -60,3 +60,15 @@ func (a *App) Serve(ctx context.Context, s nonce.Submitter, kind nonce.Kind) err
 func (a *App) PayoutFinality(s nonce.Submitter) (nonce.Finality, uint64, error) {
 	return a.transfers.payouts.FinalityOf(s)
 }
+
+// ActRule says who decides about an act of operators.
+type ActRule struct{ Kind, Why string }
+
+// AdminActs are all calls of operators that may change something, by pattern.
+func AdminActs() map[string]ActRule {
+	all := make(map[string]ActRule, len(adminActs))
+	for pattern, rule := range adminActs {
+		all[pattern] = ActRule{rule.kind, rule.why}
+	}
+	return all
+}

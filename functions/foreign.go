@@ -1,6 +1,8 @@
 package functions
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
 
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -11,8 +13,8 @@ import (
 
 func (a *App) routeForeign(mux *web.Mux) {
 	a.handle(mux, "admin", "GET /admin/v1/submitters/{submitter}/foreign", a.listForeign)
-	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/foreign/match", a.matchForeign)
-	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/foreign/write-off", a.writeOffForeign)
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/match", a.matchForeign)
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/foreign/write-off", a.writeOffForeign)
 }
 
 type foreignResponse struct {
@@ -97,6 +99,16 @@ func (a *App) writeOffForeign(w http.ResponseWriter, r *http.Request) error {
 		return web.FieldProblem("nonce", "is required, or through in its place: one nonce, or the highest of all that you mean, as GET …/foreign lists them")
 	}
 	d := store.HoldDecision{Submitter: s, Limit: foreignPage, By: operator, Reason: reason, Nonce: body.Nonce, Through: body.Through}
+	if mustPropose(r) {
+		subject := about(s)
+		which := "up to nonce"
+		if subject["through"] = d.Through; d.Nonce != nil {
+			delete(subject, "through")
+			subject["nonce"], which = d.Nonce, "of nonce"
+		}
+		return a.proposeForeign(w, r, proposed{"foreign", subject, reason,
+			fmt.Sprintf("writes the foreign transactions %s %d of %s off; what is held for them goes on", which, *cmp.Or(d.Nonce, d.Through), s)})
+	}
 	out, err := a.store.WriteOff(r.Context(), d)
 	if err != nil {
 		return err
@@ -108,6 +120,21 @@ func (a *App) writeOffForeign(w http.ResponseWriter, r *http.Request) error {
 	}
 	web.Reply(w, r, http.StatusOK, writeOffResponse{Submitter: s, WrittenOff: out.WrittenOff, Proceeded: out.Proceeded, Remaining: out.Remaining})
 	return nil
+}
+
+// proposeForeign proposes a decision about foreign transactions that wait for one.
+func (a *App) proposeForeign(w http.ResponseWriter, r *http.Request, what proposed) error {
+	if _, err := a.store.Submitter(r.Context(), nonce.Submitter(what.subject["submitter"].(string))); err != nil {
+		return err
+	}
+	var now struct{ Foreign []any }
+	if _, err := a.actState(r.Context(), what, &now); err != nil {
+		return err
+	}
+	if len(now.Foreign) == 0 {
+		return store.ErrNoHold
+	}
+	return a.propose(w, r, what)
 }
 
 type matchRequest struct {
@@ -143,6 +170,12 @@ func (a *App) matchForeign(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	d := store.HoldDecision{Submitter: s, Nonce: body.Nonce, By: operator, Reason: reason}
+	if mustPropose(r) {
+		subject := about(s)
+		subject["nonce"] = body.Nonce
+		return a.proposeForeign(w, r, proposed{"foreign", subject, reason,
+			fmt.Sprintf("ends intent %s as the foreign transaction of nonce %d of %s", id, *body.Nonce, s)})
+	}
 	out, err := a.store.MatchHold(r.Context(), d, id)
 	if err != nil {
 		return err

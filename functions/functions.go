@@ -66,6 +66,8 @@ type App struct {
 
 	transfers *transferParts
 
+	acts *web.Mux // calls of operators that proposals carry out
+
 	receivers []string // of events; none where they are not kept
 	marks     *marks   // nil: no mark is kept outside the database
 	topic     *pubsub.Topic

@@ -2,17 +2,19 @@ package functions
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
 )
 
 func (a *App) routeHeld(mux *web.Mux) {
 	a.routeForeign(mux)
-	a.handle(mux, "admin", "POST /admin/v1/tx/{txId}/proceed", a.proceed)
-	a.handle(mux, "admin", "POST /admin/v1/submitters/{submitter}/proceed", a.proceedAll)
+	a.act(mux, "POST /admin/v1/tx/{txId}/proceed", a.proceed)
+	a.act(mux, "POST /admin/v1/submitters/{submitter}/proceed", a.proceedAll)
 }
 
 type proceedResponse struct {
@@ -31,6 +33,9 @@ func (a *App) proceed(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if mustPropose(r) {
+		return a.proposeProceed(w, r, txID, reason)
+	}
 	out, err := a.store.Proceed(r.Context(), txID, operator, reason)
 	if err != nil {
 		return err
@@ -44,6 +49,26 @@ func (a *App) proceed(w http.ResponseWriter, r *http.Request) error {
 	}
 	web.Reply(w, r, http.StatusOK, proceedResponse{TxID: txID, State: out.State, SubState: out.SubState})
 	return nil
+}
+
+// proposeProceed proposes that a held intent goes on.
+func (a *App) proposeProceed(w http.ResponseWriter, r *http.Request, txID, reason string) error {
+	what := proposed{"proceed", map[string]any{"txId": txID}, reason, fmt.Sprintf("lets the held intent %s go on", txID)}
+	var now struct {
+		Held    bool
+		HeldFor *string
+	}
+	switch known, err := a.actState(r.Context(), what, &now); {
+	case err != nil:
+		return err
+	case !known:
+		return store.ErrNotFound
+	case !now.Held:
+		return store.ErrNotHeld
+	case now.HeldFor != nil && *now.HeldFor == "CALL":
+		return store.ErrBeside
+	}
+	return a.propose(w, r, what)
 }
 
 type proceedAllResponse struct {
@@ -86,6 +111,14 @@ func (a *App) proceedAll(w http.ResponseWriter, r *http.Request) error {
 	through, ok := parseTxID(body.Through)
 	if !ok {
 		return web.FieldProblem("through", "is required: the txId of the newest held intent that you have seen, "+uuidForm+"; what was stored after it stays held")
+	}
+	if mustPropose(r) {
+		if _, err := a.store.Submitter(r.Context(), s); err != nil {
+			return err
+		}
+		subject := about(s)
+		subject["through"] = through
+		return a.propose(w, r, proposed{"proceed-all", subject, reason, fmt.Sprintf("lets up to %d held intents of %s go on, none newer than %s", proceedPage, s, through)})
 	}
 	out, err := a.store.ProceedAll(r.Context(), s, through, operator, reason, proceedPage)
 	if err != nil {

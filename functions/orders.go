@@ -2,6 +2,7 @@ package functions
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -14,19 +15,19 @@ import (
 // admin.
 func (a *App) routeTransferAdmin(mux *web.Mux) {
 	a.handleTransfer(mux, "admin", "GET /admin/v1/transfers/{req_id}/why", a.why)
-	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/cancel", a.telling(a.cancelTransfer))
-	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/resolve", a.telling(a.resolveTransfer))
-	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/payout-statement", a.telling(a.statePayout))
-	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.telling(a.withdrawStatement))
-	a.handleTransfer(mux, "admin", "POST /admin/v1/transfers/{req_id}/acknowledge", a.acknowledge)
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/cancel", a.telling(a.cancelTransfer))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/resolve", a.telling(a.resolveTransfer))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement", a.telling(a.statePayout))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/payout-statement/withdraw", a.telling(a.withdrawStatement))
+	a.transferAct(mux, "POST /admin/v1/transfers/{req_id}/acknowledge", a.acknowledge)
 	a.handleTransfer(mux, "admin", "GET /admin/v1/users/{user_id}/payout_addresses", a.showAddresses)
-	a.handleTransfer(mux, "admin", "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", a.dropAddress)
-	a.handleTransfer(mux, "admin", "POST /admin/v1/users/{user_id}/payout_addresses/block", a.blockAddresses)
-	a.handleTransfer(mux, "admin", "POST /admin/v1/users/{user_id}/payout_addresses/unblock", a.unblockAddresses)
+	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove", a.dropAddress)
+	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/block", a.blockAddresses)
+	a.transferAct(mux, "POST /admin/v1/users/{user_id}/payout_addresses/unblock", a.unblockAddresses)
 	a.handleTransfer(mux, "admin", "GET /admin/v1/conservation", a.showConservation)
-	a.handleTransfer(mux, "admin", "POST /admin/v1/conservation/check", a.checkConservation)
-	a.handleTransfer(mux, "admin", "POST /admin/v1/conservation/findings/{id}/adjust", a.adjust)
-	a.handleTransfer(mux, "admin", "POST /admin/v1/halts/{id}/resume", a.resume)
+	a.transferAct(mux, "POST /admin/v1/conservation/check", a.checkConservation)
+	a.transferAct(mux, "POST /admin/v1/conservation/findings/{id}/adjust", a.adjust)
+	a.transferAct(mux, "POST /admin/v1/halts/{id}/resume", a.resume)
 }
 
 type reasonRequest struct {
@@ -102,6 +103,13 @@ func (a *App) resolveTransfer(w http.ResponseWriter, r *http.Request) error {
 	}
 	if order.Word, err = body.word(); err != nil {
 		return err
+	}
+	if order.Word != nil && mustPropose(r) {
+		if _, err := a.transfers.store.Load(r.Context(), order.ReqID); err != nil {
+			return err
+		}
+		return a.propose(w, r, proposed{"transfer", map[string]any{"reqId": order.ReqID}, order.Reason,
+			fmt.Sprintf("states that the %s of transfer %s was %s; money moves by it", body.Op, order.ReqID, order.Word.Outcome())})
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), driveWithin)
 	defer cancel()

@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"fmt"
 	"net/http"
 	"time"
 
@@ -218,6 +219,17 @@ func (a *App) unblockAddresses(w http.ResponseWriter, r *http.Request) error {
 	operator, user, reason, err := a.addressOrderWithReason(w, r)
 	if err != nil {
 		return err
+	}
+	if mustPropose(r) {
+		what := proposed{"unblock-addresses", number("userId", user), reason, fmt.Sprintf("lets user %d add payout addresses again", user)}
+		var now struct{ Block *struct{} }
+		switch _, err := a.actState(r.Context(), what, &now); {
+		case err != nil:
+			return err
+		case now.Block == nil:
+			return transfers.ErrNotBlocked
+		}
+		return a.propose(w, r, what)
 	}
 	if err := a.transfers.store.LiftAddressBlock(r.Context(), user, operator, reason); err != nil {
 		return err

@@ -2,6 +2,7 @@ package functions
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/fencepost/fencepost/shared/chain/evm"
+	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
@@ -278,7 +280,10 @@ func (a *App) putPolicy(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	token, err := a.store.PutPolicy(r.Context(), store.PolicyChange{Submitter: s, Policy: p, By: operator, Reason: reason})
+	token, err := a.store.PutPolicy(r.Context(), store.PolicyChange{Submitter: s, Policy: p, By: operator, Reason: reason, OnlyTighter: mustPropose(r)})
+	if errors.Is(err, store.ErrNotTighter) {
+		return a.propose(w, r, proposed{"policy", about(s), reason, fmt.Sprintf("sets the policy of %s in place of the present one", s)})
+	}
 	if err != nil {
 		return err
 	}
@@ -318,6 +323,9 @@ func (a *App) setStatus(w http.ResponseWriter, r *http.Request, suspend bool) er
 	if err != nil {
 		return err
 	}
+	if !suspend && mustPropose(r) {
+		return a.proposeResume(w, r, s, reason)
+	}
 	token, err := a.store.SetStatus(r.Context(), store.Suspension{Submitter: s, Suspend: suspend, By: operator, Reason: reason})
 	if err != nil {
 		return err
@@ -325,6 +333,21 @@ func (a *App) setStatus(w http.ResponseWriter, r *http.Request, suspend bool) er
 	a.log.WarnContext(r.Context(), "submitter suspended or resumed", telemetry.SubmitterKey, s, "suspended", suspend, "operator", operator, "reason", reason)
 	a.advance(r.Context(), s, token)
 	return a.replySubmitter(w, r, s)
+}
+
+// proposeResume proposes that a suspended submitter goes on.
+func (a *App) proposeResume(w http.ResponseWriter, r *http.Request, s nonce.Submitter, reason string) error {
+	what := proposed{"resume", about(s), reason, fmt.Sprintf("resumes %s: it takes intents again, and binds nonces", s)}
+	var now struct{ Status string }
+	switch known, err := a.actState(r.Context(), what, &now); {
+	case err != nil:
+		return err
+	case !known:
+		return store.ErrUnknownSubmitter
+	case now.Status != "SUSPENDED":
+		return store.ErrNotStatus
+	}
+	return a.propose(w, r, what)
 }
 
 // policyProblems are the code and the field of each rule, and when the same may pass.

@@ -74,6 +74,14 @@ func problem(err error) error {
 		return p
 	case errors.Is(err, store.ErrPast):
 		return web.FieldProblem("validUntil", "has passed by the database's clock: want a later time, or none."+storedNothing)
+	case store.IsProposalGone(err):
+		return web.UnavailableBecause(err, "the proposal cannot be carried out any more; nothing was changed: look at it again")
+	case errors.Is(err, store.ErrTooManyProposals):
+		p := web.NewProblem(web.TooManyRequests, "you have 100 open proposals: reject those that are not wanted; nothing was stored")
+		p.RetryAfter = dayRetryAfter
+		return p
+	case errors.Is(err, store.ErrUnknownProposal):
+		return web.NewProblem(web.NotFound, "there is no such proposal: GET /admin/v1/proposals lists them")
 	case errors.Is(err, store.ErrNotStatus):
 		return web.NewProblem(tooLate, "the submitter is that already; nothing was changed")
 	case errors.As(err, &field):

@@ -2,11 +2,13 @@ package functions
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/fencepost/fencepost/shared/nonce"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/telemetry"
 	"github.com/fencepost/fencepost/shared/web"
 )
@@ -70,6 +72,9 @@ func (a *App) release(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if mustPropose(r) && !leave.DryRun {
+		return a.proposeRelease(w, r, s, leave)
+	}
 	out, err := worker.Release(r.Context(), s, leave)
 	if err != nil {
 		return releaseProblem(err)
@@ -83,6 +88,22 @@ func (a *App) release(w http.ResponseWriter, r *http.Request) error {
 	web.Reply(w, r, http.StatusOK, releaseResponse{Submitter: s, Episode: leave.Episode, Displaced: out.Displaced,
 		NotOnChain: out.Fallen, NextNonce: out.NextNonce, Named: append([]nonce.Naming{}, out.Named...), Filling: out.Filling, DryRun: leave.DryRun})
 	return nil
+}
+
+// proposeRelease proposes the end of an episode. Whether the chain allows it is judged when
+// it is carried out, as a dry run shows before.
+func (a *App) proposeRelease(w http.ResponseWriter, r *http.Request, s nonce.Submitter, leave nonce.Leave) error {
+	what := proposed{"release", about(s), leave.Reason, fmt.Sprintf("ends episode %d of PROTECT of %s by %s", leave.Episode, s, leave.Mode)}
+	var now struct{ Episode *int }
+	switch known, err := a.actState(r.Context(), what, &now); {
+	case err != nil:
+		return err
+	case !known:
+		return store.ErrUnknownSubmitter
+	case now.Episode == nil || *now.Episode != leave.Episode:
+		return releaseProblem(nonce.ErrEpisodeClosed)
+	}
+	return a.propose(w, r, what)
 }
 
 // dryRun reads whether a release is only tried.
@@ -235,6 +256,17 @@ func (a *App) acceptAuthority(w http.ResponseWriter, r *http.Request) error {
 	reason := strings.TrimSpace(body.Reason)
 	if reason == "" || len(reason) > maxReason {
 		return web.FieldProblem("reason", "is required, in at most %d bytes: it is kept with your name", maxReason)
+	}
+	if mustPropose(r) {
+		what := proposed{"accept", map[string]any{}, reason, "accepts this database as the authority"}
+		var now struct{ IsAuthority bool }
+		switch _, err := a.actState(r.Context(), what, &now); {
+		case err != nil:
+			return err
+		case now.IsAuthority:
+			return store.ErrIsAuthority
+		}
+		return a.propose(w, r, what)
 	}
 	a.marks.adopt(r.Context(), a.log, operator)
 	if err := a.store.AcceptAuthority(r.Context(), operator, reason); err != nil {

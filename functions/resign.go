@@ -1,6 +1,7 @@
 package functions
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/fencepost/fencepost/shared/store"
@@ -43,6 +44,9 @@ func (a *App) changeSigner(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err := a.signerHasIt(r, s, to.Signer); err != nil {
 		return err
+	}
+	if mustPropose(r) {
+		return a.propose(w, r, proposed{"signer", about(s), reason, fmt.Sprintf("has %s sign for %s", to.Signer, s)})
 	}
 	from, changed, err := a.store.ChangeSigner(r.Context(), to)
 	if err != nil {

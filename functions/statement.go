@@ -2,6 +2,7 @@ package functions
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -59,12 +60,26 @@ func (a *App) statePayout(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
+	if mustPropose(r) {
+		return a.propose(w, r, proposed{"transfer", map[string]any{"reqId": t.ReqID}, st.Reason, statementEffect(t.ReqID, st)})
+	}
 	if err := a.store.StatePayout(r.Context(), t.ReqID, st); err != nil {
 		return err
 	}
 	a.log.WarnContext(r.Context(), "an operator states whether a payout was paid", "reqId", t.ReqID, "by", st.By, "reason", st.Reason,
 		"paid", st.Paid, "txHash", st.TxHash, "refund", st.Refund, "noncesBelow", st.NoncesBelow, "notBy", st.NotBy)
 	return a.driven(w, r, t.ReqID)
+}
+
+// statementEffect says what a statement has done.
+func statementEffect(reqID string, st store.PayoutStatement) string {
+	switch {
+	case st.Paid:
+		return fmt.Sprintf("states that payout %s was paid by %s", reqID, st.TxHash)
+	case st.Refund:
+		return fmt.Sprintf("states that payout %s was not paid, and gives it back", reqID)
+	}
+	return fmt.Sprintf("states that payout %s was not paid, and pays it again", reqID)
 }
 
 // statementOf checks what an operator says.

@@ -98,7 +98,7 @@ func transferProblem(err error) *web.Problem {
 		return p
 	}
 	switch {
-	case store.IsMoving(err):
+	case store.IsMoving(err), store.IsProposalGone(err), errors.Is(err, store.ErrTooManyProposals):
 		return problem(err).(*web.Problem)
 	case errors.Is(err, transfer.ErrNotFound):
 		return web.NewProblem(web.NotFound, "no such transfer")

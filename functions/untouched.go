@@ -3,6 +3,7 @@ package functions
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -69,6 +70,10 @@ func (a *App) releaseUntouched(w http.ResponseWriter, r *http.Request) error {
 	page, err := a.store.Moved(r.Context(), after, limit)
 	if err != nil {
 		return err
+	}
+	if mustPropose(r) {
+		return a.propose(w, r, proposed{"release-untouched", map[string]any{}, reason,
+			fmt.Sprintf("releases up to %d of the submitters that a planned move put into PROTECT", limit)})
 	}
 	out := a.releaseResting(r.Context(), page, nonce.Leave{Mode: nonce.Resume, Resting: true, By: operator, Reason: reason})
 	if len(page) == limit {

@@ -201,6 +201,7 @@ var decisive = map[string][2]string{
 	"Change a policy":                                            {"submitter_policy", "max_value_wei"},
 	"Record an operator's change of a submitter":                 {"submitter_change", "by"},
 	"Record a decision about a transaction":                      {"tx_decision", "by"},
+	"Propose an act, or record a second operator's approval":     {"function approve_proposal(uuid,text,text[],text)", "execute"},
 	"End PROTECT":                                                {"protect_episode", "closed_at"},
 	"Accept a database":                                          {"authority", "accepted_by"},
 	"Change money in Funding":                                    {"balances_tb", "available"},

@@ -21,6 +21,9 @@ locals {
     FENCEPOST_AUTH_INTERNAL_AUDIENCE = local.internal_audience
     }, length(var.operators) == 0 ? {} : {
     FENCEPOST_AUTH_OPERATORS = join(",", sort(var.operators))
+    }, length(var.approvals.required) == 0 ? {} : {
+    FENCEPOST_APPROVALS_REQUIRED  = join(",", sort(var.approvals.required))
+    FENCEPOST_APPROVALS_VALID_FOR = var.approvals.valid_for
     }, length(var.handlers) == 0 ? {} : {
     FENCEPOST_HANDLERS_URLS = join(",", [for name in sort(keys(var.handlers)) : "${name}=${var.handlers[name]}"])
     }, var.events == null ? {} : {

@@ -45,6 +45,26 @@ variable "operators" {
   }
 }
 
+variable "approvals" {
+  description = "Kinds of operators' acts that one operator proposes and another has to approve, as docs/approvals.md describes, and how long a proposal may wait. Kinds: policy, callers, signer, register, release, accept, adjustments. Empty: one operator does everything alone."
+  type = object({
+    required  = optional(set(string), [])
+    valid_for = optional(string, "24h")
+  })
+  default  = {}
+  nullable = false
+
+  validation {
+    condition     = length(setsubtract(var.approvals.required, ["policy", "callers", "signer", "register", "release", "accept", "adjustments"])) == 0
+    error_message = "approvals.required is any of policy, callers, signer, register, release, accept, adjustments."
+  }
+
+  validation {
+    condition     = length(var.approvals.required) == 0 || length(var.operators) >= 2
+    error_message = "approvals.required needs two people in operators: who proposes does not approve."
+  }
+}
+
 variable "readers" {
   description = "E-mail addresses of the people who may read the database, to look into what an alert is about. Nothing in it is a key; intents and balances are."
   type        = set(string)

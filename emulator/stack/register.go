@@ -33,10 +33,22 @@ func (s *Stack) register(ctx context.Context) error {
 // registerFor registers the submitter for one caller alone.
 func (s *Stack) registerFor(ctx context.Context, operator *client.Client, sub nonce.Submitter, caller string) error {
 	_, err := operator.RegisterSubmitter(ctx, client.Registration{Submitter: string(sub), Signer: s.signing.names[sub], Callers: []string{caller}, MaxInFlight: s.options.Window, Unlimited: true})
+	if p := client.ProposedBy(err); p != nil {
+		err = s.approve(ctx, p.ProposalID)
+	}
 	if err != nil {
 		return fmt.Errorf("register %s: %w", sub, err)
 	}
 	return nil
+}
+
+// approve has the second operator agree, where the settings demand two.
+func (s *Stack) approve(ctx context.Context, proposal string) error {
+	second, err := s.Client(SecondAccount)
+	if err == nil {
+		_, err = second.Approve(ctx, proposal, "the stack is started")
+	}
+	return err
 }
 
 // Call makes one request of the public API as the account given; body is sent

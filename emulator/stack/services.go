@@ -264,7 +264,7 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 		"FENCEPOST_AUTH_PUBLIC_AUDIENCE":   PublicAudience,
 		"FENCEPOST_AUTH_INTERNAL_AUDIENCE": InternalAudience,
 		"FENCEPOST_AUTH_INTERNAL_ACCOUNTS": TasksAccount + "," + SchedulerAccount,
-		"FENCEPOST_AUTH_OPERATORS":         "email:" + OperatorAccount,
+		"FENCEPOST_AUTH_OPERATORS":         "email:" + OperatorAccount + ",email:" + SecondAccount,
 		"FENCEPOST_TELEMETRY_PROMETHEUS":   "true",
 		"CLOUD_RUN_TIMEOUT_SECONDS":        "60",
 	}

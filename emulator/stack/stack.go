@@ -147,6 +147,7 @@ type Stack struct {
 const (
 	CallerAccount    = "shop@fencepost.example"
 	OperatorAccount  = "operator@fencepost.example"
+	SecondAccount    = "second@fencepost.example" // another operator, who approves what the first proposes
 	TasksAccount     = "tasks@fencepost.example"
 	SchedulerAccount = "scheduler@fencepost.example"
 	PublicAudience   = "https://api.fencepost.example"
@@ -283,7 +284,7 @@ func (s *Stack) chainSettings() map[string]string {
 
 func (s *Stack) startIssuer(context.Context) (err error) {
 	s.Issuer, err = issuer.Start(issuer.Options{
-		Accounts: []string{CallerAccount, OperatorAccount, TasksAccount, SchedulerAccount}, Span: s.options.TokenSpan,
+		Accounts: []string{CallerAccount, OperatorAccount, SecondAccount, TasksAccount, SchedulerAccount}, Span: s.options.TokenSpan,
 	})
 	if err == nil {
 		s.onClose(s.Issuer.Close)

@@ -59,6 +59,9 @@ func (c *Client) call(ctx context.Context, q request, out any) error {
 		if errors.As(err, &p) {
 			later, after = p.later(), p.RetryAfter
 		}
+		if ProposedBy(err) != nil { // an earlier attempt has made the same proposal, or nothing
+			return told(q, err, false)
+		}
 		uncertain = errors.Is(err, ErrUnknown) || uncertain && (p == nil || !p.final())
 		// Longer by chance, so that those who were turned away together do not come back
 		// together.
@@ -112,6 +115,9 @@ func (c *Client) attempt(ctx context.Context, q request, body []byte, out any) e
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return refusal(resp)
+	}
+	if isProposed(resp) {
+		return proposed(resp)
 	}
 	if err := decode(resp, answerMost, "application/json", out); err != nil {
 		return fmt.Errorf("%w: answer %d: %w", ErrUnknown, resp.StatusCode, err)

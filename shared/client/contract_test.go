@@ -108,7 +108,7 @@ func (c *contract) answer(w http.ResponseWriter, r *http.Request, operation *ope
 // accepts is the status by which the operation is accepted, and the schema of the answer;
 // nil: it has no body.
 func accepts(operation *openapi3.Operation) (int, *openapi3.Schema) {
-	for _, status := range []int{200, 202, 204} {
+	for _, status := range []int{200, 204, 202} { // 202 beside one of them is a proposal
 		if answer := operation.Responses.Status(status); answer != nil {
 			if media := answer.Value.Content["application/json"]; media != nil {
 				return status, media.Schema.Value

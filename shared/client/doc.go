@@ -15,6 +15,9 @@
 // carries a key by which the other side does it once: requestId, cid, or what it
 // says by itself.
 //
+// Where the deployment demands two operators for an act, the first one's call is an error
+// with a [ProposedError]: nothing was carried out.
+//
 // A refusal is a [Problem]. An error that is [ErrUnknown] is no refusal: what was
 // asked may have happened, or may yet happen. Ask for it, or repeat it under the same
 // key; never under another.

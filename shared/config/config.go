@@ -49,6 +49,7 @@ type Config struct {
 	Tasks         Tasks
 	OIDC          OIDC
 	Auth          Auth
+	Approvals     Approvals
 	HTTP          HTTP
 	Log           Log
 	Telemetry     Telemetry
@@ -63,7 +64,7 @@ func (c *Config) settings() []setting {
 		c.Transfer.settings(), c.Trading.settings(), c.Conservation.settings(),
 		c.RPC.settings(), c.Chain.settings(), c.Chains.settings(), c.Signer.settings(), c.Handlers.settings(), c.Events.settings(),
 		c.Database.settings(), c.Authority.settings(), c.Tasks.settings(),
-		c.OIDC.settings(), c.Auth.settings(), c.HTTP.settings(), c.Log.settings(), c.Telemetry.settings(),
+		c.OIDC.settings(), c.Auth.settings(), c.Approvals.settings(), c.HTTP.settings(), c.Log.settings(), c.Telemetry.settings(),
 		c.Platform.settings(),
 	)
 }

@@ -37,6 +37,7 @@ func All() []string {
 		"resubmit.taken", "resubmit.looked", "resubmit.claimed", "resubmit.sending", "resubmit.sent", "resubmit.released",
 		"cancel.committed", "release.taken", "release.written", "sweep.found",
 		"publish.taken", "publish.told", "publish.settled", "publish.released",
+		"proposal.approved", "proposal.done",
 		"reserve.taken", "reserve.written", "mark.taken", "mark.written",
 		"transfer.received",
 		"transfer.beginning", "transfer.begun",

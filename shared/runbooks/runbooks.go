@@ -75,6 +75,10 @@ var RunBy = map[string]Test{
 	"POST /api/v1/tx/{txId}/cancel":   {acceptance, "TestCancelInTheQueue"},
 	"POST /admin/v1/tx/{txId}/decide": {acceptance, "TestStuckIsReplacedByDecision"},
 
+	"GET /admin/v1/proposals":                       {functions, "TestProposalsEnd"},
+	"POST /admin/v1/proposals/{proposalId}/approve": {functions, "TestTwoOperatorsDecide"},
+	"POST /admin/v1/proposals/{proposalId}/reject":  {functions, "TestProposalsEnd"},
+
 	"POST /admin/v1/authority/accept":                         {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},
 	"POST /admin/v1/authority/release-untouched":              {acceptance, "TestPlannedMoveReleasesTheUntouched"},
 	"POST /admin/v1/tx/{txId}/proceed":                        {acceptance, "TestRestoreHoldsWhatMayHaveRunOrWasCancelled"},

@@ -163,6 +163,7 @@ func (s *Store) Accept(ctx context.Context, a Acceptance) error {
 	var accepted bool
 	var last string
 	b := new(pgx.Batch)
+	queueCarryOut(ctx, b)
 	b.Queue(protectAll)
 	b.Queue(`select coalesce(a.tx, '') from (` + ahead + `) as a where not is_authority()`).QueryRow(func(row pgx.Row) error {
 		if err := row.Scan(&last); !errors.Is(err, pgx.ErrNoRows) {

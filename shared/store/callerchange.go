@@ -19,6 +19,8 @@ type CallersChange struct {
 	Succeeds  map[string]string // by a caller that is listed now, the one that it succeeds
 	By        string
 	Reason    string
+
+	OnlyFewer bool // callers are left out, and none is new: see [ErrNotTighter]
 }
 
 // ErrCallers reports callers that do not fit the submitter's present ones. Nothing was
@@ -49,6 +51,9 @@ func (s *Store) lockedDown(ctx context.Context, sub nonce.Submitter, change func
 	once := func() error {
 		return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, endLeaseSession, sub); err != nil {
+				return err
+			}
+			if err := CarryOut(ctx, tx); err != nil {
 				return err
 			}
 			return change(tx)
@@ -96,7 +101,7 @@ select submitter, 'CALLERS', $5, $6, $4, $2, $7 from changed`
 // PutCallers sets the callers, with a record of them before and after, and returns the
 // token in force after the commit. It ends the lease session of whoever holds the lease: whatever
 // is written for the submitter after the commit was loaded after it. The same again
-// changes nothing. The error wraps [ErrUnknownSubmitter], or is an [ErrCallers].
+// changes nothing. The error wraps [ErrUnknownSubmitter] or [ErrNotTighter], or is an [ErrCallers].
 func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, changed bool, err error) {
 	changed = true
 	token, err = s.lockedDown(ctx, c.Submitter, func(tx pgx.Tx) error {
@@ -111,6 +116,9 @@ func (s *Store) PutCallers(ctx context.Context, c CallersChange) (token int64, c
 		after, err := before.changed(c.Callers, c.Succeeds)
 		if err != nil {
 			return err
+		}
+		if c.OnlyFewer && (len(c.Succeeds) > 0 || slices.ContainsFunc(after.listed, func(name string) bool { return !slices.Contains(fullCallers(before.listed), name) })) {
+			return ErrNotTighter
 		}
 		if slices.Equal(after.listed, before.listed) && maps.Equal(after.succeeded, before.succeeded) {
 			return errSame

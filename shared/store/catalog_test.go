@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -73,7 +74,8 @@ func TestEveryTriggerDoesItsDuty(t *testing.T) {
 	}
 	got := map[string]bool{ // these record, and TestHistoryKeepsEveryChange and TestEventsOfALife show what
 		"record_new_txs": true, "record_txs": true, "make_first_events": true,
-		"link_change": true, "link_decision": true, // these link, and TestAuditRowsAreLinked shows how
+		"name_approval": true,                        // this names, and TestApprovalsAreInTheChain shows whom
+		"link_change":   true, "link_decision": true, // these link, and TestAuditRowsAreLinked shows how
 		"give_back": true, // it gives amounts back, and TestACancelGivesTheDayBack shows which
 	}
 	for trigger := range guarded {
@@ -172,19 +174,24 @@ const (
 	isReserved = newReservation + `'41', 2, 1, 'IN_FLIGHT', null, 'RESERVED', 'x', now());
 		insert into tx_document (tx_id, name, body) select tx_id, 'payload', '{}' from managed_tx where request_id = '41';
 		set constraints payload_is_stored immediate; set constraints payload_is_stored deferred`
-	newForeign = `insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, value_wei, call_digest, succeeded, receipt, node) values `
-	newReading = `insert into foreign_reading (submitter, episode, start_block, block, final_block, passes, again) values `
-	newHold    = `insert into foreign_hold (submitter, nonce, call_digest) values `
-	newDec     = `insert into tx_decision (tx_id, action, by, reason) values `
-	newPolicy  = `insert into submitter_policy (submitter, max_per_minute) values `
-	newFee     = `insert into submitter_fee (submitter, number, added_wei, at, tx_id, total_wei) values `
-	newUse     = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
-	newScoped  = `insert into policy_use (submitter, scope, number, added, at, tx_id, intents, total) values `
-	newBack    = `insert into policy_given_back (submitter, scope, minute, amount) values `
-	newChange  = `insert into submitter_change (submitter, action, by, reason, policy) values `
-	newMove    = `insert into submitter_change (submitter, action, by, reason, from_signer, to_signer) values `
-	newLink    = `insert into audit_link (submitter, number, change_id, decision_id, at, hash) values `
-	newMark    = `insert into authority_mark (id, written_over, reason) values `
+	newScoped   = `insert into policy_use (submitter, scope, number, added, at, tx_id, intents, total) values `
+	newBack     = `insert into policy_given_back (submitter, scope, minute, amount) values `
+	newForeign  = `insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, value_wei, call_digest, succeeded, receipt, node) values `
+	newReading  = `insert into foreign_reading (submitter, episode, start_block, block, final_block, passes, again) values `
+	newHold     = `insert into foreign_hold (submitter, nonce, call_digest) values `
+	newDec      = `insert into tx_decision (tx_id, action, by, reason) values `
+	newPolicy   = `insert into submitter_policy (submitter, max_per_minute) values `
+	newFee      = `insert into submitter_fee (submitter, number, added_wei, at, tx_id, total_wei) values `
+	newUse      = `insert into submitter_use (submitter, number, added_wei, at, tx_id, intents, value_wei) values `
+	newChange   = `insert into submitter_change (submitter, action, by, reason, policy) values `
+	newMove     = `insert into submitter_change (submitter, action, by, reason, from_signer, to_signer) values `
+	newLink     = `insert into audit_link (submitter, number, change_id, decision_id, at, hash) values `
+	newMark     = `insert into authority_mark (id, written_over, reason) values `
+	newProposal = `insert into proposal (kind, act, subject, method, path, body, effect, saw, saw_hash, epoch, proposed_by, proposer_names, reason, expires_at,
+		digest, status, approved_by, approver_names, approve_reason, approved_at, closed_by, closed_at)
+		select 'policy', 'policy', '{}', 'PUT', '/', '{}', 'e', '{}', '', '', 'ann', '{ann}', 'r', now() + interval '1 hour', `
+	isOpen     = `'PROPOSED', null::text, null::text[], null, null::timestamptz, null, null::timestamptz`
+	isApproved = `'APPROVED', 'ben', '{ben}', 'r', now(), null, null`
 	newAuth    = `insert into authority_change (system_identifier, timeline_id, by, reason) values `
 )
 
@@ -209,6 +216,26 @@ var furtherNonsense = map[string][]refusal{
 		values ($sent, $alice, 0, 2, $hash, 'BUMP', 1, -1)`}},
 	"submitter_nonce_cursor_final_blocks_check": {{then: `update submitter_nonce_cursor set final_blocks = '{}' where submitter = $alice`}},
 	"in_flight_holds_something":                 {{then: `update submitter_nonce_cursor set in_flight_nonce = null, in_flight_tx_id = null where submitter = $alice`}},
+
+	// Two people agree on what is carried out.
+	"one_id_per_proposal":         {{newProposal + `'a', ` + isOpen + `; alter table proposal disable trigger keep_proposal`, `insert into proposal overriding system value select (jsonb_populate_record(p, '{"digest": "\\x62", "seq": 0}')).* from proposal p`}},
+	"one_number_per_proposal":     {{newProposal + `'a', ` + isOpen, `insert into proposal overriding system value select (jsonb_populate_record(p, '{"digest": "\\x62", "proposal_id": "018f0000-0000-7000-8000-000000000000"}')).* from proposal p`}},
+	"one_open_proposal":           {{newProposal + `'a', ` + isOpen, newProposal + `'a', ` + isOpen}},
+	"proposed_by_a_person":        {{then: strings.Replace(newProposal, `'{ann}'`, `'{ben}'`, 1) + `'', ` + isOpen}, {then: strings.Replace(newProposal, `'ann', '{ann}'`, `'', '{""}'`, 1) + `'', ` + isOpen}},
+	"status_of_proposal_is_known": {{then: newProposal + `'', 'AGREED', null, null, null, null::timestamptz, null, now()`}},
+	"two_people_agree": {
+		{then: newProposal + `'', 'APPROVED', null::text, null::text[], null, null::timestamptz, null, null::timestamptz`},
+		{then: newProposal + `'', 'APPROVED', 'ann', '{ann}', 'r', now(), null, null`},
+		{then: newProposal + `'', 'APPROVED', 'ben', '{ben,ann}', 'r', now(), null, null`},
+		{then: newProposal + `'', 'APPROVED', 'ben', '{cat}', 'r', now(), null, null`},
+		{then: newProposal + `'', 'APPROVED', 'ben', '{ben}', '', now(), null, null`},
+		{then: newProposal + `'', 'CARRIED_OUT', null::text, null::text[], null, null::timestamptz, null, now()`},
+	},
+	"end_of_proposal_is_whole": {
+		{then: newProposal + `'', 'REJECTED', null::text, null::text[], null, null::timestamptz, null, now()`},
+		{then: newProposal + `'', 'EXPIRED', null::text, null::text[], null, null::timestamptz, null, null::timestamptz`},
+		{newProposal + `'', ` + isApproved, `update proposal set outcome_status = 200`},
+	},
 
 	// A submitter has one spelling, and reasonable terms.
 	"submitter_id_check": {
@@ -541,7 +568,20 @@ var guarded = map[string][]duty{
 	"sign_once":           signedOnce,
 	"payload_is_stored": {{"managed_tx", `set constraints payload_is_stored immediate`,
 		newTx + `(gen_random_uuid(), $alice, 'bare', 'shop', sha256('x'))`, "transactions_have_payloads"}},
-	"keep_authority": {{"authority", "", `delete from authority`, byGuard}},
+	"keep_proposal": {
+		{"proposal", newProposal + `'', ` + isOpen, `delete from proposal`, byGuard},
+		{"proposal", newProposal + `'', ` + isOpen, `update proposal set body = '{"maxValue": "9"}'`, byGuard},
+		{"proposal", newProposal + `'', ` + isOpen, `update proposal set saw = '{"policy": null}'`, byGuard},
+		{"proposal", newProposal + `'', ` + isOpen, `update proposal set proposer_names = '{ann,ann-at-work}'`, byGuard},
+		{"proposal", newProposal + `'', ` + isOpen, `update proposal set expires_at = 'infinity'`, byGuard},
+		{"proposal", newProposal + `'', ` + isOpen, `update proposal set status = 'CARRIED_OUT', approved_by = 'ben', approver_names = '{ben}', approve_reason = 'r', approved_at = now(), closed_at = now()`, byGuard},
+		{"proposal", newProposal + `'', ` + isApproved, `update proposal set approved_by = 'cat', approver_names = '{cat}'`, byGuard},
+		{"proposal", newProposal + `'', ` + isApproved + `; update proposal set status = 'CARRIED_OUT', closed_at = now()`, `update proposal set status = 'APPROVED', closed_at = null`, byGuard},
+		{"proposal", newProposal + `'', ` + isApproved + `; update proposal set status = 'CARRIED_OUT', closed_at = now(), outcome_status = 200`, `update proposal set outcome_status = 204`, byGuard},
+		{"proposal", newProposal + `'', ` + isApproved + `; update proposal set status = 'EXPIRED', closed_at = now()`, `update proposal set status = 'APPROVED', closed_at = null`, byGuard},
+	},
+	"keep_all_proposals": {{"proposal", "", `truncate proposal`, byGuard}},
+	"keep_authority":     {{"authority", "", `delete from authority`, byGuard}},
 	"keep_authority_changes": {
 		{"authority_change", newAuth + `(1, 1, 'o', 'r')`, `delete from authority_change`, byGuard},
 		{"authority_change", newAuth + `(1, 1, 'o', 'r')`, `update authority_change set reason = 'another'`, byGuard},

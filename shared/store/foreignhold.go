@@ -257,6 +257,7 @@ func (s *Store) WriteOff(ctx context.Context, d HoldDecision) (out WrittenOff, e
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(lockHolds, []string{string(d.Submitter)})
+	queueCarryOut(ctx, b)
 	b.Queue(writeOff, d.By, plain(d.Reason), d.Submitter, optional(d.Nonce), d.Limit, optional(d.Through)).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&out.WrittenOff, &out.Proceeded)
 	})

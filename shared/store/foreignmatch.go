@@ -85,6 +85,7 @@ func (s *Store) MatchHold(ctx context.Context, d HoldDecision, txID string) (p P
 	b := new(pgx.Batch)
 	b.Queue("begin")
 	b.Queue(lockHolds, []string{string(d.Submitter)})
+	queueCarryOut(ctx, b)
 	b.Queue(matchHold, d.By, plain(d.Reason), d.Submitter, optional(d.Nonce), txID).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&open, &ended, &proves)
 	})

@@ -135,6 +135,7 @@ func (s *Store) Proceed(ctx context.Context, txID, by, reason string) (p Proceed
 	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
+	queueCarryOut(ctx, b)
 	b.Queue(proceedOne, by, plain(reason), txID).Exec(func(tag pgconn.CommandTag) error {
 		p.Recorded = tag.RowsAffected() > 0
 		return nil
@@ -206,6 +207,7 @@ func (s *Store) ProceedAll(ctx context.Context, sub nonce.Submitter, through, by
 	var names string
 	b := new(pgx.Batch)
 	b.Queue("begin")
+	queueCarryOut(ctx, b)
 	b.Queue(proceedOldest, by, plain(reason), sub, limit, through).Exec(func(tag pgconn.CommandTag) error {
 		all.Proceeded = int(tag.RowsAffected())
 		return nil

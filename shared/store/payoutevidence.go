@@ -79,7 +79,7 @@ select t.req_id, c.confirmed, $2, nullif($3, ''), case when not $2 then $4::bool
 // [ErrStatementStands] where a statement stands already, [ErrInDoubt] in a foreign
 // database.
 func (s *Store) StatePayout(ctx context.Context, reqID string, st PayoutStatement) error {
-	tag, err := s.db.Exec(ctx, insertStatement, reqID, st.Paid, st.TxHash, st.Refund, int64(st.NoncesBelow), st.By, st.Reason, st.NotBy)
+	tag, err := ExecCarrying(ctx, s.db, insertStatement, reqID, st.Paid, st.TxHash, st.Refund, int64(st.NoncesBelow), st.By, st.Reason, st.NotBy)
 	switch {
 	case err != nil:
 		return fmt.Errorf("record a statement about payout %s: %w", reqID, err)

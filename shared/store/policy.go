@@ -517,6 +517,31 @@ type PolicyChange struct {
 	Policy    Policy
 	By        string
 	Reason    string
+
+	OnlyTighter bool // no more than the present one is allowed: see [ErrNotTighter]
+}
+
+// ErrNotTighter reports a change that gives rights, where only one that takes rights away
+// was to be made. Nothing was changed.
+var ErrNotTighter = errors.New("the change does not only take rights away")
+
+// presentPolicy locks nothing: each change of a policy holds the lease's row.
+const presentPolicy = `select coalesce(` + policyOf + `, '{}') from submitter s where s.submitter = $1`
+
+// tightens says no where the policy allows anything that the present one does not.
+func (c PolicyChange) tightens(ctx context.Context, tx pgx.Tx) error {
+	if !c.OnlyTighter {
+		return nil
+	}
+	var now Policy
+	err := tx.QueryRow(ctx, presentPolicy, c.Submitter).Scan(&now)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return ErrUnknownSubmitter
+	case err == nil && !c.Policy.TighterThan(now):
+		return ErrNotTighter
+	}
+	return err
 }
 
 const putPolicy = `
@@ -549,7 +574,7 @@ select submitter, $2, $3, $4, $5::jsonb
 // so that no nonce is bound after the commit to what the policy forbids, whenever that was
 // posted; see [nonce.Bounds]. What has its nonce goes on. Limits over time hold for what is
 // posted from then on, and count from when the first of them was set. The error wraps
-// [ErrUnknownSubmitter].
+// [ErrUnknownSubmitter] or [ErrNotTighter].
 func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err error) {
 	p := c.Policy
 	text, err := json.Marshal(p)
@@ -557,6 +582,9 @@ func (s *Store) PutPolicy(ctx context.Context, c PolicyChange) (token int64, err
 		return 0, fmt.Errorf("policy of %s: %w", c.Submitter, err)
 	}
 	token, err = s.lockedDown(ctx, c.Submitter, func(tx pgx.Tx) error {
+		if err := c.tightens(ctx, tx); err != nil {
+			return err
+		}
 		known, err := tx.Exec(ctx, putPolicy, c.Submitter, p.MaxValue, p.MaxValuePerDay, p.MaxPerMinute, p.Targets,
 			p.MaxFeePerTx, p.MaxPriorityFeePerGas, p.MaxGas, p.MaxFeesPerDay, orNull(p.PerCaller), orNull(p.Tokens))
 		if err == nil && known.RowsAffected() == 0 {

@@ -35,11 +35,22 @@ with before as (
 )
 select b.signer, b.signer <> $2 from before b`
 
+// lockSubmitter is what changeSigner locks.
+const lockSubmitter = `select from submitter where submitter = $1 for no key update`
+
 // ChangeSigner has another signer sign for the submitter from the next tenure on, and
 // keeps who wanted it and why. It returns the signer before; where that is the same,
 // nothing is written and changed is false. The error wraps [ErrUnknownSubmitter].
 func (s *Store) ChangeSigner(ctx context.Context, c SignerChange) (from string, changed bool, err error) {
-	err = s.db.QueryRow(ctx, changeSigner, c.Submitter, c.Signer, c.By, plain(c.Reason)).Scan(&from, &changed)
+	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockSubmitter, c.Submitter); err != nil {
+			return err
+		}
+		if err := CarryOut(ctx, tx); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, changeSigner, c.Submitter, c.Signer, c.By, plain(c.Reason)).Scan(&from, &changed)
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", false, fmt.Errorf("%s: %w", c.Submitter, ErrUnknownSubmitter)
 	}

@@ -145,6 +145,9 @@ const (
 	episodeCode = "FP005"
 	policyCode  = "FP010"
 	movingCode  = "FP013"
+
+	proposalCode  = "FP014" // of carry_out_proposal
+	proposalsCode = "FP015" // of propose_act
 )
 
 // fence turns the database's own refusals into the errors that they mean.

@@ -55,6 +55,9 @@ with new as (
 insert into submitter_nonce_cursor (submitter, next_nonce)
 select submitter, start_nonce from new`
 
+// recordRegistration puts one that two operators decided about in the chain of its submitter.
+const recordRegistration = `insert into submitter_change (submitter, action, by, reason) values ($1, 'APPROVED', $2, 'its registration')`
+
 const sameSubmitter = `
 select signer = $2 and start_nonce = $3 and max_in_flight = $4
        and ($5::jsonb is null or $5::jsonb = coalesce(` + policyOf + `,
@@ -85,11 +88,15 @@ func (s *Store) Register(ctx context.Context, r Registration) (isNew bool, err e
 		policy = new(string(text))
 	}
 	b := new(pgx.Batch)
+	queueCarryOut(ctx, b)
 	b.Queue(insertSubmitter, r.Submitter, r.Signer, bigint(r.StartNonce), r.StartReason, r.MaxInFlight, r.Callers, r.CreatedBy, policy).
 		Exec(func(tag pgconn.CommandTag) error {
 			isNew = tag.RowsAffected() == 1
 			return nil
 		})
+	if proposalOf(ctx) != "" {
+		b.Queue(recordRegistration, r.Submitter, r.CreatedBy)
+	}
 	b.Queue(sameSubmitter, r.Submitter, r.Signer, bigint(r.StartNonce), r.MaxInFlight, policy).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&same, &callers) })
 	if err := s.send(ctx, b); err != nil {

@@ -28,6 +28,9 @@ func (s *Store) Write(ctx context.Context, w nonce.Write) (nonce.Written, error)
 	}
 	b.Queue(`select hold_lease($1, $2, $3)`, w.Lease.Submitter, w.Lease.Owner, w.Lease.Token)
 	queueAuthority(b, w.Cursor.Leave)
+	if w.Cursor.Leave != nil && !w.Cursor.Leave.Resting {
+		queueCarryOut(ctx, b)
+	}
 	if err := queueMoves(b, w.Lease, w.Moves, &done); err != nil {
 		return done, err
 	}

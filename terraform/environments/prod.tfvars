@@ -27,6 +27,9 @@ oidc = { open = true }
 # The keys are in the HSM.
 signers = ["kms"]
 
+# What one operator wants done, another approves: name at least two people in operators.
+approvals = { required = ["policy", "callers", "signer", "register", "release", "accept", "adjustments"] }
+
 # To keep audit logs where the project's owner cannot delete them either. It cannot be taken back, so it is off until you
 # want it:
 # audit_lock_days = 400

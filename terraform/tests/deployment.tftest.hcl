@@ -20,7 +20,7 @@ variables {
   project      = "project-1"
   domain       = "api.example.com"
   chain_id     = 1
-  operators    = ["ada@example.com"]
+  operators    = ["ada@example.com", "ben@example.com"]
   readers      = ["ada@example.com"]
   image        = "europe-west1-docker.pkg.dev/project-1/fencepost/functions@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
   signing_keys = ["treasury"]

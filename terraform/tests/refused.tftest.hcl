@@ -394,6 +394,27 @@ run "admin_from_eleven_ranges" {
   expect_failures = [var.admin_ranges]
 }
 
+run "approval_of_an_unknown_kind" {
+  command = plan
+
+  variables {
+    operators = ["ada@example.com", "ben@example.com"]
+    approvals = { required = ["everything"] }
+  }
+
+  expect_failures = [var.approvals]
+}
+
+run "approvals_with_one_operator" {
+  command = plan
+
+  variables {
+    approvals = { required = ["policy"] }
+  }
+
+  expect_failures = [var.approvals]
+}
+
 run "operator_without_kind" {
   command = plan
 

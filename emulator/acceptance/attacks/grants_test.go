@@ -43,6 +43,10 @@ var forgeries = map[string]string{
 	"a link in another's name":             `select link_audit($1, null, 1, 'admin')`,
 	"an end of the audit chain":            `update audit_head set number = 0 where submitter = $1`,
 	"a seal of its own":                    `insert into audit_seal (number, heads, hash) values (1000, '{}', '') on conflict (number) do update set heads = to_jsonb($1::text)`,
+	"an approval that nobody gave":         `update proposal set status = 'APPROVED' where $1 <> ''`,
+	"a proposal that nobody made":          `insert into proposal (kind, act, subject) values ('policy', 'policy', to_jsonb($1::text))`,
+	"a second name for a change":           `insert into submitter_change (submitter, action, by, reason, approved_by) values ($1, 'RESUME', 'ada@fencepost.example', 'forged', 'ben@fencepost.example')`,
+	"an approval by the database":          `select approve_proposal(gen_random_uuid(), $1, '{}', 'forged')`,
 	"an answer in the trading core's name": `update transfer_resolution set verdict = 'SUCCESS' where $1 <> ''`,
 }
 
@@ -55,7 +59,7 @@ var may = map[string][]string{
 	"conservation": {"books that hide what is missing"},
 	"sweep":        {"a mark of the database"},
 	"admin": {
-		"an intent that nobody posted", "a held intent that goes on", "a nonce for it", "the next nonce", "itself among the callers", "a signer of its own", "a submitter that was suspended",
+		"an approval by the database", "an intent that nobody posted", "a held intent that goes on", "a nonce for it", "the next nonce", "itself among the callers", "a signer of its own", "a submitter that was suspended",
 		"no policy any more", "a change that no operator made", "a database that nobody accepted", "the end of PROTECT", "money in Funding",
 		"a payment that is already made", "transfers that go on after a halt", "a transfer's state", "a mark of the database",
 		"books that hide what is missing", "an operator's word about a payout", "an answer in the trading core's name",

@@ -34,7 +34,7 @@ type Crashes struct {
 
 // passed are the points that the load passes: those of transactions made by a
 // handler, which the function server has none of, are not among them, nor those of the
-// hooks, which are off, and those of transfers and of events only where there are some.
+// hooks and of proposals, which are off, and those of transfers and of events only where there are some.
 func passed(transfers, events bool) []string {
 	return slices.DeleteFunc(crash.All(), func(p string) bool {
 		switch of, _, _ := strings.Cut(p, "."); of {
@@ -42,7 +42,7 @@ func passed(transfers, events bool) []string {
 			return !transfers
 		case "publish":
 			return !events
-		case "reserve", "mark":
+		case "reserve", "mark", "proposal":
 			return true
 		}
 		return strings.HasPrefix(p, "advance.handler_")

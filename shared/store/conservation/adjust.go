@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -65,6 +66,9 @@ func (b *Book) Adjust(ctx context.Context, o AdjustmentOrder, core CoreAdjust) (
 		if d, err = orderAdjustment(ctx, tx, o); err != nil || d.Side != transfer.Funding {
 			return err
 		}
+		if err := store.CarryOut(ctx, tx); err != nil {
+			return err
+		}
 		if err := adjustFunding(ctx, tx, d); err != nil {
 			return err
 		}
@@ -73,7 +77,12 @@ func (b *Book) Adjust(ctx context.Context, o AdjustmentOrder, core CoreAdjust) (
 	if err == nil && d.Side != transfer.Funding {
 		call := transfer.Call{ReqID: d.key(), UserID: d.Account.UserID, AssetID: d.Account.AssetID, Units: d.Units, CreatedAt: d.first}
 		if err = core(ctx, d.Op, call, d.found); err == nil {
-			err = applied(ctx, b.db, d.number)
+			err = pgx.BeginFunc(ctx, b.db, func(tx pgx.Tx) error {
+				if err := store.CarryOut(ctx, tx); err != nil {
+					return err
+				}
+				return applied(ctx, tx, d.number)
+			})
 		}
 	}
 	if err != nil {
@@ -173,14 +182,9 @@ func adjustFunding(ctx context.Context, tx pgx.Tx, a due) error {
 	return ErrOutOfRange
 }
 
-// execer is a transaction, or a pool.
-type execer interface {
-	Exec(ctx context.Context, statement string, args ...any) (pgconn.CommandTag, error)
-}
-
 // applied keeps that the ledger made the adjustment. [ErrAdjusted]: it made it for
 // another order, which was the same.
-func applied(ctx context.Context, db execer, number int64) error {
+func applied(ctx context.Context, db store.Execer, number int64) error {
 	_, err := db.Exec(ctx, `update conservation_adjustment set applied_at = clock_timestamp() where id = $1`, number)
 	if broken, ok := errors.AsType[*pgconn.PgError](err); ok && broken.ConstraintName == "one_adjustment_per_finding" {
 		return ErrAdjusted

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/fencepost/fencepost/shared/conservation"
+	"github.com/fencepost/fencepost/shared/store"
 	checks "github.com/fencepost/fencepost/shared/store/conservation"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -265,5 +267,57 @@ func TestTheKeyOfAnAdjustmentIsOfOneFinding(t *testing.T) {
 	}
 	if len(keys) != 2 {
 		t.Errorf("keys of two findings with one number, each asked for twice: got %v, want two", keys)
+	}
+}
+
+// An adjustment that two operators agreed on carries its proposal out in the transaction that
+// keeps it. Where the core gave no answer the proposal waits, and the next attempt goes on.
+func TestAnApprovedAdjustmentIsCarriedOutOnce(t *testing.T) {
+	t.Parallel()
+	for _, side := range []conservation.Side{transfer.Funding, transfer.Spot} {
+		t.Run(string(side), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.history()
+			w.clean()
+			db := w.main
+			if side == transfer.Spot {
+				db = w.other
+			}
+			exec(t, db, `update balances_tb set available = available - 10::numeric ^ -precision where user_id = $1 and asset_id = $2`, alice, gold)
+			w.check(false)
+			id := w.standing().ID
+			p, err := w.main.Propose(t.Context(), store.NewProposal{
+				Kind: "adjustments", Act: "adjust", Subject: map[string]any{"finding": fmt.Sprint(id)}, Method: "POST", Path: "/", Body: "{}", Call: "{}",
+				Effect: "adjusts", By: "ann", Names: []string{"ann"}, Reason: "r", ValidFor: time.Hour,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if verdict, _, err := w.main.ApproveProposal(t.Context(), store.Approval{ProposalID: p.ID, By: "ben", Names: []string{"ben"}, Reason: "r"}); err != nil || verdict != store.VerdictOpen {
+				t.Fatalf("approve: got %s, %v", verdict, err)
+			}
+			status := func(want string) {
+				t.Helper()
+				if got, err := w.main.Proposal(t.Context(), p.ID); err != nil || got.Status != want {
+					t.Errorf("the proposal: got %s, %v; want %s", got.Status, err, want)
+				}
+			}
+			ctx, order := store.WithProposal(t.Context(), p.ID), checks.AdjustmentOrder{FindingID: id, By: "ann", Reason: "r"}
+			away := errors.New("no answer")
+			if side == transfer.Spot {
+				if _, err := w.book().Adjust(ctx, order, func(context.Context, transfer.Op, transfer.Call, uint64) error { return away }); !errors.Is(err, away) {
+					t.Errorf("without an answer: got %v, want that", err)
+				}
+				status(store.ProposalApproved)
+			}
+			if _, err := w.book().Adjust(ctx, order, w.adjustSpot); err != nil {
+				t.Fatalf("adjust: %v", err)
+			}
+			status(store.ProposalCarriedOut)
+			if _, err := w.book().Adjust(ctx, order, w.adjustSpot); !errors.Is(err, checks.ErrAdjusted) {
+				t.Errorf("again: got %v, want that it has its adjustment", err)
+			}
+		})
 	}
 }

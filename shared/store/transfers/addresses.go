@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/shared/store"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -232,7 +233,7 @@ update payout_address_block set lifted_at = clock_timestamp(), lifted_by = $2, l
 // LiftAddressBlock lets the user add addresses again. The error wraps [ErrNotBlocked] where
 // no block is open, or the database is not the one written last.
 func (s *Store) LiftAddressBlock(ctx context.Context, user int64, by, reason string) error {
-	tag, err := s.db.Exec(ctx, liftBlock, user, by, reason)
+	tag, err := store.ExecCarrying(ctx, s.db, liftBlock, user, by, reason)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = ErrNotBlocked
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/shared/store"
 )
 
 // Scope is what a halt keeps from beginning.
@@ -59,7 +61,7 @@ update transfer_halt h
 // it, and no other: one that began since a person looked is not ended unseen. Neither
 // by nor reason may be empty. The error is [ErrNotHalted] where it is not open.
 func (s *Store) Resume(ctx context.Context, halt int64, by, reason string, earlier bool) error {
-	tag, err := s.db.Exec(ctx, resume, halt, by, reason, earlier)
+	tag, err := store.ExecCarrying(ctx, s.db, resume, halt, by, reason, earlier)
 	switch {
 	case err != nil:
 		return fmt.Errorf("resume halt %d: %w", halt, err)

@@ -1,0 +1,127 @@
+package functions
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/web"
+)
+
+// actRule says who decides about an act of operators.
+type actRule struct {
+	kind string // of approvals.required, whose acts need a second operator; "": one operator is enough
+	why  string // that is so
+}
+
+// adminActs has each call of operators that may change something. docs/approvals.md shows it.
+var adminActs = map[string]actRule{
+	"POST /admin/v1/submitters":                                           {"register", "it has callers sign by an account"},
+	"PUT /admin/v1/submitters/{submitter}/policy":                         {"policy", "it bounds all signatures of the account; one that is at least as tight needs one operator"},
+	"POST /admin/v1/submitters/{submitter}/resume":                        {"policy", "it gives back what a suspension took away"},
+	"PUT /admin/v1/submitters/{submitter}/callers":                        {"callers", "it says who has things signed; only leaving callers out needs one operator"},
+	"POST /admin/v1/submitters/{submitter}/signer":                        {"signer", "it names the signer that sees and signs the account's transactions"},
+	"POST /admin/v1/submitters/{submitter}/release":                       {"release", "it ends PROTECT; one with dryRun changes nothing"},
+	"POST /admin/v1/authority/release-untouched":                          {"release", "it releases as the call for one submitter does"},
+	"POST /admin/v1/submitters/{submitter}/foreign/match":                 {"release", "it ends an intent that may not have been carried out"},
+	"POST /admin/v1/submitters/{submitter}/foreign/write-off":             {"release", "held intents go on, and may be carried out twice"},
+	"POST /admin/v1/submitters/{submitter}/proceed":                       {"release", "held intents go on, and may be carried out twice"},
+	"POST /admin/v1/tx/{txId}/proceed":                                    {"release", "held intents go on, and may be carried out twice"},
+	"POST /admin/v1/authority/accept":                                     {"accept", "it believes another database"},
+	"POST /admin/v1/conservation/findings/{id}/adjust":                    {"adjustments", "it changes a balance or a journal"},
+	"POST /admin/v1/halts/{id}/resume":                                    {"adjustments", "it lets money move that a check has stopped"},
+	"POST /admin/v1/transfers/{req_id}/payout-statement":                  {"adjustments", "a word of a person pays a payout again, or gives it back"},
+	"POST /admin/v1/transfers/{req_id}/resolve":                           {"adjustments", "a word of a person moves money; without outcome the ledger itself answers, and one operator is enough"},
+	"POST /admin/v1/users/{user_id}/payout_addresses/unblock":             {"adjustments", "it lets a user have new addresses paid"},
+	"POST /admin/v1/submitters/{submitter}/suspend":                       {"", "it only takes rights away"},
+	"POST /admin/v1/submitters/{submitter}/queue/cancel":                  {"", "it only ends intents without a nonce"},
+	"POST /admin/v1/tx/{txId}/decide":                                     {"", "it sends the same call again within the policy, or a placeholder that calls nothing"},
+	"POST /admin/v1/transfers/{req_id}/cancel":                            {"", "it only ends a transfer that has not begun"},
+	"POST /admin/v1/transfers/{req_id}/acknowledge":                       {"", "it silences the alert about one transfer for a time, and moves nothing"},
+	"POST /admin/v1/transfers/{req_id}/payout-statement/withdraw":         {"", "it takes back a word that had no effect yet"},
+	"POST /admin/v1/users/{user_id}/payout_addresses/{address_id}/remove": {"", "it only takes an address away"},
+	"POST /admin/v1/users/{user_id}/payout_addresses/block":               {"", "it only keeps addresses out"},
+	"POST /admin/v1/conservation/check":                                   {"", "it reads, and can only halt"},
+	"POST /admin/v1/proposals/{proposalId}/approve":                       {"", "it is the second operator's own call"},
+	"POST /admin/v1/proposals/{proposalId}/reject":                        {"", "it only ends a proposal"},
+}
+
+// act serves a call of operators that may change something, and keeps it for approved
+// proposals: see [App.carryOut].
+func (a *App) act(mux *web.Mux, pattern string, h func(http.ResponseWriter, *http.Request) error) {
+	a.serveAct(mux, pattern, problem, h)
+}
+
+// transferAct is act for functions whose errors are those of transfers.
+func (a *App) transferAct(mux *web.Mux, pattern string, h func(http.ResponseWriter, *http.Request) error) {
+	a.serveAct(mux, pattern, func(err error) error { return transferProblem(err) }, h)
+}
+
+func (a *App) serveAct(mux *web.Mux, pattern string, problem func(error) error, h func(http.ResponseWriter, *http.Request) error) {
+	a.handle(mux, "admin", pattern, func(w http.ResponseWriter, r *http.Request) error {
+		c := &adminCall{kind: adminActs[pattern].kind}
+		if slices.Contains(a.config.Approvals.Required, c.kind) {
+			c.needsTwo = true
+			r.Body = io.NopCloser(io.TeeReader(r.Body, &c.body))
+		}
+		if err := h(w, r.WithContext(context.WithValue(r.Context(), adminCallKey{}, c))); err != nil {
+			web.Fail(w, r, problem(err))
+		}
+		return nil
+	})
+	if adminActs[pattern].kind == "" {
+		return
+	}
+	a.acts.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			c := callOf(r)
+			c.failed, c.problem = err, problem(err)
+		}
+	})
+}
+
+// adminCall is the call of an operator, while it is served.
+type adminCall struct {
+	kind     string
+	needsTwo bool         // the call is only proposed
+	body     bytes.Buffer // as it was sent, where it may be proposed
+
+	by    string   // the operator
+	names []string // that the operator's token has
+
+	approved *store.Proposal // the proposal that the call carries out; nil: an operator's own call
+
+	failed, problem error // of a call that carries a proposal out
+}
+
+type adminCallKey struct{}
+
+// callOf is the call that r makes; one without a rule where nothing is known of it.
+func callOf(r *http.Request) *adminCall {
+	if c, ok := r.Context().Value(adminCallKey{}).(*adminCall); ok {
+		return c
+	}
+	return new(adminCall)
+}
+
+// mustPropose is true where the call only proposes its act.
+func mustPropose(r *http.Request) bool { return callOf(r).needsTwo }
+
+// operatorNames are all names of who is called by v: one person has them all. Letter case
+// of an address tells no two people apart.
+func operatorNames(v store.Viewer) (names []string) {
+	for _, name := range v.Names {
+		switch {
+		case strings.HasPrefix(name, store.SubjectCaller):
+			names = append(names, name)
+		case strings.HasPrefix(name, store.EmailCaller):
+			names = append(names, name, strings.ToLower(name))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

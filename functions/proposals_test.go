@@ -1,0 +1,545 @@
+package functions_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost/fencepost/functions"
+	"github.com/fencepost/fencepost/shared/client"
+	"github.com/fencepost/fencepost/shared/config"
+	"github.com/fencepost/fencepost/shared/nonce"
+)
+
+// ruleFor are the settings of a deployment with the two-person rule for these kinds.
+func ruleFor(kinds ...string) []string {
+	return []string{
+		"FENCEPOST_AUTH_OPERATORS=email:ann@fencepost.example,sub:ann-at-work,email:ben@fencepost.example,email:cat@fencepost.example",
+		"FENCEPOST_APPROVALS_REQUIRED=" + strings.Join(kinds, ","),
+	}
+}
+
+// by calls an admin function with a token of this subject and e-mail; "": it has none.
+func (h house) by(subject, email, method, path string, body any) answer {
+	h.t.Helper()
+	claims := jwt.MapClaims{"sub": subject}
+	if email != "" {
+		claims["email"], claims["email_verified"] = email+"@fencepost.example", true
+	}
+	return call(h.t, h.t.Context(), h.issuer.token(h.t, "public", claims), method, h.url+path, body)
+}
+
+func (h house) ann(method, path string, body any) answer {
+	return h.by("ann-at-work", "ann", method, path, body)
+}
+func (h house) ben(method, path string, body any) answer {
+	return h.by("ben", "ben", method, path, body)
+}
+
+// propose is ann's call, which has to come to a proposal.
+func (h house) propose(method, path string, body any) (proposal string, a answer) {
+	h.t.Helper()
+	a = h.ann(method, path, body)
+	id, _ := a.body["proposalId"].(string)
+	if a.status != 202 || id == "" || a.header.Get("Location") != "/admin/v1/proposals/"+id || a.body["status"] != "PROPOSED" {
+		h.t.Fatalf("%s %s: got %d %v, want it proposed", method, path, a.status, a.body)
+	}
+	return "/admin/v1/proposals/" + id, a
+}
+
+// one reads one value.
+func (h house) one(query string, args ...any) (text string) {
+	h.t.Helper()
+	if err := h.DB.QueryRow(h.t.Context(), `select coalesce((`+query+`)::text, 'null')`, args...).Scan(&text); err != nil {
+		h.t.Fatalf("%s: %v", query, err)
+	}
+	return text
+}
+
+var agreed = members{"reason": "seen, and agreed"}
+
+const ofShop = "/admin/v1/submitters/" + shopAccount
+
+// An act that needs no chain is proposed by one operator, and changes nothing until another
+// approves it. Then it is what the direct call would have done, with both names on record.
+func TestTwoOperatorsDecide(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor(config.ApprovalKinds...)...)
+	h.Register(t, shopAccount, 1)
+	h.registerPayer()
+	held := func(name string) string {
+		id := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": name, "payload": members{"to": paidTo}}).body["txId"])
+		h.run(`update managed_tx set held = true where tx_id = $1`, id)
+		return id
+	}
+	to, err := nonce.ParseAddress(paidTo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := nonce.Taker{To: &to, ValueWei: "1"}.CallDigest()
+	first, last := held("first"), held("last")
+	h.run(`insert into foreign_transaction (submitter, nonce, episode, tx_hash, block_number, block_hash, to_address, value_wei, call_digest, succeeded, receipt, node)
+		select $1, n, 1, '0x' || lpad(to_hex(n + 1), 64, '0'), 7, '0x' || lpad(to_hex(n + 1), 64, '0'), lower($2), 1, $3, true, '{}', 'node' from generate_series(0, 1) n`, shopAccount, paidTo, digest[:])
+	h.run(`insert into foreign_hold (submitter, nonce, call_digest) select submitter, nonce, call_digest from foreign_transaction`)
+	matching := fmt.Sprint(h.as("shop", "POST", "/api/v1/tx", members{"submitter": shopAccount, "requestId": "matching", "payload": members{"to": paidTo, "value": "1"}}).body["txId"])
+	h.run(`insert into transfer_halt (scope, user_id, asset_id, evidence) values ('user_asset', 7, 1, '{}')`)
+	halt := h.one(`select max(halt_id) from transfer_halt`)
+	if a := h.ann("POST", "/admin/v1/users/7/payout_addresses/block", members{"reason": "a stolen token"}); a.status != 200 {
+		t.Fatalf("block: got %v, want it done at once", a)
+	}
+	if a := h.ann("POST", ofShop+"/suspend", members{"reason": "a theft"}); a.status != 200 {
+		t.Fatalf("suspend: got %v, want it done at once", a)
+	}
+	h.run(`update balances_tb set available = available - 0.000001 where user_id = $1 and asset_id = 1`, bob)
+	h.ann("POST", "/admin/v1/conservation/check", members{"full": true})
+	finding := h.one(`select max(finding_id) from conservation_finding`)
+	for _, c := range []struct {
+		kind, method, path string
+		body               members
+		is, was, becomes   string // a query, and what it says before and after
+	}{
+		{"policy", "PUT", ofShop + "/policy", members{"maxValue": "7", "reason": "r"}, `select max_value_wei from submitter_policy where submitter = '` + shopAccount + `'`, "5", "7"},
+		{"policy", "POST", ofShop + "/resume", members{"reason": "r"}, `select status from submitter where submitter = '` + shopAccount + `'`, "SUSPENDED", "ACTIVE"},
+		{"callers", "PUT", ofShop + "/callers", members{"callers": []string{"*", "email:new@fencepost.example"}, "reason": "r"}, `select 'email:new@fencepost.example' = any(callers) from submitter where submitter = '` + shopAccount + `'`, "false", "true"},
+		{"release", "POST", "/admin/v1/tx/" + first + "/proceed", members{"reason": "r"}, `select held from managed_tx where tx_id = '` + first + `'`, "true", "false"},
+		{"release", "POST", ofShop + "/proceed", members{"through": last, "reason": "r"}, `select held from managed_tx where tx_id = '` + last + `'`, "true", "false"},
+		{"release", "POST", ofShop + "/foreign/match", members{"nonce": 0, "txId": matching, "reason": "r"}, `select state from managed_tx where tx_id = '` + matching + `'`, "QUEUED", "CONFIRMED"},
+		{"release", "POST", ofShop + "/foreign/write-off", members{"nonce": 1, "reason": "r"}, `select outcome from foreign_hold where nonce = 1`, "null", "WRITTEN_OFF"},
+		{"adjustments", "POST", "/admin/v1/conservation/findings/" + finding + "/adjust", members{"move": "balance", "reason": "r"}, `select count(*) from conservation_adjustment where applied_at is not null`, "0", "1"},
+		{"adjustments", "POST", "/admin/v1/halts/" + halt + "/resume", members{"reason": "r"}, `select resumed_at is not null from transfer_halt where halt_id = ` + halt, "false", "true"},
+		{"adjustments", "POST", "/admin/v1/users/7/payout_addresses/unblock", members{"reason": "r"}, `select count(*) from payout_address_block where lifted_at is null`, "1", "0"},
+	} {
+		if strings.HasSuffix(c.path, "/policy") {
+			h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+		}
+		proposal, a := h.propose(c.method, c.path, c.body)
+		if got := h.one(c.is); got != c.was {
+			t.Fatalf("%s, proposed: got %s, want it as it was, %s", c.path, got, c.was)
+		}
+		if a.body["kind"] != c.kind || a.body["proposedBy"] != "sub:ann-at-work" || a.body["effect"] == "" || a.body["path"] != c.path || a.body["reason"] != "r" {
+			t.Errorf("%s: got the proposal %v", c.path, a.body)
+		}
+		if again := h.ann(c.method, c.path, c.body); again.body["proposalId"] != a.body["proposalId"] {
+			t.Errorf("%s again: got %v, want the same proposal", c.path, again.body)
+		}
+		if got, want := h.ann("POST", proposal+"/approve", agreed).is("code"), "403 SAME_OPERATOR"; got != want {
+			t.Errorf("%s, approved by its proposer: got %s, want %s", c.path, got, want)
+		}
+		done := h.ben("POST", proposal+"/approve", agreed)
+		if got, want := done.is("status", "approvedBy"), "200 CARRIED_OUT email:ben@fencepost.example"; got != want {
+			t.Errorf("%s, approved: got %s (%v), want %s", c.path, got, done.body, want)
+		}
+		if got := h.one(c.is); got != c.becomes {
+			t.Errorf("%s, carried out: got %s, want %s", c.path, got, c.becomes)
+		}
+		if again := h.ben("POST", proposal+"/approve", agreed); fmt.Sprint(again.body) != fmt.Sprint(done.body) {
+			t.Errorf("%s, approved again: got %v, want the stored answer %v", c.path, again.body, done.body)
+		}
+	}
+	if got := h.one(`select count(*) from proposal where status <> 'CARRIED_OUT' or outcome_status is null`); got != "0" {
+		t.Errorf("proposals without their outcome: got %s, want none", got)
+	}
+	if got, want := h.one(`select string_agg(distinct action || ' ' || by || ' ' || approved_by, '; ') from submitter_change where proposal is not null`),
+		"APPROVED sub:ann-at-work email:ben@fencepost.example; CALLERS sub:ann-at-work email:ben@fencepost.example; POLICY sub:ann-at-work email:ben@fencepost.example; RESUME sub:ann-at-work email:ben@fencepost.example"; got != want {
+		t.Errorf("on record: got %s, want %s", got, want)
+	}
+	if got, err := h.Store.VerifyAudit(t.Context(), nil, nil); err != nil || len(got.Findings) != 0 || got.Links == 0 {
+		t.Errorf("the chain: got %+v, %v; want nothing found", got, err)
+	}
+}
+
+// A restored database is accepted by two, and a statement about a payout is made by two.
+func TestTwoOperatorsAcceptAndState(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor("accept", "adjustments")...)
+	h.registerPayer()
+	reqID := fmt.Sprint(h.pay(alice, nil).body["req_id"])
+	if got, want := h.ann("POST", "/admin/v1/authority/accept", members{"reason": "r"}).is("code"), "409 TOO_LATE"; got != want {
+		t.Errorf("accept what is the authority: got %s, want %s", got, want)
+	}
+	h.run(`update authority set timeline_id = timeline_id + 1`)
+	proposal, _ := h.propose("POST", "/admin/v1/authority/accept", members{"reason": "the backup of the 21st"})
+	if got := h.one(`select is_authority()`); got != "false" {
+		t.Fatalf("proposed: got it the authority %s, want false", got)
+	}
+	if got, want := h.ben("POST", proposal+"/approve", agreed).is("status"), "200 CARRIED_OUT"; got != want || h.one(`select is_authority()`) != "true" {
+		t.Fatalf("approved: got %s, authority %s; want %s", got, h.one(`select is_authority()`), want)
+	}
+	path := "/admin/v1/transfers/" + reqID + "/payout-statement"
+	proposal, _ = h.propose("POST", path, members{"paid": true, "tx_hash": "0x" + strings.Repeat("ab", 32), "reason": "seen"})
+	if got := h.one(`select count(*) from payout_statement`); got != "0" {
+		t.Errorf("proposed: got %s statements, want none", got)
+	}
+	if got, want := h.ben("POST", proposal+"/approve", agreed).is("status"), "200 CARRIED_OUT"; got != want || h.one(`select count(*) from payout_statement`) != "1" {
+		t.Errorf("approved: got %s, %s statements; want %s and 1", got, h.one(`select count(*) from payout_statement`), want)
+	}
+}
+
+// One person with two names is one person: by the subject or the e-mail, in whatever case.
+func TestOnePersonDoesNotApproveUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor("policy")...)
+	h.Register(t, shopAccount, 1)
+	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+	proposal, _ := h.propose("PUT", ofShop+"/policy", members{"reason": "r"})
+	for _, who := range [][2]string{{"ann-at-work", ""}, {"another", "ann"}, {"ann-at-work", "ben"}} {
+		if got, want := h.by(who[0], who[1], "POST", proposal+"/approve", agreed).is("code"), "403 SAME_OPERATOR"; got != want {
+			t.Errorf("subject %s, e-mail %q: got %s, want %s", who[0], who[1], got, want)
+		}
+	}
+	if got, want := h.by("shop", "shop", "POST", proposal+"/approve", agreed).is("code"), "403 FORBIDDEN"; got != want {
+		t.Errorf("a caller: got %s, want %s", got, want)
+	}
+	// The database refuses it too, whatever the functions think.
+	id := strings.TrimPrefix(proposal, "/admin/v1/proposals/")
+	if got := h.one(`select verdict from approve_proposal($1, 'email:ANN@fencepost.example', '{email:ANN@fencepost.example,email:ann@fencepost.example}', 'r')`, id); got != "SAME_OPERATOR" {
+		t.Errorf("the database: got %s, want SAME_OPERATOR", got)
+	}
+	if got := h.one(`select max_value_wei from submitter_policy`); got != "5" {
+		t.Errorf("the policy: got %s, want 5", got)
+	}
+}
+
+// What a proposal stands on is so when it is carried out; one that is too old, rejected, or
+// whose proposer is no operator any more, is not carried out.
+func TestProposalsEnd(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor("policy", "callers")...)
+	h.Register(t, shopAccount, 1)
+	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+	wider := func() (string, answer) {
+		return h.propose("PUT", ofShop+"/policy", members{"maxValue": "9", "reason": "r"})
+	}
+	policy := func(want string) {
+		t.Helper()
+		if got := h.one(`select max_value_wei from submitter_policy`); got != want {
+			t.Errorf("the policy: got %s, want %s", got, want)
+		}
+	}
+
+	stale, _ := wider()
+	if a := h.ben("PUT", ofShop+"/policy", members{"maxValue": "3", "reason": "tighter"}); a.status != 200 {
+		t.Fatalf("tighter: got %v, want it done at once", a)
+	}
+	a := h.ben("POST", stale+"/approve", agreed)
+	if got, want := a.is("code"), "409 PROPOSAL_STALE"; got != want || !strings.Contains(fmt.Sprint(a.body["detail"]), `policy was`) {
+		t.Errorf("stale: got %s (%v), want %s, and what changed", got, a.body, want)
+	}
+	policy("3")
+	if got, want := h.ben("GET", stale, nil).is("status"), "200 STALE"; got != want {
+		t.Errorf("stale: got %s, want %s", got, want)
+	}
+
+	expired, first := wider()
+	h.run(`alter table proposal disable trigger keep_proposal`)
+	h.run(`update proposal set expires_at = clock_timestamp() where proposal_id = $1`, first.body["proposalId"])
+	h.run(`alter table proposal enable trigger keep_proposal`)
+	if got, want := h.ben("GET", expired, nil).is("status"), "200 EXPIRED"; got != want {
+		t.Errorf("expired: got %s, want %s", got, want)
+	}
+	again, second := wider()
+	if second.body["proposalId"] == first.body["proposalId"] {
+		t.Error("proposed again: got the proposal that has expired, want a new one")
+	}
+	if got, want := h.ben("POST", expired+"/approve", agreed).is("code"), "409 PROPOSAL_EXPIRED"; got != want {
+		t.Errorf("expired: got %s, want %s", got, want)
+	}
+
+	if got, want := h.ann("POST", again+"/reject", members{"reason": "not wanted"}).is("status", "closeReason"), "200 REJECTED not wanted"; got != want {
+		t.Errorf("withdrawn: got %s, want %s", got, want)
+	}
+	for method, want := range map[string]string{"approve": "409 TOO_LATE <nil>", "reject": "200 <nil> REJECTED"} {
+		if got := h.ben("POST", again+"/"+method, agreed).is("code", "status"); method == "reject" && got != want || method == "approve" && !strings.HasPrefix(got, "409 TOO_LATE") {
+			t.Errorf("%s what was withdrawn: got %s, want %s", method, got, want)
+		}
+	}
+
+	left, _ := wider()
+	here := h.url
+	h.url = h.serve("FENCEPOST_AUTH_OPERATORS=email:ben@fencepost.example,email:cat@fencepost.example", "FENCEPOST_APPROVALS_REQUIRED=policy")
+	if got, want := h.ben("POST", left+"/approve", agreed).is("code"), "409 PROPOSER_REMOVED"; got != want {
+		t.Errorf("the proposer is no operator: got %s, want %s", got, want)
+	}
+	h.url = here
+	policy("3")
+	if got := h.ben("GET", "/admin/v1/proposals", nil); len(got.body["proposals"].([]any)) != 1 {
+		t.Errorf("open: got %v, want the last one", got.body)
+	}
+	if got := h.ben("GET", "/admin/v1/proposals?state=all", nil); len(got.body["proposals"].([]any)) != 4 {
+		t.Errorf("all: got %v, want four", got.body)
+	}
+	for query, want := range map[string]string{"state=none": "state", "after=0": "after", "limit=1": "limit"} {
+		if got := h.ben("GET", "/admin/v1/proposals?"+query, nil).is("field"); got != "400 "+want {
+			t.Errorf("%s: got %s, want the field %s", query, got, want)
+		}
+	}
+	for path, want := range map[string]string{"1": "400 INVALID_FIELD", "018f0000-0000-7000-8000-000000000000": "404 NOT_FOUND"} {
+		for _, call := range [][2]string{{"GET", ""}, {"POST", "/approve"}, {"POST", "/reject"}} {
+			if got := h.ben(call[0], "/admin/v1/proposals/"+path+call[1], agreed).is("code"); got != want {
+				t.Errorf("%s %s%s: got %s, want %s", call[0], path, call[1], got, want)
+			}
+		}
+	}
+}
+
+// Of many who approve at once all get the same answer, and the act is carried out once.
+func TestApprovalsAtOnceCarryOutOnce(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor("policy", "callers", "release", "adjustments")...)
+	h.Register(t, shopAccount, 1)
+	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+	for round := range 5 {
+		proposal, _ := h.propose("PUT", ofShop+"/policy", members{"maxValue": fmt.Sprint(6 + round), "reason": "r"})
+		answers := make([]answer, 6)
+		var all sync.WaitGroup
+		for i := range answers {
+			all.Go(func() {
+				who := []string{"ben", "cat"}[i%2]
+				answers[i] = h.by(who, who, "POST", proposal+"/approve", agreed)
+			})
+		}
+		all.Wait()
+		for i, a := range answers {
+			if got, want := a.is("status"), "200 CARRIED_OUT"; got != want {
+				t.Errorf("approval %d: got %s (%v), want %s", i, got, a.body, want)
+			}
+		}
+		if got := h.one(`select count(*) from submitter_change where action = 'POLICY' and proposal is not null`); got != fmt.Sprint(round+1) {
+			t.Fatalf("policies set: got %s, want %d", got, round+1)
+		}
+	}
+}
+
+// Acts that only take rights away need one operator: compared with the present state when
+// they are carried out. Without the rule one operator does everything.
+func TestTakingRightsAwayNeedsOneOperator(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor(config.ApprovalKinds...)...)
+	h.Register(t, shopAccount, 1)
+	h.run(`update submitter set callers = '{email:a@b.example,email:c@d.example}'`)
+	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+	for _, c := range []struct {
+		method, path string
+		body         members
+		want         int
+	}{
+		{"PUT", "/policy", members{"maxValue": "4", "reason": "r"}, 200},
+		{"PUT", "/policy", members{"maxValue": "4", "maxPerMinute": 1, "reason": "r"}, 200},
+		{"PUT", "/policy", members{"maxValue": "5", "maxPerMinute": 1, "reason": "r"}, 202},
+		{"PUT", "/policy", members{"maxValue": "3", "reason": "r"}, 202},
+		{"PUT", "/callers", members{"callers": []string{"email:c@d.example"}, "reason": "r"}, 200},
+		{"PUT", "/callers", members{"callers": []string{"email:a@b.example"}, "reason": "r"}, 202},
+		{"PUT", "/callers", members{"callers": []string{"email:c@d.example", "email:a@b.example"}, "reason": "r"}, 202},
+		{"PUT", "/callers", members{"callers": []string{"email:e@f.example"}, "succeeds": members{"email:e@f.example": "email:c@d.example"}, "reason": "r"}, 202},
+		{"POST", "/suspend", members{"reason": "r"}, 200},
+		{"POST", "/queue/cancel", members{"reason": "r"}, 200},
+		{"POST", "/resume", members{"reason": "r"}, 202},
+	} {
+		if a := h.ann(c.method, ofShop+c.path, c.body); a.status != c.want {
+			t.Errorf("%s %v: got %d %v, want %d", c.path, c.body, a.status, a.body, c.want)
+		}
+	}
+	if got, want := h.one(`select array_to_string(callers, ',') || ' ' || status from submitter`), "email:c@d.example SUSPENDED"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := h.one(`select max_value_wei || ' ' || max_per_minute from submitter_policy`), "4 1"; got != want {
+		t.Errorf("policy: got %s, want %s", got, want)
+	}
+	for _, c := range []struct {
+		path string
+		body members
+		want string
+	}{
+		{"/policy", members{"maxValue": "x", "reason": "r"}, "400 maxValue"},
+		{"/policy", members{"maxValue": "9"}, "400 reason"},
+		{"/policy", members{"most": "9", "reason": "r"}, "400 most"},
+		{"/callers", members{"callers": []string{}, "reason": "r"}, "400 callers"},
+	} {
+		if got := h.ann("PUT", ofShop+c.path, c.body).is("field"); got != c.want {
+			t.Errorf("%v: got %s, want %s: what is wrong is not proposed", c.body, got, c.want)
+		}
+	}
+	if got, want := h.ann("PUT", "/admin/v1/submitters/eip155:1337:0x00000000000000000000000000000000000000a1/policy", members{"reason": "r"}).is("code"), "404 UNKNOWN_SUBMITTER"; got != want {
+		t.Errorf("an unknown submitter: got %s, want %s", got, want)
+	}
+	h.url = h.serve()
+	if got, want := h.as("ann", "PUT", ofShop+"/policy", members{"maxValue": "9", "reason": "r"}).is("status"), "200 SUSPENDED"; got != want {
+		t.Errorf("without the rule: got %s, want %s", got, want)
+	}
+}
+
+// An act whose answer was lost is not carried out again.
+func TestAnApprovalThatLostItsAnswerIsStored(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor("policy")...)
+	h.Register(t, shopAccount, 1)
+	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+	proposal, a := h.propose("PUT", ofShop+"/policy", members{"maxValue": "9", "reason": "r"})
+	id := a.body["proposalId"]
+	// Approved, and then the process ended.
+	if got := h.one(`select verdict from approve_proposal($1, 'email:ben@fencepost.example', '{email:ben@fencepost.example}', 'r')`, id); got != "OPEN" {
+		t.Fatalf("approve: got %s, want OPEN", got)
+	}
+	if got, want := h.ben("GET", proposal, nil).is("status", "outcome"), "200 APPROVED <nil>"; got != want {
+		t.Errorf("approved: got %s, want %s", got, want)
+	}
+	if got, want := h.by("cat", "cat", "POST", proposal+"/approve", agreed).is("status", "approvedBy"), "200 CARRIED_OUT email:ben@fencepost.example"; got != want {
+		t.Errorf("gone on with: got %s, want %s", got, want)
+	}
+	proposal, a = h.propose("PUT", ofShop+"/policy", members{"maxValue": "10", "reason": "r"})
+	id = a.body["proposalId"]
+	h.one(`select verdict from approve_proposal($1, 'email:ben@fencepost.example', '{email:ben@fencepost.example}', 'r')`, id)
+	h.one(`select carry_out_proposal($1)`, id) // and its answer was lost
+	if got, want := h.ben("POST", proposal+"/approve", agreed).is("status", "outcome"), "200 CARRIED_OUT <nil>"; got != want {
+		t.Errorf("carried out before: got %s, want %s", got, want)
+	}
+	if got := h.one(`select max_value_wei from submitter_policy`); got != "9" {
+		t.Errorf("the policy: got %s, want 9: it is not carried out by the second call", got)
+	}
+	var body map[string]any
+	if err := json.Unmarshal([]byte(h.one(`select saw from proposal where proposal_id = $1`, id)), &body); err != nil || body["policy"] == nil {
+		t.Errorf("saw: got %v, %v; want the policy", body, err)
+	}
+}
+
+// The client's error shows an operator that nothing was carried out yet. Another operator
+// finds the proposal, and approves or rejects it. One has 100 open at most.
+func TestClientOfProposals(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor("policy")...)
+	h.Register(t, shopAccount, 1)
+	h.run(`insert into submitter_policy (submitter, max_value_wei) values ($1, 5)`, shopAccount)
+	ann, ben := h.clientOf(h.callerToken("ann")), h.clientOf(h.callerToken("ben"))
+	_, err := ann.SetPolicy(t.Context(), shopAccount, client.Policy{MaxValue: "9"}, "wider")
+	p := client.ProposedBy(err)
+	if p == nil || p.Status != "PROPOSED" || p.ProposedBy != "email:ann@fencepost.example" || !strings.Contains(err.Error(), "not carried out: proposal "+p.ProposalID) || client.CodeOf(err) != "" {
+		t.Fatalf("set a wider policy: got %v, want it proposed", err)
+	}
+	if _, err := ann.Approve(t.Context(), p.ProposalID, "r"); client.CodeOf(err) != "SAME_OPERATOR" {
+		t.Errorf("approved by its proposer: got %v, want SAME_OPERATOR", err)
+	}
+	done, err := ben.Approve(t.Context(), p.ProposalID, "seen")
+	if err != nil || done.Status != "CARRIED_OUT" || done.Outcome == nil || done.Outcome.Status != 200 || !strings.Contains(string(done.Outcome.Body), `"maxValue":"9"`) || done.ApproveReason != "seen" {
+		t.Errorf("approved: got %+v, %v; want it carried out, with the submitter", done, err)
+	}
+	if shown, err := ann.Proposal(t.Context(), p.ProposalID); err != nil || shown.ApprovedBy != "email:ben@fencepost.example" || shown.ClosedAt == nil {
+		t.Errorf("shown: got %+v, %v", shown, err)
+	}
+	for i := range 100 {
+		if _, err = ann.SetPolicy(t.Context(), shopAccount, client.Policy{MaxValue: fmt.Sprint(100 + i)}, "wider"); client.ProposedBy(err) == nil {
+			t.Fatalf("proposal %d: got %v, want it proposed", i, err)
+		}
+	}
+	if got, want := h.as("ann", "PUT", ofShop+"/policy", members{"maxValue": "777", "reason": "r"}).is("code"), "429 TOO_MANY_REQUESTS"; got != want {
+		t.Errorf("one more than 100: got %s, want %s", got, want)
+	}
+	open, err := collect(ben.ListProposals(t.Context(), false), func(p client.Proposal) string { return p.ProposalID })
+	if n := len(strings.Fields(open)); err != nil || n != 100 {
+		t.Errorf("open: got %d, %v; want 100", n, err)
+	}
+	all, err := collect(ben.ListProposals(t.Context(), true), func(p client.Proposal) string { return p.ProposalID })
+	if n := len(strings.Fields(all)); err != nil || n != 101 {
+		t.Errorf("all, two pages: got %d, %v; want 101", n, err)
+	}
+	rejected, err := ben.Reject(t.Context(), strings.Trim(strings.Fields(open)[0], "[],"), "not wanted")
+	if err != nil || rejected.Status != "REJECTED" || rejected.ClosedBy != "email:ben@fencepost.example" {
+		t.Errorf("rejected: got %+v, %v", rejected, err)
+	}
+}
+
+// Each call of operators that may change something has its rule, in the code and on the page.
+func TestEveryActOfAnOperatorHasItsRule(t *testing.T) {
+	t.Parallel()
+	rules := functions.AdminActs()
+	var want []string
+	for pattern, rule := range rules {
+		if rule.Why == "" || rule.Kind != "" && !slices.Contains(config.ApprovalKinds, rule.Kind) {
+			t.Errorf("%s: got the rule %+v, want a kind of approvals.required or none, and why", pattern, rule)
+		}
+		who := rule.Kind
+		if who == "" {
+			who = "one operator"
+		}
+		want = append(want, fmt.Sprintf("| `%s` | %s | %s |", pattern, who, rule.Why))
+	}
+	described := slices.DeleteFunc(apiOf(t).Operations(), func(pattern string) bool {
+		return !strings.Contains(pattern, " /admin/v1/") || strings.HasPrefix(pattern, "GET ")
+	})
+	if diff := cmp.Diff(described, slices.Sorted(maps.Keys(rules))); diff != "" {
+		t.Errorf("rules (-openapi.yaml +acts.go):\n%s", diff)
+	}
+	for _, kind := range config.ApprovalKinds {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(rules)), func(rule functions.ActRule) bool { return rule.Kind == kind }) {
+			t.Errorf("%s: no act has this kind", kind)
+		}
+	}
+	page, err := os.ReadFile("../docs/approvals.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := regexp.MustCompile("(?m)^\\| `(?:POST|PUT|DELETE) /admin/v1/\\S+` \\| .*\\|$").FindAllString(string(page), -1)
+	got = slices.DeleteFunc(got, func(row string) bool { return strings.Count(row, " | ") < 2 })
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("docs/approvals.md (-acts.go +page):\n%s", diff)
+	}
+}
+
+// A person's word about a ledger's answer needs two operators; that the ledger answers itself
+// needs one. Where the act is refused when it is carried out, the proposal waits, and ends by
+// a rejection.
+func TestARefusedActLeavesItsProposal(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor("adjustments")...)
+	h.url = h.serve(append(append(h.transferSettings(), ruleFor("adjustments")...), "FENCEPOST_TRANSFER_CALL_TIMEOUT=300ms")...)
+	reqID := h.pending()
+	path := "/admin/v1/transfers/" + reqID + "/resolve"
+	proposal, a := h.propose("POST", path, members{"op": "deposit", "outcome": "applied", "line": 1, "reason": "r"})
+	if got := fmt.Sprint(a.body["effect"]); !strings.Contains(got, "deposit of transfer "+reqID+" was applied") {
+		t.Errorf("effect: got %q", got)
+	}
+	h.signal(syscall.SIGCONT)
+	if got, want := h.ben("POST", proposal+"/approve", agreed).is("code"), "409 NOT_FORGOTTEN"; got != want {
+		t.Errorf("approved: got %s, want the act's own refusal %s", got, want)
+	}
+	if got, want := h.ben("GET", proposal, nil).is("status", "outcome"), "200 APPROVED <nil>"; got != want {
+		t.Errorf("refused: got %s, want %s", got, want)
+	}
+	if got, want := h.by("cat", "cat", "POST", proposal+"/reject", members{"reason": "the core knows"}).is("status", "closedBy"), "200 REJECTED email:cat@fencepost.example"; got != want {
+		t.Errorf("rejected: got %s, want %s", got, want)
+	}
+	if a := h.ann("POST", path, members{"op": "deposit", "reason": "r"}); a.status != 200 {
+		t.Errorf("the ledger's own answer: got %v, want it asked for at once", a)
+	}
+}
+
+// Releasing in bulk after a planned move is many transactions, and needs two operators.
+func TestTwoOperatorsReleaseInBulk(t *testing.T) {
+	t.Parallel()
+	h := build(t, ruleFor("release")...)
+	bulk := func() (string, answer) {
+		return h.propose("POST", "/admin/v1/authority/release-untouched", members{"reason": "the upgrade of the 23rd", "limit": 10})
+	}
+	if got, want := h.ann("POST", "/admin/v1/authority/release-untouched", members{"reason": "r"}).is("code"), "409 NOT_A_PLANNED_MOVE"; got != want {
+		t.Errorf("without a move: got %s, want %s", got, want)
+	}
+	h.run(`insert into authority_move (mark, from_system, from_timeline, by, reason, outcome, ended_at, ended_by, ended_reason, to_system, to_timeline, after_change)
+		select 'm', 1, 1, 'ann', 'r', 'CONFIRMED', now(), 'ann', 'r', system_identifier, timeline_id, 0 from authority`)
+	proposal, _ := bulk()
+	done := h.ben("POST", proposal+"/approve", agreed)
+	outcome, _ := done.body["outcome"].(map[string]any)
+	if got, want := done.is("status"), "200 CARRIED_OUT"; got != want || outcome == nil || fmt.Sprint(outcome["body"]) != "map[after:<nil> left:[] released:[] remaining:0]" {
+		t.Errorf("in bulk: got %s (%v), want %s, and nothing left", got, done.body, want)
+	}
+}

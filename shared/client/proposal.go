@@ -1,0 +1,128 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Proposal is an act that one operator wants done and another has to approve.
+type Proposal struct {
+	ProposalID    string          `json:"proposalId"`
+	Status        string          `json:"status"` // PROPOSED, APPROVED, CARRIED_OUT, REJECTED, EXPIRED or STALE
+	Kind          string          `json:"kind"`   // of the setting approvals.required
+	Act           string          `json:"act"`
+	Subject       json.RawMessage `json:"subject"` // what it is about
+	Effect        string          `json:"effect"`  // what will happen
+	Method        string          `json:"method"`
+	Path          string          `json:"path"`
+	Body          json.RawMessage `json:"body"`
+	Saw           json.RawMessage `json:"saw"` // the state that it was made in, and is carried out in
+	SawHash       string          `json:"sawHash"`
+	ProposedBy    string          `json:"proposedBy"`
+	Reason        string          `json:"reason"`
+	CreatedAt     time.Time       `json:"createdAt"`
+	ExpiresAt     time.Time       `json:"expiresAt"`
+	ApprovedBy    string          `json:"approvedBy"` // "": nobody has
+	ApproveReason string          `json:"approveReason"`
+	ApprovedAt    *time.Time      `json:"approvedAt"`
+	ClosedBy      string          `json:"closedBy"`    // who rejected it
+	CloseReason   string          `json:"closeReason"` // why, or the state that was found in place of Saw
+	ClosedAt      *time.Time      `json:"closedAt"`
+	Outcome       *ActOutcome     `json:"outcome"` // nil: it is not carried out, or the answer was lost
+}
+
+// ActOutcome is what the act of a proposal answered.
+type ActOutcome struct {
+	Status int             `json:"status"` // of HTTP
+	Body   json.RawMessage `json:"body"`   // what the call itself answers; null: nothing
+}
+
+// ProposedError is the error of a call that was not carried out: it needs a second operator,
+// who approves the proposal by [Client.Approve].
+type ProposedError struct {
+	Proposal Proposal
+}
+
+// Error names the proposal, its effect and its time.
+func (e *ProposedError) Error() string {
+	return fmt.Sprintf("not carried out: proposal %s waits until %s for another operator to approve it: %s", e.Proposal.ProposalID, e.Proposal.ExpiresAt.Format(time.RFC3339), e.Proposal.Effect)
+}
+
+// ProposedBy is the proposal that err says the call came to; nil: err says no such thing.
+func ProposedBy(err error) *Proposal {
+	var e *ProposedError
+	if errors.As(err, &e) {
+		return &e.Proposal
+	}
+	return nil
+}
+
+const proposals = "/admin/v1/proposals"
+
+// proposed reads the proposal that a call came to.
+func proposed(resp *http.Response) error {
+	e := new(ProposedError)
+	if err := decode(resp, answerMost, "application/json", &e.Proposal); err != nil {
+		return fmt.Errorf("%w: answer %d: %w", ErrUnknown, resp.StatusCode, err)
+	}
+	return e
+}
+
+// isProposed is true where the answer is a proposal, and not that of the act.
+func isProposed(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusAccepted && strings.HasPrefix(resp.Header.Get("Location"), proposals+"/")
+}
+
+// ListProposals yields the proposals that wait to be approved or carried out, or all, the
+// newest first, page by page as they are wanted. It ends at the first error. It is for
+// operators.
+func (c *Client) ListProposals(ctx context.Context, all bool) iter.Seq2[Proposal, error] {
+	values := url.Values{}
+	if all {
+		values.Set("state", "all")
+	}
+	return pages("after", values, func(values url.Values) ([]Proposal, string, error) {
+		var page struct {
+			Proposals []Proposal `json:"proposals"`
+			NextAfter int64      `json:"nextAfter"`
+		}
+		err := c.call(ctx, request{method: http.MethodGet, path: proposals, query: values}, &page)
+		if page.NextAfter == 0 {
+			return page.Proposals, "", err
+		}
+		return page.Proposals, strconv.FormatInt(page.NextAfter, 10), err
+	})
+}
+
+// Proposal shows one. It is for operators.
+func (c *Client) Proposal(ctx context.Context, id string) (out Proposal, err error) {
+	err = c.call(ctx, request{method: http.MethodGet, path: proposals + "/" + url.PathEscape(id)}, &out)
+	return out, err
+}
+
+// Approve has the act carried out that another operator proposed, once; asked again it
+// returns the stored outcome. SAME_OPERATOR: you have proposed it. PROPOSAL_STALE: what it
+// stands on has changed. Other problems are those of the act itself, and the proposal waits.
+// The reason is kept. It is for operators.
+func (c *Client) Approve(ctx context.Context, id, reason string) (Proposal, error) {
+	return c.decideProposal(ctx, id, "approve", reason)
+}
+
+// Reject ends a proposal that is not carried out, also your own; TOO_LATE: it has ended
+// otherwise. The reason is kept. It is for operators.
+func (c *Client) Reject(ctx context.Context, id, reason string) (Proposal, error) {
+	return c.decideProposal(ctx, id, "reject", reason)
+}
+
+func (c *Client) decideProposal(ctx context.Context, id, verb, reason string) (out Proposal, err error) {
+	err = c.call(ctx, request{method: http.MethodPost, path: proposals + "/" + url.PathEscape(id) + "/" + verb, body: map[string]string{"reason": reason}}, &out)
+	return out, err
+}

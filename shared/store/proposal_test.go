@@ -1,0 +1,135 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/shared/store"
+	"github.com/fencepost/fencepost/shared/store/storetest"
+)
+
+// proposed is a policy for alice that ann proposes and ben has approved.
+func proposed(t *testing.T, db storetest.Bundle) store.Proposal {
+	t.Helper()
+	p, err := db.Propose(t.Context(), store.NewProposal{
+		Kind: "policy", Act: "policy", Subject: map[string]any{"submitter": string(alice)}, Method: "PUT", Path: "/", Body: "{}", Call: "{}",
+		Effect: "sets a policy", By: "ann", Names: []string{"ann"}, Reason: "because", ValidFor: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdict, _, err := db.ApproveProposal(t.Context(), store.Approval{ProposalID: p.ID, By: "ben", Names: []string{"ben"}, Reason: "seen"})
+	if err != nil || verdict != store.VerdictOpen {
+		t.Fatalf("approve: got %s, %v; want %s", verdict, err, store.VerdictOpen)
+	}
+	return p
+}
+
+func setPolicy(ctx context.Context, db storetest.Bundle, most string, onlyTighter bool) error {
+	_, err := db.PutPolicy(ctx, store.PolicyChange{Submitter: alice, Policy: store.Policy{MaxValue: &most}, By: "ann", Reason: "because", OnlyTighter: onlyTighter})
+	return err
+}
+
+// What two people decided names both, under the chain. A session that names a proposal
+// which its transaction does not carry out is not believed.
+func TestApprovalsAreInTheChain(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	db.Register(t, bob, 1)
+	suspend(t, db, true) // by one person
+	p := proposed(t, db)
+	if err := setPolicy(store.WithProposal(t.Context(), p.ID), db, "7", false); err != nil {
+		t.Fatal(err)
+	}
+	run(t, db, `begin; select set_config('fencepost.proposal', '`+p.ID+`', true); insert into submitter_change (submitter, action, by, reason) values ('`+string(bob)+`', 'RESUME', 'ann', 'because'); commit`)
+	var got string
+	if err := db.DB.QueryRow(t.Context(), `select string_agg(action || ' ' || coalesce(approved_by, 'nobody') || ' ' || (proposal is not null), ', ' order by id) from submitter_change`).Scan(&got); err != nil {
+		t.Fatal(err)
+	}
+	if want := "SUSPEND nobody false, POLICY ben true, RESUME nobody false"; got != want {
+		t.Errorf("on record: got %s, want %s", got, want)
+	}
+	if found := verify(t, db, nil); len(found.Findings) != 0 || found.Links != 3 {
+		t.Errorf("got %+v, want 3 links, and nothing found", found)
+	}
+	run(t, db, `begin; set local session_replication_role = replica; update submitter_change set approved_by = 'cat' where action = 'POLICY'; commit`)
+	if found := verify(t, db, nil); len(found.Findings) != 1 || !strings.Contains(found.Findings[0], "does not fit its row") {
+		t.Errorf("with another approver: got %q, want it found", found.Findings)
+	}
+}
+
+// The act's own transaction compares: where the state has changed since the approval nothing
+// is written, and no proposal is carried out twice.
+func TestAProposalIsCarriedOutInTheTransactionOfItsAct(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	stale := proposed(t, db)
+	if err := setPolicy(t.Context(), db, "3", false); err != nil {
+		t.Fatal(err)
+	}
+	done := proposed(t, db)
+	if err := setPolicy(store.WithProposal(t.Context(), done.ID), db, "7", false); err != nil {
+		t.Fatal(err)
+	}
+	for name, id := range map[string]string{"stale": stale.ID, "carried out": done.ID} {
+		if err := setPolicy(store.WithProposal(t.Context(), id), db, "9", false); !store.IsProposalGone(err) {
+			t.Errorf("%s: got %v, want it gone", name, err)
+		}
+	}
+	view, err := db.Submitter(t.Context(), alice)
+	if err != nil || !strings.Contains(string(view.Policy), `"maxValue": "7"`) {
+		t.Errorf("policy: got %s, %v; want 7", view.Policy, err)
+	}
+	// The same at once: one of them.
+	p, errs := proposed(t, db), make([]error, 8)
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() { errs[i] = setPolicy(store.WithProposal(t.Context(), p.ID), db, fmt.Sprint(100+i), false) })
+	}
+	all.Wait()
+	carried := 0
+	for _, err := range errs {
+		if err == nil {
+			carried++
+		} else if !store.IsProposalGone(err) {
+			t.Errorf("at once: got %v, want it gone", err)
+		}
+	}
+	if carried != 1 {
+		t.Errorf("at once: got it carried out %d times, want 1", carried)
+	}
+}
+
+// Policies that may only tighten, set at once in any order, never loosen: each is compared
+// with the one that it replaces.
+func TestPoliciesAtOnceOnlyTighten(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	db.Register(t, alice, 1)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 10 {
+				if err := setPolicy(t.Context(), db, fmt.Sprint(rand.N(1000)), true); err != nil && !errors.Is(err, store.ErrNotTighter) {
+					t.Errorf("set: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	var set, looser int
+	err := db.DB.QueryRow(t.Context(), `
+		select count(*), count(*) filter (where most > before)
+		  from (select (policy ->> 'maxValue')::numeric as most, lag((policy ->> 'maxValue')::numeric) over (order by id) as before from submitter_change) as c`).Scan(&set, &looser)
+	if err != nil || set < 2 || looser != 0 {
+		t.Errorf("got %d policies set, %d looser than the one before, %v; want some, and none", set, looser, err)
+	}
+}
