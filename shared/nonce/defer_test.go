@@ -31,8 +31,8 @@ func deferred(t Tx) Tx {
 	return t
 }
 
-// bounded are payloads that only their own bounds can hold back, and others.
-func bounded() payloads {
+// ownBounded are payloads that only their own bounds can hold back, and others.
+func ownBounded() payloads {
 	to := Address{19: 0xb0}
 	rich, _ := new(big.Int).SetString("1000000000000000000000000000000", 10)
 	return reader(map[string]Call{
@@ -98,7 +98,7 @@ func TestItsOwnBoundsDeferAnIntentForOtherCallersAlone(t *testing.T) {
 				if c.adjust != nil {
 					c.adjust(&r, &w, &v)
 				}
-				p := r.prepare(w, bounded(), v, map[string]Estimate{"q-1": {Outcome: Unknown, Reason: "no answer"}})
+				p := r.prepare(w, ownBounded(), v, map[string]Estimate{"q-1": {Outcome: Unknown, Reason: "no answer"}})
 				if got := outline(p); got != c.want || p.waiting != c.waiting {
 					t.Fatalf("got %q, waiting %v; want %q, %v", got, p.waiting, c.want, c.waiting)
 				}
@@ -127,12 +127,12 @@ func TestAnIntentIsHeldBackFromTheFirstCheckThatSaysSo(t *testing.T) {
 		r := deferring()
 		w := queue(workOf(9, 5), of("a", backSince(queued(1, "pay"), time.Hour)))
 		r.FeeCapWei = big.NewInt(9)
-		if x := r.prepare(w, bounded(), viewOf(w, block('a', 100)), nil).moves[0].To; x.HeldBackSince != nil {
+		if x := r.prepare(w, ownBounded(), viewOf(w, block('a', 100)), nil).moves[0].To; x.HeldBackSince != nil {
 			t.Errorf("got held back since %v, want not by its own bounds", x.HeldBackSince)
 		}
 		r.DeferAfter = 5 * time.Second
 		w = queue(workOf(9, 5), of("a", queued(1, "cheap")))
-		if x := r.prepare(w, bounded(), viewOf(w, block('a', 100)), nil).moves[0].To; !x.HeldBackSince.Equal(dbNow) || !x.NextCheckAt.Equal(dbNow.Add(5*time.Second)) {
+		if x := r.prepare(w, ownBounded(), viewOf(w, block('a', 100)), nil).moves[0].To; !x.HeldBackSince.Equal(dbNow) || !x.NextCheckAt.Equal(dbNow.Add(5*time.Second)) {
 			t.Errorf("got held back since %v, next look at %v; want now, and in 5 s", x.HeldBackSince, x.NextCheckAt)
 		}
 	})
@@ -145,7 +145,7 @@ func TestH27BehindADeferredIntentOfTheSameCaller(t *testing.T) {
 	frozen(t, func(t *testing.T) {
 		for _, unsettled := range [][]Tx{nil, {pending(4)}} {
 			w := queue(workOf(9, 5, unsettled...), of("a", deferred(queued(0, "cheap"))), of("a", queued(1, "call")), of("b", queued(2, "call")), of("b", queued(3, "pay")))
-			p := deferring().prepare(w, bounded(), viewOf(w, block('a', 100)), map[string]Estimate{"q-1": reverts(), "q-2": estimated(50_000)})
+			p := deferring().prepare(w, ownBounded(), viewOf(w, block('a', 100)), map[string]Estimate{"q-1": reverts(), "q-2": estimated(50_000)})
 			if got, want := outline(p), "q-2=5, q-3=6, q-0 waits"; got != want {
 				t.Errorf("%d in flight: got %q, want %q", len(unsettled), got, want)
 			}
@@ -158,7 +158,7 @@ func TestH27SetsADeferredIntentAside(t *testing.T) {
 	t.Parallel()
 	frozen(t, func(t *testing.T) {
 		w := queue(workOf(9, 5, pending(4)), of("a", deferred(queued(1, "call"))), of("a", queued(2, "pay")))
-		p := deferring().prepare(w, bounded(), viewOf(w, block('a', 100)), estimates1(reverts()))
+		p := deferring().prepare(w, ownBounded(), viewOf(w, block('a', 100)), estimates1(reverts()))
 		if got, want := outline(p), "q-2=5, q-1 aside until 4"; got != want || p.moves[0].To.DeferredAt != nil {
 			t.Errorf("got %q, deferred at %v; want %q, not deferred", got, p.moves[0].To.DeferredAt, want)
 		}
@@ -219,7 +219,7 @@ func TestExpiredIntentsGetNoNonce(t *testing.T) {
 		over, lasts := queued(1, "pay"), queued(2, "pay")
 		over.ValidUntil, lasts.ValidUntil = ago(0), in(time.Microsecond)
 		w := queue(workOf(9, 5), of("a", over), of("a", lasts))
-		p := deferring().prepare(w, bounded(), viewOf(w, block('a', 100)), nil)
+		p := deferring().prepare(w, ownBounded(), viewOf(w, block('a', 100)), nil)
 		if len(p.allocate) != 1 || p.allocate[0].Tx.ID != "q-2" || len(p.moves) != 1 || p.moves[0].To.State != Failed || p.moves[0].To.Sub != Expired || p.moves[0].To.LastError == "" {
 			t.Errorf("got %q, %+v; want q-2=5, and q-1 EXPIRED with a reason", outline(p), p.moves)
 		}
@@ -319,7 +319,7 @@ func TestPropertyEachCallersOrderIsKept(t *testing.T) {
 			began := w.now()
 			v := viewOf(w, block('a', 100))
 			v.Account.BaseFeeWei = big.NewInt(int64(rapid.SampledFrom([]int{1, 10}).Draw(rt, "base fee")))
-			p := r.prepare(w, bounded(), v, map[string]Estimate{})
+			p := r.prepare(w, ownBounded(), v, map[string]Estimate{})
 			for _, a := range p.allocate {
 				got[a.Tx.PresentCaller] = append(got[a.Tx.PresentCaller], a.Tx.ID)
 				for _, x := range w.Queue {
