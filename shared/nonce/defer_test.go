@@ -354,3 +354,29 @@ func TestPropertyEachCallersOrderIsKept(t *testing.T) {
 		}
 	})
 }
+
+// A deferred intent whose bounds allow it again, but which then waits for another reason, waits
+// at the head of the queue as any other. One that cannot be checked stays deferred.
+func TestADeferredIntentWaitsForOtherReasonsAsAnyOther(t *testing.T) {
+	t.Parallel()
+	frozen(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			first    Tx
+			estimate Estimate
+			adjust   func(*Rules)
+			want     string
+			deferred bool
+		}{
+			"the deployment's ceiling":    {deferred(queued(1, "pay")), Estimate{}, func(r *Rules) { r.FeeCapWei = big.NewInt(9) }, "q-1 waits", false},
+			"no estimate":                 {deferred(queued(1, "call")), Estimate{Outcome: Unknown}, func(*Rules) {}, "q-2=5, q-1 waits", true},
+			"its estimate reverts, alone": {deferred(queued(1, "call")), reverts(), func(*Rules) {}, "q-2=5, q-1 rejected", true},
+		} {
+			r, w := deferring(), queue(workOf(9, 5), of("a", c.first), of("b", queued(2, "pay")))
+			c.adjust(&r)
+			p := r.prepare(w, bounded(), viewOf(w, block('a', 100)), estimates1(c.estimate))
+			if got := outline(p); got != c.want || p.moves[0].To.DeferredAt != nil != c.deferred {
+				t.Errorf("%s: got %q, deferred at %v; want %q, deferred: %v", name, got, p.moves[0].To.DeferredAt, c.want, c.deferred)
+			}
+		}
+	})
+}
