@@ -36,8 +36,8 @@ func (h deployment) setPolicy(t *testing.T, s nonce.Submitter, p client.Policy) 
 	}
 }
 
-// A caller that posts as much as it can neither fills the queue for another caller of the
-// same submitter, nor uses up its day, nor its minute; also by what it cancels again.
+// A caller that posts as much as it can uses up neither the queue nor the day of another caller
+// of the same submitter; also where it cancels and posts again.
 func TestACallerUsesUpItsOwnShareAlone(t *testing.T) {
 	t.Parallel()
 	h := setup(t, stack.Options{Processes: 2})
@@ -91,8 +91,8 @@ func units(selector string, addresses int, amount int) string {
 	return data + fmt.Sprintf("%064x", amount)
 }
 
-// Under limits of a token a caller cannot move, or allow anybody to move, more of it: by no
-// function, by no malformed data, not by a handler, and not by what waited when they were set.
+// Under limits of a token a caller cannot move or approve more of it: by no function, by no
+// malformed data, by no handler, and by no intent that was queued when they were set.
 func TestACallerCannotMoveMoreOfAToken(t *testing.T) {
 	t.Parallel()
 	transaction, err := json.Marshal(map[string]any{"transaction": map[string]any{"to": coin, "data": units("0x095ea7b3", 1, 6), "gas": 100_000}})
