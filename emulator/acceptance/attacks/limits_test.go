@@ -40,7 +40,7 @@ func (h deployment) setPolicy(t *testing.T, s nonce.Submitter, p client.Policy) 
 // of the same submitter; also where it cancels and posts again.
 func TestACallerUsesUpItsOwnShareAlone(t *testing.T) {
 	t.Parallel()
-	h := setup(t, stack.Options{Processes: 2})
+	h := setup(t, stack.Options{Split: true, Processes: 1}) // each function with its own role
 	h.Chain.StopMining()
 	s := h.Submitters()[0]
 	shop, mallory := h.twoCallers(t, s)
@@ -77,7 +77,14 @@ func TestACallerUsesUpItsOwnShareAlone(t *testing.T) {
 	if a := h.call(t, shop, http.MethodPost, "/api/v1/tx", wei(s, "s-2", "50")); a.status != http.StatusAccepted {
 		t.Errorf("the shop, beside a caller whose day is used up: got %v, want 202", a)
 	}
+	a := h.call(t, shop, http.MethodPost, "/api/v1/tx", wei(s, "s-3", "0"))
+	two := h.call(t, mallory, http.MethodPost, "/api/v1/tx", wei(s, "two", "50"))
+	h.call(t, mallory, http.MethodPost, "/api/v1/tx/"+two.TxID+"/cancel", nil)
+	if a := h.call(t, mallory, http.MethodPost, "/api/v1/tx", wei(s, "in its place", "50")); a.status != http.StatusAccepted {
+		t.Errorf("mallory, in the place of what it cancelled: got %v, want 202", a)
+	}
 	h.Chain.StartMining()
+	h.await(t, a.TxID, "CONFIRMED")
 }
 
 const coin = "0x00000000000000000000000000000000000c0123"
