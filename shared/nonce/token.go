@@ -23,7 +23,7 @@ const wordSize = 32
 
 // TokenAmount is how much c transfers or approves as a call of an ERC-20 contract: of its
 // transfer, approve or transferFrom. It is nil for any other call, and where the arguments are
-// not as the ABI encodes them: each of 32 bytes, an address with 12 zeros before it, and no more.
+// not as the ABI encodes them: of 32 bytes each, an address with 12 zeros before it.
 func (c Call) TokenAmount() *big.Int {
 	_, selector, _ := strings.Cut(c.Function(), ":")
 	addresses, known := tokenAddresses[selector]
@@ -40,7 +40,7 @@ func (c Call) TokenAmount() *big.Int {
 	return new(big.Int).SetBytes(arguments)
 }
 
-// BoundedFunction says that a policy bounds the amount of this function where it names its
+// BoundedFunction reports whether a policy bounds the amount of this function where it names its
 // contract as a token. It is written as [Call.Function] writes it.
 func BoundedFunction(function string) bool {
 	_, selector, _ := strings.Cut(function, ":")
@@ -48,8 +48,8 @@ func BoundedFunction(function string) bool {
 	return known
 }
 
-// refuseToken says what of a call of a token is not allowed, or "". What targets names by its
-// function is allowed besides the functions whose amount is bounded, and what it moves is not.
+// refuseToken is why a call of a token is not allowed, or "". A function that targets names is
+// allowed besides those whose amount is bounded, with any amount.
 func (b Bounds) refuseToken(a Asked) string {
 	most, named := b.Tokens[a.Target]
 	switch {

@@ -128,8 +128,8 @@ func FuzzTokenAmount(f *testing.F) {
 	})
 }
 
-// What waits for its nonce is held to the limit of its caller, and to those of a token that
-// the policy names; a function that targets names besides is allowed.
+// A queued intent is held to the limit of its caller, and to those of a token that the policy
+// names. A function that targets names is allowed besides.
 func TestBoundsOfCallersAndTokens(t *testing.T) {
 	t.Parallel()
 	o, token := oracle(t), Address{19: 10}

@@ -49,7 +49,7 @@ func shared(t *testing.T) storetest.Bundle {
 	return at(t, ann, ben, "handler:wage", "hooks")
 }
 
-// later moves all that counts back in time, and what was given back.
+// later moves all uses back in time, and the amounts that were given back.
 func later(t *testing.T, db storetest.Bundle, by string) {
 	t.Helper()
 	for table, column := range map[string]string{"submitter_use": "at", "policy_use": "at", "policy_given_back": "minute"} {
@@ -70,8 +70,8 @@ func cancels(t *testing.T, db storetest.Bundle, in store.Intent) {
 	}
 }
 
-// Each caller has its own share: who has used it up is refused, and others are not. Who is not
-// named has the share of "*".
+// Each caller has its own share: one that has used it up is refused, and others are not. A caller
+// that is not named has the share of "*".
 func TestLimitsOfACaller(t *testing.T) {
 	t.Parallel()
 	db := shared(t)
@@ -106,7 +106,7 @@ func TestLimitsOfACaller(t *testing.T) {
 	}
 }
 
-// Who succeeds a caller has its share, with what is used of it, and no second one; also after
+// A successor has the share of the caller before it, as it is used, and no second one; also after
 // further successions, and where the policy names the old caller alone.
 func TestASuccessorHasNoSecondShare(t *testing.T) {
 	t.Parallel()
@@ -229,7 +229,7 @@ func TestLimitsOfCallersManyAtOnce(t *testing.T) {
 }
 
 // Of a token that the policy names only transfer, approve and transferFrom may be called,
-// each as the ABI encodes it, up to an amount, and up to a sum in 24 hours, whichever it is.
+// encoded as the ABI has it. One amount is bounded, and their sum in 24 hours.
 func TestLimitsOfAToken(t *testing.T) {
 	t.Parallel()
 	db := shared(t)
@@ -321,7 +321,7 @@ func TestLimitsOfATokenThatIsCalledByAHandler(t *testing.T) {
 	}
 }
 
-// What waits is held to the limits of its caller, and of its token, that are in force when it
+// A queued intent is held to the limits of its caller, and of its token, that are in force when it
 // would get its nonce.
 func TestLimitsAreReadWithTheQueue(t *testing.T) {
 	t.Parallel()
@@ -375,8 +375,8 @@ func TestACancelGivesTheDayBack(t *testing.T) {
 	posts(t, db, "the ninth", of(ben, paying(alice, "r-9", "0", 1)), store.RuleRate)
 }
 
-// A day's amount that was given back is gone with the use that it was: whoever posts it, cancels
-// it 23 hours later and posts again has no more than a day's amount in any 24 hours.
+// A day's amount that was given back leaves with its use. A caller that posts it, cancels it 23
+// hours later and posts again has no more than a day's amount in any 24 hours.
 func TestWhatIsGivenBackIsGivenOnce(t *testing.T) {
 	t.Parallel()
 	db := shared(t)
@@ -400,8 +400,7 @@ func TestWhatIsGivenBackIsGivenOnce(t *testing.T) {
 	posts(t, db, "a day after hour 23", of(ann, called("t-3", transfers("10"))), "")
 }
 
-// In any 24 hours no more is taken of a day's amount than that, but for what is given back,
-// whatever is posted and cancelled when.
+// In any 24 hours no more than a day's amount is open, however intents are posted and cancelled.
 func TestPropertyNoMoreThanADayIsOutstanding(t *testing.T) {
 	t.Parallel()
 	const most, steps = 10, 150
@@ -453,9 +452,8 @@ func TestPropertyNoMoreThanADayIsOutstanding(t *testing.T) {
 	}
 }
 
-// Nothing is given back where the intent may have been carried out, or whoever else may have
-// used the account: in PROTECT, after one that began while the intent was there, and in a
-// database that was accepted since.
+// Nothing is given back of an intent that may have been carried out: in PROTECT, after one that
+// began while the intent was there, and in a database that was accepted since.
 func TestDoubtGivesNothingBack(t *testing.T) {
 	t.Parallel()
 	for name, doubt := range map[string]string{
@@ -523,7 +521,7 @@ func TestManyCancelsAtOnceGiveBackEachOnce(t *testing.T) {
 	posts(t, db, "the whole day again", of(ann, paying(alice, "all", fmt.Sprint(n), 1)), "")
 }
 
-// spread has each use in a minute of its own, the last one now.
+// spread puts a minute between any two uses, the last one now.
 func spread(t *testing.T, db storetest.Bundle) {
 	t.Helper()
 	for _, table := range []string{"submitter_use", "policy_use"} {

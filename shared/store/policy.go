@@ -65,8 +65,8 @@ type CallerLimits struct {
 	MaxQueued      *int    `json:"maxQueued,omitempty"`      // intents that wait for a nonce at once
 }
 
-// TokenLimits bound what is transferred and approved of one ERC-20 contract, in its smallest
-// unit, and which of its functions are called: see [nonce.Bounds]. nil is no limit.
+// TokenLimits bound the amounts that are transferred and approved of one ERC-20 contract, in its
+// smallest unit. Of its functions only these are called, and those that Targets names. nil is no limit.
 type TokenLimits struct {
 	MaxAmount       *string `json:"maxAmount,omitempty"`       // of one transaction
 	MaxAmountPerDay *string `json:"maxAmountPerDay,omitempty"` // in any 24 hours
@@ -186,9 +186,9 @@ func fullName(name string) string {
               when position('@' in ` + name + `) > 0 then '` + EmailCaller + `' || ` + name + ` else '` + SubjectCaller + `' || ` + name + ` end`
 }
 
-// limitsOf are what the policy p of the submitter s says of a caller, who has the limits of
-// whom it succeeded too: a change of names gives nobody a second quota. Where it names none of
-// them, those of "*" hold. known are these names as transactions have them, names the full ones.
+// limitsOf are the limits of a caller by the policy p of the submitter s: those of its own name
+// and of each that it succeeded, so that a change of names gives no second quota. Where p names
+// none of them, those of "*" hold. known are these names as transactions have them, names the full ones.
 func limitsOf(caller string) string {
 	return `lateral (
        select coalesce(s.succeeded ->> x.caller, x.caller) as present from (select (` + caller + `)::text as caller) as x offset 0) as w
@@ -203,7 +203,7 @@ func limitsOf(caller string) string {
                  from unnest(case when p.per_caller ?| n.names then n.names else array['` + AnyCaller + `'] end) as a (name)) as e) as k`
 }
 
-// judging says what of a statement's parameters a verdict is about.
+// judging has a statement's own expressions for what a verdict is about.
 type judging struct {
 	caller string // who posted
 	amount string // of a call of a token's transfer, approve or transferFrom; null: it is none
@@ -308,8 +308,8 @@ select refused, coalesce(case refused when 'VALUE' then max_value_wei::text when
          when 'AMOUNT' then max_units::text when 'AMOUNT_DAY' then max_day_units::text end, '')
   from judged`
 
-// countUse counts what was not refused, where something counts: for the submitter, its caller
-// and the token. when is the condition of all three, submitters a further one of the first.
+// countUse counts an intent that was not refused: for the submitter, its caller and the token.
+// when is the condition of all three, submitters a further one of the first.
 func countUse(when, submitters string) string {
 	return `counted as (
   insert into submitter_use (submitter, number, at, tx_id, added_wei, intents, value_wei)

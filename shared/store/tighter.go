@@ -26,7 +26,7 @@ func (p Policy) TighterThan(old Policy) bool {
 }
 
 // lowerCallers reports whether each caller has lower limits by a than by b, whomever it has
-// succeeded. Who is named by a alone had the limits of [AnyCaller].
+// succeeded. A caller that a alone names had the limits of [AnyCaller].
 func lowerCallers(a, b map[string]CallerLimits) bool {
 	for name, limits := range b {
 		if now, named := a[name]; !named || !now.lowerThan(limits) {
