@@ -102,16 +102,9 @@ create or replace trigger keep_all_given_back before truncate on policy_given_ba
 select copy_grants('managed_tx', 'policy_use', array['SELECT', 'INSERT']);
 select copy_grants('managed_tx', 'policy_given_back', array['SELECT']);
 
--- How many intents of a caller wait. The caller stands first, so that whatever reads the queue
--- of a submitter goes on to read tx_queue, which has its order.
-set statement_timeout = '60min';
-drop index concurrently if exists tx_queue_of_caller;
-create index concurrently tx_queue_of_caller on managed_tx (caller, submitter) where queued and not held;
-reset statement_timeout;
 reset lock_timeout;
 
 -- +goose Down
-drop index concurrently if exists tx_queue_of_caller;
 drop trigger if exists give_back on managed_tx;
 drop function if exists give_back;
 drop table if exists policy_given_back, policy_use;

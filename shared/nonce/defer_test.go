@@ -373,7 +373,7 @@ func TestADeferredIntentWaitsForOtherReasonsAsAnyOther(t *testing.T) {
 		} {
 			r, w := deferring(), queue(workOf(9, 5), of("a", c.first), of("b", queued(2, "pay")))
 			c.adjust(&r)
-			p := r.prepare(w, bounded(), viewOf(w, block('a', 100)), estimates1(c.estimate))
+			p := r.prepare(w, ownBounded(), viewOf(w, block('a', 100)), estimates1(c.estimate))
 			if got := outline(p); got != c.want || p.moves[0].To.DeferredAt != nil != c.deferred {
 				t.Errorf("%s: got %q, deferred at %v; want %q, deferred: %v", name, got, p.moves[0].To.DeferredAt, c.want, c.deferred)
 			}

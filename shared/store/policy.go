@@ -343,7 +343,7 @@ with ` + verdict(judging{
     join submitter s on s.submitter = $1
    cross join ` + heldFor + `
    where j.refused = '' and ` + mayPost + ` and (f.held_for is null or $13)
-     and ($20::timestamptz is null or $20 > clock_timestamp())
+     and ($21::timestamptz is null or $21 > clock_timestamp())
      and ($11::int is null or (select count(*) from (select from managed_tx q where q.submitter = $1 and q.queued and not q.held limit $11) as queued) < $11)
       on conflict (submitter, request_id) do nothing
   returning tx_id
