@@ -177,10 +177,10 @@ func TestPropertyNothingIsSignedAboveItsBounds(t *testing.T) {
 			next := *jobs[0].tx.Gas
 			most := r.TxFeeCapWei
 			if most != nil {
-				most = anEighthMore(anEighthMore(most))
+				most = thousandths(thousandths(most, replaceFactor), replaceFactor)
 			}
 			check("a bid", next, most)
-			if above(anEighthMore(next.FeeCapWei), r.PlaceholderFeeCapWei) {
+			if above(thousandths(next.FeeCapWei, replaceFactor), r.PlaceholderFeeCapWei) {
 				t.Fatalf("a bid of %s: no placeholder of %s outbids it", next.FeeCapWei, r.PlaceholderFeeCapWei)
 			}
 			if used := now.with(Write{Store: []Version{{Tx: jobs[0].tx, Kind: VersionBump}}}).Bounds.FeesUsedWei; b.FeesPerDayWei != nil && above(used, b.FeesPerDayWei) {
@@ -205,16 +205,19 @@ func TestBoundsOfAReplacement(t *testing.T) {
 			rules  Rules
 			order  Order
 			want   string // in the reason; "": it is signed
+			fee    int64  // that is signed, wei per gas; 0: any
 		}{
-			"no bounds":                     {order: OrderReplace},
-			"the policy's fee":              {bounds: Bounds{FeeWei: wei(21_000*90 - 1)}, order: OrderReplace, want: "a fee of at most"},
-			"the policy's tip":              {bounds: Bounds{TipWei: wei(1)}, order: OrderReplace, want: "a tip of at most"},
+			"no bounds":                     {order: OrderReplace, fee: 90},
+			"the policy's fee":              {bounds: Bounds{FeeWei: wei(21_000*88 - 1)}, order: OrderReplace, want: "at least 88 wei per gas, a tenth more than the last version, and only 87"},
+			"lowered to the policy's fee":   {bounds: Bounds{FeeWei: wei(21_000 * 88)}, order: OrderReplace, fee: 88},
+			"the policy's tip":              {bounds: Bounds{TipWei: wei(1)}, order: OrderReplace, want: "must tip at least 2 wei per gas, a tenth more than the last version, and only 1"},
 			"the day's fees":                {bounds: Bounds{FeesPerDayWei: wei(21_000 * 100), FeesUsedWei: wei(21_000*90 + 1)}, order: OrderReplace, want: "used up"},
-			"room for a placeholder":        {rules: Rules{PlaceholderFeeCapWei: wei(101)}, order: OrderReplace, want: "8/9 of nonce.placeholderMaxFeePerGas"},
-			"just enough room":              {rules: Rules{PlaceholderFeeCapWei: wei(102)}, order: OrderReplace},
-			"a fee that nodes do not send":  {rules: Rules{TxFeeCapWei: wei(21_000 * 71)}, order: OrderReplace, want: "81/64 of fees.maxFeePerTx"},
+			"room for a placeholder":        {rules: Rules{PlaceholderFeeCapWei: wei(98)}, order: OrderReplace, want: "8/9 of nonce.placeholderMaxFeePerGas"},
+			"just enough room":              {rules: Rules{PlaceholderFeeCapWei: wei(99)}, order: OrderReplace, fee: 88},
+			"a fee that nodes do not send":  {rules: Rules{TxFeeCapWei: wei(21_000 * 69)}, order: OrderReplace, want: "81/64 of fees.maxFeePerTx"},
 			"a placeholder under a policy":  {bounds: Bounds{FeeWei: wei(1), TipWei: wei(1), FeesPerDayWei: wei(0)}, order: OrderPlaceholder},
-			"a placeholder under its bound": {rules: Rules{PlaceholderFeeCapWei: wei(89)}, order: OrderPlaceholder, want: "nonce.placeholderMaxFeePerGas"},
+			"a placeholder under its bound": {rules: Rules{PlaceholderFeeCapWei: wei(87)}, order: OrderPlaceholder, want: "at least 88 wei per gas, a tenth more than the last version, and only 87 is allowed by nonce.placeholderMaxFeePerGas"},
+			"a placeholder at its bound":    {rules: Rules{PlaceholderFeeCapWei: wei(88)}, order: OrderPlaceholder, fee: 88},
 		} {
 			r := rulesOf(3)
 			r.PlaceholderFeeCapWei, r.TxFeeCapWei = c.rules.PlaceholderFeeCapWei, c.rules.TxFeeCapWei
@@ -229,6 +232,8 @@ func TestBoundsOfAReplacement(t *testing.T) {
 				t.Errorf("%s: got %d signed, %+v; want %q", name, len(jobs), moves, c.want)
 			} else if !signed && !strings.Contains(moves[0].To.LastError, c.want) {
 				t.Errorf("%s: got %q, want %q in it", name, moves[0].To.LastError, c.want)
+			} else if signed && c.fee != 0 && jobs[0].unsigned.FeeCapWei.Int64() != c.fee {
+				t.Errorf("%s: got a fee of %s wei per gas, want %d", name, jobs[0].unsigned.FeeCapWei, c.fee)
 			}
 		}
 	})

@@ -20,10 +20,6 @@ type GasBumpPolicy struct {
 	BudgetWei   *big.Int      // what all replacements of a submitter in 24 hours may add to what it pays at worst, wei; nil: no bound
 }
 
-// nodesDemand is what go-ethereum and those that follow it want both fees of a
-// replacement raised to, in thousandths.
-const nodesDemand = 1100
-
 // bumps is how often t's last version, or one like it, was replaced already.
 func (t Tx) bumps() int {
 	if t.isPlaceholder(t.Hash()) {
@@ -164,16 +160,16 @@ func (b *bumping) next(t Tx) (job signing, reason string, wanted bool) {
 		}
 		kind, cap = VersionBump, least(least(b.rules.Bump.FeeCapWei, b.rules.FeeCapWei), b.rules.replaceCap(b.bounds, t.Gas.Gas))
 	}
-	params, ok := b.rules.Bump.bid(*t.Gas, market, least(cap, call.FeeCapWei))
-	if most := b.rules.tipMost(b.bounds, b.v.Account); kind == VersionBump && !params.Legacy && above(params.TipCapWei, most) {
-		params.TipCapWei = most
-		ok = ok && most.Cmp(thousandths(t.Gas.TipCapWei, nodesDemand)) >= 0
+	caps := feeCaps{feeWei: least(cap, call.FeeCapWei)}
+	if kind == VersionBump {
+		caps.tipWei = b.rules.tipMost(b.bounds, b.v.Account)
 	}
+	params, refused := b.rules.Bump.bid(*t.Gas, market, caps)
 	switch {
-	case !ok && call.FeeCapWei != nil && (cap == nil || call.FeeCapWei.Cmp(cap) <= 0):
+	case refused != "" && call.FeeCapWei != nil && (cap == nil || call.FeeCapWei.Cmp(cap) <= 0):
 		return job, "", false
-	case !ok:
-		return job, "a bid that nodes take would be above the fee cap, " + b.rules.capOf(kind), true
+	case refused != "":
+		return job, refused + " by " + b.rules.capOf(kind), true
 	}
 	extra := new(big.Int).Sub(params.worstCostWei(), t.Gas.worstCostWei())
 	if reason := b.bounds.usedUp(extra); kind == VersionBump && reason != "" {
@@ -213,15 +209,15 @@ const otherCaps = ", or the bounds of fees.maxFeePerTx, fees.maxTipMultiple, non
 func (r Rules) replaceCap(b Bounds, gas uint64) *big.Int {
 	fee := b.ofOneTx()
 	if r.TxFeeCapWei != nil {
-		fee = least(fee, anEighthMore(anEighthMore(r.TxFeeCapWei)))
+		fee = least(fee, thousandths(thousandths(r.TxFeeCapWei, replaceFactor), replaceFactor))
 	}
 	var cap *big.Int
 	if fee != nil {
 		cap = new(big.Int).Div(fee, new(big.Int).SetUint64(max(gas, 1)))
 	}
 	if r.PlaceholderFeeCapWei != nil {
-		below := new(big.Int).Mul(r.PlaceholderFeeCapWei, big.NewInt(8))
-		cap = least(cap, below.Div(below, big.NewInt(outbidEighths)))
+		below := new(big.Int).Mul(r.PlaceholderFeeCapWei, big.NewInt(1000))
+		cap = least(cap, below.Div(below, big.NewInt(replaceFactor)))
 	}
 	return cap
 }
@@ -237,34 +233,12 @@ func (r Rules) capOf(kind VersionKind) string {
 	return "gasbump.maxFeePerGas or gasbump.maxFeePerTx" + otherCaps
 }
 
-// bid raises both fees over last by the multiplier, and to what a block takes now, but
-// not above cap; ok is false where nodes would not take what is left.
-func (p GasBumpPolicy) bid(last, market GasParams, capWei *big.Int) (g GasParams, ok bool) {
+// bid is the fees of the next version by the policy; see [replacementFees].
+func (p GasBumpPolicy) bid(last, market GasParams, caps feeCaps) (g GasParams, refused string) {
 	if p.TxFeeCapWei != nil {
-		capWei = least(capWei, new(big.Int).Div(p.TxFeeCapWei, new(big.Int).SetUint64(max(last.Gas, 1))))
+		caps.feeWei = least(caps.feeWei, new(big.Int).Div(p.TxFeeCapWei, new(big.Int).SetUint64(max(last.Gas, 1))))
 	}
-	g = GasParams{
-		Gas: last.Gas, ValueWei: last.ValueWei, Legacy: market.Legacy,
-		TipCapWei: bigMax(thousandths(last.TipCapWei, p.Multiplier), market.TipCapWei),
-		FeeCapWei: bigMax(thousandths(last.FeeCapWei, p.Multiplier), market.FeeCapWei),
-	}
-	g.FeeCapWei = least(bigMax(g.FeeCapWei, g.TipCapWei), capWei)
-	if g.Legacy || g.TipCapWei.Cmp(g.FeeCapWei) > 0 {
-		g.TipCapWei = g.FeeCapWei
-	}
-	demand := func(wei *big.Int) *big.Int { return thousandths(wei, nodesDemand) }
-	return g, g.FeeCapWei.Cmp(demand(last.FeeCapWei)) >= 0 && g.TipCapWei.Cmp(demand(last.TipCapWei)) >= 0
-}
-
-// thousandths is wei times n thousandths, rounded up, and more than wei for n above
-// 1,000.
-func thousandths(wei *big.Int, n int64) *big.Int {
-	more := new(big.Int).Mul(wei, big.NewInt(n))
-	more.Add(more, big.NewInt(999)).Div(more, big.NewInt(1000))
-	if n > 1000 && more.Cmp(wei) <= 0 {
-		more.Add(wei, big.NewInt(1))
-	}
-	return more
+	return replacementFees(last, market, p.Multiplier, caps)
 }
 
 // least is the lesser of two bounds; nil is none.

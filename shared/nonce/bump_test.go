@@ -93,9 +93,9 @@ func TestBid(t *testing.T) {
 		{"to one price", GasBumpPolicy{Multiplier: 1125}, dynamic(100, 9), legacy(90), nil, legacy(113), true},
 		{"legacy, by the node's advice", GasBumpPolicy{Multiplier: 1125}, legacy(100), legacy(200), big.NewInt(150), legacy(150), true},
 	} {
-		got, ok := c.policy.bid(c.last, c.market, c.cap)
-		if ok != c.ok || ok && diff(c.want, got) != "" {
-			t.Errorf("%s: got %+v, %v; want %+v, %v", c.name, got, ok, c.want, c.ok)
+		got, refused := c.policy.bid(c.last, c.market, feeCaps{feeWei: c.cap})
+		if ok := refused == ""; ok != c.ok || ok && diff(c.want, got) != "" {
+			t.Errorf("%s: got %+v, %q; want %+v, %v", c.name, got, refused, c.want, c.ok)
 		}
 		if c.last.FeeCapWei.Int64() > 100 || c.market.FeeCapWei.Int64() > 300 {
 			t.Errorf("%s: what it was given became %v, %v", c.name, c.last, c.market)
@@ -153,7 +153,7 @@ func TestBoundsOfABump(t *testing.T) {
 		want   string // the reason; "-": signed; "": neither
 	}{
 		{"nothing in the way", func(*Rules, *Work, *View) {}, nil, "-"},
-		{"the fee cap", func(r *Rules, _ *Work, _ *View) { r.Bump.FeeCapWei = big.NewInt(109) }, nil, "fee cap"},
+		{"the fee cap", func(r *Rules, _ *Work, _ *View) { r.Bump.FeeCapWei = big.NewInt(109) }, nil, "at least 110 wei per gas, a tenth more than the last version, and only 109"},
 		{"just enough of the budget", func(r *Rules, w *Work, _ *View) {
 			r.Bump.BudgetWei, w.BumpSpentWei = big.NewInt(extra+7), big.NewInt(7)
 		}, nil, "-"},

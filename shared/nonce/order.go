@@ -1,7 +1,6 @@
 package nonce
 
 import (
-	"fmt"
 	"math/big"
 	"slices"
 	"time"
@@ -194,33 +193,21 @@ func original(t Tx, chain ChainConnector) (signing, string) {
 
 // bump is t's own call with fees that replace its last version.
 func (r Rules) bump(b Bounds, t Tx, chain ChainConnector, v View) (signing, string) {
-	params, reason := r.outbid(*t.Gas, v)
-	if reason != "" {
-		return signing{}, reason
+	caps := feeCaps{feeWei: r.replaceCap(b, t.Gas.Gas), tipWei: b.TipWei}
+	params, refused := replacementFees(*t.Gas, fees(Call{}, t.Gas.Gas, v.Account), replaceFactor, caps)
+	if refused != "" {
+		return signing{}, refused + " by 8/9 of nonce.placeholderMaxFeePerGas, 81/64 of fees.maxFeePerTx, or the submitter's policy"
 	}
-	if reason := r.replaceable(b, *t.Gas, params); reason != "" {
+	if reason := b.Refuse(Asked{Gas: params.Gas}); reason != "" {
+		return signing{}, "a replacement is above a bound: " + reason
+	}
+	if reason := b.usedUp(new(big.Int).Sub(params.feeWei(), t.Gas.feeWei())); reason != "" {
 		return signing{}, reason
 	}
 	t.Gas = &params
 	job, reason := original(t, chain)
 	job.kind = VersionBump
 	return job, reason
-}
-
-// replaceable says why a replacement that an operator ordered is not made now, or "".
-func (r Rules) replaceable(b Bounds, last, p GasParams) string {
-	asked := Asked{Gas: p.Gas, FeeWei: p.feeWei()}
-	if !p.Legacy {
-		asked.TipWei = p.TipCapWei
-	}
-	if reason := b.Refuse(asked); reason != "" {
-		return "a replacement is above a bound: " + reason
-	}
-	if most := r.replaceCap(b, p.Gas); above(p.FeeCapWei, most) {
-		return fmt.Sprintf("a replacement would pay %s wei per gas, above %s, which 8/9 of nonce.placeholderMaxFeePerGas and 81/64 of fees.maxFeePerTx allow",
-			p.FeeCapWei, most)
-	}
-	return b.usedUp(new(big.Int).Sub(p.feeWei(), last.feeWei()))
 }
 
 // placeholder consumes t's nonce and does nothing else: zero value, to itself.
@@ -232,39 +219,14 @@ func (r Rules) placeholder(t Tx, v View) (signing, string) {
 	if t.Gas != nil {
 		last = *t.Gas
 	}
-	params, reason := r.outbid(last, v)
-	if reason != "" {
-		return signing{}, reason
+	params, refused := replacementFees(last, fees(Call{}, last.Gas, v.Account), replaceFactor, feeCaps{feeWei: r.PlaceholderFeeCapWei})
+	if refused != "" {
+		return signing{}, refused + " by nonce.placeholderMaxFeePerGas"
 	}
 	params.Gas, params.ValueWei = v.SelfTransfer.Gas, new(big.Int)
 	t.Gas = &params
 	self := t.Submitter.Address()
 	return signing{tx: t, kind: VersionPlaceholder, unsigned: unsigned(t, Call{To: &self})}, ""
-}
-
-// outbid raises both fees by an eighth over last, as nodes demand at least a
-// tenth, and to what a block takes now; but not above the placeholder's cap.
-func (r Rules) outbid(last GasParams, v View) (GasParams, string) {
-	now := fees(Call{}, last.Gas, v.Account)
-	p := GasParams{
-		Gas: last.Gas, ValueWei: last.ValueWei, Legacy: now.Legacy,
-		TipCapWei: bigMax(anEighthMore(last.TipCapWei), now.TipCapWei),
-		FeeCapWei: bigMax(anEighthMore(last.FeeCapWei), now.FeeCapWei),
-	}
-	p.FeeCapWei = bigMax(p.FeeCapWei, p.TipCapWei)
-	if p.Legacy {
-		p.TipCapWei = p.FeeCapWei
-	}
-	if r.PlaceholderFeeCapWei != nil && p.FeeCapWei.Cmp(r.PlaceholderFeeCapWei) > 0 {
-		return p, fmt.Sprintf("a replacement would pay %s wei per gas, above nonce.placeholderMaxFeePerGas %s", p.FeeCapWei, r.PlaceholderFeeCapWei)
-	}
-	return p, ""
-}
-
-// anEighthMore is nine eighths of wei, rounded up.
-func anEighthMore(wei *big.Int) *big.Int {
-	more := new(big.Int).Mul(wei, big.NewInt(outbidEighths))
-	return more.Add(more, big.NewInt(7)).Div(more, big.NewInt(8))
 }
 
 func bigMax(a, b *big.Int) *big.Int {

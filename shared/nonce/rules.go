@@ -94,15 +94,12 @@ func (r Rules) patience(failures int) time.Duration {
 	return min(d, max(r.ResubmitEvery, time.Second))
 }
 
-// placeholderGas is the gas set aside for the placeholder that each held nonce
-// may come to need, and the factor (in eighths) by which it must outbid.
-const (
-	placeholderGas       = 21_000
-	outbidEighths  int64 = 9
-)
+// placeholderGas is the gas set aside for the placeholder that each held nonce may come to
+// need.
+const placeholderGas = 21_000
 
 // placeholderCostWei is what replacing a version paying feeCapWei may cost.
 func placeholderCostWei(feeCapWei *big.Int) *big.Int {
-	cost := new(big.Int).Mul(feeCapWei, big.NewInt(placeholderGas*outbidEighths))
-	return cost.Div(cost, big.NewInt(8))
+	cost := new(big.Int).Mul(feeCapWei, big.NewInt(placeholderGas*replaceFactor))
+	return cost.Div(cost, big.NewInt(1000))
 }

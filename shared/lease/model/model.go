@@ -20,7 +20,12 @@
 // task is due once its expires_at can have passed.
 package model
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/fencepost/fencepost/shared/modelcheck"
+)
 
 // Verdict is what a walk says of the protocol.
 type Verdict string
@@ -55,29 +60,10 @@ type Run struct {
 	distinct bool
 }
 
-// Report is the model's answer.
+// Report is the model's answer: the verdict, and the run that leads to it.
 type Report struct {
 	Verdict Verdict
-	// Complete is false if the walk was ended by the limit: then Holds says only
-	// that nothing wrong was met so far.
-	Complete bool
-	// States is the number of different states met, Depth the number of steps
-	// to the state judged wrong, or to the last one.
-	States, Depth int
-	// Trace is a shortest run to the state judged wrong, one line a step.
-	Trace []string
-}
-
-// String is one line, and the trace if there is one.
-func (r Report) String() string {
-	text := fmt.Sprintf("%s: %d states, depth %d", r.Verdict, r.States, r.Depth)
-	if !r.Complete && r.Verdict == Holds {
-		text += " (incomplete)"
-	}
-	for i, line := range r.Trace {
-		text += fmt.Sprintf("\n%3d. %s", i+1, line)
-	}
-	return text
+	modelcheck.Report
 }
 
 // Check walks every interleaving within r.Budget and reports the first state
@@ -91,13 +77,20 @@ func Check(r Run) (Report, error) {
 	if limit == 0 {
 		limit = 50_000_000
 	}
-	found := search[state, state, step](&protocol{Run: r}, limit)
-	report := Report{Verdict: found.verdict, Complete: found.complete, States: found.states, Depth: found.depth}
-	for _, s := range found.trace {
-		report.Trace = append(report.Trace, s.String())
+	p := &protocol{Run: r}
+	found := modelcheck.Search(p.machine(p.next), limit).Report(state.plight)
+	return Report{cmp.Or(Verdict(found.Violation), Holds), found}, nil
+}
+
+// machine is what [modelcheck.Search] explores; next is [protocol.next], or wraps it.
+func (p *protocol) machine(next func(state, emit)) modelcheck.Machine[state, state, step] {
+	return modelcheck.Machine[state, state, step]{
+		Start: p.start(), Key: p.key, Next: next,
+		Violation: func(s state, enabled []step) string {
+			if v := p.judge(s, enabled); v != Holds {
+				return string(v)
+			}
+			return ""
+		},
 	}
-	if found.verdict != Holds {
-		report.Trace = append(report.Trace, found.last.plight())
-	}
-	return report, nil
 }

@@ -1,6 +1,6 @@
 package model
 
-// protocol is the machine that [search] walks: the rules of a run, and the
+// protocol is the transition system that [Check] searches: the rules of a run, and the
 // steps of everything that is not an invocation.
 type protocol struct {
 	Run

@@ -3,15 +3,17 @@ package model
 import (
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/modelcheck"
 )
 
 // breaks asserts that the report is of a run that ends in want, with all the given
 // events in it in that order.
-func breaks(t *testing.T, got Report, want string, events ...string) {
+func breaks(t *testing.T, got modelcheck.Report, want string, events ...string) {
 	t.Helper()
 	t.Log(got)
-	if got.Wrong != want {
-		t.Errorf("without the rule: got %q, want %q", got.Wrong, want)
+	if got.Violation != want {
+		t.Errorf("without the rule: got %q, want %q", got.Violation, want)
 	}
 	rest := strings.Join(got.Trace, "\n")
 	for _, e := range events {
@@ -44,8 +46,8 @@ func TestReservationsHold(t *testing.T) {
 			t.Parallel()
 			got := Check(All(), b)
 			t.Log(got)
-			if got.Wrong != "" || !got.Complete {
-				t.Errorf("got %q, complete %t, want nothing wrong, complete", got.Wrong, got.Complete)
+			if got.Violation != "" || !got.Complete {
+				t.Errorf("got %q, complete %t, want nothing wrong, complete", got.Violation, got.Complete)
 			}
 		})
 	}
@@ -85,7 +87,7 @@ func TestH05TakerLeavesTheQueue(t *testing.T) {
 func TestGivenBackAndNobodyCame(t *testing.T) {
 	t.Parallel()
 	breaks(t, Check(less(func(r *Rules) { r.GivenBackTimesOut = false }), Budget{Workers: 1, Window: 1, Owners: 1}),
-		forEver, "the mark recyclable of owner A arrives")
+		modelcheck.NoEnd, "the mark recyclable of owner A arrives")
 }
 
 // Without the fence a worker writes what it loaded before another gave the nonce away.

@@ -1,5 +1,10 @@
 package model
 
+import "github.com/fencepost/fencepost/shared/modelcheck"
+
+// maxStates is how many states a search meets before it gives up.
+const maxStates = 10_000_000
+
 // Rules are the sentences that reservations stand on. A field that is false leaves its
 // rule out and puts in its place what a plausible build does instead.
 type Rules struct {
@@ -42,7 +47,10 @@ type Budget struct {
 }
 
 // Check walks every interleaving within b and reports the first state that is wrong.
-func Check(r Rules, b Budget) Report {
+func Check(r Rules, b Budget) modelcheck.Report {
 	p := protocol{r, b}
-	return search(p.start(), p.next)
+	return modelcheck.Search(modelcheck.Machine[state, state, string]{
+		Start: p.start(), Key: func(s state) state { return s }, Next: p.next, Terminal: state.ended,
+		Violation: func(s state, _ []string) string { return s.wrong() },
+	}, maxStates).Report(func(s state) string { return s.wrong() })
 }

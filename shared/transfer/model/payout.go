@@ -1,5 +1,7 @@
 package model
 
+import "github.com/fencepost/fencepost/shared/modelcheck"
+
 // PayoutRules are the sentences that the seam to the transaction manager stands on
 // (H1). [AllPayout] is the protocol.
 type PayoutRules struct {
@@ -37,8 +39,8 @@ type PayoutBudget struct {
 
 // CheckPayout walks every interleaving within b and reports the first state that is
 // wrong. It begins in TARGET_PENDING: the source has paid.
-func CheckPayout(r PayoutRules, b PayoutBudget) Report {
-	return told(search[payout, string](&seam{r, b}, most), payout.plight)
+func CheckPayout(r PayoutRules, b PayoutBudget) modelcheck.Report {
+	return explore(&seam{r, b}, payout.plight)
 }
 
 // managed is a managed transaction's row.

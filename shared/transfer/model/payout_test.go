@@ -1,6 +1,10 @@
 package model
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/fencepost/fencepost/shared/modelcheck"
+)
 
 func lessPayout(leaveOut func(*PayoutRules)) PayoutRules {
 	r := AllPayout()
@@ -45,7 +49,7 @@ func TestH01PayloadOfTheMoment(t *testing.T) {
 	t.Parallel()
 	rules := lessPayout(func(r *PayoutRules) { r.PayloadFixed = false })
 	budget := PayoutBudget{Workers: 1, Timeouts: 1, Deploys: 1}
-	breaks(t, CheckPayout(rules, budget), forEver, "a deploy renders payloads otherwise")
+	breaks(t, CheckPayout(rules, budget), modelcheck.NoEnd, "a deploy renders payloads otherwise")
 	rules.JudgeByRow = false
 	breaks(t, CheckPayout(rules, budget), "paid and given back", "final: CONFIRMED", "409", "records: refused")
 }

@@ -1,6 +1,6 @@
 package model
 
-// protocol is the machine that [search] walks: the rules of a run, and its steps.
+// protocol is the machine that [explore] searches: the rules of a run, and its steps.
 type protocol struct {
 	Rules  Rules
 	Budget Budget

@@ -1,5 +1,7 @@
 package model
 
+import "github.com/fencepost/fencepost/shared/modelcheck"
+
 // Rules are the sentences that transfers between two ledgers stand on. A field that
 // is false leaves its rule out and puts in its place what a plausible build does
 // instead. [All] is the protocol.
@@ -54,6 +56,6 @@ type Budget struct {
 const Always = 255
 
 // Check walks every interleaving within b and reports the first state that is wrong.
-func Check(r Rules, b Budget) Report {
-	return told(search[state, string](&protocol{r, b}, most), state.plight)
+func Check(r Rules, b Budget) modelcheck.Report {
+	return explore(&protocol{r, b}, state.plight)
 }

@@ -3,6 +3,8 @@ package model
 import (
 	"strings"
 	"testing"
+
+	"github.com/fencepost/fencepost/shared/modelcheck"
 )
 
 // ordinary is a budget with one of everything, two of what two are needed for.
@@ -10,11 +12,11 @@ var ordinary = Budget{Workers: 2, Crashes: 1, Timeouts: 1, Losses: 1, Duplicates
 
 // breaks asserts that the report is of a run that ends in want, with all the given
 // events in it in that order.
-func breaks(t *testing.T, got Report, want string, events ...string) {
+func breaks(t *testing.T, got modelcheck.Report, want string, events ...string) {
 	t.Helper()
 	t.Log(got)
-	if got.Wrong != want {
-		t.Errorf("without the rule: got %q, want %q", got.Wrong, want)
+	if got.Violation != want {
+		t.Errorf("without the rule: got %q, want %q", got.Violation, want)
 	}
 	rest := strings.Join(got.Trace, "\n")
 	for _, e := range events {
@@ -28,11 +30,11 @@ func breaks(t *testing.T, got Report, want string, events ...string) {
 }
 
 // holds asserts that nothing is wrong, and that every state was met.
-func holds(t *testing.T, got Report) {
+func holds(t *testing.T, got modelcheck.Report) {
 	t.Helper()
 	t.Log(got)
-	if got.Wrong != "" || !got.Complete {
-		t.Errorf("got %q, complete %t, want nothing wrong, complete", got.Wrong, got.Complete)
+	if got.Violation != "" || !got.Complete {
+		t.Errorf("got %q, complete %t, want nothing wrong, complete", got.Violation, got.Complete)
 	}
 }
 
@@ -74,7 +76,7 @@ func TestH02ProcessedByReqIDAlone(t *testing.T) {
 // H3a: a refund that may be refused leaves the money in flight for ever.
 func TestH03RefundRefused(t *testing.T) {
 	t.Parallel()
-	breaks(t, Check(less(func(r *Rules) { r.RefundNeverRefused = false }), Budget{Workers: 1, Changes: Always}), forEver,
+	breaks(t, Check(less(func(r *Rules) { r.RefundNeverRefused = false }), Budget{Workers: 1, Changes: Always}), modelcheck.NoEnd,
 		"deposit is carried out: refused", "refund is carried out: refused")
 }
 
