@@ -21,7 +21,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/torture/load"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
@@ -46,7 +46,7 @@ func TestShortRunPasses(t *testing.T) {
 	var out bytes.Buffer
 	f := short(t, 11)
 	var kept string
-	err := run(t.Context(), f, &out, func(_ context.Context, e *episode) error { kept = e.kept.path; return nil })
+	err := run(t.Context(), f, &out, func(_ context.Context, e *episode) error { kept = e.folder.path; return nil })
 	if err != nil || !strings.Contains(out.String(), "PASSED: seed 11") {
 		t.Fatalf("run: got %v, want it passed; it printed:\n%s", err, &out)
 	}
@@ -75,13 +75,13 @@ func TestTamperedRowIsFound(t *testing.T) {
 	var out bytes.Buffer
 	var kept string
 	err := run(t.Context(), short(t, 12), &out, func(ctx context.Context, e *episode) error {
-		kept = e.kept.path
+		kept = e.folder.path
 		return tamper(ctx, e)
 	})
 	if !errors.Is(err, errVerdict) {
 		t.Fatalf("run with a tampered row: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
 	}
-	for _, want := range []string{"one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsWhole + ": eip155", eventsTold + ": eip155", "FAILED: seed 12", kept, "./scripts/torture --seed 12"} {
+	for _, want := range []string{"one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsComplete + ": eip155", eventsPublished + ": eip155", "FAILED: seed 12", kept, "./scripts/torture --seed 12"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it printed no %q:\n%s", want, &out)
 		}
@@ -130,8 +130,8 @@ func TestTamperedMoneyIsFound(t *testing.T) {
 // stray has a call of a deposit go to the core that never arrives there: nothing is
 // stored for it, so that a late copy of it applies.
 func (e *episode) stray(ctx context.Context) error {
-	e.house.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, UserID: 2})
-	functions, err := trading.New(trading.Options{URL: e.house.Core.Proxy.URL(), Secret: e.house.Core.Secret, Timeout: time.Second})
+	e.env.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, UserID: 2})
+	functions, err := trading.New(trading.Options{URL: e.env.Core.Proxy.URL(), Secret: e.env.Core.Secret, Timeout: time.Second})
 	if err != nil {
 		return err
 	}
@@ -148,10 +148,10 @@ func (e *episode) stray(ctx context.Context) error {
 func TestDamagedCoreIsFound(t *testing.T) {
 	t.Parallel()
 	out := tampered(t, 15, func(_ context.Context, e *episode) error {
-		if err := e.house.Core.Kill(); err != nil {
+		if err := e.env.Core.Kill(); err != nil {
 			return err
 		}
-		logs, err := filepath.Glob(filepath.Join(e.house.Core.Folder(), "wal-*.log"))
+		logs, err := filepath.Glob(filepath.Join(e.env.Core.Folder(), "wal-*.log"))
 		if err != nil || len(logs) == 0 {
 			return fmt.Errorf("the core's log: %v, %w", logs, err)
 		}
@@ -213,7 +213,7 @@ func TestARestoreHidesNothing(t *testing.T) {
 	if !errors.Is(err, errVerdict) {
 		t.Fatalf("run with a tampered row and a request that is done twice: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
 	}
-	for _, want := range []string{"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsWhole + ": eip155"} {
+	for _, want := range []string{"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsComplete + ": eip155"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it printed no %q:\n%s", want, &out)
 		}
@@ -297,7 +297,7 @@ select m.tx_hash
 	if err != nil {
 		return err
 	}
-	client, err := ethclient.DialContext(ctx, e.house.Chain.URL())
+	client, err := ethclient.DialContext(ctx, e.env.Chain.URL())
 	if err != nil {
 		return err
 	}
@@ -306,21 +306,21 @@ select m.tx_hash
 	if err != nil {
 		return err
 	}
-	return e.sendPast(ctx, client, e.house.PayerAccount(), paid.To(), paid.Value(), paid.Data(), paid.Gas())
+	return e.sendPast(ctx, client, e.env.PayerAccount(), paid.To(), paid.Value(), paid.Data(), paid.Gas())
 }
 
 // doAgain sends the last request that was carried out once more, past the house.
 func (e *episode) doAgain(ctx context.Context) error {
-	client, err := ethclient.DialContext(ctx, e.house.Chain.URL())
+	client, err := ethclient.DialContext(ctx, e.env.Chain.URL())
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	key := devchain.DevAccounts(1)[0]
-	s := nonce.NewSubmitter(e.house.Chain.ChainID(), key.Address)
+	s := nonce.NewSubmitter(e.env.Chain.ChainID(), key.Address)
 	var value *big.Int
 	for _, in := range e.load.Ledger.Intents() {
-		if told := in.Told(); in.Submitter == s && told.End != nil && told.End.State == nonce.Confirmed {
+		if answers := in.Answers(); in.Submitter == s && answers.End != nil && answers.End.State == nonce.Confirmed {
 			value = in.ValueWei
 		}
 	}
@@ -333,7 +333,7 @@ func (e *episode) sendPast(ctx context.Context, client *ethclient.Client, key de
 	if err != nil {
 		return err
 	}
-	id := new(big.Int).SetUint64(e.house.Chain.ChainID())
+	id := new(big.Int).SetUint64(e.env.Chain.ChainID())
 	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
 		ChainID: id, Nonce: n, To: to, Value: value, Data: data, Gas: gas, GasFeeCap: big.NewInt(1e12), GasTipCap: big.NewInt(1e10),
 	})
@@ -344,7 +344,7 @@ func (e *episode) sendPast(ctx context.Context, client *ethclient.Client, key de
 		if _, err := client.TransactionReceipt(ctx, tx.Hash()); err == nil {
 			return nil
 		}
-		patience.Pause(ctx, 100*time.Millisecond)
+		retry.Pause(ctx, 100*time.Millisecond)
 		err = ctx.Err()
 	}
 	return err
@@ -386,13 +386,13 @@ func TestMissing(t *testing.T) {
 		Faults: map[string]int{"a": 1, "b": 0}, Callers: map[string]int{"c": 0}, CrashPoints: map[string]int{"p": 0},
 		Operators: map[string]int{load.Decides + "wait": 1, load.Decides + "replace": 0, load.Resyncs: 2},
 	}
-	f.Bank = &bankFigures{Users: map[string]int{"d": 0, "e": 1}, Operators: map[string]int{"f": 0}}
-	if got := (&episode{flags: flags{minutes: 2.9, restores: 2}}).missing(f); len(got) > 0 {
+	f.Transfers = &transferFigures{Users: map[string]int{"d": 0, "e": 1}, Operators: map[string]int{"f": 0}}
+	if got := (&episode{flags: flags{minutes: 2.9, restores: 2}}).missingKinds(f); len(got) > 0 {
 		t.Errorf("missing after 2.9 minutes with 2 restores: got %q, want nothing asked for", got)
 	}
 	for minutes, want := range map[float64]string{0.9: "", 1: "b, c, d", 19: "b, c, d", 20: "STUCK decided: replace, b, c, d, f, p"} {
 		e := &episode{flags: flags{minutes: minutes}}
-		if got := strings.Join(e.missing(f), ", "); got != want {
+		if got := strings.Join(e.missingKinds(f), ", "); got != want {
 			t.Errorf("missing after %v minutes: got %q, want %q", minutes, got, want)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/torture/movers"
+	"github.com/fencepost/fencepost/emulator/torture/transferload"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -13,23 +13,23 @@ import (
 // otherwise; nothing else may.
 func TestContradictedAcrossARestore(t *testing.T) {
 	t.Parallel()
-	committed, short := movers.End{State: transfer.Committed}, movers.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
-	lost, kept := func(movers.Told) bool { return true }, func(movers.Told) bool { return false }
+	committed, short := transferload.End{State: transfer.Committed}, transferload.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
+	lost, kept := func(transferload.Answers) bool { return true }, func(transferload.Answers) bool { return false }
 	for name, c := range map[string]struct {
-		ends map[string]movers.End
-		lost func(movers.Told) bool
+		ends map[string]transferload.End
+		lost func(transferload.Answers) bool
 		rows map[string]bool
 		want string
 	}{
 		"its row was lost":                        {nil, lost, map[string]bool{"a": true}, ""},
 		"the backup had the row":                  {nil, lost, nil, "there is no row"},
 		"told before the backup":                  {nil, kept, map[string]bool{"a": true}, "there is no row"},
-		"another end":                             {map[string]movers.End{"a": short}, lost, nil, ""},
-		"another end, and told before the backup": {map[string]movers.End{"a": short}, kept, nil, "told COMMITTED, and it is FAILED"},
-		"another row, of nobody":                  {map[string]movers.End{"b": short}, lost, map[string]bool{"a": true}, "nobody was told of it"},
+		"another end":                             {map[string]transferload.End{"a": short}, lost, nil, ""},
+		"another end, and told before the backup": {map[string]transferload.End{"a": short}, kept, nil, "told COMMITTED, and it is FAILED"},
+		"another row, of nobody":                  {map[string]transferload.End{"b": short}, lost, map[string]bool{"a": true}, "nobody was told of it"},
 	} {
-		wish := movers.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, movers.Told{ReqID: "a", End: &committed})
-		wantFound(t, name, contradicted([]*movers.Wish{wish}, c.ends, c.lost, c.rows), c.want)
+		script := transferload.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, transferload.Answers{ReqID: "a", End: &committed})
+		wantFound(t, name, contradictedEnds([]*transferload.Script{script}, c.ends, c.lost, c.rows), c.want)
 	}
 }
 
@@ -57,12 +57,12 @@ func TestUnsettledHalves(t *testing.T) {
 // nobody has settled are found.
 func TestLostPayouts(t *testing.T) {
 	t.Parallel()
-	committed, back := movers.End{State: transfer.Committed}, movers.End{State: transfer.RolledBack, Reason: "PAYOUT_REJECTED"}
+	committed, back := transferload.End{State: transfer.Committed}, transferload.End{State: transfer.RolledBack, Reason: "PAYOUT_REJECTED"}
 	one := payment{"", "0xfe1", "100"}
 	row := payout{ReqID: "a", UserID: 3, State: transfer.TargetPending, payment: one, Withdrawn: 1}
 	rows, settled := map[string]payout{"a": row}, map[string]int64{"a": -5}
 	for name, c := range map[string]struct {
-		end     movers.End
+		end     transferload.End
 		lost    bool
 		rows    map[string]payout
 		settled map[string]int64
@@ -81,9 +81,9 @@ func TestLostPayouts(t *testing.T) {
 		"given back, and paid":         {back, true, rows, nil, nil, []payment{one}, "no payout says so"},
 		"repeated, and paid once more": {committed, true, rows, settled, []payout{{ReqID: "b", State: transfer.Committed, payment: one, Withdrawn: 1}}, []payment{one}, "1 payments"},
 	} {
-		wish := movers.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, movers.Told{ReqID: "a", End: &c.end})
-		wanted := afterRestores(c.live, []*movers.Wish{wish}, func(movers.Told) bool { return c.lost }, c.rows, c.settled)
-		wantFound(t, name, unsettled(wanted, c.paid), c.want)
+		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ReqID: "a", End: &c.end})
+		wanted := afterRestores(c.live, []*transferload.Script{script}, func(transferload.Answers) bool { return c.lost }, c.rows, c.settled)
+		wantFound(t, name, payoutViolations(wanted, c.paid), c.want)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestLostPayouts(t *testing.T) {
 func TestPaidByALostDatabaseAndRefused(t *testing.T) {
 	t.Parallel()
 	one := payment{"", "0xfe1", "100"}
-	refused := movers.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
+	refused := transferload.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
 	was := payout{ReqID: "a", State: transfer.Committed, payment: one, Withdrawn: 1}
 	begun, returned := was, was
 	begun.Withdrawn, returned.Refunded = 0, 1
@@ -125,9 +125,9 @@ func TestPaidByALostDatabaseAndRefused(t *testing.T) {
 		"no row, and nobody took it":    {nil, was, nil, []payment{one}, "no payout says so"},
 		"no row, and it was given back": {nil, returned, map[string]int64{"a": -5}, []payment{one}, "no payout says so"},
 	} {
-		wish := movers.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, movers.Told{ReqID: "a", Lost: []string{"z"}, End: &refused})
-		lost := func(movers.Told) bool { return c.now == nil }
-		wantFound(t, name, unsettled(afterRestores(c.now, []*movers.Wish{wish}, lost, map[string]payout{"a": c.was}, c.settled), c.paid), c.want)
+		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ReqID: "a", Lost: []string{"z"}, End: &refused})
+		lost := func(transferload.Answers) bool { return c.now == nil }
+		wantFound(t, name, payoutViolations(afterRestores(c.now, []*transferload.Script{script}, lost, map[string]payout{"a": c.was}, c.settled), c.paid), c.want)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestPaidByALostDatabaseAndRefused(t *testing.T) {
 // what was not.
 func TestARestoreExplainsFindingsOfWhatWasLost(t *testing.T) {
 	t.Parallel()
-	r := restores{memory: *newMemory()}
+	r := restores{storedState: *newStoredState()}
 	r.transfers["a"], r.hashes["0x1"] = true, true
 	r.payouts["paid"], r.payouts["begun"], r.payouts["back"] = payout{Withdrawn: 1}, payout{}, payout{Withdrawn: 1, Refunded: 1}
 	const refused = "no payment: it is FAILED 100 to 0xfe1 by transaction "
@@ -158,25 +158,25 @@ func TestARestoreExplainsFindingsOfWhatWasLost(t *testing.T) {
 		"a balance":                            {"BALANCE_DIFFERS", "a", "", false},
 		"a payment is missing":                 {"TRANSFER_WITHOUT_PAYMENT", "a", "", false},
 	} {
-		if got := r.explains(c.kind, c.reqID, c.detail, true); got != c.want {
+		if got := r.isExplained(c.kind, c.reqID, c.detail, true); got != c.want {
 			t.Errorf("%s: got explained %t, want %t", name, got, c.want)
 		}
 	}
-	copied := newMemory()
+	copied := newStoredState()
 	copied.open["c"], copied.open["d"] = true, false
-	r.kept = []*memory{copied}
-	if !r.explains("CREDIT_WITHOUT_DEBIT", "c", "", false) || r.explains("CREDIT_WITHOUT_DEBIT", "c", "", true) || r.explains("CREDIT_WITHOUT_DEBIT", "d", "", false) || r.explains("PAID_TWICE", "c", "", false) {
+	r.backups = []*storedState{copied}
+	if !r.isExplained("CREDIT_WITHOUT_DEBIT", "c", "", false) || r.isExplained("CREDIT_WITHOUT_DEBIT", "c", "", true) || r.isExplained("CREDIT_WITHOUT_DEBIT", "d", "", false) || r.isExplained("PAID_TWICE", "c", "", false) {
 		t.Error("of what a copy had open: want explained the credit that stands no longer, and nothing else")
 	}
-	m, kept := newMemory(), newMemory()
+	m, kept := newStoredState(), newStoredState()
 	kept.transfers["old"] = true
-	lost := newMemory()
+	lost := newStoredState()
 	lost.transfers["old"], lost.transfers["new"] = true, true
 	lost.payouts["old"], lost.payouts["new"] = payout{}, payout{}
 	kept.payouts["old"], kept.payouts["went on"] = payout{Withdrawn: 1}, payout{}
 	kept.transfers["went on"] = true
 	lost.payouts["old"], lost.payouts["went on"] = payout{Withdrawn: 1}, payout{Withdrawn: 1}
-	if m.add(lost, kept); len(m.transfers) != 1 || !m.transfers["new"] || len(m.payouts) != 2 || m.payouts["went on"].Withdrawn != 1 {
+	if m.addLost(lost, kept); len(m.transfers) != 1 || !m.transfers["new"] || len(m.payouts) != 2 || m.payouts["went on"].Withdrawn != 1 {
 		t.Errorf("got %v, %v lost; want the transfer that the backup has not, and the payout that it has not withdrawn", m.transfers, m.payouts)
 	}
 }

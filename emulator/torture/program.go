@@ -26,7 +26,7 @@ var programSettings = map[string]string{
 
 // openProgram starts the deployment's own Go program, in this process.
 func (e *episode) openProgram(ctx context.Context) error {
-	c, err := config.Load(e.house.Environment())
+	c, err := config.Load(e.env.Environment())
 	if err != nil {
 		return err
 	}
@@ -35,11 +35,11 @@ func (e *episode) openProgram(ctx context.Context) error {
 		return err
 	}
 	e.program = &load.Program{
-		App: app, Stack: e.house, Accounts: devchain.DevAccounts(programAccounts), Ledger: e.load.Ledger, Source: e.fork(), Note: e.kept.event,
+		App: app, Stack: e.env, Accounts: devchain.DevAccounts(programAccounts), Ledger: e.load.Ledger, Source: e.forkSource(), Note: e.folder.event,
 		OnlyHandlers: e.flags.restores > 0,
 	}
 	const allow = `update submitter set callers = callers || '{handler:wage,hooks}' where submitter = any ($1)`
-	_, err = e.db.Exec(ctx, allow, e.house.Submitters()[:programAccounts])
+	_, err = e.db.Exec(ctx, allow, e.env.Submitters()[:programAccounts])
 	return err
 }
 
@@ -53,7 +53,7 @@ func (e *episode) closeProgram(ctx context.Context) error {
 // setPolicies gives every third submitter a policy that allows what is posted, and
 // nothing else.
 func (e *episode) setPolicies(ctx context.Context) error {
-	operator, err := e.house.Client(stack.OperatorAccount)
+	operator, err := e.env.Client(stack.OperatorAccount)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (e *episode) buildPrograms(ctx context.Context) error {
 	if e.server != "" && e.core != "" {
 		return nil
 	}
-	folder := e.kept.file("programs")
+	folder := e.folder.file("programs")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return err
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// duplicates makes every call that was ever made to either ledger three times more,
+// checkDuplicates makes every call that was ever made to either ledger three times more,
 // and every transfer's task, and looks whether anything has changed.
-func (e *episode) duplicates(ctx context.Context) ([]check, error) {
+func (e *episode) checkDuplicates(ctx context.Context) ([]check, error) {
 	c := check{Name: lateDuplicates, Promise: "every call ever made to a ledger, made three times more, is answered as before and changes nothing; so is every task"}
-	before, err := e.picture(ctx)
+	before, err := e.moneySnapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -39,19 +39,19 @@ func (e *episode) duplicates(ctx context.Context) ([]check, error) {
 	if err := e.replayTasks(ctx, report); err != nil {
 		return nil, err
 	}
-	after, err := e.picture(ctx)
+	loadAfterFaults, err := e.moneySnapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.Violations = append(c.Violations, changed(before, after)...)
+	c.Violations = append(c.Violations, snapshotDifferences(before, loadAfterFaults)...)
 	return []check{c}, nil
 }
 
 // reporter takes a violation.
 type reporter func(userID int64, reqID, format string, args ...any)
 
-// together does one for each, some at once.
-func together[T any](all []T, one func(T)) {
+// forEachConcurrently does one for each, some at once.
+func forEachConcurrently[T any](all []T, one func(T)) {
 	slots := make(chan struct{}, 8)
 	var working sync.WaitGroup
 	for _, x := range all {
@@ -65,11 +65,11 @@ func together[T any](all []T, one func(T)) {
 }
 
 func (e *episode) replayCore(ctx context.Context, report reporter) {
-	core, answered := e.house.Core, make(map[string]bool)
+	core, answered := e.env.Core, make(map[string]bool)
 	for _, c := range core.Proxy.Calls(nil) {
 		answered[c.Path+c.Operation.ReqID] = answered[c.Path+c.Operation.ReqID] || c.Status == http.StatusOK
 	}
-	together(core.Proxy.Calls(nil), func(c ubsproxy.Call) {
+	forEachConcurrently(core.Proxy.Calls(nil), func(c ubsproxy.Call) {
 		if e.restores.transfers[c.Operation.ReqID] && !answered[c.Path+c.Operation.ReqID] {
 			return // whoever made it was lost before it was answered, and nobody makes it again
 		}
@@ -101,13 +101,13 @@ select o.req_id, o.op_type, coalesce(o.reason, ''), o.user_id, o.asset_id, o.uni
 	if err != nil {
 		return fmt.Errorf("read Funding's journal: %w", err)
 	}
-	together(all, func(f funded) {
+	forEachConcurrently(all, func(f funded) {
 		want := transfer.Outcome{Verdict: transfer.Success}
 		if f.Refused != "" {
 			want = transfer.Outcome{Verdict: transfer.Refused, Reason: f.Refused}
 		}
 		call := transfer.Call{ReqID: f.ReqID, UserID: f.UserID, AssetID: f.AssetID, Units: f.Units}
-		if got := askLedger(ctx, e.house.Funding, f.Op, call); got != want {
+		if got := askLedger(ctx, e.env.Funding, f.Op, call); got != want {
 			report(f.UserID, f.ReqID, "%s in Funding, made again: got %+v, want %+v", f.Op, got, want)
 		}
 	})
@@ -133,12 +133,12 @@ func (e *episode) replayTasks(ctx context.Context, report reporter) error {
 	if err != nil {
 		return err
 	}
-	token, err := e.house.Issuer.Token(ctx, stack.TasksAccount, stack.InternalAudience)
+	token, err := e.env.Issuer.Token(ctx, stack.TasksAccount, stack.InternalAudience)
 	if err != nil {
 		return err
 	}
-	together(all, func(reqID string) {
-		url := e.house.URLMap.InternalURL() + "/internal/transfer"
+	forEachConcurrently(all, func(reqID string) {
+		url := e.env.URLMap.InternalURL() + "/internal/transfer"
 		status, text, err := stack.CallWith(ctx, token, http.MethodPost, url, map[string]string{"req_id": reqID})
 		if err != nil || status != http.StatusNoContent {
 			report(0, reqID, "its task, delivered again: got %d %s, %v; want 204", status, text, err)
@@ -147,8 +147,8 @@ func (e *episode) replayTasks(ctx context.Context, report reporter) error {
 	return nil
 }
 
-// picture is all that is on record about money, a line each, in order.
-func (e *episode) picture(ctx context.Context) (lines []string, err error) {
+// moneySnapshot is all that is on record about money, a line each, in order.
+func (e *episode) moneySnapshot(ctx context.Context) (lines []string, err error) {
 	rows, _ := e.db.Query(ctx, `
 select concat_ws(' ', 'funding', id, req_id, op_type, result, reason, user_id, asset_id, units) from transfer_operations
 union all
@@ -162,8 +162,8 @@ select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) fro
 	if lines, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
 		return nil, err
 	}
-	for after := uint64(0); ; {
-		some, _, err := e.house.Core.Ledger().Journal(ctx, after, 5000)
+	for loadAfterFaults := uint64(0); ; {
+		some, _, err := e.env.Core.Ledger().Journal(ctx, loadAfterFaults, 5000)
 		if err != nil {
 			return nil, err
 		}
@@ -171,12 +171,12 @@ select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) fro
 			break
 		}
 		for _, j := range some {
-			if after = j.Seq; wire.Moves(j.Op) {
+			if loadAfterFaults = j.Seq; wire.Moves(j.Op) {
 				lines = append(lines, fmt.Sprintf("trading %d %s %s %d %s", j.Seq, j.ReqID, j.Op, j.Units, j.Refused))
 			}
 		}
 	}
-	_, balances, err := e.house.Core.Ledger().AllBalances(ctx)
+	_, balances, err := e.env.Core.Ledger().AllBalances(ctx)
 	for _, b := range balances {
 		lines = append(lines, fmt.Sprintf("trading balance %d %d %d", b.UserID, b.AssetID, b.Units))
 	}
@@ -184,18 +184,18 @@ select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) fro
 	return lines, err
 }
 
-// changed lists the lines of one picture that are not in the other; both are in order.
-func changed(before, after []string) (found []checkers.Violation) {
-	for len(before) > 0 || len(after) > 0 {
+// snapshotDifferences lists the lines of one picture that are not in the other; both are in order.
+func snapshotDifferences(before, loadAfterFaults []string) (found []checkers.Violation) {
+	for len(before) > 0 || len(loadAfterFaults) > 0 {
 		switch {
-		case len(after) == 0 || len(before) > 0 && before[0] < after[0]:
+		case len(loadAfterFaults) == 0 || len(before) > 0 && before[0] < loadAfterFaults[0]:
 			found = append(found, violation(lateDuplicates, 0, "", "was, and is no more: %s", before[0]))
 			before = before[1:]
-		case len(before) == 0 || before[0] > after[0]:
-			found = append(found, violation(lateDuplicates, 0, "", "was not, and is: %s", after[0]))
-			after = after[1:]
+		case len(before) == 0 || before[0] > loadAfterFaults[0]:
+			found = append(found, violation(lateDuplicates, 0, "", "was not, and is: %s", loadAfterFaults[0]))
+			loadAfterFaults = loadAfterFaults[1:]
 		default:
-			before, after = before[1:], after[1:]
+			before, loadAfterFaults = before[1:], loadAfterFaults[1:]
 		}
 	}
 	return found

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -34,7 +34,7 @@ func withStatus(status string) func(context.Context, *World, *rand.Rand) (int, e
 				defer func() { _ = w.setStatus(context.WithoutCancel(ctx), side, userID+1, asset.ID, "ACTIVE") }()
 			}
 		}
-		patience.Pause(ctx, between(r, time.Second, 5*time.Second))
+		retry.Pause(ctx, randomDuration(r, time.Second, 5*time.Second))
 		if times > 0 {
 			err = nil
 		}
@@ -45,7 +45,7 @@ func withStatus(status string) func(context.Context, *World, *rand.Rand) (int, e
 // setStatus tries until it is answered: the ledger may be away.
 func (w *World) setStatus(ctx context.Context, side transfer.AccountType, userID int64, assetID int32, status string) error {
 	err := fmt.Errorf("not tried")
-	until(ctx, awaitsPrey, func() bool {
+	until(ctx, targetTimeout, func() bool {
 		once, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		err = w.Stack.SetStatus(once, side, userID, assetID, status)

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
 // clockFaults are of the database's clock. They strike only where the cluster was
@@ -23,10 +23,10 @@ func moveClock(sign time.Duration) func(context.Context, *World, *rand.Rand) (in
 	return func(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 		w.clock.Lock()
 		defer w.clock.Unlock()
-		if err := w.Cluster.SetClock(sign * between(r, time.Second, 10*time.Second)); err != nil {
+		if err := w.Cluster.SetClock(sign * randomDuration(r, time.Second, 10*time.Second)); err != nil {
 			return 0, err
 		}
-		patience.Pause(ctx, between(r, 2*time.Second, 8*time.Second))
+		retry.Pause(ctx, randomDuration(r, 2*time.Second, 8*time.Second))
 		return 1, w.Cluster.SetClock(0)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -24,7 +24,7 @@ func coreFaults() []Fault {
 }
 
 func killCore(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
-	until(ctx, awaitsPrey, func() bool { // it may be dead already
+	until(ctx, targetTimeout, func() bool { // it may be dead already
 		err = w.Stack.Core.Process().Signal(syscall.SIGKILL)
 		return err == nil
 	})
@@ -37,12 +37,12 @@ func killCore(ctx context.Context, w *World, _ *rand.Rand) (times int, err error
 // stopCore freezes the core for longer than a call to it may take.
 func stopCore(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	p := w.Stack.Core.Process()
-	w.asleep.Store(p, true)
-	defer w.asleep.Delete(p)
+	w.stopped.Store(p, true)
+	defer w.stopped.Delete(p)
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return 0, err
 	}
-	patience.Pause(ctx, nap(r))
+	retry.Pause(ctx, stopDuration(r))
 	return 1, p.Signal(syscall.SIGCONT)
 }
 
@@ -52,16 +52,16 @@ func tearLog(ctx context.Context, w *World, r *rand.Rand) (times int, err error)
 	w.tearing.Lock()
 	defer w.tearing.Unlock()
 	keep := r.Int64N(60)
-	for deadline := time.Now().Add(awaitsPrey); times == 0 && time.Now().Before(deadline) && ctx.Err() == nil; {
-		torn := w.Keeper.tearNext(keep)
+	for deadline := time.Now().Add(targetTimeout); times == 0 && time.Now().Before(deadline) && ctx.Err() == nil; {
+		torn := w.Supervisor.tearNext(keep)
 		point, failed := w.Crashes.arm("ubscore.appended", 1, crash.Kill)
 		if failed == nil {
-			w.Crashes.await(ctx, point, awaitsPrey)
+			w.Crashes.await(ctx, point, targetTimeout)
 		}
 		select {
 		case n := <-torn:
 			times = int(min(n, 1))
-		case <-time.After(awaitsPrey):
+		case <-time.After(targetTimeout):
 			return 0, fmt.Errorf("the core did not end: %w", failed)
 		case <-ctx.Done():
 		}
@@ -92,7 +92,7 @@ func wire(kind ubsproxy.Kind) func(context.Context, *World, *rand.Rand) (int, er
 		f, before := ubsproxy.Fault{Kind: kind, Op: ops[r.IntN(len(ops))], Times: 1 + r.IntN(8)}, p.Struck(kind)
 		disarm := p.Arm(f)
 		defer disarm()
-		until(ctx, awaitsPrey, func() bool { return p.Struck(kind) >= before+f.Times })
+		until(ctx, targetTimeout, func() bool { return p.Struck(kind) >= before+f.Times })
 		return w.wires.claim(kind, p.Struck(kind)), nil
 	}
 }
@@ -103,9 +103,9 @@ func deliverLate(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	p := w.Stack.Core.Proxy
 	f, before := ubsproxy.Fault{Kind: ubsproxy.Late, Times: 1 + r.IntN(4)}, p.Struck(ubsproxy.Late)
 	disarm := p.Arm(f)
-	until(ctx, awaitsPrey, func() bool { return p.Struck(ubsproxy.Late) >= before+f.Times })
+	until(ctx, targetTimeout, func() bool { return p.Struck(ubsproxy.Late) >= before+f.Times })
 	disarm()
-	patience.Pause(ctx, between(r, time.Second, 8*time.Second))
+	retry.Pause(ctx, randomDuration(r, time.Second, 8*time.Second))
 	p.Deliver(context.WithoutCancel(ctx), 0)
 	return w.wires.claim(ubsproxy.Late, p.Struck(ubsproxy.Late)), nil
 }
@@ -114,10 +114,10 @@ func deliverLate(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 // core that is down is waited for.
 func callAgain(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 	core := w.Stack.Core
-	until(ctx, awaitsPrey, func() bool { return len(core.Proxy.Calls(nil)) > 0 })
+	until(ctx, targetTimeout, func() bool { return len(core.Proxy.Calls(nil)) > 0 })
 	calls := core.Proxy.Calls(nil)
 	again := 5 + r.IntN(20)
-	until(ctx, awaitsPrey, func() bool {
+	until(ctx, targetTimeout, func() bool {
 		c, failed := pick(r, calls)
 		if failed != nil {
 			err = failed

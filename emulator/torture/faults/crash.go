@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
@@ -32,10 +32,10 @@ type Crashes struct {
 	hits  map[string]int
 }
 
-// passed are the points that the load passes: those of transactions made by a
+// reachedPoints are the points that the load passes: those of transactions made by a
 // handler, which the function server has none of, are not among them, nor those of the
 // hooks, which are off, and those of transfers and of events only where there are some.
-func passed(transfers, events bool) []string {
+func reachedPoints(transfers, events bool) []string {
 	return slices.DeleteFunc(crash.All(), func(p string) bool {
 		switch of, _, _ := strings.Cut(p, "."); of {
 		case "transfer", "payout", "ubscore":
@@ -87,8 +87,8 @@ func (c *Crashes) arm(named string, pass int, action string) (point string, err 
 
 // await waits until the point has been hit, and counts it; what was not hit in
 // time is disarmed.
-func (c *Crashes) await(ctx context.Context, point string, most time.Duration) (times int) {
-	hit := until(ctx, most, func() bool { return crash.Hit(c.folder, point) })
+func (c *Crashes) await(ctx context.Context, point string, limit time.Duration) (times int) {
+	hit := until(ctx, limit, func() bool { return crash.Hit(c.folder, point) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.armed, point)
@@ -126,21 +126,21 @@ func killAtPoint(ctx context.Context, w *World, r *rand.Rand) (times int, err er
 func stopAtPoint(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 	w.stopping.Lock()
 	defer w.stopping.Unlock()
-	for deadline := time.Now().Add(awaitsPrey); times == 0 && time.Now().Before(deadline) && ctx.Err() == nil; {
+	for deadline := time.Now().Add(targetTimeout); times == 0 && time.Now().Before(deadline) && ctx.Err() == nil; {
 		if times, err = w.armAndAwait(ctx, r, 3, crash.Stop, 3*time.Second); err != nil {
 			return 0, err
 		}
 	}
 	if times > 0 {
-		patience.Pause(ctx, nap(r))
+		retry.Pause(ctx, stopDuration(r))
 	}
-	w.wake(false)
+	w.resumeProcesses(false)
 	return times, nil
 }
 
 // armAndAwait arms points at one of their next passes and counts those that were
 // hit in time.
-func (w *World) armAndAwait(ctx context.Context, r *rand.Rand, points int, action string, most time.Duration) (times int, err error) {
+func (w *World) armAndAwait(ctx context.Context, r *rand.Rand, points int, action string, limit time.Duration) (times int, err error) {
 	var waiting sync.WaitGroup
 	var mu sync.Mutex
 	for range points {
@@ -149,7 +149,7 @@ func (w *World) armAndAwait(ctx context.Context, r *rand.Rand, points int, actio
 			break // those that are armed will do
 		}
 		waiting.Go(func() {
-			n := w.Crashes.await(ctx, point, most)
+			n := w.Crashes.await(ctx, point, limit)
 			mu.Lock()
 			defer mu.Unlock()
 			times += n

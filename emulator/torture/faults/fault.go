@@ -15,8 +15,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/pgproxy"
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/emulator/torture/plan"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/nonce"
@@ -57,52 +57,52 @@ func Kinds(all []Fault) []plan.Kind {
 
 // Options say what a world is made of.
 type Options struct {
-	Stack   *stack.Stack // with its proxies to Postgres and to each node
-	Cluster *pgcluster.Cluster
-	Points  string             // the folder of armed crash points
-	Keys    []devchain.Account // whose keys somebody else has too
-	Deepest uint64             // how many blocks a reorg replaces at most
-	Users   int                // who move money, from 1 on; 0: nobody
-	Events  bool               // somebody is told of events
-	Source  *rand.Rand
+	Stack         *stack.Stack // with its proxies to Postgres and to each node
+	Cluster       *pgcluster.Cluster
+	Points        string             // the folder of armed crash points
+	Keys          []devchain.Account // whose keys somebody else has too
+	MaxReorgDepth uint64             // how many blocks a reorg replaces at most
+	Users         int                // who move money, from 1 on; 0: nobody
+	Events        bool               // somebody is told of events
+	Source        *rand.Rand
 }
 
 // World is the house, as faults see it.
 type World struct {
 	Options
-	Crashes *Crashes
-	Foreign *Foreign
-	Sweeper *Sweeper
-	Keeper  *Keeper // of the trading core; nil: there is none
+	Crashes    *Crashes
+	Foreign    *Foreign
+	Sweeper    *Sweeper
+	Supervisor *Supervisor // of the trading core; nil: there is none
 
-	mining     hold
+	mining     sharedHold
 	restarting sync.Mutex
 	stopping   sync.Mutex // of a process at a crash point: one at a time
 	tearing    sync.Mutex
 	clock      sync.Mutex // the database's: one move at a time
-	asleep     sync.Map   // of processes that a fault has stopped and will wake
-	tasks      *weather[cloudtasks.Faults]
-	nodes      []*weather[rpcproxy.Faults]
-	cuts       tally[pgproxy.Kind]
-	wires      tally[ubsproxy.Kind]
-	strikes    tally[string]
+	stopped    sync.Map   // of processes that a fault has stopped and will wake
+	tasks      *activeFaults[cloudtasks.Faults]
+	nodes      []*activeFaults[rpcproxy.Faults]
+	cuts       strikeCounter[pgproxy.Kind]
+	wires      strikeCounter[ubsproxy.Kind]
+	strikes    strikeCounter[string]
 }
 
 // NewWorld is the house before the first fault.
 func NewWorld(o Options) *World {
 	w := &World{
 		Options: o,
-		Crashes: newCrashes(o.Points, passed(o.Users > 0, o.Events), o.Source),
+		Crashes: newCrashes(o.Points, reachedPoints(o.Users > 0, o.Events), o.Source),
 		Foreign: newForeign(),
 		Sweeper: &Sweeper{run: o.Stack.RunSweep},
-		mining:  hold{first: o.Stack.Chain.StopMining, last: o.Stack.Chain.StartMining},
-		tasks:   newWeather(o.Stack.Tasks.SetFaults),
+		mining:  sharedHold{first: o.Stack.Chain.StopMining, last: o.Stack.Chain.StartMining},
+		tasks:   newActiveFaults(o.Stack.Tasks.SetFaults),
 	}
 	for _, n := range o.Stack.Nodes {
-		w.nodes = append(w.nodes, newWeather(n.SetFaults))
+		w.nodes = append(w.nodes, newActiveFaults(n.SetFaults))
 	}
 	if o.Users > 0 {
-		w.Keeper = &Keeper{core: o.Stack.Core}
+		w.Supervisor = &Supervisor{core: o.Stack.Core}
 	}
 	return w
 }
@@ -116,28 +116,28 @@ func (w *World) Accounts() []nonce.Submitter {
 	return names
 }
 
-// Calm ends what faults may have left armed. It is called once they have all
+// Disarm ends what faults may have left armed. It is called once they have all
 // returned.
-func (w *World) Calm() {
+func (w *World) Disarm() {
 	w.Crashes.disarm()
-	w.wake(true)
+	w.resumeProcesses(true)
 	w.Stack.Proxy.Disarm()
 	w.Stack.Proxy.Thaw()
 	w.Stack.Proxy.Refuse(false)
-	if w.Keeper != nil {
+	if w.Supervisor != nil {
 		w.Stack.Core.Proxy.Deliver(context.Background(), 0)
 	}
 }
 
-// awaitsPrey is how long a fault that waits for its prey lasts at most.
-const awaitsPrey = 20 * time.Second
+// targetTimeout is how long a fault that waits for its prey lasts at most.
+const targetTimeout = 20 * time.Second
 
 // until polls the condition; it is false if ctx or the time ended first.
-func until(ctx context.Context, most time.Duration, met func() bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, most)
+func until(ctx context.Context, limit time.Duration, met func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !met() {
-		patience.Pause(ctx, 50*time.Millisecond)
+		retry.Pause(ctx, 50*time.Millisecond)
 		if ctx.Err() != nil {
 			return met()
 		}
@@ -145,9 +145,9 @@ func until(ctx context.Context, most time.Duration, met func() bool) bool {
 	return true
 }
 
-// between draws a duration.
-func between(r *rand.Rand, least, most time.Duration) time.Duration {
-	return least + time.Duration(r.Int64N(int64(most-least)+1))
+// randomDuration draws a duration.
+func randomDuration(r *rand.Rand, shortest, limit time.Duration) time.Duration {
+	return shortest + time.Duration(r.Int64N(int64(limit-shortest)+1))
 }
 
 // pick draws one of the list.

@@ -79,7 +79,7 @@ func useKey(inFlight bool) func(context.Context, *World, *rand.Rand) (int, error
 		}
 		defer client.Close()
 		times, failure := 0, errors.New("no key had a nonce to take")
-		until(ctx, awaitsPrey, func() bool {
+		until(ctx, targetTimeout, func() bool {
 			for _, key := range keys {
 				if n, found := freeNonce(ctx, client, key, inFlight); found && times == 0 {
 					times, failure = w.takeNonce(ctx, client, key, n, inFlight)
@@ -112,9 +112,9 @@ func (w *World) takeNonce(ctx context.Context, client *ethclient.Client, key dev
 	return w.useNonce(ctx, client, key, n)
 }
 
-// strangersValue is what the stranger sends: nothing with the payer's key, since the
+// foreignValue is what the stranger sends: nothing with the payer's key, since the
 // check of conservation rightly finds a payment by the payer that no transfer explains.
-func (w *World) strangersValue(key devchain.Account) *big.Int {
+func (w *World) foreignValue(key devchain.Account) *big.Int {
 	if w.Users > 0 && key.Address == w.Stack.PayerAccount().Address {
 		return new(big.Int)
 	}
@@ -132,7 +132,7 @@ func (w *World) useNonce(ctx context.Context, client *ethclient.Client, key devc
 	}
 	tip.Add(tip.Mul(tip, big.NewInt(2)), big.NewInt(10_000_000_000))
 	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: w.strangersValue(key), Gas: 21_000,
+		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: w.foreignValue(key), Gas: 21_000,
 		GasTipCap: tip, GasFeeCap: new(big.Int).Mul(tip, big.NewInt(4)),
 	})
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
 func nodeFaults() []Fault {
@@ -32,8 +32,8 @@ func node(name string, draw func(*rpcproxy.Faults, *rand.Rand)) func(context.Con
 		proxy := w.Stack.Nodes[i]
 		before := proxy.Counts()[name]
 		end := w.nodes[i].begin(func(f *rpcproxy.Faults) { draw(f, rand.New(rand.NewPCG(seed, seed))) })
-		patience.Pause(ctx, between(r, time.Second, 5*time.Second))
-		until(ctx, awaitsPrey, func() bool { return proxy.Counts()[name] > before })
+		retry.Pause(ctx, randomDuration(r, time.Second, 5*time.Second))
+		until(ctx, targetTimeout, func() bool { return proxy.Counts()[name] > before })
 		end()
 		sum := 0
 		for _, n := range w.Stack.Nodes {

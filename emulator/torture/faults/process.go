@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/processes"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
 func processFaults() []Fault {
@@ -32,8 +32,10 @@ func signal(s syscall.Signal) func(context.Context, *World, *rand.Rand) (int, er
 	}
 }
 
-// nap is how long a process is stopped: past the lease and the allowance.
-func nap(r *rand.Rand) time.Duration { return between(r, 2500*time.Millisecond, 5*time.Second) }
+// stopDuration is how long a process is stopped: past the lease and the allowance.
+func stopDuration(r *rand.Rand) time.Duration {
+	return randomDuration(r, 2500*time.Millisecond, 5*time.Second)
+}
 
 // stop freezes a process; half the time the load balancer notices, and sends it
 // nothing until it is back.
@@ -42,21 +44,21 @@ func stop(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	w.asleep.Store(p, true)
-	defer w.asleep.Delete(p)
+	w.stopped.Store(p, true)
+	defer w.stopped.Delete(p)
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return 0, err
 	}
 	if r.IntN(2) == 0 {
-		defer w.forget(p)()
+		defer w.removeFromURLMap(p)()
 	}
-	patience.Pause(ctx, nap(r))
+	retry.Pause(ctx, stopDuration(r))
 	return 1, p.Signal(syscall.SIGCONT)
 }
 
-// forget takes a process out of every service; the function returned puts it
+// removeFromURLMap takes a process out of every service; the function returned puts it
 // back, if it lives.
-func (w *World) forget(p *processes.Process) (remember func()) {
+func (w *World) removeFromURLMap(p *processes.Process) (restoreToURLMap func()) {
 	services := w.Stack.URLMap.Stats()
 	for name := range services {
 		w.Stack.URLMap.Remove(name, p.Addr())
@@ -72,15 +74,15 @@ func (w *World) forget(p *processes.Process) (remember func()) {
 	}
 }
 
-// wake wakes whatever is stopped; not, unless all is true, what a fault of its
+// resumeProcesses wakes whatever is stopped; not, unless all is true, what a fault of its
 // own has put to sleep.
-func (w *World) wake(all bool) {
+func (w *World) resumeProcesses(all bool) {
 	list := w.Stack.Processes()
-	if w.Keeper != nil {
+	if w.Supervisor != nil {
 		list = append(list, w.Stack.Core.Process())
 	}
 	for _, p := range list {
-		if _, asleep := w.asleep.Load(p); all || !asleep {
+		if _, stopped := w.stopped.Load(p); all || !stopped {
 			_ = p.Signal(syscall.SIGCONT) // one that has ended needs none
 		}
 	}

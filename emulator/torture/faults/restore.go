@@ -17,9 +17,9 @@ type Restore struct {
 }
 
 const (
-	closeDoor = `alter database "LIVE" allow_connections false`
-	openDoor  = `alter database "LIVE" allow_connections true`
-	sendAway  = `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'LIVE' and pid <> pg_backend_pid()`
+	refuseConnections = `alter database "LIVE" allow_connections false`
+	allowConnections  = `alter database "LIVE" allow_connections true`
+	endSessions       = `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'LIVE' and pid <> pg_backend_pid()`
 )
 
 // BackUp copies the database as it is between two transactions.
@@ -28,8 +28,8 @@ func (w *World) BackUp(ctx context.Context, n int) (*Restore, error) {
 	defer w.restarting.Unlock()
 	ctx = context.WithoutCancel(ctx) // nobody else opens the door again
 	backup := fmt.Sprintf("LIVE_backup_%d", n)
-	err := w.onServer(ctx, closeDoor, sendAway, fmt.Sprintf(`create database "%s" template "LIVE"`, backup))
-	if opened := w.onServer(ctx, openDoor); err == nil {
+	err := w.onServer(ctx, refuseConnections, endSessions, fmt.Sprintf(`create database "%s" template "LIVE"`, backup))
+	if opened := w.onServer(ctx, allowConnections); err == nil {
 		err = opened
 	}
 	return &Restore{Backup: w.beside(backup)}, err
@@ -44,7 +44,7 @@ func (w *World) PutBack(ctx context.Context, r *Restore, n int, between func()) 
 	defer w.restarting.Unlock()
 	ctx = context.WithoutCancel(ctx)
 	lost, backup := fmt.Sprintf("LIVE_lost_%d", n), fmt.Sprintf("LIVE_backup_%d", n)
-	if err := w.onServer(ctx, closeDoor, sendAway, fmt.Sprintf(`alter database "LIVE" rename to "%s"`, lost)); err != nil {
+	if err := w.onServer(ctx, refuseConnections, endSessions, fmt.Sprintf(`alter database "LIVE" rename to "%s"`, lost)); err != nil {
 		return err
 	}
 	between()

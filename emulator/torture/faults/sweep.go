@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
 func sweepFaults() []Fault {
@@ -23,7 +23,7 @@ func sweepFaults() []Fault {
 		{"no sweep for a while", 1, func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 			w.Sweeper.held.Add(1)
 			defer w.Sweeper.held.Add(-1)
-			patience.Pause(ctx, between(r, 5*time.Second, 15*time.Second))
+			retry.Pause(ctx, randomDuration(r, 5*time.Second, 15*time.Second))
 			return 1, nil
 		}},
 	}
@@ -48,7 +48,7 @@ func (s *Sweeper) Sweep(ctx context.Context) {
 // Run sweeps every one to four seconds until ctx ends.
 func (s *Sweeper) Run(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
-		patience.Pause(ctx, between(r, time.Second, 4*time.Second))
+		retry.Pause(ctx, randomDuration(r, time.Second, 4*time.Second))
 		if s.held.Load() == 0 && ctx.Err() == nil {
 			s.Sweep(ctx)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/cloudtasks"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -15,12 +15,14 @@ func taskFaults() []Fault {
 	share := func(r *rand.Rand) float64 { return 0.2 + 0.8*r.Float64() }
 	return []Fault{
 		{"tasks delivered up to 5 times at once", 2, tasks(func(f *cloudtasks.Faults, r *rand.Rand) { f.Copies = 2 + r.IntN(4) })},
-		{"tasks delayed and reordered", 2, tasks(func(f *cloudtasks.Faults, r *rand.Rand) { f.Delay = between(r, 500*time.Millisecond, 4*time.Second) })},
+		{"tasks delayed and reordered", 2, tasks(func(f *cloudtasks.Faults, r *rand.Rand) {
+			f.Delay = randomDuration(r, 500*time.Millisecond, 4*time.Second)
+		})},
 		{"tasks lost", 2, tasks(func(f *cloudtasks.Faults, r *rand.Rand) { f.Drop = share(r) })},
 		{"answers to tasks not heard", 1, tasks(func(f *cloudtasks.Faults, r *rand.Rand) { f.DropAck = share(r) })},
 		{"answers of Cloud Tasks lost", 1, tasks(func(f *cloudtasks.Faults, r *rand.Rand) { f.DropResponse = share(r) })},
 		{"Cloud Tasks unavailable", 1, tasks(func(f *cloudtasks.Faults, _ *rand.Rand) { f.Unavailable = true })},
-		{"queues emptied", 1, empty},
+		{"queues emptied", 1, emptyQueues},
 	}
 }
 
@@ -33,14 +35,14 @@ func tasks(draw func(*cloudtasks.Faults, *rand.Rand)) func(context.Context, *Wor
 			draw(f, rand.New(rand.NewPCG(seed, seed))) // the same, as often as it is applied
 		})
 		defer end()
-		patience.Pause(ctx, between(r, 2*time.Second, 6*time.Second))
+		retry.Pause(ctx, randomDuration(r, 2*time.Second, 6*time.Second))
 		return 1, nil
 	}
 }
 
-// empty throws away what waits in every queue, once there is something.
-func empty(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
-	until(ctx, awaitsPrey, func() bool {
+// emptyQueues throws away what waits in every queue, once there is something.
+func emptyQueues(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
+	until(ctx, targetTimeout, func() bool {
 		thrown := 0
 		kinds := []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit}
 		if w.Users > 0 {

@@ -12,15 +12,15 @@ import (
 
 var alice = nonce.NewSubmitter(1337, nonce.Address{1})
 
-func setup(told Told) *caller {
-	return &caller{ledger: newLedger(), intent: Seen(alice, big.NewInt(1), told)}
+func setup(answers Answers) *caller {
+	return &caller{ledger: newLedger(), intent: Seen(alice, big.NewInt(1), answers)}
 }
 
-func (c *caller) wantLie(t *testing.T, name, part string) {
+func (c *caller) wantContradiction(t *testing.T, name, part string) {
 	t.Helper()
-	lies := c.ledger.Lies()
-	if (part == "") != (len(lies) == 0) || (part != "" && !strings.Contains(lies[0].Detail, part)) {
-		t.Errorf("%s: got lies %v, want one that says %q", name, lies, part)
+	contradictions := c.ledger.Contradictions()
+	if (part == "") != (len(contradictions) == 0) || (part != "" && !strings.Contains(contradictions[0].Detail, part)) {
+		t.Errorf("%s: got lies %v, want one that says %q", name, contradictions, part)
 	}
 }
 
@@ -39,13 +39,13 @@ func TestFinalAnswersNeverChange(t *testing.T) {
 		"no end, put later": {answer{begun: heard.Add(time.Second), reached: End{State: nonce.Tracking}}, "put after that got TRACKING"},
 		"no end, put first": {answer{begun: heard.Add(-time.Second), reached: End{State: nonce.Tracking}}, ""},
 	} {
-		caller := setup(Told{TxID: "t", End: &confirmed, EndAt: heard})
-		caller.heard(c.answer)
-		caller.wantLie(t, name, c.want)
+		caller := setup(Answers{TxID: "t", End: &confirmed, EndAt: heard})
+		caller.recordAnswer(c.answer)
+		caller.wantContradiction(t, name, c.want)
 	}
-	first := setup(Told{TxID: "t"})
-	if !first.heard(answer{reached: confirmed}) || *first.intent.Told().End != confirmed {
-		t.Errorf("the first final answer: got %v, want it kept", first.intent.Told().End)
+	first := setup(Answers{TxID: "t"})
+	if !first.recordAnswer(answer{reached: confirmed}) || *first.intent.Answers().End != confirmed {
+		t.Errorf("the first final answer: got %v, want it kept", first.intent.Answers().End)
 	}
 }
 
@@ -64,13 +64,13 @@ func TestOneTxID(t *testing.T) {
 		"no txId":              {[]int{202}, []string{""}, `got txId ""`},
 		"stored a second time": {[]int{202, 202}, []string{"a", "a"}, "202 was answered 2 times"},
 	} {
-		caller := setup(Told{})
+		caller := setup(Answers{})
 		for i, status := range c.statuses {
 			a := answer{status: status}
 			a.body.TxID = c.ids[i]
-			caller.accepted(a)
+			caller.recordAcceptance(a)
 		}
-		caller.wantLie(t, name, c.want)
+		caller.wantContradiction(t, name, c.want)
 	}
 }
 
@@ -92,11 +92,11 @@ func TestCancelIsDefiniteAtTheEnd(t *testing.T) {
 		"accepted is unknown": {404, "", End{}, "want CANCELLED"},
 		"definite with a 202": {202, "CANCELLED", cancelled, "want CANCELLED"},
 	} {
-		caller := setup(Told{TxID: "t"})
+		caller := setup(Answers{TxID: "t"})
 		a := answer{status: c.status, reached: c.reached}
 		a.body.Outcome = c.outcome
-		caller.cancelAnswered(a)
-		caller.wantLie(t, name, c.want)
+		caller.recordCancelAnswer(a)
+		caller.wantContradiction(t, name, c.want)
 	}
 }
 
@@ -127,18 +127,18 @@ func TestAnotherPayloadIsAConflict(t *testing.T) {
 	t.Parallel()
 	const want = "want 409 REQUEST_ID_CONFLICT"
 	for name, c := range map[string]struct {
-		told   Told
-		answer answer
-		want   string
+		answers Answers
+		answer  answer
+		want    string
 	}{
-		"a conflict":            {Told{TxID: "t"}, answer{status: 409, code: "REQUEST_ID_CONFLICT"}, ""},
-		"recorded by a release": {Told{TxID: "t", Recorded: true}, answer{status: 409, code: "REQUEST_RECORDED"}, ""},
-		"recorded by nobody":    {Told{TxID: "t"}, answer{status: 409, code: "REQUEST_RECORDED"}, want},
-		"recorded, and taken":   {Told{TxID: "t", Recorded: true}, answer{status: 202}, want},
-		"taken":                 {Told{TxID: "t"}, answer{status: 200}, want},
+		"a conflict":            {Answers{TxID: "t"}, answer{status: 409, code: "REQUEST_ID_CONFLICT"}, ""},
+		"recorded by a release": {Answers{TxID: "t", Recorded: true}, answer{status: 409, code: "REQUEST_RECORDED"}, ""},
+		"recorded by nobody":    {Answers{TxID: "t"}, answer{status: 409, code: "REQUEST_RECORDED"}, want},
+		"recorded, and taken":   {Answers{TxID: "t", Recorded: true}, answer{status: 202}, want},
+		"taken":                 {Answers{TxID: "t"}, answer{status: 200}, want},
 	} {
-		caller := setup(c.told)
-		caller.conflicted(c.answer)
-		caller.wantLie(t, name, c.want)
+		caller := setup(c.answers)
+		caller.checkConflict(c.answer)
+		caller.wantContradiction(t, name, c.want)
 	}
 }

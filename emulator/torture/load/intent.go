@@ -29,9 +29,9 @@ type Intent struct {
 	program   bool // made by a [Program], which posts it itself
 	script
 
-	mu     sync.Mutex
-	told   Told
-	submit func(context.Context) answer // posts it once; nil: over HTTP
+	mu      sync.Mutex
+	answers Answers
+	submit  func(context.Context) answer // posts it once; nil: over HTTP
 }
 
 // script is what a caller does, drawn before it begins.
@@ -44,8 +44,8 @@ type script struct {
 	pace        time.Duration // between two questions
 }
 
-// Told is what a caller knows.
-type Told struct {
+// Answers is what a caller knows.
+type Answers struct {
 	TxID    string // "": not accepted so far
 	TxAt    time.Time
 	Fresh   int  // how many answers said that they had stored the intent just then
@@ -73,23 +73,23 @@ func (e End) String() string {
 	return string(e.State) + "/" + string(e.Sub)
 }
 
-// Told is what the caller knows now.
-func (in *Intent) Told() Told {
+// Answers is what the caller knows now.
+func (in *Intent) Answers() Answers {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.told
+	return in.answers
 }
 
 // Seen is an intent whose caller knows what is told: for judging, not for posting.
-func Seen(s nonce.Submitter, valueWei *big.Int, told Told) *Intent {
-	return &Intent{Submitter: s, ValueWei: valueWei, told: told}
+func Seen(s nonce.Submitter, valueWei *big.Int, answers Answers) *Intent {
+	return &Intent{Submitter: s, ValueWei: valueWei, answers: answers}
 }
 
-// sink receives what is posted.
-var sink = common.HexToAddress("0xcafe0")
+// recipient receives what is posted.
+var recipient = common.HexToAddress("0xcafe0")
 
-// reverting is init code that reverts at once.
-const reverting = "60006000fd"
+// revertingInitCode is init code that reverts at once.
+const revertingInitCode = "60006000fd"
 
 // newIntent draws the n-th intent and what its caller will do. The first few have
 // each habit once, so that the shortest run has them all.
@@ -97,13 +97,13 @@ func newIntent(s nonce.Submitter, n int, r *rand.Rand) *Intent {
 	in := &Intent{Submitter: s, RequestID: fmt.Sprintf("r-%d", n), ValueWei: big.NewInt(int64(1_000_000 + n))}
 	switch kind := r.IntN(100); {
 	case kind < 70:
-		in.To = &sink
+		in.To = &recipient
 	case kind < 92:
-		in.To, in.Data = &sink, big.NewInt(int64(n)).Bytes()
+		in.To, in.Data = &recipient, big.NewInt(int64(n)).Bytes()
 	case kind < 96: // mined, and reverts
-		in.Data, in.gas = common.FromHex(reverting), "120000"
+		in.Data, in.gas = common.FromHex(revertingInitCode), "120000"
 	default: // refused in preparation, since its estimate reverts
-		in.Data = common.FromHex(reverting)
+		in.Data = common.FromHex(revertingInitCode)
 	}
 	in.script = script{
 		copies: 1, conflict: n == 1 || r.IntN(10) == 0, invalid: n == 2 || r.IntN(12) == 0, again: n == 3 || r.IntN(8) == 0,
@@ -133,8 +133,8 @@ func (in *Intent) Body() map[string]any {
 	return map[string]any{"submitter": in.Submitter, "requestId": in.RequestID, "payload": payload}
 }
 
-// another is the request with another payload under the same requestId.
-func (in *Intent) another() map[string]any {
+// conflictingRequest is the request with another payload under the same requestId.
+func (in *Intent) conflictingRequest() map[string]any {
 	body := in.Body()
 	value := new(big.Int).Add(in.ValueWei, big.NewInt(1_000_000_000))
 	body["payload"] = map[string]any{"to": "0x00000000000000000000000000000000000bad00", "value": value.String()}
@@ -144,25 +144,25 @@ func (in *Intent) another() map[string]any {
 // ByProgram says that a [Program] made the request: it is not posted over HTTP.
 func (in *Intent) ByProgram() bool { return in.program }
 
-// Policy allows what [newIntent] posts, and nothing of [Intent.forbidden].
+// Policy allows what [newIntent] posts, and nothing of [Intent.forbiddenRequests].
 func Policy() client.Policy {
-	return client.Policy{MaxValue: "1000000000", MaxValuePerDay: "1000000000000000", MaxPerMinute: 100_000, Targets: []string{sink.Hex(), "deploy"}}
+	return client.Policy{MaxValue: "1000000000", MaxValuePerDay: "1000000000000000", MaxPerMinute: 100_000, Targets: []string{recipient.Hex(), "deploy"}}
 }
 
-// forbidden lists requests that the policy refuses.
-func (in *Intent) forbidden() []map[string]any {
+// forbiddenRequests lists requests that the policy refuses.
+func (in *Intent) forbiddenRequests() []map[string]any {
 	if !in.policy {
 		return nil
 	}
 	id := "forbidden-" + in.RequestID
 	return []map[string]any{
-		{"submitter": in.Submitter, "requestId": id, "payload": map[string]any{"to": sink.Hex(), "value": "1000000001"}},
+		{"submitter": in.Submitter, "requestId": id, "payload": map[string]any{"to": recipient.Hex(), "value": "1000000001"}},
 		{"submitter": in.Submitter, "requestId": id, "payload": map[string]any{"to": "0x00000000000000000000000000000000000cafe1", "value": "1"}},
 	}
 }
 
-// wrong lists requests that are refused whatever happens.
-func (in *Intent) wrong() []map[string]any {
+// invalidRequests lists requests that are refused whatever happens.
+func (in *Intent) invalidRequests() []map[string]any {
 	payload := map[string]any{"to": "0x00000000000000000000000000000000000cafe0", "value": "1"}
 	id := "wrong-" + in.RequestID
 	return []map[string]any{

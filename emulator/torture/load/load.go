@@ -74,7 +74,7 @@ func (l *Load) Run(ctx, within context.Context) {
 		l.posted++
 		l.Ledger.add(in)
 		l.callers.Go(func() {
-			(&caller{house: l.Stack, ledger: l.Ledger, intent: in, account: stack.CallerAccount}).live(within)
+			(&caller{env: l.Stack, ledger: l.Ledger, intent: in, account: stack.CallerAccount}).run(within)
 		})
 	}
 }
@@ -85,17 +85,17 @@ func (l *Load) Wait() { l.callers.Wait() }
 
 // Ledger is what callers were told.
 type Ledger struct {
-	mu      sync.Mutex
-	intents []*Intent
-	counts  map[string]int
-	lies    []Lie
+	mu             sync.Mutex
+	intents        []*Intent
+	counts         map[string]int
+	contradictions []Contradiction
 
 	generation atomic.Int64 // of the database: how often it was restored
 	backups    []time.Time  // when the backup was begun of each database that was put in place
 }
 
-// Lie is an answer that no house may give.
-type Lie struct {
+// Contradiction is an answer that no house may give.
+type Contradiction struct {
 	Submitter nonce.Submitter
 	RequestID string
 	TxID      string
@@ -120,7 +120,7 @@ func (l *Ledger) Intents() []*Intent {
 // open is how many intents of s have a caller that still waits.
 func (l *Ledger) open(s nonce.Submitter) (n int) {
 	for _, in := range l.Intents() {
-		if in.Submitter == s && !in.Told().Done {
+		if in.Submitter == s && !in.Answers().Done {
 			n++
 		}
 	}
@@ -140,7 +140,7 @@ const (
 // Habits lists what is counted.
 func Habits() []string { return []string{Repeats, Again, Conflicts, Invalid, Cancels, Barred} }
 
-func (l *Ledger) did(what string) {
+func (l *Ledger) count(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.counts[what]++
@@ -157,21 +157,21 @@ func (l *Ledger) Did() map[string]int {
 	return all
 }
 
-func (l *Ledger) lie(in *Intent, detail string) {
-	l.lied(Lie{in.Submitter, in.RequestID, in.Told().TxID, detail})
+func (l *Ledger) contradict(in *Intent, detail string) {
+	l.addContradiction(Contradiction{in.Submitter, in.RequestID, in.Answers().TxID, detail})
 }
 
-func (l *Ledger) lied(one Lie) {
+func (l *Ledger) addContradiction(one Contradiction) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lies = append(l.lies, one)
+	l.contradictions = append(l.contradictions, one)
 }
 
-// Lies lists the answers that no house may give.
-func (l *Ledger) Lies() []Lie {
+// Contradictions lists the answers that no house may give.
+func (l *Ledger) Contradictions() []Contradiction {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.lies)
+	return slices.Clone(l.contradictions)
 }
 
 // Tally counts intents by what their callers know.
@@ -184,17 +184,17 @@ type Tally struct {
 func (l *Ledger) Tally() (t Tally) {
 	for _, in := range l.Intents() {
 		t.Posted++
-		switch told := in.Told(); {
-		case told.TxID == "" && told.Done:
+		switch answers := in.Answers(); {
+		case answers.TxID == "" && answers.Done:
 			t.Refused++
-		case told.TxID == "":
+		case answers.TxID == "":
 			t.Waiting++
 		default:
 			t.Accepted++
 			switch {
-			case told.End == nil:
+			case answers.End == nil:
 				t.Waiting++
-			case told.End.State == nonce.Confirmed:
+			case answers.End.State == nonce.Confirmed:
 				t.Confirmed++
 			default:
 				t.Failed++

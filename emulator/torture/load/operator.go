@@ -19,7 +19,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/faults"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -37,13 +37,13 @@ type Operator struct {
 	Decisions   map[string]int // by action; read it after Run
 	decidedLast map[string]time.Time
 	mu          sync.Mutex // guards both while decisions are under way
-	calm        atomic.Bool
-	patience    patience.Patience
+	draining    atomic.Bool
+	timeout     retry.Timeout
 
 	Payer nonce.Submitter // who pays out; "": nobody
-	// NobodyRepeats says of a payment of the payer that its user was told its end by a
+	// IsNeverRepeated says of a payment of the payer that its user was told its end by a
 	// database that was lost, and so will not repeat it.
-	NobodyRepeats func(ctx context.Context, payment common.Hash) bool
+	IsNeverRepeated func(ctx context.Context, payment common.Hash) bool
 
 	Windows    map[nonce.Submitter]int
 	restored   sync.Mutex               // held while a restored copy is reconciled: nothing is released before
@@ -52,19 +52,19 @@ type Operator struct {
 
 // What an operator does, as it is counted.
 const (
-	Decides  = "STUCK decided: "
-	Resumes  = "PROTECT left by resume"
-	Resyncs  = "PROTECT left by resync"
-	Mistakes = "a resync to a wrong count, refused"
-	rounds   = 500 * time.Millisecond
-	thinking = 3 * time.Second // between two decisions on one transaction
+	Decides       = "STUCK decided: "
+	Resumes       = "PROTECT left by resume"
+	Resyncs       = "PROTECT left by resync"
+	Mistakes      = "a resync to a wrong count, refused"
+	pollInterval  = 500 * time.Millisecond
+	decisionPause = 3 * time.Second // between two decisions on one transaction
 )
 
 // Actions are the decisions that an operator may take.
 func Actions() []string { return []string{"wait", "rebroadcast", "replace", "placeholder"} }
 
-// Calm has it decide for an end: no more waiting, and no mistakes.
-func (o *Operator) Calm() { o.calm.Store(true) }
+// Drain has it decide for an end: no more waiting, and no mistakes.
+func (o *Operator) Drain() { o.draining.Store(true) }
 
 // Run looks after the house until ctx ends. What fails is tried again.
 func (o *Operator) Run(ctx context.Context) {
@@ -81,7 +81,7 @@ func (o *Operator) Run(ctx context.Context) {
 			}
 		}
 		o.restored.Unlock()
-		patience.Pause(ctx, rounds)
+		retry.Pause(ctx, pollInterval)
 	}
 }
 
@@ -93,13 +93,13 @@ func (o *Operator) decideAll(ctx context.Context) {
 	}
 	var deciding sync.WaitGroup
 	defer deciding.Wait()
-	slots := make(chan struct{}, decidesAtOnce)
+	slots := make(chan struct{}, maxConcurrentDecisions)
 	for _, id := range stuck {
-		if time.Since(o.lastDecision(id)) < thinking {
+		if time.Since(o.lastDecision(id)) < decisionPause {
 			continue
 		}
 		action := Actions()[o.Source.IntN(len(Actions()))]
-		if o.calm.Load() && action == "wait" {
+		if o.draining.Load() && action == "wait" {
 			action = "rebroadcast"
 		}
 		slots <- struct{}{}
@@ -110,9 +110,9 @@ func (o *Operator) decideAll(ctx context.Context) {
 	}
 }
 
-// decidesAtOnce bounds the decisions under way: a wide window has many transactions
+// maxConcurrentDecisions bounds the decisions under way: a wide window has many transactions
 // STUCK at once, and a script decides them for the operator.
-const decidesAtOnce = 8
+const maxConcurrentDecisions = 8
 
 func (o *Operator) decide(ctx context.Context, id, action string) {
 	status, _, err := o.call(ctx, http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]any{"action": action, "reason": "seen by the operator on call"})
@@ -132,7 +132,7 @@ func (o *Operator) lastDecision(id string) time.Time {
 }
 
 func (o *Operator) call(ctx context.Context, method, path string, body any) (int, []byte, error) {
-	ctx, done := o.patience.Bound(ctx)
+	ctx, done := o.timeout.Context(ctx)
 	defer done()
 	return o.Stack.Call(ctx, stack.OperatorAccount, method, path, body)
 }
@@ -155,10 +155,10 @@ func (o *Operator) releaseAll(ctx context.Context) {
 		if p.Protect == nil {
 			continue
 		}
-		if mistake := o.Source.IntN(4); mistake == 0 && !o.calm.Load() && !o.restoredAt[p.Submitter] {
-			o.mistake(ctx, p)
+		if mistake := o.Source.IntN(4); mistake == 0 && !o.draining.Load() && !o.restoredAt[p.Submitter] {
+			o.requestWrongCount(ctx, p)
 		}
-		body, err := o.way(ctx, p)
+		body, err := o.releaseRequest(ctx, p)
 		if err != nil && o.Ledger.Generation() > 0 {
 			o.Note("operator: no way out of PROTECT for %s so far: %v", p.Submitter, err)
 		}
@@ -178,25 +178,25 @@ func (o *Operator) release(ctx context.Context, p protected, body map[string]any
 	return status, text, err
 }
 
-// mistake accepts a count that the chain never had, which must be refused.
-func (o *Operator) mistake(ctx context.Context, p protected) {
+// requestWrongCount accepts a count that the chain never had, which must be refused.
+func (o *Operator) requestWrongCount(ctx context.Context, p protected) {
 	body := map[string]any{"mode": nonce.Resync, "count": p.NextNonce + 1_000_000, "reason": "a slip of the finger"}
 	status, text, err := o.release(ctx, p, body)
 	switch {
 	case err != nil || status >= 500 || status == http.StatusConflict:
 	case status != http.StatusBadRequest:
-		o.Ledger.lied(Lie{Submitter: p.Submitter, Detail: fmt.Sprintf("a resync to a count that the chain never had: got %d %s, want 400", status, text)})
+		o.Ledger.addContradiction(Contradiction{Submitter: p.Submitter, Detail: fmt.Sprintf("a resync to a count that the chain never had: got %d %s, want 400", status, text)})
 	default:
 		o.Decisions[Mistakes]++
 	}
 }
 
-// way decides how the submitter leaves PROTECT. Nothing is decided before the
+// releaseRequest decides how the submitter leaves PROTECT. Nothing is decided before the
 // chain's finalized block has everything that the account ever sent: then a nonce
 // that somebody else took is lost for good, and one that nobody took is free.
 // Before the calm it errs at times, and resumes where something is lost: the next
 // looks find that out.
-func (o *Operator) way(ctx context.Context, p protected) (body map[string]any, err error) {
+func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[string]any, err error) {
 	client, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
 	if err != nil {
 		return nil, err
@@ -215,14 +215,14 @@ func (o *Operator) way(ctx context.Context, p protected) (body map[string]any, e
 		lowest = *p.InFlightNonce
 	}
 	if o.Ledger.Generation() > 0 && p.Submitter == o.Payer {
-		return o.payerWay(ctx, client, final)
+		return o.payerReleaseRequest(ctx, client, final)
 	}
 	if o.Ledger.Generation() > 0 {
-		return o.wayAfterRestore(ctx, client, p, lowest, final)
+		return o.releaseRequestAfterRestore(ctx, client, p, lowest, final)
 	}
 	lost := o.lost(ctx, client, p.Submitter, lowest, final)
 	if final > p.NextNonce || len(lost) > 0 {
-		if o.Source.IntN(5) == 0 && !o.calm.Load() {
+		if o.Source.IntN(5) == 0 && !o.draining.Load() {
 			return map[string]any{"mode": nonce.Resume, "reason": "an alarm that nobody looked into"}, nil
 		}
 		reason := fmt.Sprintf("somebody else used the key; the account's final count is %d", final)

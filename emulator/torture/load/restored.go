@@ -18,7 +18,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/faults"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -34,7 +34,7 @@ func (l *Ledger) Restored(backedUp time.Time) {
 
 // MayBeLost says that the end which a caller was told was told after the backup of a
 // database that replaced the one which told it.
-func (l *Ledger) MayBeLost(t Told) bool { return t.End != nil && l.lost(t.Generation, t.EndAt) }
+func (l *Ledger) MayBeLost(t Answers) bool { return t.End != nil && l.lost(t.Generation, t.EndAt) }
 
 // lost says of what the database of that generation answered at a time whether a restore
 // may have lost it. What was answered before the backup is kept, and nothing excuses its
@@ -52,59 +52,59 @@ func (l *Ledger) Generation() int { return int(l.generation.Load()) }
 // end as now after it: what happened on the chain stays, and what did not happen does
 // not happen, but may be called otherwise.
 func (e End) Survives(now End) bool {
-	if e.Happened() {
+	if e.OnChain() {
 		return now.State == e.State && (e.State == nonce.Confirmed || now.Sub == e.Sub)
 	}
 	return now.State == nonce.Failed && now.Sub != nonce.Reverted
 }
 
-// Happened says that the chain has the request.
-func (e End) Happened() bool { return e.State == nonce.Confirmed || e.Sub == nonce.Reverted }
+// OnChain says that the chain has the request.
+func (e End) OnChain() bool { return e.State == nonce.Confirmed || e.Sub == nonce.Reverted }
 
-// overtaken says that the answer's request was under way while the database was put
+// databaseReplacedSince says that the answer's request was under way while the database was put
 // back: it says nothing of either database.
-func (c *caller) overtaken(begun int) bool { return c.ledger.Generation() != begun }
+func (c *caller) databaseReplacedSince(begun int) bool { return c.ledger.Generation() != begun }
 
-// repeatsAfterRestore posts again what has no end, until the database of now has
+// repeatAfterRestore posts again what has no end, until the database of now has
 // answered: it has a txId, or says that the chain has the request.
-func (c *caller) repeatsAfterRestore(ctx context.Context) {
+func (c *caller) repeatAfterRestore(ctx context.Context) {
 	for ctx.Err() == nil {
-		told := c.intent.Told()
-		if told.End != nil || told.Generation == c.ledger.Generation() {
+		answers := c.intent.Answers()
+		if answers.End != nil || answers.Generation == c.ledger.Generation() {
 			return
 		}
 		begun := c.ledger.Generation()
-		a := c.submitted(ctx)
+		a := c.submitUntilClear(ctx)
 		switch {
-		case a.unclear(), a.code == "SUBMITTER_PROTECTED", c.overtaken(begun):
-			patience.Pause(ctx, c.intent.pace)
+		case a.isUnclear(), a.code == "SUBMITTER_PROTECTED", c.databaseReplacedSince(begun):
+			retry.Pause(ctx, c.intent.pace)
 		case a.code == "REQUEST_RECORDED":
-			c.recorded(ctx, begun)
+			c.recordStoredRequest(ctx, begun)
 		case a.status == http.StatusAccepted, a.status == http.StatusOK:
-			if told.TxID != "" && !c.ledger.lost(told.Generation, told.TxAt) && (a.status != http.StatusOK || a.body.TxID != told.TxID) {
-				c.ledger.lie(c.intent, fmt.Sprintf("accepted before the backup as %s, and repeated after the restore: got %s", told.TxID, a))
+			if answers.TxID != "" && !c.ledger.lost(answers.Generation, answers.TxAt) && (a.status != http.StatusOK || a.body.TxID != answers.TxID) {
+				c.ledger.contradict(c.intent, fmt.Sprintf("accepted before the backup as %s, and repeated after the restore: got %s", answers.TxID, a))
 			}
-			c.set(func(t *Told) { t.TxID, t.TxAt, t.Fresh, t.Generation = a.body.TxID, time.Now(), 0, begun })
+			c.set(func(t *Answers) { t.TxID, t.TxAt, t.Fresh, t.Generation = a.body.TxID, time.Now(), 0, begun })
 		default:
-			c.ledger.lie(c.intent, fmt.Sprintf("repeated after a restore: got %s", a))
-			c.set(func(t *Told) { t.Generation = begun })
+			c.ledger.contradict(c.intent, fmt.Sprintf("repeated after a restore: got %s", a))
+			c.set(func(t *Answers) { t.Generation = begun })
 		}
 	}
 }
 
-// recorded takes note of "the chain has it, do not post it again": what is on record of
+// recordStoredRequest takes note of "the chain has it, do not post it again": what is on record of
 // the request is its end.
-func (c *caller) recorded(ctx context.Context, begun int) {
+func (c *caller) recordStoredRequest(ctx context.Context, begun int) {
 	query := url.Values{"submitter": {string(c.intent.Submitter)}, "requestId": {c.intent.RequestID}}
 	a := c.insist(ctx, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
-	if a.unclear() || c.overtaken(begun) {
+	if a.isUnclear() || c.databaseReplacedSince(begun) {
 		return
 	}
-	before := c.intent.Told()
-	if a.status != http.StatusOK || !a.reached.Happened() || before.TxID != "" && before.TxID != a.body.TxID && !c.ledger.lost(before.Generation, before.TxAt) {
-		c.ledger.lie(c.intent, fmt.Sprintf("REQUEST_RECORDED of what was accepted as %q; asked for by its requestId: got %s", before.TxID, a))
+	before := c.intent.Answers()
+	if a.status != http.StatusOK || !a.reached.OnChain() || before.TxID != "" && before.TxID != a.body.TxID && !c.ledger.lost(before.Generation, before.TxAt) {
+		c.ledger.contradict(c.intent, fmt.Sprintf("REQUEST_RECORDED of what was accepted as %q; asked for by its requestId: got %s", before.TxID, a))
 	}
-	c.set(func(t *Told) {
+	c.set(func(t *Answers) {
 		t.Recorded, t.Generation, t.TxID, t.TxAt = true, begun, a.body.TxID, time.Now()
 		if t.End == nil {
 			t.End, t.EndAt = &a.reached, time.Now()
@@ -138,27 +138,27 @@ func (o *Operator) Restore(ctx context.Context, accounts []nonce.Submitter, back
 	if err := putBack(); err != nil {
 		return err
 	}
-	o.reconcile(ctx, accounts, backedUp)
+	o.prepareReleases(ctx, accounts, backedUp)
 	return ctx.Err()
 }
 
-func (o *Operator) reconcile(ctx context.Context, accounts []nonce.Submitter, backedUp time.Time) {
+func (o *Operator) prepareReleases(ctx context.Context, accounts []nonce.Submitter, backedUp time.Time) {
 	o.restoredAt = make(map[nonce.Submitter]bool)
 	for _, s := range accounts {
 		o.restoredAt[s] = true
 	}
-	o.until(ctx, "nothing is pending", func() bool { return o.quiet(ctx, accounts) })
+	o.until(ctx, "nothing is pending", func() bool { return o.isNothingPending(ctx, accounts) })
 	o.until(ctx, "the copy is accepted", func() bool {
 		status, text, err := o.call(ctx, http.MethodPost, "/admin/v1/authority/accept", map[string]any{"reason": "reconciled by the runbook"})
 		o.Note("accept: %d %s, error: %v", status, text, err)
 		return err == nil && (status < 300 || status == http.StatusConflict)
 	})
 	for _, in := range o.Ledger.Intents() {
-		told := in.Told()
-		if told.End == nil || told.End.Happened() || told.EndAt.Before(backedUp) || ctx.Err() != nil {
+		answers := in.Answers()
+		if answers.End == nil || answers.End.OnChain() || answers.EndAt.Before(backedUp) || ctx.Err() != nil {
 			continue
 		}
-		o.cancelAgain(ctx, told.TxID)
+		o.cancelAgain(ctx, answers.TxID)
 	}
 }
 
@@ -181,13 +181,13 @@ func (o *Operator) cancelAgain(ctx context.Context, txID string) {
 func (o *Operator) until(ctx context.Context, what string, met func() bool) {
 	began := time.Now()
 	for ctx.Err() == nil && !met() {
-		patience.Pause(ctx, rounds)
+		retry.Pause(ctx, pollInterval)
 	}
 	o.Note("operator: %s after %s", what, time.Since(began).Round(time.Millisecond))
 }
 
-// quiet says that the chain's finalized block has everything that the accounts sent.
-func (o *Operator) quiet(ctx context.Context, accounts []nonce.Submitter) bool {
+// isNothingPending says that the chain's finalized block has everything that the accounts sent.
+func (o *Operator) isNothingPending(ctx context.Context, accounts []nonce.Submitter) bool {
 	client, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
 	if err != nil {
 		return false
@@ -202,20 +202,20 @@ func (o *Operator) quiet(ctx context.Context, accounts []nonce.Submitter) bool {
 	return true
 }
 
-// named says of each nonce from lowest on and below count, whose transaction is none of
+// lostRequests says of each nonce from lowest on and below count, whose transaction is none of
 // this database's, which request of the run's own callers it was, by the value that is
 // of no other, or none; and which transaction it was.
-func (o *Operator) named(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) (lost, hashes map[uint64]string, err error) {
+func (o *Operator) lostRequests(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) (lost, hashes map[uint64]string, err error) {
 	byValue, here := make(map[string]string), map[string]bool(nil)
-	if here, err = o.stored(ctx, s); err != nil {
+	if here, err = o.storedRequests(ctx, s); err != nil {
 		return nil, nil, err
 	}
 	for _, in := range o.Ledger.Intents() {
 		if in.Submitter != s {
 			continue
 		}
-		told := in.Told()
-		if !here[in.RequestID] && told.End == nil && !told.Done && o.Source.IntN(2) == 0 {
+		answers := in.Answers()
+		if !here[in.RequestID] && answers.End == nil && !answers.Done && o.Source.IntN(2) == 0 {
 			continue // nobody has told the operator of it; its caller posts it again
 		}
 		byValue[in.ValueWei.String()] = in.RequestID
@@ -260,8 +260,8 @@ func (o *Operator) named(ctx context.Context, client *ethclient.Client, s nonce.
 	return lost, hashes, nil
 }
 
-// stored are the requests of the submitter that this database has.
-func (o *Operator) stored(ctx context.Context, s nonce.Submitter) (map[string]bool, error) {
+// storedRequests are the requests of the submitter that this database has.
+func (o *Operator) storedRequests(ctx context.Context, s nonce.Submitter) (map[string]bool, error) {
 	rows, _ := o.DB.Query(ctx, `select request_id from managed_tx where submitter = $1`, s) // the reader has the error
 	here, id := make(map[string]bool), ""
 	_, err := pgx.ForEachRow(rows, []any{&id}, func() error { here[id] = true; return nil })
@@ -285,7 +285,7 @@ func (o *Operator) decideHeld(ctx context.Context) {
 		return
 	}
 	for _, in := range o.Ledger.Intents() {
-		if txID, ok := held[[2]string{string(in.Submitter), in.RequestID}]; ok && in.Told().End != nil && !in.Told().End.Happened() {
+		if txID, ok := held[[2]string{string(in.Submitter), in.RequestID}]; ok && in.Answers().End != nil && !in.Answers().End.OnChain() {
 			_, _, _ = o.call(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil) // one that fails comes again
 		}
 	}
@@ -311,12 +311,12 @@ func (o *Operator) decideForeign(ctx context.Context) {
 			switch {
 			case f.TxID != nil:
 				o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": f.TxID, "reason": "no other request does this"})
-			case o.handlers(s, f.ValueWei) != "":
-				o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": o.handlers(s, f.ValueWei), "reason": "no other request does this"})
-			case f.ValueWei == "0" && strings.EqualFold(f.To, s.Address().String()), o.strangers(s, f.TxHash):
+			case o.openHandlerRequest(s, f.ValueWei) != "":
+				o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": o.openHandlerRequest(s, f.ValueWei), "reason": "no other request does this"})
+			case f.ValueWei == "0" && strings.EqualFold(f.To, s.Address().String()), o.signedByForeignSigner(s, f.TxHash):
 				o.decideOne(ctx, s, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "it was no request"})
 			default:
-				if txID := o.postedAgain(ctx, s, f.ValueWei); txID != "" {
+				if txID := o.repostLost(ctx, s, f.ValueWei); txID != "" {
 					o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": txID, "reason": "its match was lost with its database"})
 				}
 			}
@@ -324,28 +324,28 @@ func (o *Operator) decideForeign(ctx context.Context) {
 	}
 }
 
-// handlers is the txId, in the database of now, of the open request whose transaction a
+// openHandlerRequest is the txId, in the database of now, of the open request whose transaction a
 // handler makes and which does this; "": none. Such a request is held for no one nonce.
-func (o *Operator) handlers(s nonce.Submitter, valueWei string) string {
+func (o *Operator) openHandlerRequest(s nonce.Submitter, valueWei string) string {
 	for _, in := range o.Ledger.Intents() {
-		told := in.Told()
-		if in.program && in.Submitter == s && in.ValueWei.String() == valueWei && told.End == nil && told.Generation == o.Ledger.Generation() {
-			return told.TxID
+		answers := in.Answers()
+		if in.program && in.Submitter == s && in.ValueWei.String() == valueWei && answers.End == nil && answers.Generation == o.Ledger.Generation() {
+			return answers.TxID
 		}
 	}
 	return ""
 }
 
-// postedAgain is the txId of the request that does this, whose caller was told by a
+// repostLost is the txId of the request that does this, whose caller was told by a
 // database that was lost that the chain has it, and posts it no more: it was matched there.
 // The operator has it posted again, and it is held. "": there is none, or not yet.
-func (o *Operator) postedAgain(ctx context.Context, s nonce.Submitter, valueWei string) string {
+func (o *Operator) repostLost(ctx context.Context, s nonce.Submitter, valueWei string) string {
 	for _, in := range o.Ledger.Intents() {
-		told := in.Told()
-		if in.Submitter != s || in.ValueWei.String() != valueWei || !o.Ledger.MayBeLost(told) || !told.End.Happened() {
+		answers := in.Answers()
+		if in.Submitter != s || in.ValueWei.String() != valueWei || !o.Ledger.MayBeLost(answers) || !answers.End.OnChain() {
 			continue
 		}
-		c := &caller{house: o.Stack, ledger: o.Ledger, intent: in, account: stack.CallerAccount}
+		c := &caller{env: o.Stack, ledger: o.Ledger, intent: in, account: stack.CallerAccount}
 		in.mu.Lock()
 		submit := in.submit
 		in.mu.Unlock()
@@ -353,7 +353,7 @@ func (o *Operator) postedAgain(ctx context.Context, s nonce.Submitter, valueWei 
 			submit = func(ctx context.Context) answer { return c.call(ctx, http.MethodPost, "/api/v1/tx", in.Body()) }
 		}
 		a := submit(ctx)
-		o.Note("operator: request %s has been told %s, and its record is lost; posted again: %s", in.RequestID, told.End, a)
+		o.Note("operator: request %s has been told %s, and its record is lost; posted again: %s", in.RequestID, answers.End, a)
 		return a.body.TxID
 	}
 	return ""
@@ -369,15 +369,15 @@ func (o *Operator) decideOne(ctx context.Context, s nonce.Submitter, what, path 
 	}
 }
 
-// strangers says that somebody else sent the transaction with the submitter's key.
-func (o *Operator) strangers(s nonce.Submitter, hash string) bool {
+// signedByForeignSigner says that somebody else sent the transaction with the submitter's key.
+func (o *Operator) signedByForeignSigner(s nonce.Submitter, hash string) bool {
 	return slices.ContainsFunc(o.Foreign.Of(s), func(u faults.Use) bool { return u.Hash.Hex() == hash })
 }
 
-// wayAfterRestore is the way out of PROTECT once a database was lost: a resync that names
+// releaseRequestAfterRestore is the way out of PROTECT once a database was lost: a resync that names
 // what the chain has. The first of each submitter fills its window.
-func (o *Operator) wayAfterRestore(ctx context.Context, client *ethclient.Client, p protected, lowest, final uint64) (map[string]any, error) {
-	lost, hashes, err := o.named(ctx, client, p.Submitter, lowest, final)
+func (o *Operator) releaseRequestAfterRestore(ctx context.Context, client *ethclient.Client, p protected, lowest, final uint64) (map[string]any, error) {
+	lost, hashes, err := o.lostRequests(ctx, client, p.Submitter, lowest, final)
 	if err != nil {
 		return nil, err
 	}
@@ -391,14 +391,14 @@ func (o *Operator) wayAfterRestore(ctx context.Context, client *ethclient.Client
 	return body, nil
 }
 
-// stale says that the intent was heard of before a restore.
-func (c *caller) stale() bool {
-	told := c.intent.Told()
-	return (told.TxID != "" || told.End != nil) && told.Generation != c.ledger.Generation()
+// isStale says that the intent was heard of before a restore.
+func (c *caller) isStale() bool {
+	answers := c.intent.Answers()
+	return (answers.TxID != "" || answers.End != nil) && answers.Generation != c.ledger.Generation()
 }
 
-// ended asks, and repeats first what a restore may have lost.
-func (c *caller) ended(ctx context.Context) bool {
-	c.repeatsAfterRestore(ctx)
-	return c.intent.Told().End != nil || c.ask(ctx)
+// isFinished asks, and repeats first what a restore may have lost.
+func (c *caller) isFinished(ctx context.Context) bool {
+	c.repeatAfterRestore(ctx)
+	return c.intent.Answers().End != nil || c.ask(ctx)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencepost/fencepost/emulator/checkers"
-	"github.com/fencepost/fencepost/emulator/torture/movers"
+	"github.com/fencepost/fencepost/emulator/torture/transferload"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -36,8 +36,8 @@ type payment struct {
 	Units   string // the chain's smallest
 }
 
-// payouts holds each payout to the chain: paid once, or given back once.
-func (e *episode) payouts(ctx context.Context) ([]check, error) {
+// checkPayouts holds each payout to the chain: paid once, or given back once.
+func (e *episode) checkPayouts(ctx context.Context) ([]check, error) {
 	c := check{Name: paidOnce, Promise: "a payout is paid once on the chain or given back once in Funding, never both, never neither, never to anybody else"}
 	wanted, err := payoutRows(ctx, e.db)
 	if err != nil {
@@ -48,9 +48,9 @@ func (e *episode) payouts(ctx context.Context) ([]check, error) {
 		return nil, fmt.Errorf("read the chain: %w", err)
 	}
 	if e.flags.restores > 0 {
-		wanted = afterRestores(wanted, e.bank.Ledger.Wishes(), e.bank.Ledger.EndMayBeLost, e.restores.payouts, e.bank.Ledger.Settlements())
+		wanted = afterRestores(wanted, e.transferRun.Ledger.Scripts(), e.transferRun.Ledger.EndMayBeLost, e.restores.payouts, e.transferRun.Ledger.Settlements())
 	}
-	c.Violations = unsettled(wanted, paid)
+	c.Violations = payoutViolations(wanted, paid)
 	return []check{c}, nil
 }
 
@@ -83,7 +83,7 @@ select req_id, user_id, state, coalesce(payout_token, ''), payout_address, payou
 // payments are those that the payer has made, by the chain alone; what somebody else
 // did with its key is none.
 func (e *episode) payments(ctx context.Context) (all []payment, err error) {
-	client, err := ethclient.DialContext(ctx, e.house.Chain.URL())
+	client, err := ethclient.DialContext(ctx, e.env.Chain.URL())
 	if err != nil {
 		return nil, err
 	}
@@ -93,10 +93,10 @@ func (e *episode) payments(ctx context.Context) (all []payment, err error) {
 		return nil, err
 	}
 	foreign := make(map[common.Hash]bool)
-	for _, u := range e.world.Foreign.Of(e.house.Payer) {
+	for _, u := range e.world.Foreign.Of(e.env.Payer) {
 		foreign[u.Hash] = true
 	}
-	payer, signer := common.Address(e.house.Payer.Address()), types.LatestSignerForChainID(new(big.Int).SetUint64(e.house.Chain.ChainID()))
+	payer, signer := common.Address(e.env.Payer.Address()), types.LatestSignerForChainID(new(big.Int).SetUint64(e.env.Chain.ChainID()))
 	for n := range head + 1 {
 		block, err := client.BlockByNumber(ctx, new(big.Int).SetUint64(n))
 		if err != nil {
@@ -118,21 +118,21 @@ func (e *episode) payments(ctx context.Context) (all []payment, err error) {
 
 // afterRestores are the payouts as they have to be after restores. rows has the payouts that
 // a lost database had stored or withdrawn after its backup. settled has the amounts that the
-// clerk brought and took, by req_id.
+// operator brought and took, by req_id.
 //
 // An amount that the clerk took for a payout counts as its withdrawal. A payout has to be
 // paid once where a lost database has withdrawn it and not given it back, the clerk took
 // its amount, and it is FAILED now or its row is lost. So does one whose row is lost and of
 // which a lost database has answered COMMITTED. No other payout whose row is lost may have
 // a payment.
-func afterRestores(wanted []payout, wishes []*movers.Wish, lost func(movers.Told) bool, rows map[string]payout, settled map[string]int64) []payout {
+func afterRestores(wanted []payout, scripts []*transferload.Script, lost func(transferload.Answers) bool, rows map[string]payout, settled map[string]int64) []payout {
 	here := make(map[string]int)
 	for i, p := range wanted {
 		here[p.ReqID] = i
 	}
-	for _, w := range wishes {
-		told := w.Told()
-		ids := append(slices.Clone(told.Lost), told.ReqID)
+	for _, w := range scripts {
+		answers := w.Answers()
+		ids := append(slices.Clone(answers.Lost), answers.ReqID)
 		was, had := lostRow(ids, rows)
 		times, excused := timesTaken(ids, w.Units, settled), had && was.Withdrawn > 0 && was.Refunded == 0
 		if i := slices.IndexFunc(ids, func(id string) bool { _, is := here[id]; return is }); i >= 0 {
@@ -142,7 +142,7 @@ func afterRestores(wanted []payout, wishes []*movers.Wish, lost func(movers.Told
 			}
 			continue
 		}
-		if had && lost(told) && (told.End.State == transfer.Committed || times > 0 && excused) {
+		if had && lost(answers) && (answers.End.State == transfer.Committed || times > 0 && excused) {
 			was.State, was.Withdrawn, was.Refunded = transfer.Committed, times, 0
 			wanted = append(wanted, was)
 		}
@@ -200,9 +200,9 @@ func paidBy(tx *types.Transaction, receipt *types.Receipt) (all []payment) {
 
 func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
 
-// unsettled lists the payouts that are not paid once or given back once, and the
+// payoutViolations lists the payouts that are not paid once or given back once, and the
 // payments that nobody wanted.
-func unsettled(wanted []payout, paid []payment) (found []checkers.Violation) {
+func payoutViolations(wanted []payout, paid []payment) (found []checkers.Violation) {
 	times, want := make(map[payment]int), make(map[payment]int)
 	for _, p := range paid {
 		times[p]++

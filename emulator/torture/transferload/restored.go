@@ -1,4 +1,4 @@
-package movers
+package transferload
 
 import (
 	"context"
@@ -34,46 +34,46 @@ func (l *Ledger) MayBeLost(generation int, at time.Time) bool {
 }
 
 // EndMayBeLost says so of the end that the user was told.
-func (l *Ledger) EndMayBeLost(t Told) bool {
+func (l *Ledger) EndMayBeLost(t Answers) bool {
 	return t.End != nil && l.MayBeLost(t.EndGeneration, t.EndAt)
 }
 
-// stale says that the user was heard last by a database that was replaced.
-func (u *user) stale() bool {
-	told := u.wish.Told()
-	return told.ReqID != "" && told.Generation != u.ledger.Generation()
+// isStale says that the user was heard last by a database that was replaced.
+func (u *user) isStale() bool {
+	answers := u.script.Answers()
+	return answers.ReqID != "" && answers.Generation != u.ledger.Generation()
 }
 
-// overtaken says that the database was replaced while a request was under way: its answer
+// databaseReplacedSince says that the database was replaced while a request was under way: its answer
 // says nothing of either.
-func (u *user) overtaken(begun int) bool { return u.ledger.Generation() != begun }
+func (u *user) databaseReplacedSince(begun int) bool { return u.ledger.Generation() != begun }
 
-// repeatsAfterRestore posts the cid again until the database of now has answered. It has
+// repeatAfterRestore posts the cid again until the database of now has answered. It has
 // the transfer by its req_id, or it has lost it and gives it another.
-func (u *user) repeatsAfterRestore(ctx context.Context) {
-	for ctx.Err() == nil && u.stale() && u.wish.Told().End == nil {
+func (u *user) repeatAfterRestore(ctx context.Context) {
+	for ctx.Err() == nil && u.isStale() && u.script.Answers().End == nil {
 		begun := u.ledger.Generation()
-		if a := u.insist(ctx, http.MethodPost, u.wish.path(), u.wish.body()); !a.unclear() && !u.overtaken(begun) {
-			u.repeated(a, begun)
+		if a := u.insist(ctx, http.MethodPost, u.script.urlPath(), u.script.body()); !a.isUnclear() && !u.databaseReplacedSince(begun) {
+			u.recordRepeat(a, begun)
 		}
 	}
 }
 
-// repeated takes note of the answer to a cid that was posted again after a restore. What
+// recordRepeat takes note of the answer to a cid that was posted again after a restore. What
 // was accepted before the backup keeps its req_id.
-func (u *user) repeated(a answer, generation int) {
+func (u *user) recordRepeat(a answer, generation int) {
 	fresh := a.Code != string(transfer.DuplicateRequest)
 	ok := a.status == http.StatusOK || fresh && (a.status == http.StatusAccepted || a.status == http.StatusUnprocessableEntity)
-	before := u.wish.Told()
+	before := u.script.Answers()
 	switch {
 	case !ok || a.ReqID == "":
-		u.lie("repeated after a restore: got %s, want it accepted, or refused by a ledger", a)
-		u.set(func(t *Told) { t.Generation = generation })
+		u.contradict("repeated after a restore: got %s, want it accepted, or refused by a ledger", a)
+		u.set(func(t *Answers) { t.Generation = generation })
 		return
 	case a.ReqID != before.ReqID && !u.ledger.MayBeLost(before.Generation, before.ReqAt):
-		u.lie("accepted before the backup, and repeated after the restore: got req_id %s, and before %s", a.ReqID, before.ReqID)
+		u.contradict("accepted before the backup, and repeated after the restore: got req_id %s, and before %s", a.ReqID, before.ReqID)
 	}
-	u.set(func(t *Told) {
+	u.set(func(t *Answers) {
 		if a.ReqID != t.ReqID {
 			t.Lost = append(t.Lost, t.ReqID)
 			t.Fresh = 0
@@ -85,11 +85,11 @@ func (u *user) repeated(a answer, generation int) {
 		t.ReqID, t.Generation = a.ReqID, generation
 	})
 	a.generation = generation
-	u.heard(a)
+	u.recordAnswer(a)
 }
 
-// ended asks, and repeats first what a restore may have lost.
-func (u *user) ended(ctx context.Context) bool {
-	u.repeatsAfterRestore(ctx)
-	return u.wish.Told().End != nil || u.ask(ctx)
+// isFinished asks, and repeats first what a restore may have lost.
+func (u *user) isFinished(ctx context.Context) bool {
+	u.repeatAfterRestore(ctx)
+	return u.script.Answers().End != nil || u.ask(ctx)
 }

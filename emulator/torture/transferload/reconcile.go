@@ -1,4 +1,4 @@
-package movers
+package transferload
 
 import (
 	"context"
@@ -33,34 +33,34 @@ func Reconciles() []string { return []string{StatedPaid, StatedNot, Settled, Res
 // reconcile does what docs/runbooks/restore.md orders of transfers, in its order: once
 // the payer is released it states the payouts in doubt, settles what the core has and the
 // copy lost, and ends the halts when nothing is found that this does not explain.
-func (c *Clerk) reconcile(ctx context.Context) {
+func (c *Operator) reconcile(ctx context.Context) {
 	c.read = c.Ledger.Generation()
-	if c.Ledger.Generation() == 0 || !c.released(ctx) {
+	if c.Ledger.Generation() == 0 || !c.isPayerReleased(ctx) {
 		return
 	}
 	if c.generation != c.Ledger.Generation() {
 		c.generation, c.stated = c.Ledger.Generation(), make(map[string]bool)
 	}
 	stated, settled, taken := c.statePayouts(ctx), c.settle(ctx), c.settlePayouts(ctx)
-	if stated && settled && taken && c.Ledger.AllBooked() {
+	if stated && settled && taken && c.Ledger.IsRebooked() {
 		c.resume(ctx)
 	}
 }
 
-// released says that the copy was accepted, and no episode of the payer is open.
-func (c *Clerk) released(ctx context.Context) (yes bool) {
+// isPayerReleased says that the copy was accepted, and no episode of the payer is open.
+func (c *Operator) isPayerReleased(ctx context.Context) (yes bool) {
 	_ = c.DB.QueryRow(ctx, `select is_authority() and not exists (select from protect_episode where submitter = $1 and closed_at is null)`, c.Stack.Payer).Scan(&yes) // unknown is no
 	return yes
 }
 
-// inDoubt is a payout that waits for a statement.
-type inDoubt struct {
+// undecidedPayout is a payout that waits for a statement.
+type undecidedPayout struct {
 	ReqID, Token, Address, Units string
 	Window                       int
 	Ended                        bool // a release named a transaction for it that reverted
 }
 
-const selectInDoubt = `
+const selectUndecided = `
 select t.req_id, coalesce(t.payout_token, ''), t.payout_address, t.payout_base_units::text, s.max_in_flight, m.nonce is not null
   from transfers_tb t
   join submitter s on s.submitter = t.payout_submitter
@@ -71,13 +71,13 @@ select t.req_id, coalesce(t.payout_token, ''), t.payout_address, t.payout_base_u
 
 // statePayouts states of each payout in doubt whether a transaction of the payer has paid
 // it. It says whether all was stated that there was.
-func (c *Clerk) statePayouts(ctx context.Context) bool {
-	rows, _ := c.DB.Query(ctx, selectInDoubt) // the collector has the error
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[inDoubt])
+func (c *Operator) statePayouts(ctx context.Context) bool {
+	rows, _ := c.DB.Query(ctx, selectUndecided) // the collector has the error
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[undecidedPayout])
 	if err != nil {
 		return false
 	}
-	all = slices.DeleteFunc(all, func(p inDoubt) bool { return c.stated[p.ReqID] })
+	all = slices.DeleteFunc(all, func(p undecidedPayout) bool { return c.stated[p.ReqID] })
 	if len(all) == 0 {
 		return true
 	}
@@ -86,12 +86,12 @@ func (c *Clerk) statePayouts(ctx context.Context) bool {
 		return false
 	}
 	for _, p := range all {
-		c.state(ctx, p, paid[Payment{p.Token, strings.ToLower(p.Address), p.Units}])
+		c.statePayout(ctx, p, paid[Payment{p.Token, strings.ToLower(p.Address), p.Units}])
 	}
 	return false
 }
 
-func (c *Clerk) state(ctx context.Context, p inDoubt, hashes []string) {
+func (c *Operator) statePayout(ctx context.Context, p undecidedPayout, hashes []string) {
 	what, body := StatedNot, map[string]any{"paid": false, "then": []string{"refund", "repost"}[c.Source.IntN(2)], "max_window": p.Window, "reason": "no transaction of the payer pays this address"}
 	if p.Ended {
 		body["then"] = "refund" // its request has ended on record
@@ -100,10 +100,10 @@ func (c *Clerk) state(ctx context.Context, p inDoubt, hashes []string) {
 		what, body = StatedPaid, map[string]any{"paid": true, "tx_hash": hashes[0], "reason": "found among the payer's transactions"}
 	}
 	a := c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+p.ReqID+"/payout-statement", body)
-	c.Note("clerk: statement of %s by %v: %s", p.ReqID, body, a)
+	c.Note("operator of transfers: statement of %s by %v: %s", p.ReqID, body, a)
 	switch {
 	case a.status == http.StatusOK:
-		c.Ledger.did(what)
+		c.Ledger.count(what)
 		c.stated[p.ReqID] = true
 	case a.Code == "STATEMENT_STANDS":
 		c.stated[p.ReqID] = true
@@ -118,7 +118,7 @@ type Payment struct {
 }
 
 // payments are the transactions of the payer that have paid, by what they paid.
-func (c *Clerk) payments(ctx context.Context) (map[Payment][]string, error) {
+func (c *Operator) payments(ctx context.Context) (map[Payment][]string, error) {
 	client, err := ethclient.DialContext(ctx, c.Stack.Chain.URL())
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (c *Clerk) payments(ctx context.Context) (map[Payment][]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			if p, ok := wants(tx); ok && receipt.Status == types.ReceiptStatusSuccessful {
+			if p, ok := paymentOf(tx); ok && receipt.Status == types.ReceiptStatusSuccessful {
 				all[p] = append(all[p], tx.Hash().Hex())
 			}
 		}
@@ -154,8 +154,8 @@ func (c *Clerk) payments(ctx context.Context) (map[Payment][]string, error) {
 // transferCall is a call of a token's transfer(address,uint256): its selector, and two words.
 const transferCall = 4 + 32 + 32
 
-// wants is what a transaction pays where it succeeds.
-func wants(tx *types.Transaction) (p Payment, ok bool) {
+// paymentOf is what a transaction pays where it succeeds.
+func paymentOf(tx *types.Transaction) (p Payment, ok bool) {
 	if tx.To() == nil {
 		return p, false
 	}
@@ -169,7 +169,7 @@ func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
 
 // bookEither settles units of a transfer with the outside in Funding, or, where Funding
 // refuses it, at the core.
-func (c *Clerk) bookEither(ctx context.Context, at Account, units int64, reqID string) bool {
+func (c *Operator) bookEither(ctx context.Context, at Account, units int64, reqID string) bool {
 	id := fmt.Sprintf("settle-%s-%d", reqID, c.settlements.Add(1))
 	if c.book(ctx, at, units, id, reqID) {
 		return true
@@ -190,7 +190,7 @@ type half struct {
 
 // settle has the outside take or bring what the core did for transfers that the copy has
 // lost or that have ended otherwise. It says whether nothing is left.
-func (c *Clerk) settle(ctx context.Context) (all bool) {
+func (c *Operator) settle(ctx context.Context) (all bool) {
 	halves, err := c.halves(ctx)
 	if err != nil {
 		return false
@@ -199,13 +199,13 @@ func (c *Clerk) settle(ctx context.Context) (all bool) {
 	for reqID, h := range halves {
 		owed := -h.Net - c.Ledger.settledFor(reqID)
 		if h.Lost {
-			c.Ledger.looksAt(reqID)
+			c.Ledger.markLost(reqID)
 		}
 		if !h.Done || owed == 0 {
 			continue
 		}
 		booked := c.bookEither(ctx, Account{transfer.Funding, h.UserID, h.AssetID}, owed, reqID)
-		c.Note("clerk: %s of user %d is settled by %d of asset %d: %t", reqID, h.UserID, owed, h.AssetID, booked)
+		c.Note("operator of transfers: %s of user %d is settled by %d of asset %d: %t", reqID, h.UserID, owed, h.AssetID, booked)
 		all = all && booked
 	}
 	return all
@@ -213,12 +213,12 @@ func (c *Clerk) settle(ctx context.Context) (all bool) {
 
 // book has a ledger book a movement of that id with the outside for a transfer, and says
 // whether it did.
-func (c *Clerk) book(ctx context.Context, at Account, units int64, id, reqID string) bool {
+func (c *Operator) book(ctx context.Context, at Account, units int64, id, reqID string) bool {
 	op := transfer.OutsideDeposit
 	if units < 0 {
 		op, units = transfer.OutsideWithdrawal, -units
 	}
-	return c.Teller.settle(ctx, at, op, transfer.Call{ReqID: id, UserID: at.UserID, AssetID: at.AssetID, Units: uint64(units), CreatedAt: time.Now().Truncate(time.Microsecond)}, reqID)
+	return c.Cashier.settle(ctx, at, op, transfer.Call{ReqID: id, UserID: at.UserID, AssetID: at.AssetID, Units: uint64(units), CreatedAt: time.Now().Truncate(time.Microsecond)}, reqID)
 }
 
 const selectHalves = `
@@ -231,7 +231,7 @@ select o.req_id, sum(case when o.op_type in ('deposit', 'refund') then o.units e
 const selectRows = `select req_id, open from transfers_tb`
 
 // halves reads the core's journal first: a row is there before any call for it.
-func (c *Clerk) halves(ctx context.Context) (map[string]half, error) {
+func (c *Operator) halves(ctx context.Context) (map[string]half, error) {
 	all := make(map[string]half)
 	for after := uint64(0); ; {
 		lines, _, err := c.Stack.Core.Ledger().Journal(ctx, after, 5000)
@@ -255,7 +255,7 @@ func (c *Clerk) halves(ctx context.Context) (map[string]half, error) {
 	return all, c.withFunding(ctx, all)
 }
 
-func (c *Clerk) withFunding(ctx context.Context, all map[string]half) error {
+func (c *Operator) withFunding(ctx context.Context, all map[string]half) error {
 	return pgx.BeginTxFunc(ctx, c.DB, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		var reqID string
 		var net int64
@@ -284,13 +284,13 @@ func (c *Clerk) withFunding(ctx context.Context, all map[string]half) error {
 }
 
 // resume ends the halts once a full check finds nothing that is not explained.
-func (c *Clerk) resume(ctx context.Context) {
+func (c *Operator) resume(ctx context.Context) {
 	var halted bool
 	if err := c.DB.QueryRow(ctx, `select exists (select from transfer_halt where resumed_at is null)`).Scan(&halted); err != nil || !halted {
 		return
 	}
 	c.check(ctx)
-	once, done := c.patience.Bound(ctx)
+	once, done := c.timeout.Context(ctx)
 	defer done()
 	status, text, err := c.Stack.Call(once, stack.OperatorAccount, http.MethodGet, "/admin/v1/conservation", nil)
 	var shown struct {
@@ -301,14 +301,14 @@ func (c *Clerk) resume(ctx context.Context) {
 		return
 	}
 	for _, f := range shown.LastCheck.Found {
-		if !f.Explained(c.Ledger) {
-			c.Note("clerk: no halt is resumed: %+v", f)
+		if !f.IsExplained(c.Ledger) {
+			c.Note("operator of transfers: no halt is resumed: %+v", f)
 			return
 		}
 	}
 	a := c.call(ctx, http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", shown.Halts[0].ID), map[string]any{"reason": "each finding is of what the copy lost", "earlier": true})
-	if c.Note("clerk: resume: %s", a); a.status == http.StatusNoContent {
-		c.Ledger.did(Resumed)
+	if c.Note("operator of transfers: resume: %s", a); a.status == http.StatusNoContent {
+		c.Ledger.count(Resumed)
 	}
 }
 
@@ -320,55 +320,55 @@ type Finding struct {
 	Got      string
 }
 
-// Explained says that a restore explains the finding: it is of a transfer that the clerk
+// IsExplained says that a restore explains the finding: it is of a transfer that the clerk
 // has settled, or of a payment whose transfer was lost.
-func (f Finding) Explained(l *Ledger) bool {
+func (f Finding) IsExplained(l *Ledger) bool {
 	switch f.Kind {
 	case "PAYMENT_WITHOUT_TRANSFER":
 		return l.Generation() > 0
 	case "PAYMENT_DIFFERS": // refused by Funding, and settled
 		return l.Generation() > 0 && l.settledFor(f.ReqID) != 0
 	case "NO_TRANSFER", "CREDIT_WITHOUT_DEBIT", "CONTRADICTS_STATE", "COMMITTED_INCOMPLETE", "ROLLED_BACK_UNPAID", "CREDIT_AND_REFUND":
-		return l.Generation() > 0 && l.hasSettled(f.ReqID)
+		return l.Generation() > 0 && l.isSettled(f.ReqID)
 	}
 	return false
 }
 
-// settles takes down what the outside brought for a transfer's lost half.
-func (l *Ledger) settles(reqID string, units int64) {
+// addSettlement takes down what the outside brought for a transfer's lost half.
+func (l *Ledger) addSettlement(reqID string, units int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.settled[reqID] += units
+	l.settledUnits[reqID] += units
 	l.counts[Settled]++
 }
 
-// looksAt takes down that the transfer is lost, if nothing is owed for it.
-func (l *Ledger) looksAt(reqID string) {
+// markLost takes down that the transfer is lost, if nothing is owed for it.
+func (l *Ledger) markLost(reqID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.settled[reqID] += 0
+	l.settledUnits[reqID] += 0
 }
 
 func (l *Ledger) settledFor(reqID string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.settled[reqID]
+	return l.settledUnits[reqID]
 }
 
 // settledPayout is what the outside brought for a payout, under whichever req_id.
-func (l *Ledger) settledPayout(w *Wish) (units int64) {
+func (l *Ledger) settledPayout(w *Script) (units int64) {
 	for _, id := range w.reqIDs() {
 		units += l.settledFor(id)
 	}
 	return units
 }
 
-// hasSettled says that the clerk has looked at the transfer, and what it lacks is settled;
+// isSettled says that the clerk has looked at the transfer, and what it lacks is settled;
 // nothing may have been owed.
-func (l *Ledger) hasSettled(reqID string) bool {
+func (l *Ledger) isSettled(reqID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, looked := l.settled[reqID]
+	_, looked := l.settledUnits[reqID]
 	return looked
 }
 
@@ -377,7 +377,7 @@ func (l *Ledger) Settlements() map[string]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := make(map[string]int64)
-	for reqID, units := range l.settled {
+	for reqID, units := range l.settledUnits {
 		all[reqID] = units
 	}
 	return all
@@ -385,17 +385,17 @@ func (l *Ledger) Settlements() map[string]int64 {
 
 // settle makes one movement of that id until it is answered, and says whether it was
 // applied.
-func (t *Teller) settle(ctx context.Context, at Account, op transfer.Op, call transfer.Call, reqID string) bool {
+func (t *Cashier) settle(ctx context.Context, at Account, op transfer.Op, call transfer.Call, reqID string) bool {
 	generation := t.Ledger.Generation()
 	got := t.insist(ctx, at.Side, op, call)
 	if got.Verdict != transfer.Success {
 		return false
 	}
-	t.Ledger.begins()
-	t.Ledger.brought(at, op, call.Units, got)
-	t.Ledger.settles(reqID, signed(op, call.Units, got))
+	t.Ledger.addUnanswered()
+	t.Ledger.recordMovement(at, op, call.Units, got)
+	t.Ledger.addSettlement(reqID, signed(op, call.Units, got))
 	if at.Side == transfer.Funding {
-		t.Ledger.book(&booking{at: at, op: op, call: call, came: got, when: time.Now(), generation: generation, settles: reqID})
+		t.Ledger.addBooking(&booking{at: at, op: op, call: call, came: got, when: time.Now(), generation: generation, settles: reqID})
 	}
 	return true
 }

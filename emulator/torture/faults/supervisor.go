@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
-// Keeper starts the trading core again whenever its process has ended, as whoever
+// Supervisor starts the trading core again whenever its process has ended, as whoever
 // runs it would.
-type Keeper struct {
+type Supervisor struct {
 	core *stack.Core
 
 	mu      sync.Mutex
@@ -24,7 +24,7 @@ type Keeper struct {
 }
 
 // Restarts is how often it has started a core again.
-func (k *Keeper) Restarts() int {
+func (k *Supervisor) Restarts() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.starts
@@ -32,31 +32,31 @@ func (k *Keeper) Restarts() int {
 
 // Failed is why a core did not start again, however often it was tried; nil: that
 // did not happen.
-func (k *Keeper) Failed() error {
+func (k *Supervisor) Failed() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.failed
 }
 
 // Run keeps the core alive until ctx ends.
-func (k *Keeper) Run(ctx context.Context, r *rand.Rand) {
+func (k *Supervisor) Run(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil && k.Failed() == nil {
 		select {
 		case <-k.core.Process().Done():
 		case <-ctx.Done():
 			return
 		}
-		patience.Pause(ctx, between(r, 100*time.Millisecond, 1500*time.Millisecond)) // nobody notices at once
+		retry.Pause(ctx, randomDuration(r, 100*time.Millisecond, 1500*time.Millisecond)) // nobody notices at once
 		k.Revive(context.WithoutCancel(ctx))
 	}
 }
 
-// tries are how often a start is tried: one may take too long on a busy machine.
-const tries = 3
+// maxStarts are how often a start is tried: one may take too long on a busy machine.
+const maxStarts = 3
 
 // Revive starts a core that has ended, and tears the end of its log before if a fault
 // asks for it.
-func (k *Keeper) Revive(ctx context.Context) {
+func (k *Supervisor) Revive(ctx context.Context) {
 	if err := k.core.Kill(); err != nil { // for the proxy to know
 		k.fail(err)
 		return
@@ -66,7 +66,7 @@ func (k *Keeper) Revive(ctx context.Context) {
 		return
 	}
 	var err error
-	for range tries {
+	for range maxStarts {
 		if err = k.start(ctx); err == nil {
 			k.mu.Lock()
 			defer k.mu.Unlock()
@@ -77,14 +77,14 @@ func (k *Keeper) Revive(ctx context.Context) {
 	k.fail(err)
 }
 
-func (k *Keeper) start(ctx context.Context) error {
+func (k *Supervisor) start(ctx context.Context) error {
 	const within = 30 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	return k.core.Start(ctx)
 }
 
-func (k *Keeper) fail(err error) {
+func (k *Supervisor) fail(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.failed = err
@@ -92,7 +92,7 @@ func (k *Keeper) fail(err error) {
 
 // tearNext has the log torn when the core has ended next. The channel tells how many
 // bytes there were to tear, and is closed then. keep is how many of them stay.
-func (k *Keeper) tearNext(keep int64) <-chan int64 {
+func (k *Supervisor) tearNext(keep int64) <-chan int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.tearing, k.keep = make(chan int64, 1), keep
@@ -101,7 +101,7 @@ func (k *Keeper) tearNext(keep int64) <-chan int64 {
 
 // tear cuts nothing that was ever answered: an answer is given when the fsync has
 // returned, and the mark beside the log says so.
-func (k *Keeper) tear() error {
+func (k *Supervisor) tear() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.tearing == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/load"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -28,33 +28,33 @@ const (
 	toldTrue      = "told-true"
 )
 
-// told holds what callers were told to each other, to the house's last word, and
+// checkAnswers holds what callers were told to each other, to the house's last word, and
 // to the chain.
-func (e *episode) told(ctx context.Context) ([]check, error) {
+func (e *episode) checkAnswers(ctx context.Context) ([]check, error) {
 	steady := check{Name: steadyAnswers, Promise: "no answer contradicts an earlier one: one txId, one end, one outcome; what must be refused is refused"}
-	for _, l := range e.load.Ledger.Lies() {
+	for _, l := range e.load.Ledger.Contradictions() {
 		steady.Violations = append(steady.Violations, checkers.Violation{
 			Checker: steadyAnswers, Submitter: string(l.Submitter), TxID: l.TxID, Detail: fmt.Sprintf("request %q: %s", l.RequestID, l.Detail),
 		})
 	}
 	same, ends := e.askAgain(ctx)
-	chain, err := readChain(ctx, e.house.Chain.URL())
+	chain, err := readChain(ctx, e.env.Chain.URL())
 	if err != nil {
 		return nil, fmt.Errorf("read the chain: %w", err)
 	}
 	honest := check{Name: toldTrue, Promise: "CONFIRMED and EXECUTED were mined, once; CANCELLED, REJECTED, DISPLACED and what was refused never were"}
 	for _, in := range e.load.Ledger.Intents() {
-		if detail := contradicts(in, ends[in], chain, e.load.Ledger.MayBeLost(in.Told())); detail != "" {
+		if detail := contradicts(in, ends[in], chain, e.load.Ledger.MayBeLost(in.Answers())); detail != "" {
 			honest.Violations = append(honest.Violations, checkers.Violation{
-				Checker: toldTrue, Submitter: string(in.Submitter), TxID: in.Told().TxID, Detail: fmt.Sprintf("request %q: %s", in.RequestID, detail),
+				Checker: toldTrue, Submitter: string(in.Submitter), TxID: in.Answers().TxID, Detail: fmt.Sprintf("request %q: %s", in.RequestID, detail),
 			})
 		}
 	}
 	return []check{steady, same, honest}, nil
 }
 
-// last is the house's last word on a request.
-type last struct {
+// lastAnswer is the house's last word on a request.
+type lastAnswer struct {
 	stored bool
 	txID   string
 	end    load.End
@@ -62,9 +62,9 @@ type last struct {
 
 // askAgain asks for every request, and posts every accepted one once more: each
 // must answer with the txId first given.
-func (e *episode) askAgain(ctx context.Context) (check, map[*load.Intent]last) {
+func (e *episode) askAgain(ctx context.Context) (check, map[*load.Intent]lastAnswer) {
 	c := check{Name: sameTxID, Promise: "each accepted request is found, and posted again answers, with the txId first given"}
-	ends := make(map[*load.Intent]last)
+	ends := make(map[*load.Intent]lastAnswer)
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	slots := make(chan struct{}, 8)
@@ -72,12 +72,12 @@ func (e *episode) askAgain(ctx context.Context) (check, map[*load.Intent]last) {
 		slots <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-slots }()
-			l, problem := e.lastWord(ctx, in)
+			l, problem := e.askForRequest(ctx, in)
 			mu.Lock()
 			defer mu.Unlock()
 			ends[in] = l
 			if problem != "" {
-				c.Violations = append(c.Violations, checkers.Violation{Checker: sameTxID, Submitter: string(in.Submitter), TxID: in.Told().TxID, Detail: problem})
+				c.Violations = append(c.Violations, checkers.Violation{Checker: sameTxID, Submitter: string(in.Submitter), TxID: in.Answers().TxID, Detail: problem})
 			}
 		})
 	}
@@ -85,12 +85,12 @@ func (e *episode) askAgain(ctx context.Context) (check, map[*load.Intent]last) {
 	return c, ends
 }
 
-func (e *episode) lastWord(ctx context.Context, in *load.Intent) (l last, problem string) {
-	told := in.Told()
+func (e *episode) askForRequest(ctx context.Context, in *load.Intent) (l lastAnswer, problem string) {
+	answers := in.Answers()
 	query := url.Values{"submitter": {string(in.Submitter)}, "requestId": {in.RequestID}}
 	status, text := e.askAs(ctx, stack.OperatorAccount, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
-	lost := e.load.Ledger.MayBeLost(told)
-	if status == http.StatusNotFound && (told.TxID == "" || lost) {
+	lost := e.load.Ledger.MayBeLost(answers)
+	if status == http.StatusNotFound && (answers.TxID == "" || lost) {
 		return l, ""
 	}
 	var found struct {
@@ -99,25 +99,25 @@ func (e *episode) lastWord(ctx context.Context, in *load.Intent) (l last, proble
 		SubState *nonce.SubState
 	}
 	if status != http.StatusOK || json.Unmarshal(text, &found) != nil {
-		return l, fmt.Sprintf("request %q, accepted as %q: asked for, got %d %s", in.RequestID, told.TxID, status, text)
+		return l, fmt.Sprintf("request %q, accepted as %q: asked for, got %d %s", in.RequestID, answers.TxID, status, text)
 	}
-	l = last{stored: true, txID: found.TxID, end: load.End{State: found.State}}
+	l = lastAnswer{stored: true, txID: found.TxID, end: load.End{State: found.State}}
 	if found.SubState != nil {
 		l.end.Sub = *found.SubState
 	}
-	if told.TxID == "" {
+	if answers.TxID == "" {
 		return l, "" // stored, and its caller never heard
 	}
 	if lost {
 		return l, "" // its caller has an end, and never posts it again
 	}
 	if in.ByProgram() {
-		if found.TxID != told.TxID {
-			return l, fmt.Sprintf("request %q was accepted as %s; it is found as %s", in.RequestID, told.TxID, found.TxID)
+		if found.TxID != answers.TxID {
+			return l, fmt.Sprintf("request %q was accepted as %s; it is found as %s", in.RequestID, answers.TxID, found.TxID)
 		}
 		return l, ""
 	}
-	if told.Recorded {
+	if answers.Recorded {
 		if status, text = e.ask(ctx, http.MethodPost, "/api/v1/tx", in.Body()); status != http.StatusConflict || !strings.Contains(string(text), "REQUEST_RECORDED") {
 			return l, fmt.Sprintf("request %q was on record; posted again it got %d %s", in.RequestID, status, text)
 		}
@@ -126,8 +126,8 @@ func (e *episode) lastWord(ctx context.Context, in *load.Intent) (l last, proble
 	status, text = e.ask(ctx, http.MethodPost, "/api/v1/tx", in.Body())
 	var again struct{ TxID string }
 	_ = json.Unmarshal(text, &again) // then it has none
-	if found.TxID != told.TxID || status != http.StatusOK || again.TxID != told.TxID {
-		return l, fmt.Sprintf("request %q was accepted as %s; it is found as %s, and posted again got %d %s", in.RequestID, told.TxID, found.TxID, status, text)
+	if found.TxID != answers.TxID || status != http.StatusOK || again.TxID != answers.TxID {
+		return l, fmt.Sprintf("request %q was accepted as %s; it is found as %s, and posted again got %d %s", in.RequestID, answers.TxID, found.TxID, status, text)
 	}
 	return l, ""
 }
@@ -141,13 +141,13 @@ func (e *episode) ask(ctx context.Context, method, path string, body any) (statu
 func (e *episode) askAs(ctx context.Context, account, method, path string, body any) (status int, text []byte) {
 	for range 20 {
 		once, cancel := context.WithTimeout(ctx, 10*time.Second)
-		s, t, err := e.house.Call(once, account, method, path, body)
+		s, t, err := e.env.Call(once, account, method, path, body)
 		cancel()
 		if err == nil && s < 500 {
 			return s, t
 		}
 		status, text = s, t
-		patience.Pause(ctx, 200*time.Millisecond)
+		retry.Pause(ctx, 200*time.Millisecond)
 	}
 	return status, text
 }
@@ -197,7 +197,7 @@ func readChain(ctx context.Context, node string) (map[effect][]*types.Receipt, e
 
 // contradicts says how the chain, or the house's last word, is other than the
 // caller was told; or nothing. lost says that a restore may have lost what it was told.
-func contradicts(in *load.Intent, l last, chain map[effect][]*types.Receipt, lost bool) string {
+func contradicts(in *load.Intent, l lastAnswer, chain map[effect][]*types.Receipt, lost bool) string {
 	succeeded, reverted := 0, 0
 	for _, r := range chain[effect{in.Submitter.Address(), in.ValueWei.String()}] {
 		if r.Status == types.ReceiptStatusSuccessful {
@@ -206,20 +206,20 @@ func contradicts(in *load.Intent, l last, chain map[effect][]*types.Receipt, los
 			reverted++
 		}
 	}
-	told := in.Told()
+	answers := in.Answers()
 	mined := fmt.Sprintf("the chain has it %d times succeeded, %d times reverted", succeeded, reverted)
 	switch {
 	case lost:
-		return acrossRestore(told, l, succeeded, reverted)
-	case told.End != nil && l.end != *told.End:
-		return fmt.Sprintf("its caller was told %s, and at the end it is %s", told.End, l.end)
+		return contradictsAcrossRestore(answers, l, succeeded, reverted)
+	case answers.End != nil && l.end != *answers.End:
+		return fmt.Sprintf("its caller was told %s, and at the end it is %s", answers.End, l.end)
 	case !l.stored && succeeded+reverted > 0:
 		return "it was never accepted, and " + mined
 	case succeeded+reverted > 1:
 		return mined
-	case told.Outcome == "CANCELLED" && succeeded+reverted > 0:
+	case answers.Outcome == "CANCELLED" && succeeded+reverted > 0:
 		return "its caller was told CANCELLED, and " + mined
-	case told.Outcome == "EXECUTED" && succeeded+reverted != 1:
+	case answers.Outcome == "EXECUTED" && succeeded+reverted != 1:
 		return "its caller was told EXECUTED, and " + mined
 	case l.end.State == nonce.Confirmed && (succeeded != 1 || reverted != 0),
 		l.end.Sub == nonce.Reverted && (succeeded != 0 || reverted != 1),

@@ -1,4 +1,4 @@
-package movers
+package transferload
 
 import (
 	"context"
@@ -7,27 +7,27 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Teller brings money from outside into both ledgers, and takes it out again. What
+// Cashier brings money from outside into both ledgers, and takes it out again. What
 // is not answered is asked for again under the same name, to the end.
-type Teller struct {
+type Cashier struct {
 	Stack  *stack.Stack
 	Ledger *Ledger
 	Users  int
 	Source *rand.Rand
 
-	moved    int
-	patience patience.Patience
+	moved   int
+	timeout retry.Timeout
 }
 
 var sides = []transfer.AccountType{transfer.Funding, transfer.Spot}
 
 // Open gives each user the opening balances. The last user gets none in Funding: what
 // goes there is refused.
-func (t *Teller) Open(ctx context.Context) error {
+func (t *Cashier) Open(ctx context.Context) error {
 	for userID := range int64(t.Users) {
 		for _, a := range Assets {
 			for _, side := range sides {
@@ -43,55 +43,55 @@ func (t *Teller) Open(ctx context.Context) error {
 
 // Run moves money until ctx ends; what it has begun it ends, unless within ends
 // before.
-func (t *Teller) Run(ctx, within context.Context) {
+func (t *Cashier) Run(ctx, within context.Context) {
 	for ctx.Err() == nil {
-		t.bookAgain(within)
+		t.rebookLost(within)
 		at := Account{sides[t.Source.IntN(2)], 1 + t.Source.Int64N(int64(t.Users)-1), Assets[t.Source.IntN(len(Assets))].ID}
 		op := transfer.OutsideDeposit
 		if t.Source.IntN(2) == 0 {
 			op = transfer.OutsideWithdrawal
 		}
 		t.move(within, at, op, 1+t.Source.Uint64N(Opening/20))
-		t.Ledger.did(Brought)
-		patience.Pause(ctx, 100*time.Millisecond+time.Duration(t.Source.Int64N(int64(500*time.Millisecond))))
+		t.Ledger.count(Brought)
+		retry.Pause(ctx, 100*time.Millisecond+time.Duration(t.Source.Int64N(int64(500*time.Millisecond))))
 	}
-	t.bookAgain(within)
+	t.rebookLost(within)
 }
 
 // move makes one movement until it is answered, and now and then once more.
-func (t *Teller) move(ctx context.Context, at Account, op transfer.Op, units uint64) {
+func (t *Cashier) move(ctx context.Context, at Account, op transfer.Op, units uint64) {
 	t.moved++
 	call := transfer.Call{
 		ReqID: fmt.Sprint("wire-", t.moved), UserID: at.UserID, AssetID: at.AssetID, Units: units, CreatedAt: time.Now().Truncate(time.Microsecond),
 	}
-	t.Ledger.begins()
+	t.Ledger.addUnanswered()
 	generation := t.Ledger.Generation()
 	got := t.insist(ctx, at.Side, op, call)
 	if got.Verdict == transfer.Unknown {
 		return // it stays unknown
 	}
-	t.Ledger.brought(at, op, units, got)
+	t.Ledger.recordMovement(at, op, units, got)
 	if at.Side == transfer.Funding {
-		t.Ledger.book(&booking{at: at, op: op, call: call, came: got, when: time.Now(), generation: generation})
+		t.Ledger.addBooking(&booking{at: at, op: op, call: call, came: got, when: time.Now(), generation: generation})
 	}
 	if t.moved%5 != 0 {
 		return
 	}
 	if again := t.insist(ctx, at.Side, op, call); again.Verdict != transfer.Unknown && generation == t.Ledger.Generation() {
-		t.again(at, op, call.ReqID, got, again)
+		t.compareRepeat(at, op, call.ReqID, got, again)
 	}
 }
 
-func (t *Teller) again(at Account, op transfer.Op, reqID string, first, now transfer.Outcome) {
+func (t *Cashier) compareRepeat(at Account, op transfer.Op, reqID string, first, now transfer.Outcome) {
 	if now != first {
-		t.Ledger.lie(at.UserID, reqID, fmt.Sprintf("%s in %s: answered %s %s, and asked again %s %s", op, at.Side, first.Verdict, first.Reason, now.Verdict, now.Reason))
+		t.Ledger.contradict(at.UserID, reqID, fmt.Sprintf("%s in %s: answered %s %s, and asked again %s %s", op, at.Side, first.Verdict, first.Reason, now.Verdict, now.Reason))
 	}
 }
 
-func (t *Teller) insist(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) (o transfer.Outcome) {
-	var pauses patience.Pauses
+func (t *Cashier) insist(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) (o transfer.Outcome) {
+	var pauses retry.Backoff
 	for ctx.Err() == nil {
-		once, done := t.patience.Bound(ctx)
+		once, done := t.timeout.Context(ctx)
 		o = t.ask(once, side, op, call)
 		done()
 		if o.Verdict != transfer.Unknown {
@@ -104,7 +104,7 @@ func (t *Teller) insist(ctx context.Context, side transfer.AccountType, op trans
 
 // ask asks the ledger itself, past every proxy, whichever process of the core there
 // is.
-func (t *Teller) ask(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) transfer.Outcome {
+func (t *Cashier) ask(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) transfer.Outcome {
 	var ledger interface {
 		OutsideDeposit(context.Context, transfer.Call) transfer.Outcome
 		OutsideWithdrawal(context.Context, transfer.Call) transfer.Outcome
@@ -118,14 +118,14 @@ func (t *Teller) ask(ctx context.Context, side transfer.AccountType, op transfer
 	return ledger.OutsideDeposit(ctx, call)
 }
 
-func (l *Ledger) begins() {
+func (l *Ledger) addUnanswered() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unknown++
 }
 
-// brought takes down what a ledger answered to the teller.
-func (l *Ledger) brought(at Account, op transfer.Op, units uint64, o transfer.Outcome) {
+// recordMovement takes down what a ledger answered to the teller.
+func (l *Ledger) recordMovement(at Account, op transfer.Op, units uint64, o transfer.Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.unknown--

@@ -1,4 +1,4 @@
-package movers
+package transferload
 
 import (
 	"testing"
@@ -28,15 +28,15 @@ func TestARepeatedCIDAfterARestore(t *testing.T) {
 		"accepted, and no name":  {at(11), answer{status: 202, State: "PENDING"}, "repeated after a restore", 0},
 		"lost, and fails within": {at(11), answer{status: 422, ReqID: "b", State: "FAILED", Code: "INSUFFICIENT_BALANCE"}, "", 1},
 	} {
-		u := setup(Told{ReqID: "a", ReqAt: c.accepted})
+		u := setup(Answers{ReqID: "a", ReqAt: c.accepted})
 		u.ledger.Restored(at(10))
-		if !u.stale() {
+		if !u.isStale() {
 			t.Errorf("%s: got it not stale after a restore", name)
 		}
-		u.repeated(c.answer, 1)
-		u.ledger.wantLie(t, name, c.want)
-		if told := u.wish.Told(); len(told.Lost) != c.lost || u.stale() {
-			t.Errorf("%s: got lost %v, stale %t; want %d, and that it is not repeated again", name, told.Lost, u.stale(), c.lost)
+		u.recordRepeat(c.answer, 1)
+		u.ledger.wantContradiction(t, name, c.want)
+		if answers := u.script.Answers(); len(answers.Lost) != c.lost || u.isStale() {
+			t.Errorf("%s: got lost %v, stale %t; want %d, and that it is not repeated again", name, answers.Lost, u.isStale(), c.lost)
 		}
 	}
 }
@@ -55,28 +55,28 @@ func TestTheTellerBooksAgainWhatWasLost(t *testing.T) {
 		{op: transfer.OutsideWithdrawal, came: refused, when: at(13)},
 	} {
 		b.at, b.call.Units = account, uint64(100+i)
-		l.begins()
-		l.brought(account, b.op, b.call.Units, b.came)
-		l.book(&b)
+		l.addUnanswered()
+		l.recordMovement(account, b.op, b.call.Units, b.came)
+		l.addBooking(&b)
 	}
 	l.Restored(at(10))
 	lost, generation := l.lostBookings()
-	if len(lost) != 3 || generation != 1 || l.AllBooked() {
-		t.Fatalf("lost: got %d of generation %d, all booked: %t; want the 3 after the backup", len(lost), generation, l.AllBooked())
+	if len(lost) != 3 || generation != 1 || l.IsRebooked() {
+		t.Fatalf("lost: got %d of generation %d, all booked: %t; want the 3 after the backup", len(lost), generation, l.IsRebooked())
 	}
 	for i, came := range []transfer.Outcome{applied, refused, applied} {
-		l.bookedAgain(lost[i], came, generation)
+		l.recordRebooking(lost[i], came, generation)
 	}
-	l.didBookAgain(generation)
-	if again, _ := l.lostBookings(); len(again) != 0 || !l.AllBooked() {
-		t.Errorf("booked again: got %d left, all booked: %t", len(again), l.AllBooked())
+	l.markRebooked(generation)
+	if again, _ := l.lostBookings(); len(again) != 0 || !l.IsRebooked() {
+		t.Errorf("booked again: got %d left, all booked: %t", len(again), l.IsRebooked())
 	}
 	if got, _ := l.Expected(nil); got[account] != 100+101-103 {
 		t.Errorf("expected: got %d, want 98: the withdrawal of 102 is refused now, and that of 103 applied", got[account])
 	}
 	l.Restored(at(20))
-	if again, _ := l.lostBookings(); l.AllBooked() || len(again) != 3 {
-		t.Errorf("after the next restore: got %d lost, all booked: %t; want the 3 again", len(again), l.AllBooked())
+	if again, _ := l.lostBookings(); l.IsRebooked() || len(again) != 3 {
+		t.Errorf("after the next restore: got %d lost, all booked: %t; want the 3 again", len(again), l.IsRebooked())
 	}
 }
 
@@ -86,23 +86,23 @@ func TestTheClerkExplainsOnlyWhatWasLost(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
 	lost, payment := Finding{Kind: "NO_TRANSFER", ReqID: "a"}, Finding{Kind: "PAYMENT_WITHOUT_TRANSFER"}
-	l.looksAt("a")
-	if lost.Explained(l) || payment.Explained(l) {
+	l.markLost("a")
+	if lost.IsExplained(l) || payment.IsExplained(l) {
 		t.Error("before a restore: got a finding explained")
 	}
 	l.Restored(at(10))
 	for _, f := range []Finding{{Kind: "NO_TRANSFER", ReqID: "b"}, {Kind: "BALANCE_DIFFERS", ReqID: "a"}, {Kind: "PAID_TWICE", ReqID: "a"}} {
-		if f.Explained(l) {
+		if f.IsExplained(l) {
 			t.Errorf("%+v: got it explained by a restore", f)
 		}
 	}
-	if !lost.Explained(l) || !payment.Explained(l) {
+	if !lost.IsExplained(l) || !payment.IsExplained(l) {
 		t.Error("of a transfer that was lost: got it not explained")
 	}
-	l.settles("a", -5)
-	l.looksAt("a")
+	l.addSettlement("a", -5)
+	l.markLost("a")
 	differs := Finding{Kind: "PAYMENT_DIFFERS", ReqID: "a"}
-	if unsettled := (Finding{Kind: "PAYMENT_DIFFERS", ReqID: "b"}); !differs.Explained(l) || unsettled.Explained(l) {
+	if unsettled := (Finding{Kind: "PAYMENT_DIFFERS", ReqID: "b"}); !differs.IsExplained(l) || unsettled.IsExplained(l) {
 		t.Error("a payment of a refused payout: want it explained once it is settled, and not before")
 	}
 	if got := l.Settlements()["a"]; got != -5 || l.settledFor("a") != -5 {
@@ -117,16 +117,16 @@ func TestASettlementThatIsLostIsOwedAgain(t *testing.T) {
 	l, account := newLedger(), Account{transfer.Funding, 7, 1}
 	b := &booking{at: account, op: transfer.OutsideWithdrawal, came: transfer.Outcome{Verdict: transfer.Success}, when: at(11), settles: "a"}
 	b.call.Units = 5
-	l.begins()
-	l.brought(account, b.op, 5, b.came)
-	l.settles("a", -5)
-	l.book(b)
-	w := Seen(7, transfer.Funding, transfer.Chain, stack.ETH, 5, Told{ReqID: "b", Lost: []string{"a"}})
+	l.addUnanswered()
+	l.recordMovement(account, b.op, 5, b.came)
+	l.addSettlement("a", -5)
+	l.addBooking(b)
+	w := Seen(7, transfer.Funding, transfer.Chain, stack.ETH, 5, Answers{ReqID: "b", Lost: []string{"a"}})
 	if got := l.settledPayout(w); got != -5 {
 		t.Errorf("settled: got %d, want -5 under the req_id that was lost", got)
 	}
 	l.Restored(at(10))
-	l.bookedAgain(b, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}, 1)
+	l.recordRebooking(b, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}, 1)
 	expected, _ := l.Expected(nil)
 	if got := l.settledPayout(w); got != 0 || expected[account] != 0 {
 		t.Errorf("refused when it was booked again: got %d settled, %d expected; want none", got, expected[account])

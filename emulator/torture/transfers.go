@@ -8,14 +8,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fencepost/fencepost/emulator/torture/movers"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
+	"github.com/fencepost/fencepost/emulator/torture/transferload"
 	"github.com/fencepost/fencepost/shared/chain/devchain/contracts"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// users move money; the last of them has no Funding account.
-const users = 12
+// userCount move money; the last of them has no Funding account.
+const userCount = 12
 
 // snapshotEvery lets the core write a snapshot now and then, and start from it.
 const snapshotEvery = 500
@@ -27,68 +27,68 @@ var transferSettings = map[string]string{
 	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "2s",
 }
 
-// bank is the second system's side of a run: who moves money in it.
-type bank struct {
-	*movers.Load
-	teller *movers.Teller
-	clerk  *movers.Clerk
-	closed []string // addresses that take no coin
+// transferRun is the second system's side of a run: who moves money in it.
+type transferRun struct {
+	*transferload.Load
+	cashier  *transferload.Cashier
+	operator *transferload.Operator
+	closed   []string // addresses that take no coin
 }
 
-// openBank has everybody begin with some money, on a chain that no reorg shortens to
+// startTransferRun has everybody begin with some money, on a chain that no reorg shortens to
 // where the contracts were put on it.
-func (e *episode) openBank(ctx context.Context) error {
-	b := &bank{}
+func (e *episode) startTransferRun(ctx context.Context) error {
+	b := &transferRun{}
 	for _, code := range [][]byte{contracts.Closed(), contracts.Ungrateful()} {
-		at, err := e.house.Deploy(ctx, code)
+		at, err := e.env.Deploy(ctx, code)
 		if err != nil {
 			return err
 		}
 		b.closed = append(b.closed, at.String())
 	}
-	b.Load = movers.New(movers.Options{Stack: e.house, Users: users, Rate: e.transfers, Closed: b.closed, Source: e.fork()})
-	b.teller = &movers.Teller{Stack: e.house, Ledger: b.Ledger, Users: users, Source: e.fork()}
-	b.clerk = &movers.Clerk{Stack: e.house, DB: e.db, Ledger: b.Ledger, Teller: b.teller, Source: e.fork(), Note: e.kept.event}
-	e.operator.Payer, e.operator.NobodyRepeats = e.house.Payer, b.clerk.NobodyRepeats
-	e.bank = b
-	if err := b.teller.Open(ctx); err != nil {
+	b.Load = transferload.New(transferload.Options{Stack: e.env, Users: userCount, Rate: e.transfers, Closed: b.closed, Source: e.forkSource()})
+	b.cashier = &transferload.Cashier{Stack: e.env, Ledger: b.Ledger, Users: userCount, Source: e.forkSource()}
+	b.operator = &transferload.Operator{Stack: e.env, DB: e.db, Ledger: b.Ledger, Cashier: b.cashier, Source: e.forkSource(), Note: e.folder.event}
+	e.operator.Payer, e.operator.IsNeverRepeated = e.env.Payer, b.operator.IsNeverRepeated
+	e.transferRun = b
+	if err := b.cashier.Open(ctx); err != nil {
 		return err
 	}
-	for safe := e.house.Chain.Head() + confirmations; e.house.Chain.Head() < safe && ctx.Err() == nil; {
-		patience.Pause(ctx, blockTime)
+	for safe := e.env.Chain.Head() + confirmations; e.env.Chain.Head() < safe && ctx.Err() == nil; {
+		retry.Pause(ctx, blockTime)
 	}
 	return ctx.Err()
 }
 
-// openFor has everybody live: some until posting ends, all until within ends.
-func (e *episode) openFor(posting, within context.Context, living *sync.WaitGroup) {
-	if e.bank == nil {
+// startTransferClients has everybody live: some until posting ends, all until within ends.
+func (e *episode) startTransferClients(posting, within context.Context, living *sync.WaitGroup) {
+	if e.transferRun == nil {
 		return
 	}
-	revivals := e.fork()
-	living.Go(func() { e.bank.Run(posting, within) })
-	living.Go(func() { e.bank.teller.Run(posting, within) })
-	living.Go(func() { e.bank.clerk.Run(within) })
-	living.Go(func() { e.bank.clerk.Watch(within) })
-	living.Go(func() { e.world.Keeper.Run(within, revivals) })
+	revivals := e.forkSource()
+	living.Go(func() { e.transferRun.Run(posting, within) })
+	living.Go(func() { e.transferRun.cashier.Run(posting, within) })
+	living.Go(func() { e.transferRun.operator.Run(within) })
+	living.Go(func() { e.transferRun.operator.Watch(within) })
+	living.Go(func() { e.world.Supervisor.Run(within, revivals) })
 }
 
-// waiting says whether anybody waits for money, or the trading core is away. Where new
+// isWaiting says whether anybody waits for money, or the trading core is away. Where new
 // transfers are halted, which is a violation, nobody waits for what was never accepted.
-func (e *episode) waiting(ctx context.Context) bool {
-	if e.bank == nil {
+func (e *episode) isWaiting(ctx context.Context) bool {
+	if e.transferRun == nil {
 		return false
 	}
-	t := e.bank.Ledger.Tally()
+	t := e.transferRun.Ledger.Tally()
 	waiting := t.Waiting > 0
 	if waiting && e.halted(ctx) {
 		waiting = t.Accepted > t.Committed+t.Failed+t.Returned
 	}
-	return waiting || e.house.Core.Process().Err() != nil
+	return waiting || e.env.Core.Process().Err() != nil
 }
 
-// bankFigures are what the second system's part of a run is told by.
-type bankFigures struct {
+// transferFigures are what the second system's part of a run is told by.
+type transferFigures struct {
 	Rate      float64        `json:"rate"`
 	Users     map[string]int `json:"users"`
 	Operators map[string]int `json:"operators"`
@@ -104,25 +104,25 @@ type bankFigures struct {
 	Restarts int `json:"coreStartedAgain"`
 }
 
-func (e *episode) countBank(ctx context.Context) (*bankFigures, error) {
-	if e.bank == nil {
+func (e *episode) countTransfers(ctx context.Context) (*transferFigures, error) {
+	if e.transferRun == nil {
 		return nil, nil
 	}
-	t := e.bank.Ledger.Tally()
-	f := &bankFigures{
-		Rate: e.transfers, Users: e.bank.Ledger.Did(movers.Habits()), Operators: e.bank.Ledger.Did(movers.Acts()),
+	t := e.transferRun.Ledger.Tally()
+	f := &transferFigures{
+		Rate: e.transfers, Users: e.transferRun.Ledger.Did(transferload.Habits()), Operators: e.transferRun.Ledger.Did(transferload.Acts()),
 		Posted: t.Posted, Accepted: t.Accepted, Transfers: make(map[string]int), Payouts: make(map[string]int),
-		Calls: len(e.house.Core.Proxy.Calls(nil)), Restarts: e.world.Keeper.Restarts(),
+		Calls: len(e.env.Core.Proxy.Calls(nil)), Restarts: e.world.Supervisor.Restarts(),
 	}
 	if e.flags.restores > 0 {
-		f.Restored = e.bank.Ledger.Did(movers.Reconciles())
+		f.Restored = e.transferRun.Ledger.Did(transferload.Reconciles())
 	}
 	rows, err := e.db.Query(ctx, `select transfer_type, state, coalesce(error_message, ''), count(*) from transfers_tb group by 1, 2, 3`)
 	if err != nil {
 		return nil, err
 	}
 	var of transfer.Type
-	var end movers.End
+	var end transferload.End
 	var n int
 	_, err = pgx.ForEachRow(rows, []any{&of, &end.State, &end.Reason, &n}, func() error {
 		if of.Target() == transfer.Chain {
@@ -138,8 +138,8 @@ func (e *episode) countBank(ctx context.Context) (*bankFigures, error) {
 	if err := e.db.QueryRow(ctx, `select count(*) from transfer_operations`).Scan(&f.Lines); err != nil {
 		return nil, err
 	}
-	if e.world.Keeper.Failed() == nil {
-		line, _, err := e.house.Core.Ledger().AllBalances(ctx)
+	if e.world.Supervisor.Failed() == nil {
+		line, _, err := e.env.Core.Ledger().AllBalances(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -148,8 +148,8 @@ func (e *episode) countBank(ctx context.Context) (*bankFigures, error) {
 	return f, nil
 }
 
-// bankTable prints the second system's part of the table.
-func (e *episode) bankTable(f *bankFigures) {
+// transferTable prints the second system's part of the table.
+func (e *episode) transferTable(f *transferFigures) {
 	if f == nil {
 		return
 	}

@@ -4,9 +4,9 @@ import (
 	"sync"
 )
 
-// weather is what several faults want of one part at the same time: each changes
+// activeFaults is what several faults want of one part at the same time: each changes
 // a field or two, and ends when it likes.
-type weather[F any] struct {
+type activeFaults[F any] struct {
 	set func(F)
 
 	mu     sync.Mutex
@@ -14,12 +14,12 @@ type weather[F any] struct {
 	active map[int]func(*F)
 }
 
-func newWeather[F any](set func(F)) *weather[F] {
-	return &weather[F]{set: set, active: make(map[int]func(*F))}
+func newActiveFaults[F any](set func(F)) *activeFaults[F] {
+	return &activeFaults[F]{set: set, active: make(map[int]func(*F))}
 }
 
 // begin adds a change; the function returned takes it back.
-func (w *weather[F]) begin(change func(*F)) (end func()) {
+func (w *activeFaults[F]) begin(change func(*F)) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	id := w.next
@@ -34,7 +34,7 @@ func (w *weather[F]) begin(change func(*F)) (end func()) {
 	}
 }
 
-func (w *weather[F]) apply() {
+func (w *activeFaults[F]) apply() {
 	var f F
 	for _, change := range w.active {
 		change(&f)
@@ -42,39 +42,39 @@ func (w *weather[F]) apply() {
 	w.set(f)
 }
 
-// hold keeps something stopped for as long as anybody wants it to be.
-type hold struct {
+// sharedHold keeps something stopped for as long as anybody wants it to be.
+type sharedHold struct {
 	first, last func()
 
-	mu      sync.Mutex
-	holders int
+	mu    sync.Mutex
+	count int
 }
 
-func (h *hold) take() {
+func (h *sharedHold) take() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.holders++; h.holders == 1 {
+	if h.count++; h.count == 1 {
 		h.first()
 	}
 }
 
-func (h *hold) release() {
+func (h *sharedHold) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.holders--; h.holders == 0 {
+	if h.count--; h.count == 0 {
 		h.last()
 	}
 }
 
-// tally shares out a count that only grows: each strike is claimed once.
-type tally[K comparable] struct {
+// strikeCounter shares out a count that only grows: each strike is claimed once.
+type strikeCounter[K comparable] struct {
 	mu      sync.Mutex
 	claimed map[K]int
 }
 
 // claim is how often k struck since the last claim, given how often it struck so
 // far.
-func (t *tally[K]) claim(k K, sofar int) int {
+func (t *strikeCounter[K]) claim(k K, sofar int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.claimed == nil {

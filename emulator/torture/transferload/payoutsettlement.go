@@ -1,4 +1,4 @@
-package movers
+package transferload
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// NobodyRepeats reports of a lost database's payment that no open payout wants it and no
+// IsNeverRepeated reports of a lost database's payment that no open payout wants it and no
 // user repeats its cid. A lost database has told the user its end, or the copy has refused
 // it. Its amount is taken from the user first, since the copy has not withdrawn it.
-func (c *Clerk) NobodyRepeats(ctx context.Context, hash common.Hash) bool {
+func (c *Operator) IsNeverRepeated(ctx context.Context, hash common.Hash) bool {
 	client, err := ethclient.DialContext(ctx, c.Stack.Chain.URL())
 	if err != nil {
 		return false
@@ -30,9 +30,9 @@ func (c *Clerk) NobodyRepeats(ctx context.Context, hash common.Hash) bool {
 	if err != nil {
 		return false
 	}
-	p, ok := wants(tx)
-	for _, w := range c.Ledger.Wishes() {
-		if !ok || !strings.EqualFold(w.Address, p.Address) || !c.givenUp(ctx, w) {
+	p, ok := paymentOf(tx)
+	for _, w := range c.Ledger.Scripts() {
+		if !ok || !strings.EqualFold(w.Address, p.Address) || !c.isAbandoned(ctx, w) {
 			continue
 		}
 		return receipt.Status != types.ReceiptStatusSuccessful || c.settlePayout(ctx, w)
@@ -40,26 +40,26 @@ func (c *Clerk) NobodyRepeats(ctx context.Context, hash common.Hash) bool {
 	return false
 }
 
-// givenUp reports that each row of the payout is FAILED, or that there is none and its user
+// isAbandoned reports that each row of the payout is FAILED, or that there is none and its user
 // posts it no more.
-func (c *Clerk) givenUp(ctx context.Context, w *Wish) bool {
-	told := w.Told()
+func (c *Operator) isAbandoned(ctx context.Context, w *Script) bool {
+	answers := w.Answers()
 	var rows, failed int
 	err := c.DB.QueryRow(ctx, `select count(*), count(*) filter (where state = $3) from transfers_tb where user_id = $1 and cid = $2`,
 		w.UserID, w.CID, transfer.Failed).Scan(&rows, &failed)
 	if err != nil || rows != failed {
 		return false
 	}
-	return failed > 0 || c.Ledger.EndMayBeLost(told)
+	return failed > 0 || c.Ledger.EndMayBeLost(answers)
 }
 
 // settlePayout takes the payout's amount from the user, once.
-func (c *Clerk) settlePayout(ctx context.Context, w *Wish) bool {
+func (c *Operator) settlePayout(ctx context.Context, w *Script) bool {
 	c.settling.Lock()
 	defer c.settling.Unlock()
-	reqID := w.Told().ReqID
+	reqID := w.Answers().ReqID
 	if c.Ledger.settledPayout(w) == 0 && c.bookEither(ctx, Account{transfer.Funding, w.UserID, w.Asset.ID}, -int64(w.Units), reqID) {
-		c.Note("clerk: what was paid for %s of user %d is taken: %d of asset %d", reqID, w.UserID, w.Units, w.Asset.ID)
+		c.Note("operator of transfers: what was paid for %s of user %d is taken: %d of asset %d", reqID, w.UserID, w.Units, w.Asset.ID)
 	}
 	return c.Ledger.settledPayout(w) == -int64(w.Units)
 }
@@ -75,7 +75,7 @@ const selectWentOn = `select req_id from transfers_tb where transfer_type = 3 an
 // settlePayouts takes the amounts of payouts that a release has named as paid and Funding has
 // refused afterwards. It gives back the amount of one that went on after all. The answer is
 // true where nothing is left to do.
-func (c *Clerk) settlePayouts(ctx context.Context) (all bool) {
+func (c *Operator) settlePayouts(ctx context.Context) (all bool) {
 	refused, err := c.reqIDs(ctx, selectRefused, transfer.Failed)
 	if err != nil {
 		return false
@@ -85,7 +85,7 @@ func (c *Clerk) settlePayouts(ctx context.Context) (all bool) {
 		return false
 	}
 	all = true
-	for _, w := range c.Ledger.Wishes() {
+	for _, w := range c.Ledger.Scripts() {
 		is := func(of map[string]bool) bool {
 			return slices.ContainsFunc(w.reqIDs(), func(id string) bool { return of[id] })
 		}
@@ -94,25 +94,25 @@ func (c *Clerk) settlePayouts(ctx context.Context) (all bool) {
 		case is(refused):
 			all = c.settlePayout(ctx, w) && all
 		case is(wentOn):
-			all = c.giveBack(ctx, w) && all
+			all = c.returnAmount(ctx, w) && all
 		}
 	}
 	return all
 }
 
-// giveBack returns the amount that the clerk took for the payout.
-func (c *Clerk) giveBack(ctx context.Context, w *Wish) bool {
+// returnAmount returns the amount that the clerk took for the payout.
+func (c *Operator) returnAmount(ctx context.Context, w *Script) bool {
 	c.settling.Lock()
 	defer c.settling.Unlock()
 	taken := c.Ledger.settledPayout(w)
 	if taken == 0 {
 		return true
 	}
-	c.Note("clerk: %s of user %d went on: %d of asset %d goes back", w.Told().ReqID, w.UserID, -taken, w.Asset.ID)
-	return c.bookEither(ctx, Account{transfer.Funding, w.UserID, w.Asset.ID}, -taken, w.Told().ReqID)
+	c.Note("operator of transfers: %s of user %d went on: %d of asset %d goes back", w.Answers().ReqID, w.UserID, -taken, w.Asset.ID)
+	return c.bookEither(ctx, Account{transfer.Funding, w.UserID, w.Asset.ID}, -taken, w.Answers().ReqID)
 }
 
-func (c *Clerk) reqIDs(ctx context.Context, query string, arg any) (map[string]bool, error) {
+func (c *Operator) reqIDs(ctx context.Context, query string, arg any) (map[string]bool, error) {
 	rows, _ := c.DB.Query(ctx, query, arg) // the collector has the error
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	all := make(map[string]bool)

@@ -3,7 +3,7 @@
 // brings it from outside and takes it out, and the operator of transfers. They write down every answer that they get;
 // a house that contradicts itself is found out, and so is money that is not where
 // they were told.
-package movers
+package transferload
 
 import (
 	"context"
@@ -38,8 +38,8 @@ type Load struct {
 	Options
 	Ledger *Ledger
 
-	users  sync.WaitGroup
-	wished int
+	users sync.WaitGroup
+	drawn int
 }
 
 // New is a load that has not begun.
@@ -59,13 +59,13 @@ func (l *Load) Run(ctx, within context.Context) {
 			return
 		case <-tick.C:
 		}
-		w := newWish(l.wished, l.Options, l.Source)
+		w := newScript(l.drawn, l.Options, l.Source)
 		if l.Ledger.open(w.UserID) >= backlog {
 			continue
 		}
-		l.wished++
+		l.drawn++
 		l.Ledger.add(w)
-		l.users.Go(func() { (&user{house: l.Stack, ledger: l.Ledger, wish: w}).live(within) })
+		l.users.Go(func() { (&user{env: l.Stack, ledger: l.Ledger, script: w}).run(within) })
 	}
 }
 
@@ -82,46 +82,46 @@ type Account struct {
 
 // Ledger is what users, teller and operator were told.
 type Ledger struct {
-	mu      sync.Mutex
-	wishes  []*Wish
-	outside map[Account]int64 // what came in less what left, as the teller was told
-	unknown int               // movements of the teller's that nobody has answered
-	counts  map[string]int
-	lies    []Lie
-	backups []time.Time      // when the backup was begun of each database that was put in place
-	booked  []*booking       // what the teller has booked in Funding, in order
-	settled map[string]int64 // what the outside brought, by the transfer whose other half was lost
-	again   int              // of which generation the teller has booked again what was lost
+	mu             sync.Mutex
+	scripts        []*Script
+	outside        map[Account]int64 // what came in less what left, as the teller was told
+	unknown        int               // movements of the teller's that nobody has answered
+	counts         map[string]int
+	contradictions []Contradiction
+	backups        []time.Time      // when the backup was begun of each database that was put in place
+	booked         []*booking       // what the teller has booked in Funding, in order
+	settledUnits   map[string]int64 // what the outside brought, by the transfer whose other half was lost
+	again          int              // of which generation the teller has booked again what was lost
 }
 
-// Lie is an answer that no house may give.
-type Lie struct {
+// Contradiction is an answer that no house may give.
+type Contradiction struct {
 	UserID int64
 	ReqID  string
 	Detail string // what was answered, and what should have been
 }
 
 func newLedger() *Ledger {
-	return &Ledger{outside: make(map[Account]int64), counts: make(map[string]int), settled: make(map[string]int64)}
+	return &Ledger{outside: make(map[Account]int64), counts: make(map[string]int), settledUnits: make(map[string]int64)}
 }
 
-func (l *Ledger) add(w *Wish) {
+func (l *Ledger) add(w *Script) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wishes = append(l.wishes, w)
+	l.scripts = append(l.scripts, w)
 }
 
-// Wishes lists everything that was wanted.
-func (l *Ledger) Wishes() []*Wish {
+// Scripts lists everything that was wanted.
+func (l *Ledger) Scripts() []*Script {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.wishes)
+	return slices.Clone(l.scripts)
 }
 
 // open is how many transfers of the user somebody still waits for.
 func (l *Ledger) open(userID int64) (n int) {
-	for _, w := range l.Wishes() {
-		if w.UserID == userID && !w.Told().Done {
+	for _, w := range l.Scripts() {
+		if w.UserID == userID && !w.Answers().Done {
 			n++
 		}
 	}
@@ -135,16 +135,16 @@ const (
 	Conflicts = "the same cid with another amount"
 	Invalid   = "invalid transfers"
 	Peeks     = "somebody else's transfer asked for"
-	Left      = "transfers left by another build"
+	Abandoned = "transfers left by another build"
 	Brought   = "outside deposits and withdrawals"
 )
 
 // Habits lists what is counted.
 func Habits() []string {
-	return []string{Repeats, Again, Conflicts, Invalid, Peeks, Left, Brought}
+	return []string{Repeats, Again, Conflicts, Invalid, Peeks, Abandoned, Brought}
 }
 
-func (l *Ledger) did(what string) {
+func (l *Ledger) count(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.counts[what]++
@@ -161,17 +161,17 @@ func (l *Ledger) Did(names []string) map[string]int {
 	return all
 }
 
-func (l *Ledger) lie(userID int64, reqID, detail string) {
+func (l *Ledger) contradict(userID int64, reqID, detail string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lies = append(l.lies, Lie{userID, reqID, detail})
+	l.contradictions = append(l.contradictions, Contradiction{userID, reqID, detail})
 }
 
-// Lies lists the answers that no house may give.
-func (l *Ledger) Lies() []Lie {
+// Contradictions lists the answers that no house may give.
+func (l *Ledger) Contradictions() []Contradiction {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.lies)
+	return slices.Clone(l.contradictions)
 }
 
 // Tally counts transfers by what their users know.
@@ -183,22 +183,22 @@ type Tally struct {
 
 // Tally counts what users know now.
 func (l *Ledger) Tally() (t Tally) {
-	for _, w := range l.Wishes() {
+	for _, w := range l.Scripts() {
 		t.Posted++
-		told := w.Told()
+		answers := w.Answers()
 		switch {
-		case told.ReqID != "":
+		case answers.ReqID != "":
 			t.Accepted++
-		case told.Done:
+		case answers.Done:
 			t.Refused++
 			continue
 		}
 		switch {
-		case told.End == nil:
+		case answers.End == nil:
 			t.Waiting++
-		case told.End.State == transfer.Committed:
+		case answers.End.State == transfer.Committed:
 			t.Committed++
-		case told.End.State == transfer.RolledBack:
+		case answers.End.State == transfer.RolledBack:
 			t.Returned++
 		default:
 			t.Failed++

@@ -1,4 +1,4 @@
-package movers
+package transferload
 
 import (
 	"bytes"
@@ -15,20 +15,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Clerk is the operator of transfers: cancels some that have not begun, resolves some
+// Operator is the operator of transfers: cancels some that have not begun, resolves some
 // that stay, looks why, and has the books checked. A halt is nobody's to resume here:
 // nothing in a run steals money, so that each is a violation.
-type Clerk struct {
-	Stack  *stack.Stack
-	DB     *pgxpool.Pool // what stays: the API lists no transfers
-	Ledger *Ledger
-	Teller *Teller // who settles what a restore lost
-	Source *rand.Rand
-	Note   func(format string, args ...any)
+type Operator struct {
+	Stack   *stack.Stack
+	DB      *pgxpool.Pool // what stays: the API lists no transfers
+	Ledger  *Ledger
+	Cashier *Cashier // who settles what a restore lost
+	Source  *rand.Rand
+	Note    func(format string, args ...any)
 
 	read        int             // the generation of the database of which the clerk acts
 	generation  int             // of the database that was reconciled last
@@ -37,8 +37,8 @@ type Clerk struct {
 	settling    sync.Mutex // one payout is settled once, whoever asks for it
 
 	resolvedAt map[string]time.Time
-	calm       atomic.Bool
-	patience   patience.Patience
+	draining   atomic.Bool
+	timeout    retry.Timeout
 }
 
 // What the operator does, as it is counted.
@@ -61,17 +61,17 @@ func Acts() []string {
 }
 
 const (
-	rounds     = 500 * time.Millisecond
-	checkEvery = 5 * time.Second // a full check
-	watchEvery = time.Second     // a check of what is new
-	thinking   = 4 * time.Second // between two decisions on one transfer
+	pollInterval  = 500 * time.Millisecond
+	checkEvery    = 5 * time.Second // a full check
+	watchEvery    = time.Second     // a check of what is new
+	decisionPause = 4 * time.Second // between two decisions on one transfer
 )
 
-// Calm has the clerk decide nothing any more: what is left ends by itself.
-func (c *Clerk) Calm() { c.calm.Store(true) }
+// Drain has the clerk decide nothing any more: what is left ends by itself.
+func (c *Operator) Drain() { c.draining.Store(true) }
 
 // Run looks after the transfers until ctx ends. What fails is tried again.
-func (c *Clerk) Run(ctx context.Context) {
+func (c *Operator) Run(ctx context.Context) {
 	c.resolvedAt = make(map[string]time.Time)
 	var checked time.Time
 	for ctx.Err() == nil {
@@ -80,23 +80,23 @@ func (c *Clerk) Run(ctx context.Context) {
 			checked = time.Now()
 		}
 		c.reconcile(ctx)
-		if !c.calm.Load() {
-			c.round(ctx)
+		if !c.draining.Load() {
+			c.actOnTransfers(ctx)
 		}
-		patience.Pause(ctx, rounds)
+		retry.Pause(ctx, pollInterval)
 	}
 }
 
 // Watch has what is new checked until ctx ends, as the schedule does. What a check
 // finds is on record.
-func (c *Clerk) Watch(ctx context.Context) {
+func (c *Operator) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
-		once, done := c.patience.Bound(ctx)
+		once, done := c.timeout.Context(ctx)
 		if c.Stack.RunConservation(once) == nil {
-			c.Ledger.did(Watches)
+			c.Ledger.count(Watches)
 		}
 		done()
-		patience.Pause(ctx, watchEvery)
+		retry.Pause(ctx, watchEvery)
 	}
 }
 
@@ -107,7 +107,7 @@ type open struct {
 	Stays bool // longer than it takes where nothing is wrong
 }
 
-func (c *Clerk) round(ctx context.Context) {
+func (c *Operator) actOnTransfers(ctx context.Context) {
 	c.read = c.Ledger.Generation()
 	rows, _ := c.DB.Query(ctx, `
 select req_id, state, failures > 0 and state_at < clock_timestamp() - interval '5 seconds'
@@ -120,16 +120,16 @@ select req_id, state, failures > 0 and state_at < clock_timestamp() - interval '
 		switch {
 		case t.State == transfer.Init && c.Source.IntN(4) > 0, c.Source.IntN(20) == 0:
 			c.cancel(ctx, t)
-		case t.Stays && time.Since(c.resolvedAt[t.ReqID]) > thinking && c.Source.IntN(3) == 0:
+		case t.Stays && time.Since(c.resolvedAt[t.ReqID]) > decisionPause && c.Source.IntN(3) == 0:
 			c.resolve(ctx, t)
 		case t.Stays && c.Source.IntN(5) == 0:
-			c.why(ctx, t)
+			c.explain(ctx, t)
 		}
 	}
 }
 
-func (c *Clerk) call(ctx context.Context, method, path string, body any) (a answer) {
-	ctx, done := c.patience.Bound(ctx)
+func (c *Operator) call(ctx context.Context, method, path string, body any) (a answer) {
+	ctx, done := c.timeout.Context(ctx)
 	defer done()
 	status, text, err := c.Stack.Call(ctx, stack.OperatorAccount, method, path, body)
 	if err != nil || status != http.StatusNoContent && json.Unmarshal(text, &a) != nil {
@@ -142,25 +142,25 @@ func (c *Clerk) call(ctx context.Context, method, path string, body any) (a answ
 	return a
 }
 
-func (c *Clerk) cancel(ctx context.Context, t open) {
-	c.cancelled(t, c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+t.ReqID+"/cancel", map[string]any{"reason": "the user has called"}))
+func (c *Operator) cancel(ctx context.Context, t open) {
+	c.recordCancel(t, c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+t.ReqID+"/cancel", map[string]any{"reason": "the user has called"}))
 }
 
 // cancelled: a cancel must end a transfer that is in INIT, and be refused for any
 // other.
-func (c *Clerk) cancelled(t open, a answer) {
+func (c *Operator) recordCancel(t open, a answer) {
 	switch {
-	case a.unclear():
-	case a.status == http.StatusOK && a.end() != nil && *a.end() == End{transfer.Failed, transfer.Cancelled}:
-		c.Ledger.did(Cancels)
+	case a.isUnclear():
+	case a.status == http.StatusOK && a.terminalState() != nil && *a.terminalState() == End{transfer.Failed, transfer.Cancelled}:
+		c.Ledger.count(Cancels)
 	case a.status == http.StatusConflict && a.Code == "TOO_LATE":
-		c.Ledger.did(TooLates)
+		c.Ledger.count(TooLates)
 	default:
-		c.Ledger.lie(0, t.ReqID, fmt.Sprintf("cancelled in %s: got %s, want it CANCELLED, or TOO_LATE", t.State, a))
+		c.Ledger.contradict(0, t.ReqID, fmt.Sprintf("cancelled in %s: got %s, want it CANCELLED, or TOO_LATE", t.State, a))
 	}
 }
 
-func (c *Clerk) resolve(ctx context.Context, t open) {
+func (c *Operator) resolve(ctx context.Context, t open) {
 	op := t.State.Asks()
 	if op == "" {
 		return
@@ -168,55 +168,55 @@ func (c *Clerk) resolve(ctx context.Context, t open) {
 	c.resolvedAt[t.ReqID] = time.Now()
 	a := c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+t.ReqID+"/resolve", map[string]any{"op": op, "reason": "it stays for too long"})
 	c.Note("resolve of %s of %s: %s", op, t.ReqID, a)
-	c.resolved(t, op, a)
+	c.recordResolve(t, op, a)
 }
 
-func (c *Clerk) resolved(t open, op transfer.Op, a answer) {
+func (c *Operator) recordResolve(t open, op transfer.Op, a answer) {
 	switch {
-	case a.unclear():
+	case a.isUnclear():
 	case a.status == http.StatusOK:
-		c.Ledger.did(Resolves + string(op))
+		c.Ledger.count(Resolves + string(op))
 	case a.status == http.StatusConflict && a.Code == "NOTHING_TO_RESOLVE":
 	default:
-		c.Ledger.lie(0, t.ReqID, fmt.Sprintf("%s resolved: got %s, want 200 or NOTHING_TO_RESOLVE", op, a))
+		c.Ledger.contradict(0, t.ReqID, fmt.Sprintf("%s resolved: got %s, want 200 or NOTHING_TO_RESOLVE", op, a))
 	}
 }
 
-func (c *Clerk) why(ctx context.Context, t open) {
-	c.explained(t, c.call(ctx, http.MethodGet, "/admin/v1/transfers/"+t.ReqID+"/why", nil))
+func (c *Operator) explain(ctx context.Context, t open) {
+	c.recordExplanation(t, c.call(ctx, http.MethodGet, "/admin/v1/transfers/"+t.ReqID+"/why", nil))
 }
 
-func (c *Clerk) explained(t open, a answer) {
+func (c *Operator) recordExplanation(t open, a answer) {
 	switch {
-	case a.unclear():
+	case a.isUnclear():
 	case a.status != http.StatusOK || a.ReqID != t.ReqID:
-		c.Ledger.lie(0, t.ReqID, fmt.Sprintf("asked why: got %s", a))
+		c.Ledger.contradict(0, t.ReqID, fmt.Sprintf("asked why: got %s", a))
 	default:
-		c.Ledger.did(Whys)
+		c.Ledger.count(Whys)
 	}
 }
 
 // check has everything checked from the beginning. It must find nothing, whatever is
 // under way.
-func (c *Clerk) check(ctx context.Context) {
+func (c *Operator) check(ctx context.Context) {
 	const within = 20 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	status, text, err := c.Stack.Call(ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
 	if err == nil {
-		c.checked(status, text)
+		c.recordCheck(status, text)
 	}
 }
 
-func (c *Clerk) checked(status int, text []byte) {
+func (c *Operator) recordCheck(status int, text []byte) {
 	var report struct{ Result string }
 	switch {
 	case status >= 500 || json.Unmarshal(text, &report) != nil: // no verdict
 	case report.Result == "standing": // it was found, and told, before
 	case c.Ledger.Generation() > 0 && report.Result == "violated": // each finding is judged at the end
 	case status != http.StatusOK || report.Result != "ok":
-		c.Ledger.lie(0, "", fmt.Sprintf("a full check of conservation: got %d %s, want ok", status, bytes.TrimSpace(text)))
+		c.Ledger.contradict(0, "", fmt.Sprintf("a full check of conservation: got %d %s, want ok", status, bytes.TrimSpace(text)))
 	default:
-		c.Ledger.did(Checks)
+		c.Ledger.count(Checks)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // An event that is missing, or after the end, or another end than its transaction's, is
 // found; what is right is left alone.
-func TestMisplaced(t *testing.T) {
+func TestEventProblem(t *testing.T) {
 	t.Parallel()
 	const final, more = `{"final": true}`, `{"final": false}`
 	for name, c := range map[string]struct {
@@ -29,7 +29,7 @@ func TestMisplaced(t *testing.T) {
 		"not ended, told so":     {nonce.Tracking, 5, 5, 5, "TxConfirmed", final, true},
 		"no data":                {nonce.Tracking, 5, 4, 4, "TxSubmitted", "", true},
 	} {
-		if got := misplaced(c.state, c.counted, c.n, c.sequence, c.kind, c.data); (got != "") != c.wrong {
+		if got := eventProblem(c.state, c.counted, c.n, c.sequence, c.kind, c.data); (got != "") != c.wrong {
 			t.Errorf("%s: got %q, want it wrong: %t", name, got, c.wrong)
 		}
 	}

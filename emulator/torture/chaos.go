@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/torture/faults"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/emulator/torture/plan"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
-// storm is the faults as they come.
-type storm struct {
+// chaos is the faults as they come.
+type chaos struct {
 	world  *faults.World
 	kinds  []faults.Fault
 	events []plan.Event
@@ -23,17 +23,17 @@ type storm struct {
 	over  bool
 }
 
-func newStorm(w *faults.World, kinds []faults.Fault, events []plan.Event, kept *folder) *storm {
-	return &storm{world: w, kinds: kinds, events: events, kept: kept, times: make(map[string]int)}
+func newChaosRun(w *faults.World, kinds []faults.Fault, events []plan.Event, kept *folder) *chaos {
+	return &chaos{world: w, kinds: kinds, events: events, kept: kept, times: make(map[string]int)}
 }
 
-// grace is how long after the last event faults may go on that wait for their
+// faultGrace is how long after the last event faults may go on that wait for their
 // prey.
-const grace = 3 * time.Second
+const faultGrace = 3 * time.Second
 
-// pass injects each event at its time, beside those that still last, and returns
+// run injects each event at its time, beside those that still last, and returns
 // when all have been undone.
-func (s *storm) pass(ctx context.Context) {
+func (s *chaos) run(ctx context.Context) {
 	lasting, undo := context.WithCancel(ctx)
 	defer undo()
 	began := time.Now()
@@ -43,18 +43,18 @@ func (s *storm) pass(ctx context.Context) {
 	}
 	var under sync.WaitGroup
 	for _, e := range s.events {
-		patience.Pause(ctx, time.Until(began.Add(e.At)))
+		retry.Pause(ctx, time.Until(began.Add(e.At)))
 		if ctx.Err() != nil {
 			break
 		}
 		under.Go(func() { s.inject(lasting, byName[e.Kind], e) })
 	}
-	patience.Pause(ctx, grace)
+	retry.Pause(ctx, faultGrace)
 	undo()
 	under.Wait()
 }
 
-func (s *storm) inject(ctx context.Context, f faults.Fault, e plan.Event) {
+func (s *chaos) inject(ctx context.Context, f faults.Fault, e plan.Event) {
 	s.kept.event("begins: %s (seed %d)", f.Name, e.Seed)
 	n, err := f.Inject(ctx, s.world, e.Source())
 	s.kept.event("over: %s (seed %d): %d times, error: %v", f.Name, e.Seed, n, err)
@@ -64,7 +64,7 @@ func (s *storm) inject(ctx context.Context, f faults.Fault, e plan.Event) {
 }
 
 // injected says how often each kind struck so far; those that never did are 0.
-func (s *storm) injected() map[string]int {
+func (s *chaos) injected() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := maps.Clone(s.times)
@@ -74,7 +74,7 @@ func (s *storm) injected() map[string]int {
 	return all
 }
 
-func (s *storm) total() (n int) {
+func (s *chaos) total() (n int) {
 	for _, times := range s.injected() {
 		n += times
 	}

@@ -1,4 +1,4 @@
-package movers
+package transferload
 
 import (
 	"context"
@@ -18,7 +18,7 @@ type booking struct {
 	settles    string    // the transfer that the clerk has settled by it; "": none
 }
 
-func (l *Ledger) book(b *booking) {
+func (l *Ledger) addBooking(b *booking) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.booked = append(l.booked, b)
@@ -39,13 +39,13 @@ func (l *Ledger) lostBookings() (all []*booking, generation int) {
 	return all, generation
 }
 
-// bookedAgain takes down how Funding has answered now what it may have lost.
-func (l *Ledger) bookedAgain(b *booking, came transfer.Outcome, generation int) {
+// recordRebooking takes down how Funding has answered now what it may have lost.
+func (l *Ledger) recordRebooking(b *booking, came transfer.Outcome, generation int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change := signed(b.op, b.call.Units, came) - signed(b.op, b.call.Units, b.came)
 	if l.outside[b.at] += change; b.settles != "" {
-		l.settled[b.settles] += change
+		l.settledUnits[b.settles] += change
 	}
 	b.came, b.when, b.generation = came, time.Now(), generation
 }
@@ -61,18 +61,18 @@ func signed(op transfer.Op, units uint64, came transfer.Outcome) int64 {
 	return -int64(units)
 }
 
-// AllBooked says that the teller has booked again what the last restore may have lost.
-func (l *Ledger) AllBooked() bool {
+// IsRebooked says that the teller has booked again what the last restore may have lost.
+func (l *Ledger) IsRebooked() bool {
 	generation := l.Generation()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.again == generation
 }
 
-// bookAgain books, after a restore, by their own ids what Funding may have lost: first
+// rebookLost books, after a restore, by their own ids what Funding may have lost: first
 // what came in, so that there is what went out.
-func (t *Teller) bookAgain(ctx context.Context) {
-	for ctx.Err() == nil && !t.Ledger.AllBooked() {
+func (t *Cashier) rebookLost(ctx context.Context) {
+	for ctx.Err() == nil && !t.Ledger.IsRebooked() {
 		lost, generation := t.Ledger.lostBookings()
 		for _, op := range []transfer.Op{transfer.OutsideDeposit, transfer.OutsideWithdrawal} {
 			for _, b := range lost {
@@ -83,15 +83,15 @@ func (t *Teller) bookAgain(ctx context.Context) {
 				if came.Verdict == transfer.Unknown || t.Ledger.Generation() != generation {
 					break
 				}
-				t.Ledger.bookedAgain(b, came, generation)
+				t.Ledger.recordRebooking(b, came, generation)
 			}
 		}
-		t.Ledger.didBookAgain(generation)
+		t.Ledger.markRebooked(generation)
 	}
 }
 
-// didBookAgain is true of a generation only where no other restore came meanwhile.
-func (l *Ledger) didBookAgain(generation int) {
+// markRebooked is true of a generation only where no other restore came meanwhile.
+func (l *Ledger) markRebooked(generation int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if generation == len(l.backups) {

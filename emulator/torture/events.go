@@ -14,23 +14,23 @@ import (
 
 // The checks of events.
 const (
-	eventsWhole = "events-whole"
-	eventsTold  = "events-told"
+	eventsComplete  = "events-whole"
+	eventsPublished = "events-told"
 )
 
-// whole holds what was told of transactions to what became of them. Where events are
+// checkEvents holds what was told of transactions to what became of them. Where events are
 // off there is nothing to hold.
-func (e *episode) whole(ctx context.Context) ([]check, error) {
+func (e *episode) checkEvents(ctx context.Context) ([]check, error) {
 	if !e.eventsOn() {
 		return nil, nil
 	}
-	kept, found, err := e.keptEvents(ctx)
+	stored, found, err := e.storedEvents(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return []check{
-		{Name: eventsWhole, Promise: "of each transaction the events 1, 2, 3, … are kept without a hole, the last of them its end", Violations: found},
-		{Name: eventsTold, Promise: "the topic was told of each event that is kept, and of no other, of each submitter in order", Violations: e.toldOf(kept)},
+		{Name: eventsComplete, Promise: "of each transaction the events 1, 2, 3, … are kept without a hole, the last of them its end", Violations: found},
+		{Name: eventsPublished, Promise: "the topic was told of each event that is kept, and of no other, of each submitter in order", Violations: e.checkPublished(stored)},
 	}, nil
 }
 
@@ -41,33 +41,33 @@ select m.tx_id, m.submitter, m.state, m.event_sequence, coalesce(e.sequence, 0),
   left join event e using (tx_id)
  order by m.submitter, m.tx_id, e.sequence`
 
-// keptEvents are the keys of the events that are kept, each with its submitter, and what
+// storedEvents are the keys of the events that are kept, each with its submitter, and what
 // is wrong with them.
-func (e *episode) keptEvents(ctx context.Context) (kept map[string]string, found []checkers.Violation, err error) {
+func (e *episode) storedEvents(ctx context.Context) (stored map[string]string, found []checkers.Violation, err error) {
 	rows, err := e.db.Query(ctx, selectEvents)
 	if err != nil {
 		return nil, nil, err
 	}
-	kept = make(map[string]string)
+	stored = make(map[string]string)
 	next := make(map[string]int)
 	var txID, submitter, kind, data string
 	var state nonce.State
 	var counted, sequence int
 	_, err = pgx.ForEachRow(rows, []any{&txID, &submitter, &state, &counted, &sequence, &kind, &data}, func() error {
 		if sequence > 0 {
-			kept[fmt.Sprintf("%s-%s-%d", txID, kind, sequence)] = submitter
+			stored[fmt.Sprintf("%s-%s-%d", txID, kind, sequence)] = submitter
 		}
 		next[txID]++
-		if detail := misplaced(state, counted, next[txID], sequence, kind, data); detail != "" {
-			found = append(found, checkers.Violation{Checker: eventsWhole, Submitter: submitter, TxID: txID, Detail: detail})
+		if detail := eventProblem(state, counted, next[txID], sequence, kind, data); detail != "" {
+			found = append(found, checkers.Violation{Checker: eventsComplete, Submitter: submitter, TxID: txID, Detail: detail})
 		}
 		return nil
 	})
-	return kept, found, err
+	return stored, found, err
 }
 
-// misplaced says what is wrong with a transaction's event where its n-th should be.
-func misplaced(state nonce.State, counted, n, sequence int, kind, data string) string {
+// eventProblem says what is wrong with a transaction's event where its n-th should be.
+func eventProblem(state nonce.State, counted, n, sequence int, kind, data string) string {
 	var d struct{ Final bool }
 	if err := json.Unmarshal([]byte(data), &d); err != nil {
 		return fmt.Sprintf("%s %d: %v", kind, sequence, err)
@@ -84,53 +84,53 @@ func misplaced(state nonce.State, counted, n, sequence int, kind, data string) s
 	return ""
 }
 
-// toldOf holds the topic to what is kept: what came first is in the order in which it
+// checkPublished holds the topic to what is kept: what came first is in the order in which it
 // is to be told.
-func (e *episode) toldOf(kept map[string]string) (found []checkers.Violation) {
-	wrong := func(of client.Event, format string, args ...any) {
-		found = append(found, checkers.Violation{Checker: eventsTold, Submitter: of.Submitter, TxID: of.TxID, Detail: fmt.Sprintf(format, args...)})
+func (e *episode) checkPublished(stored map[string]string) (found []checkers.Violation) {
+	add := func(of client.Event, format string, args ...any) {
+		found = append(found, checkers.Violation{Checker: eventsPublished, Submitter: of.Submitter, TxID: of.TxID, Detail: fmt.Sprintf(format, args...)})
 	}
-	last, told := make(map[string]int), make(map[string]bool)
-	for _, m := range e.house.PubSub.Messages() {
+	last, published := make(map[string]int), make(map[string]bool)
+	for _, m := range e.env.PubSub.Messages() {
 		var one client.Event
 		if err := json.Unmarshal(m.Data, &one); err != nil {
-			wrong(one, "a message of the topic: %v", err)
+			add(one, "a message of the topic: %v", err)
 			continue
 		}
 		key := fmt.Sprintf("%s-%s-%d", one.TxID, one.Type, one.Sequence)
-		if told[key] {
+		if published[key] {
 			continue
 		}
-		told[key] = true
-		switch submitter, isKept := kept[key]; {
-		case !isKept && e.restores.told[key] == one.Submitter && m.OrderingKey == one.Submitter: // of a database that was lost
+		published[key] = true
+		switch submitter, isStored := stored[key]; {
+		case !isStored && e.restores.published[key] == one.Submitter && m.OrderingKey == one.Submitter: // of a database that was lost
 			continue
-		case !isKept:
-			wrong(one, "%s %d was told, and is not kept", one.Type, one.Sequence)
+		case !isStored:
+			add(one, "%s %d was told, and is not kept", one.Type, one.Sequence)
 		case one.Submitter != submitter || m.OrderingKey != submitter:
-			wrong(one, "%s %d was told under %s, of %s", one.Type, one.Sequence, m.OrderingKey, submitter)
+			add(one, "%s %d was told under %s, of %s", one.Type, one.Sequence, m.OrderingKey, submitter)
 		case one.Sequence != last[one.TxID]+1 && !e.restores.txs[one.TxID]:
-			wrong(one, "%s %d was told after %d", one.Type, one.Sequence, last[one.TxID])
+			add(one, "%s %d was told after %d", one.Type, one.Sequence, last[one.TxID])
 		}
 		last[one.TxID] = max(last[one.TxID], one.Sequence)
 	}
-	for key, submitter := range kept {
-		if !told[key] {
-			found = append(found, checkers.Violation{Checker: eventsTold, Submitter: submitter, Detail: key + " was not told"})
+	for key, submitter := range stored {
+		if !published[key] {
+			found = append(found, checkers.Violation{Checker: eventsPublished, Submitter: submitter, Detail: key + " was not told"})
 		}
 	}
 	return found
 }
 
-const selectPowers = `
+const selectFeatures = `
 select (select count(*) from event), (select count(*) from tx_version where kind = 'BUMP'),
        (select count(*) from managed_tx m join tx_version v using (tx_hash) where v.kind = 'BUMP' and m.state in ('CONFIRMED', 'FAILED')),
        (select count(*) from managed_tx where last_mempool_diag is not null)`
 
-// countPowers says how often each of the powers that are on did something.
-func (e *episode) countPowers(ctx context.Context) (map[string]int, error) {
+// countFeatures says how often each of the powers that are on did something.
+func (e *episode) countFeatures(ctx context.Context) (map[string]int, error) {
 	var events, bumps, mined, diagnosed int
-	if err := e.db.QueryRow(ctx, selectPowers).Scan(&events, &bumps, &mined, &diagnosed); err != nil {
+	if err := e.db.QueryRow(ctx, selectFeatures).Scan(&events, &bumps, &mined, &diagnosed); err != nil {
 		return nil, err
 	}
 	did := make(map[string]int)

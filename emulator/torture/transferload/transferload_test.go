@@ -1,4 +1,4 @@
-package movers
+package transferload
 
 import (
 	"net/http"
@@ -13,15 +13,15 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-func setup(told Told) *user {
-	return &user{ledger: newLedger(), wish: Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 40, told)}
+func setup(answers Answers) *user {
+	return &user{ledger: newLedger(), script: Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 40, answers)}
 }
 
-func (l *Ledger) wantLie(t *testing.T, name, part string) {
+func (l *Ledger) wantContradiction(t *testing.T, name, part string) {
 	t.Helper()
-	lies := l.Lies()
-	if (part == "") != (len(lies) == 0) || (part != "" && !strings.Contains(lies[0].Detail, part)) {
-		t.Errorf("%s: got lies %v, want one that says %q", name, lies, part)
+	contradictions := l.Contradictions()
+	if (part == "") != (len(contradictions) == 0) || (part != "" && !strings.Contains(contradictions[0].Detail, part)) {
+		t.Errorf("%s: got lies %v, want one that says %q", name, contradictions, part)
 	}
 }
 
@@ -44,13 +44,13 @@ func TestFinalAnswersNeverChange(t *testing.T) {
 		"no end, put later": {answer{begun: heard.Add(time.Second), State: "TARGET_PENDING"}, "put after that got"},
 		"no end, put first": {answer{begun: heard.Add(-time.Second), State: "TARGET_PENDING"}, ""},
 	} {
-		u := setup(Told{ReqID: "r", End: &committed, EndAt: heard})
-		u.heard(c.answer)
-		u.ledger.wantLie(t, name, c.want)
+		u := setup(Answers{ReqID: "r", End: &committed, EndAt: heard})
+		u.recordAnswer(c.answer)
+		u.ledger.wantContradiction(t, name, c.want)
 	}
-	first := setup(Told{ReqID: "r"})
-	if !first.heard(answer{State: "COMMITTED"}) || *first.wish.Told().End != committed {
-		t.Errorf("the first final answer: got %v, want it kept", first.wish.Told().End)
+	first := setup(Answers{ReqID: "r"})
+	if !first.recordAnswer(answer{State: "COMMITTED"}) || *first.script.Answers().End != committed {
+		t.Errorf("the first final answer: got %v, want it kept", first.script.Answers().End)
 	}
 }
 
@@ -74,15 +74,15 @@ func TestOneReqID(t *testing.T) {
 		"stored a second time": {[]answer{{status: 202, ReqID: "a", State: "PENDING"}, {status: 200, ReqID: "a", State: "COMMITTED"}}, "2 answers said"},
 		"a duplicate, as new":  {[]answer{{status: 422, ReqID: "a", State: "FAILED", Code: "DUPLICATE_REQUEST"}}, "want it accepted"},
 	} {
-		u := setup(Told{})
+		u := setup(Answers{})
 		for _, a := range c.answers {
-			u.accepted(a)
+			u.recordAcceptance(a)
 		}
-		u.ledger.wantLie(t, name, c.want)
+		u.ledger.wantContradiction(t, name, c.want)
 	}
-	u := setup(Told{})
-	u.accepted(answer{status: 422, ReqID: "a", State: "FAILED", Code: "INSUFFICIENT_BALANCE"})
-	if got := u.wish.Told().End; got == nil || *got != short {
+	u := setup(Answers{})
+	u.recordAcceptance(answer{status: 422, ReqID: "a", State: "FAILED", Code: "INSUFFICIENT_BALANCE"})
+	if got := u.script.Answers().End; got == nil || *got != short {
 		t.Errorf("the end of what failed within the request: got %v, want %s", got, short)
 	}
 }
@@ -92,33 +92,33 @@ func TestOperatorsAreNotLiedTo(t *testing.T) {
 	t.Parallel()
 	begun, pending := open{ReqID: "r", State: transfer.SourcePending}, open{ReqID: "r", State: transfer.TargetPending}
 	for name, c := range map[string]struct {
-		say  func(*Clerk)
+		say  func(*Operator)
 		want string
 	}{
-		"cancelled": {func(c *Clerk) {
-			c.cancelled(begun, answer{status: 200, ReqID: "r", State: "FAILED", Reason: transfer.Cancelled})
+		"cancelled": {func(c *Operator) {
+			c.recordCancel(begun, answer{status: 200, ReqID: "r", State: "FAILED", Reason: transfer.Cancelled})
 		}, ""},
-		"too late":             {func(c *Clerk) { c.cancelled(begun, answer{status: 409, Code: "TOO_LATE"}) }, ""},
-		"cancelled and going":  {func(c *Clerk) { c.cancelled(begun, answer{status: 200, ReqID: "r", State: "SOURCE_PENDING"}) }, "want it CANCELLED"},
-		"cancelled, committed": {func(c *Clerk) { c.cancelled(begun, answer{status: 200, ReqID: "r", State: "COMMITTED"}) }, "want it CANCELLED"},
-		"resolved":             {func(c *Clerk) { c.resolved(pending, transfer.Deposit, answer{status: 200}) }, ""},
-		"resolve, not found":   {func(c *Clerk) { c.resolved(pending, transfer.Deposit, answer{status: 404}) }, "want 200 or NOTHING_TO_RESOLVE"},
-		"why":                  {func(c *Clerk) { c.explained(pending, answer{status: 200, ReqID: "r"}) }, ""},
-		"why, of another":      {func(c *Clerk) { c.explained(pending, answer{status: 200, ReqID: "s"}) }, "asked why"},
-		"nothing found":        {func(c *Clerk) { c.checked(200, []byte(`{"result":"ok"}`)) }, ""},
-		"no verdict":           {func(c *Clerk) { c.checked(503, []byte(`{"code":"SYSTEM_ERROR"}`)) }, ""},
-		"violated":             {func(c *Clerk) { c.checked(200, []byte(`{"result":"violated"}`)) }, "want ok"},
-		"found before":         {func(c *Clerk) { c.checked(200, []byte(`{"result":"standing"}`)) }, ""},
+		"too late":             {func(c *Operator) { c.recordCancel(begun, answer{status: 409, Code: "TOO_LATE"}) }, ""},
+		"cancelled and going":  {func(c *Operator) { c.recordCancel(begun, answer{status: 200, ReqID: "r", State: "SOURCE_PENDING"}) }, "want it CANCELLED"},
+		"cancelled, committed": {func(c *Operator) { c.recordCancel(begun, answer{status: 200, ReqID: "r", State: "COMMITTED"}) }, "want it CANCELLED"},
+		"resolved":             {func(c *Operator) { c.recordResolve(pending, transfer.Deposit, answer{status: 200}) }, ""},
+		"resolve, not found":   {func(c *Operator) { c.recordResolve(pending, transfer.Deposit, answer{status: 404}) }, "want 200 or NOTHING_TO_RESOLVE"},
+		"why":                  {func(c *Operator) { c.recordExplanation(pending, answer{status: 200, ReqID: "r"}) }, ""},
+		"why, of another":      {func(c *Operator) { c.recordExplanation(pending, answer{status: 200, ReqID: "s"}) }, "asked why"},
+		"nothing found":        {func(c *Operator) { c.recordCheck(200, []byte(`{"result":"ok"}`)) }, ""},
+		"no verdict":           {func(c *Operator) { c.recordCheck(503, []byte(`{"code":"SYSTEM_ERROR"}`)) }, ""},
+		"violated":             {func(c *Operator) { c.recordCheck(200, []byte(`{"result":"violated"}`)) }, "want ok"},
+		"found before":         {func(c *Operator) { c.recordCheck(200, []byte(`{"result":"standing"}`)) }, ""},
 	} {
-		clerk := &Clerk{Ledger: newLedger()}
-		c.say(clerk)
-		clerk.Ledger.wantLie(t, name, c.want)
+		operator := &Operator{Ledger: newLedger()}
+		c.say(operator)
+		operator.Ledger.wantContradiction(t, name, c.want)
 	}
-	teller := &Teller{Ledger: newLedger()}
-	teller.again(Account{}, transfer.OutsideDeposit, "wire-1", transfer.Outcome{Verdict: transfer.Success}, transfer.Outcome{Verdict: transfer.Success})
-	teller.Ledger.wantLie(t, "the same again", "")
-	teller.again(Account{}, transfer.OutsideDeposit, "wire-1", transfer.Outcome{Verdict: transfer.Success}, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.Overflow})
-	teller.Ledger.wantLie(t, "another answer", "asked again")
+	cashier := &Cashier{Ledger: newLedger()}
+	cashier.compareRepeat(Account{}, transfer.OutsideDeposit, "wire-1", transfer.Outcome{Verdict: transfer.Success}, transfer.Outcome{Verdict: transfer.Success})
+	cashier.Ledger.wantContradiction(t, "the same again", "")
+	cashier.compareRepeat(Account{}, transfer.OutsideDeposit, "wire-1", transfer.Outcome{Verdict: transfer.Success}, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.Overflow})
+	cashier.Ledger.wantContradiction(t, "another answer", "asked again")
 }
 
 // What accounts should hold is added up from what people were told alone.
@@ -136,15 +136,15 @@ func TestExpected(t *testing.T) {
 		{in, transfer.OutsideDeposit, 100, applied}, {in, transfer.OutsideWithdrawal, 7, applied}, {out, transfer.OutsideDeposit, 50, applied},
 		{out, transfer.OutsideWithdrawal, 900, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}},
 	} {
-		l.begins()
-		l.brought(m.at, m.op, m.units, m.came)
+		l.addUnanswered()
+		l.recordMovement(m.at, m.op, m.units, m.came)
 	}
-	for _, w := range []*Wish{
-		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 10, Told{ReqID: "a", End: &committed}),
-		Seen(7, transfer.Spot, transfer.Funding, stack.USDT, 4, Told{ReqID: "b", End: &committed}),
-		Seen(7, transfer.Funding, transfer.Chain, stack.USDT, 20, Told{ReqID: "c", End: &committed}),
-		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 11, Told{ReqID: "d", End: &short}),
-		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 12, Told{Refused: true}),
+	for _, w := range []*Script{
+		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 10, Answers{ReqID: "a", End: &committed}),
+		Seen(7, transfer.Spot, transfer.Funding, stack.USDT, 4, Answers{ReqID: "b", End: &committed}),
+		Seen(7, transfer.Funding, transfer.Chain, stack.USDT, 20, Answers{ReqID: "c", End: &committed}),
+		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 11, Answers{ReqID: "d", End: &short}),
+		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 12, Answers{Refused: true}),
 	} {
 		l.add(w)
 	}
@@ -152,8 +152,8 @@ func TestExpected(t *testing.T) {
 	if diff := cmp.Diff(map[Account]int64{in: 67, out: 56}, got); diff != "" || len(unknown) > 0 {
 		t.Errorf("expected (-want +got), and not known %v:\n%s", unknown, diff)
 	}
-	l.begins()
-	l.add(Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 13, Told{ReqID: "e"}))
+	l.addUnanswered()
+	l.add(Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 13, Answers{ReqID: "e"}))
 	if _, unknown := l.Expected(nil); len(unknown) != 2 {
 		t.Errorf("not known: got %v, want the movement without an answer and the transfer without an end", unknown)
 	}
@@ -166,13 +166,13 @@ func TestScriptsAreTheSeeds(t *testing.T) {
 	o := Options{Users: 5, Closed: []string{"0xc1", "0xc2"}}
 	addresses, seen := map[string]int{}, map[string]int{}
 	for n := range 400 {
-		a, b := newWish(n, o, one), newWish(n, o, two)
-		if a.script != b.script || !cmp.Equal(a.body(), b.body()) {
-			t.Fatalf("wish %d, drawn twice: got %v and %v", n, a.body(), b.body())
+		a, b := newScript(n, o, one), newScript(n, o, two)
+		if a.habits != b.habits || !cmp.Equal(a.body(), b.body()) {
+			t.Fatalf("script %d, drawn twice: got %v and %v", n, a.body(), b.body())
 		}
-		first := map[int]bool{0: a.copies > 1, 1: a.conflict, 2: a.invalid, 3: a.again, 4: a.peek, 5: a.left || a.Address != "", 6: a.Address != "" || a.From == transfer.Spot}
+		first := map[int]bool{0: a.copies > 1, 1: a.conflict, 2: a.invalid, 3: a.again, 4: a.peek, 5: a.abandoned || a.Address != "", 6: a.Address != "" || a.From == transfer.Spot}
 		if does, ok := first[n]; ok && !does {
-			t.Errorf("wish %d: got %+v, want its habit in it", n, a.script)
+			t.Errorf("script %d: got %+v, want its habit in it", n, a.habits)
 		}
 		seen[string(a.From)+string(a.To)]++
 		if a.Units > 2*Opening {
@@ -184,7 +184,7 @@ func TestScriptsAreTheSeeds(t *testing.T) {
 	}
 	for _, way := range []string{"FUNDINGSPOT", "SPOTFUNDING", "FUNDINGCHAIN", "too much"} {
 		if seen[way] < 20 {
-			t.Errorf("%s: got %d of 400 wishes, want some", way, seen[way])
+			t.Errorf("%s: got %d of 400 scripts, want some", way, seen[way])
 		}
 	}
 	for address, n := range addresses {
@@ -198,7 +198,7 @@ func TestScriptsAreTheSeeds(t *testing.T) {
 func TestUnclear(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]bool{0: true, http.StatusServiceUnavailable: true, http.StatusOK: false, http.StatusUnprocessableEntity: false} {
-		if got := (answer{status: status}).unclear(); got != want {
+		if got := (answer{status: status}).isUnclear(); got != want {
 			t.Errorf("status %d unclear: got %t, want %t", status, got, want)
 		}
 	}

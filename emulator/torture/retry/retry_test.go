@@ -1,4 +1,4 @@
-package patience
+package retry
 
 import (
 	"context"
@@ -11,22 +11,22 @@ import (
 // first that comes ends that.
 func TestEachLateAnswerDoublesTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p Patience
+		var p Timeout
 		for _, want := range []time.Duration{6, 12, 24, 48, 96, 96} {
 			began := time.Now()
-			bound, done := p.Bound(t.Context())
-			<-bound.Done()
+			waiting, done := p.Context(t.Context())
+			<-waiting.Done()
 			done()
 			if got := time.Since(began); got != want*time.Second {
 				t.Errorf("wait for an answer that never comes: got %v, want %v", got, want*time.Second)
 			}
 		}
-		_, done := p.Bound(t.Context())
+		_, done := p.Context(t.Context())
 		done()
-		bound, done := p.Bound(t.Context())
+		waiting, done := p.Context(t.Context())
 		defer done()
-		if until, _ := bound.Deadline(); time.Until(until) != least {
-			t.Errorf("wait after an answer in time: got %v, want %v", time.Until(until), least)
+		if until, _ := waiting.Deadline(); time.Until(until) != shortestWait {
+			t.Errorf("wait after an answer in time: got %v, want %v", time.Until(until), shortestWait)
 		}
 	})
 }
@@ -34,7 +34,7 @@ func TestEachLateAnswerDoublesTheWait(t *testing.T) {
 // Each pause is longer than the one before, up to a bound.
 func TestPausesGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p Pauses
+		var p Backoff
 		for _, want := range []time.Duration{200, 300, 450, 675} {
 			began := time.Now()
 			p.Pause(t.Context())
@@ -46,8 +46,8 @@ func TestPausesGrow(t *testing.T) {
 			p.Pause(t.Context())
 		}
 		began := time.Now()
-		if p.Pause(t.Context()); time.Since(began) != longestPause {
-			t.Errorf("pause after many: got %v, want %v", time.Since(began), longestPause)
+		if p.Pause(t.Context()); time.Since(began) != maxPause {
+			t.Errorf("pause after many: got %v, want %v", time.Since(began), maxPause)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package movers
+package transferload
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 )
 
 // Expected is what each account must hold, in units, by what teller and users were
-// told alone: what came from outside, and what moved by transfers that are COMMITTED.
+// answers alone: what came from outside, and what moved by transfers that are COMMITTED.
 // Where somebody was told no end, it says what is not known. now is where a wish has ended
 // whose end a database told that was lost; nil: nowhere, its row is lost too.
 func (l *Ledger) Expected(now func(reqID string) *End) (all map[Account]int64, unknown []string) {
@@ -18,17 +18,17 @@ func (l *Ledger) Expected(now func(reqID string) *End) (all map[Account]int64, u
 		unknown = append(unknown, fmt.Sprintf("%d movements from and to the outside were never answered", l.unknown))
 	}
 	l.mu.Unlock()
-	for _, w := range l.Wishes() {
-		told := w.Told()
-		if l.EndMayBeLost(told) {
-			if told.End = now(told.ReqID); told.End == nil {
+	for _, w := range l.Scripts() {
+		answers := w.Answers()
+		if l.EndMayBeLost(answers) {
+			if answers.End = now(answers.ReqID); answers.End == nil {
 				continue
 			}
 		}
 		switch {
-		case told.End == nil && !told.Refused:
-			unknown = append(unknown, fmt.Sprintf("user %d was never told the end of cid %q, transfer %q", w.UserID, w.CID, told.ReqID))
-		case told.End != nil && told.End.State == transfer.Committed:
+		case answers.End == nil && !answers.Refused:
+			unknown = append(unknown, fmt.Sprintf("user %d was never told the end of cid %q, transfer %q", w.UserID, w.CID, answers.ReqID))
+		case answers.End != nil && answers.End.State == transfer.Committed:
 			all[Account{w.From, w.UserID, w.Asset.ID}] -= int64(w.Units)
 			if w.To != transfer.Chain {
 				all[Account{w.To, w.UserID, w.Asset.ID}] += int64(w.Units)

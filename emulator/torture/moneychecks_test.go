@@ -10,7 +10,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/torture/movers"
+	"github.com/fencepost/fencepost/emulator/torture/transferload"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -25,18 +25,18 @@ func wantFound(t *testing.T, name string, found []checkers.Violation, part strin
 // side.
 func TestDiffers(t *testing.T) {
 	t.Parallel()
-	at := movers.Account{Side: transfer.Funding, UserID: 3, AssetID: 1}
+	at := transferload.Account{Side: transfer.Funding, UserID: 3, AssetID: 1}
 	for name, c := range map[string]struct {
-		expected, held map[movers.Account]int64
+		expected, held map[transferload.Account]int64
 		want           string
 	}{
-		"right":               {map[movers.Account]int64{at: 5}, map[movers.Account]int64{at: 5}, ""},
-		"nothing, and no row": {map[movers.Account]int64{at: 0}, nil, ""},
-		"one too few":         {map[movers.Account]int64{at: 5}, map[movers.Account]int64{at: 4}, "holds 4, and by what was told it is 5"},
-		"gone":                {map[movers.Account]int64{at: 5}, nil, "holds 0"},
-		"from nothing":        {nil, map[movers.Account]int64{at: 1}, "it is 0"},
+		"right":               {map[transferload.Account]int64{at: 5}, map[transferload.Account]int64{at: 5}, ""},
+		"nothing, and no row": {map[transferload.Account]int64{at: 0}, nil, ""},
+		"one too few":         {map[transferload.Account]int64{at: 5}, map[transferload.Account]int64{at: 4}, "holds 4, and by what was told it is 5"},
+		"gone":                {map[transferload.Account]int64{at: 5}, nil, "holds 0"},
+		"from nothing":        {nil, map[transferload.Account]int64{at: 1}, "it is 0"},
 	} {
-		wantFound(t, name, differs(c.expected, c.held), c.want)
+		wantFound(t, name, balanceDifferences(c.expected, c.held), c.want)
 	}
 }
 
@@ -44,21 +44,21 @@ func TestDiffers(t *testing.T) {
 // that nobody knows of.
 func TestContradicted(t *testing.T) {
 	t.Parallel()
-	committed, short := movers.End{State: transfer.Committed}, movers.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
+	committed, short := transferload.End{State: transfer.Committed}, transferload.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
 	for name, c := range map[string]struct {
-		told movers.Told
-		ends map[string]movers.End
-		want string
+		answers transferload.Answers
+		ends    map[string]transferload.End
+		want    string
 	}{
-		"right":         {movers.Told{ReqID: "a", End: &committed}, map[string]movers.End{"a": committed}, ""},
-		"never heard":   {movers.Told{ReqID: "a"}, map[string]movers.End{"a": committed}, ""},
-		"another end":   {movers.Told{ReqID: "a", End: &committed}, map[string]movers.End{"a": short}, "told COMMITTED, and it is FAILED/INSUFFICIENT_BALANCE"},
-		"no row":        {movers.Told{ReqID: "a", End: &committed}, nil, "there is no row"},
-		"nobody's":      {movers.Told{Refused: true}, map[string]movers.End{"a": committed}, "nobody was told of it"},
-		"refused, none": {movers.Told{Refused: true}, nil, ""},
+		"right":         {transferload.Answers{ReqID: "a", End: &committed}, map[string]transferload.End{"a": committed}, ""},
+		"never heard":   {transferload.Answers{ReqID: "a"}, map[string]transferload.End{"a": committed}, ""},
+		"another end":   {transferload.Answers{ReqID: "a", End: &committed}, map[string]transferload.End{"a": short}, "told COMMITTED, and it is FAILED/INSUFFICIENT_BALANCE"},
+		"no row":        {transferload.Answers{ReqID: "a", End: &committed}, nil, "there is no row"},
+		"nobody's":      {transferload.Answers{Refused: true}, map[string]transferload.End{"a": committed}, "nobody was told of it"},
+		"refused, none": {transferload.Answers{Refused: true}, nil, ""},
 	} {
-		wish := movers.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, c.told)
-		wantFound(t, name, contradicted([]*movers.Wish{wish}, c.ends, func(movers.Told) bool { return false }, nil), c.want)
+		script := transferload.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, c.answers)
+		wantFound(t, name, contradictedEnds([]*transferload.Script{script}, c.ends, func(transferload.Answers) bool { return false }, nil), c.want)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestUnsettled(t *testing.T) {
 		"it has no end":                 {[]payout{as(paid, func(p *payout) { p.State = transfer.TargetPending })}, []payment{one}, "neither paid nor given back"},
 		"one of two of one kind unpaid": {[]payout{paid, paid}, []payment{one}, "1 payments of 100 to 0xfe1 where there should be 2"},
 	} {
-		wantFound(t, name, unsettled(c.wanted, c.paid), c.want)
+		wantFound(t, name, payoutViolations(c.wanted, c.paid), c.want)
 	}
 }
 
@@ -129,8 +129,8 @@ func TestPaidBy(t *testing.T) {
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		before, after []string
-		want          string
+		before, loadAfterFaults []string
+		want                    string
 	}{
 		"the same":    {[]string{"a", "b", "b"}, []string{"a", "b", "b"}, ""},
 		"gone":        {[]string{"a", "b"}, []string{"a"}, "was, and is no more: b"},
@@ -138,6 +138,6 @@ func TestChanged(t *testing.T) {
 		"another one": {[]string{"a 1"}, []string{"a 2"}, "was not, and is: a 2"},
 		"one of two":  {[]string{"b", "b"}, []string{"b"}, "no more: b"},
 	} {
-		wantFound(t, name, changed(c.before, c.after), c.want)
+		wantFound(t, name, snapshotDifferences(c.before, c.loadAfterFaults), c.want)
 	}
 }

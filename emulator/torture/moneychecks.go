@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/torture/movers"
+	"github.com/fencepost/fencepost/emulator/torture/transferload"
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -29,18 +29,18 @@ const (
 	paidOnce       = "paid-or-refunded"
 )
 
-// books holds the second system to its promises. What comes last changes what the
-// house knows of itself: it is read before.
-func (e *episode) books(ctx context.Context) (all []check, err error) {
-	if e.bank == nil {
+// checkMoney holds the second system to its promises. What comes last changes what the
+// env knows of itself: it is read before.
+func (e *episode) checkMoney(ctx context.Context) (all []check, err error) {
+	if e.transferRun == nil {
 		return nil, nil
 	}
-	recovers := e.recovers(ctx)
-	all = append(all, recovers, e.steadyMoves())
+	recovers := e.checkCoreRecovers(ctx)
+	all = append(all, recovers, e.checkTransferAnswers())
 	if len(recovers.Violations) > 0 {
 		return all, nil // nobody can read the rest
 	}
-	reads := []func(context.Context) ([]check, error){e.money, e.asTold, e.payouts, e.duplicates, e.conserved}
+	reads := []func(context.Context) ([]check, error){e.checkJournals, e.checkBalances, e.checkPayouts, e.checkDuplicates, e.checkConservation}
 	if !e.ended { // what still moves changes under a second call, and says nothing of it
 		reads = slices.Delete(reads, 3, 4)
 	}
@@ -63,33 +63,33 @@ func violation(checker string, userID int64, reqID, format string, args ...any) 
 	return checkers.Violation{Checker: checker, Submitter: who, TxID: reqID, Detail: fmt.Sprintf(format, args...)}
 }
 
-// recovers looks whether the core came back each time, and is there now.
-func (e *episode) recovers(ctx context.Context) check {
+// checkCoreRecovers looks whether the core came back each time, and is there now.
+func (e *episode) checkCoreRecovers(ctx context.Context) check {
 	c := check{Name: coreRecovers, Promise: "however the trading core ends, it starts again with all that it had answered"}
-	keeper := e.world.Keeper
-	if keeper.Failed() == nil && e.house.Core.Process().Err() != nil {
-		keeper.Revive(ctx)
+	supervisor := e.world.Supervisor
+	if supervisor.Failed() == nil && e.env.Core.Process().Err() != nil {
+		supervisor.Revive(ctx)
 	}
-	if err := keeper.Failed(); err != nil {
-		c.Violations = append(c.Violations, violation(c.Name, 0, "", "after %d starts: %v", keeper.Restarts(), err))
+	if err := supervisor.Failed(); err != nil {
+		c.Violations = append(c.Violations, violation(c.Name, 0, "", "after %d starts: %v", supervisor.Restarts(), err))
 	}
 	return c
 }
 
-func (e *episode) steadyMoves() check {
+func (e *episode) checkTransferAnswers() check {
 	c := check{Name: steadyMoves, Promise: "no answer about a transfer contradicts an earlier one: one req_id, one end; what must be refused is refused; the core answers duplicates alike"}
-	for _, l := range e.bank.Ledger.Lies() {
+	for _, l := range e.transferRun.Ledger.Contradictions() {
 		c.Violations = append(c.Violations, violation(c.Name, l.UserID, l.ReqID, "%s", l.Detail))
 	}
-	if n := e.house.Core.Proxy.Struck(ubsproxy.Differed); n > 0 {
+	if n := e.env.Core.Proxy.Struck(ubsproxy.Differed); n > 0 {
 		c.Violations = append(c.Violations, violation(c.Name, 0, "", "%d calls to the core, made three times at once, were answered differently", n))
 	}
 	return c
 }
 
-// money asks the checkers of the two journals.
-func (e *episode) money(ctx context.Context) (all []check, err error) {
-	found, err := money.Check(ctx, money.Episode{Database: e.house.Database, Core: e.house.Core.Ledger(), Lost: e.restores.transfers, Settled: e.ended})
+// checkJournals asks the checkers of the two journals.
+func (e *episode) checkJournals(ctx context.Context) (all []check, err error) {
+	found, err := money.Check(ctx, money.Episode{Database: e.env.Database, Core: e.env.Core.Ledger(), Lost: e.restores.transfers, Settled: e.ended})
 	if err != nil {
 		return nil, err
 	}
@@ -105,11 +105,11 @@ func (e *episode) money(ctx context.Context) (all []check, err error) {
 	return all, nil
 }
 
-// asTold holds what each account has, and how each transfer ended, to what people
+// checkBalances holds what each account has, and how each transfer ended, to what people
 // were told, without a look at any journal.
-func (e *episode) asTold(ctx context.Context) ([]check, error) {
+func (e *episode) checkBalances(ctx context.Context) ([]check, error) {
 	c := check{Name: movedAsTold, Promise: "each account holds what came from outside and moved by COMMITTED transfers, by what users and teller were told; each end is the one told"}
-	evidence, err := money.Gather(ctx, money.Episode{Database: e.house.Database, Core: e.house.Core.Ledger(), Lost: e.restores.transfers})
+	evidence, err := money.Gather(ctx, money.Episode{Database: e.env.Database, Core: e.env.Core.Ledger(), Lost: e.restores.transfers})
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (e *episode) asTold(ctx context.Context) ([]check, error) {
 	if err != nil {
 		return nil, err
 	}
-	expected, unknown := e.bank.Ledger.Expected(func(reqID string) *movers.End {
+	expected, unknown := e.transferRun.Ledger.Expected(func(reqID string) *transferload.End {
 		if end, stored := ends[reqID]; stored {
 			return &end
 		}
@@ -125,25 +125,25 @@ func (e *episode) asTold(ctx context.Context) ([]check, error) {
 	})
 	halves := evidence.LostHalves()
 	for _, h := range halves {
-		expected[movers.Account{Side: transfer.Spot, UserID: h.UserID, AssetID: h.AssetID}] += h.Units
+		expected[transferload.Account{Side: transfer.Spot, UserID: h.UserID, AssetID: h.AssetID}] += h.Units
 	}
-	c.Violations = append(c.Violations, unsettledHalves(halves, e.bank.Ledger.Settlements())...)
+	c.Violations = append(c.Violations, unsettledHalves(halves, e.transferRun.Ledger.Settlements())...)
 	for _, what := range unknown {
 		c.Violations = append(c.Violations, violation(c.Name, 0, "", "%s", what))
 	}
-	held := make(map[movers.Account]int64)
+	held := make(map[transferload.Account]int64)
 	for _, h := range evidence.Holdings() {
-		held[movers.Account{Side: transfer.Funding, UserID: h.UserID, AssetID: h.AssetID}] = h.Funding.Int64()
-		held[movers.Account{Side: transfer.Spot, UserID: h.UserID, AssetID: h.AssetID}] = h.Trading.Int64()
+		held[transferload.Account{Side: transfer.Funding, UserID: h.UserID, AssetID: h.AssetID}] = h.Funding.Int64()
+		held[transferload.Account{Side: transfer.Spot, UserID: h.UserID, AssetID: h.AssetID}] = h.Trading.Int64()
 	}
-	c.Violations = append(c.Violations, differs(expected, held)...)
-	c.Violations = append(c.Violations, contradicted(e.bank.Ledger.Wishes(), ends, e.bank.Ledger.EndMayBeLost, e.restores.transfers)...)
+	c.Violations = append(c.Violations, balanceDifferences(expected, held)...)
+	c.Violations = append(c.Violations, contradictedEnds(e.transferRun.Ledger.Scripts(), ends, e.transferRun.Ledger.EndMayBeLost, e.restores.transfers)...)
 	return []check{c}, nil
 }
 
-// differs lists the accounts that hold something else than expected.
-func differs(expected, held map[movers.Account]int64) (found []checkers.Violation) {
-	all := make(map[movers.Account]bool)
+// balanceDifferences lists the accounts that hold something else than expected.
+func balanceDifferences(expected, held map[transferload.Account]int64) (found []checkers.Violation) {
+	all := make(map[transferload.Account]bool)
 	for at := range expected {
 		all[at] = true
 	}
@@ -159,24 +159,24 @@ func differs(expected, held map[movers.Account]int64) (found []checkers.Violatio
 	return found
 }
 
-// contradicted lists the wishes whose row has another end than their user was told,
+// contradictedEnds lists the wishes whose row has another end than their user was told,
 // and the rows that nobody was told of.
 //
 // What was told after the backup of a database that was lost may be otherwise: lost says
 // so of an end, and rows has the req_ids whose rows no backup has.
-func contradicted(wishes []*movers.Wish, ends map[string]movers.End, lost func(movers.Told) bool, rows map[string]bool) (found []checkers.Violation) {
+func contradictedEnds(scripts []*transferload.Script, ends map[string]transferload.End, lost func(transferload.Answers) bool, rows map[string]bool) (found []checkers.Violation) {
 	known := make(map[string]bool)
-	for _, w := range wishes {
-		told := w.Told()
-		known[told.ReqID] = true
-		end, stored := ends[told.ReqID]
+	for _, w := range scripts {
+		answers := w.Answers()
+		known[answers.ReqID] = true
+		end, stored := ends[answers.ReqID]
 		switch {
-		case told.ReqID == "":
-		case !stored && lost(told) && rows[told.ReqID]:
+		case answers.ReqID == "":
+		case !stored && lost(answers) && rows[answers.ReqID]:
 		case !stored:
-			found = append(found, violation(movedAsTold, w.UserID, told.ReqID, "cid %q was accepted, and there is no row", w.CID))
-		case told.End != nil && *told.End != end && !lost(told):
-			found = append(found, violation(movedAsTold, w.UserID, told.ReqID, "its user was told %s, and it is %s", told.End, end))
+			found = append(found, violation(movedAsTold, w.UserID, answers.ReqID, "cid %q was accepted, and there is no row", w.CID))
+		case answers.End != nil && *answers.End != end && !lost(answers):
+			found = append(found, violation(movedAsTold, w.UserID, answers.ReqID, "its user was told %s, and it is %s", answers.End, end))
 		}
 	}
 	for reqID, end := range ends {
@@ -199,14 +199,14 @@ func unsettledHalves(halves map[string]money.Half, settled map[string]int64) (fo
 }
 
 // transferEnds is where each transfer is, by req_id.
-func (e *episode) transferEnds(ctx context.Context) (map[string]movers.End, error) {
+func (e *episode) transferEnds(ctx context.Context) (map[string]transferload.End, error) {
 	rows, err := e.db.Query(ctx, `select req_id, state, coalesce(error_message, '') from transfers_tb`)
 	if err != nil {
 		return nil, err
 	}
-	ends := make(map[string]movers.End)
+	ends := make(map[string]transferload.End)
 	var reqID string
-	var end movers.End
+	var end transferload.End
 	_, err = pgx.ForEachRow(rows, []any{&reqID, &end.State, &end.Reason}, func() error {
 		ends[reqID] = end
 		return nil
@@ -214,8 +214,8 @@ func (e *episode) transferEnds(ctx context.Context) (map[string]movers.End, erro
 	return ends, err
 }
 
-// conserved looks at what the house's own checks came to, all the while and now.
-func (e *episode) conserved(ctx context.Context) ([]check, error) {
+// checkConservation looks at what the house's own checks came to, all the while and now.
+func (e *episode) checkConservation(ctx context.Context) ([]check, error) {
 	c := check{Name: conservedAll, Promise: "every check of conservation, whatever was under way, found nothing and halted nobody; so does a full one at the end"}
 	rows, err := e.db.Query(ctx, `
 select user_id, kind, coalesce(req_id, ''), concat_ws(' ', kind, side, 'asset', asset_id, 'expected', expected, 'got', got), exists (select from conservation_standing s where s.finding_id = f.finding_id)
@@ -230,7 +230,7 @@ select coalesce(user_id, 0), '', '', concat_ws(' ', 'halted:', scope, 'asset', a
 	var kind, reqID, detail string
 	var stands bool
 	_, err = pgx.ForEachRow(rows, []any{&userID, &kind, &reqID, &detail, &stands}, func() error {
-		if e.restores.explains(kind, reqID, detail, stands) {
+		if e.restores.isExplained(kind, reqID, detail, stands) {
 			return nil
 		}
 		c.Violations = append(c.Violations, violation(c.Name, userID, reqID, "%s", detail))
@@ -242,10 +242,12 @@ select coalesce(user_id, 0), '', '', concat_ws(' ', 'halted:', scope, 'asset', a
 	status, text := e.askAs(ctx, stack.OperatorAccount, http.MethodPost, "/admin/v1/conservation/check", map[string]any{"full": true})
 	var report struct {
 		Result string
-		Found  []movers.Finding
+		Found  []transferload.Finding
 	}
 	read := status == http.StatusOK && json.Unmarshal(text, &report) == nil
-	unexplained := slices.ContainsFunc(report.Found, func(f movers.Finding) bool { return !e.restores.explains(f.Kind, f.ReqID, f.Expected+" "+f.Got, true) })
+	unexplained := slices.ContainsFunc(report.Found, func(f transferload.Finding) bool {
+		return !e.restores.isExplained(f.Kind, f.ReqID, f.Expected+" "+f.Got, true)
+	})
 	if !read || report.Result != "ok" && (report.Result != "standing" || unexplained) {
 		c.Violations = append(c.Violations, violation(c.Name, 0, "", "the full check at the end: got %d %s, want ok", status, bytes.TrimSpace(text)))
 	}
