@@ -30,17 +30,16 @@ func chainFaults() []Fault {
 	}
 }
 
-// txFate is what becomes of the transactions of the blocks that a reorg replaces.
+// txFate is where the transactions of replaced blocks go in a reorg.
 type txFate int
 
 const (
 	returnToPool      txFate = iota // they return to the pool
 	moveToOtherBlocks               // they are in other blocks of the new chain
-	vanish                          // nobody has them any more
+	vanish                          // no node has them any more
 )
 
-// reorg replaces the last blocks by one more than there were: a chain never gets
-// shorter, and so never loses more blocks than one reorg is deep.
+// reorg replaces the last depth blocks by depth+1 others: the head's height never falls.
 func reorg(f txFate) func(context.Context, *World, *rand.Rand) (int, error) {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		depth := 1 + r.Uint64N(w.MaxReorgDepth)
@@ -48,7 +47,7 @@ func reorg(f txFate) func(context.Context, *World, *rand.Rand) (int, error) {
 		w.mining.take()
 		defer w.mining.release()
 		var err error
-		for range 3 { // a block may have been under way
+		for range 3 { // a block can be mined at the same moment
 			if err = w.reorg(ctx, r, f, depth); err == nil {
 				return 1, nil
 			}
@@ -65,7 +64,7 @@ func (w *World) reorg(ctx context.Context, r *rand.Rand, f txFate, depth uint64)
 			return err
 		}
 		at := 0
-		for _, raw := range raws { // their order stays, as their nonces demand
+		for _, raw := range raws { // keep their order, as their nonces require
 			at += r.IntN(len(blocks) - at)
 			blocks[at] = append(blocks[at], raw)
 		}
@@ -79,7 +78,7 @@ func (w *World) reorg(ctx context.Context, r *rand.Rand, f txFate, depth uint64)
 	return nil
 }
 
-// lastTransactions are the raw transactions of the last blocks, in order.
+// lastTransactions returns the raw transactions of the last blocks, in order.
 func lastTransactions(ctx context.Context, url string, blocks uint64) (raws [][]byte, err error) {
 	client, err := ethclient.DialContext(ctx, url)
 	if err != nil {

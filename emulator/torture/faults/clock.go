@@ -8,8 +8,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
-// clockFaults are of the database's clock. They strike only where the cluster was
-// started with a clock that can be moved.
+// clockFaults move the database's clock. They need a cluster that was started with a movable
+// clock.
 func clockFaults() []Fault {
 	return []Fault{
 		{"the database's clock is put forward", 1, moveClock(1)},
@@ -17,8 +17,8 @@ func clockFaults() []Fault {
 	}
 }
 
-// moveClock moves the clock by one to ten seconds, longer than a lease, for a while,
-// and then sets it right again, which is a move in the other direction.
+// moveClock moves the clock by one to ten seconds, which is longer than a lease, and resets it
+// after a while. The reset is a move in the other direction.
 func moveClock(sign time.Duration) func(context.Context, *World, *rand.Rand) (int, error) {
 	return func(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 		w.clock.Lock()

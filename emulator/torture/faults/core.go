@@ -13,8 +13,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// coreFaults are of the trading core's process. Whatever ends it, the keeper starts
-// it again.
+// coreFaults end or stop the trading core's process. The supervisor starts it again.
 func coreFaults() []Fault {
 	return []Fault{
 		{"trading core: SIGKILL", 2, killCore},
@@ -24,7 +23,7 @@ func coreFaults() []Fault {
 }
 
 func killCore(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
-	until(ctx, targetTimeout, func() bool { // it may be dead already
+	until(ctx, targetTimeout, func() bool { // it can be down already
 		err = w.Stack.Core.Process().Signal(syscall.SIGKILL)
 		return err == nil
 	})
@@ -34,7 +33,7 @@ func killCore(ctx context.Context, w *World, _ *rand.Rand) (times int, err error
 	return times, err
 }
 
-// stopCore freezes the core for longer than a call to it may take.
+// stopCore stops the core for longer than the time limit of a call to it.
 func stopCore(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	p := w.Stack.Core.Process()
 	w.stopped.Store(p, true)
@@ -46,8 +45,8 @@ func stopCore(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	return 1, p.Signal(syscall.SIGCONT)
 }
 
-// tearLog kills the core when it has written a record and not yet made it durable,
-// and then has only a part of the record left, or nothing.
+// tearLog kills the core between the write of a record and its fsync. It leaves a part of the
+// record or nothing.
 func tearLog(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 	w.tearing.Lock()
 	defer w.tearing.Unlock()
@@ -69,7 +68,7 @@ func tearLog(ctx context.Context, w *World, r *rand.Rand) (times int, err error)
 	return times, nil
 }
 
-// wireFaults are of the way from the functions to the core.
+// wireFaults disturb the connection from the functions to the core.
 func wireFaults() []Fault {
 	return []Fault{
 		{"call to the core: refused", 1, wire(ubsproxy.Refuse)},
@@ -84,7 +83,8 @@ func wireFaults() []Fault {
 	}
 }
 
-// wire spoils some calls to the core, of any operation or of one, and counts each.
+// wire injects a fault into some calls to the core, of every operation or of one, and counts
+// the calls hit.
 func wire(kind ubsproxy.Kind) func(context.Context, *World, *rand.Rand) (int, error) {
 	ops := []transfer.Op{"", "", transfer.Withdraw, transfer.Deposit, transfer.Refund}
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
@@ -97,8 +97,8 @@ func wire(kind ubsproxy.Kind) func(context.Context, *World, *rand.Rand) (int, er
 	}
 }
 
-// deliverLate holds calls back until their callers have long asked again, and then
-// delivers them, the last first.
+// deliverLate holds calls until their callers have repeated them, and then delivers them, the
+// last first.
 func deliverLate(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	p := w.Stack.Core.Proxy
 	f, before := ubsproxy.Fault{Kind: ubsproxy.Late, Times: 1 + r.IntN(4)}, p.Struck(ubsproxy.Late)
@@ -110,8 +110,8 @@ func deliverLate(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	return w.wires.claim(ubsproxy.Late, p.Struck(ubsproxy.Late)), nil
 }
 
-// callAgain makes calls of any age once more, as a network does that had kept them. A
-// core that is down is waited for.
+// callAgain repeats recorded calls of any age, as a network with delayed copies does. It waits
+// for a core that is down.
 func callAgain(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 	core := w.Stack.Core
 	until(ctx, targetTimeout, func() bool { return len(core.Proxy.Calls(nil)) > 0 })

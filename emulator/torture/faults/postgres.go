@@ -27,7 +27,7 @@ func restart(immediate bool) func(context.Context, *World, *rand.Rand) (int, err
 	return func(ctx context.Context, w *World, _ *rand.Rand) (int, error) {
 		w.restarting.Lock()
 		defer w.restarting.Unlock()
-		ctx = context.WithoutCancel(ctx) // half a restart would end the cluster
+		ctx = context.WithoutCancel(ctx) // an interrupted restart would end the cluster
 		if err := w.Cluster.Restart(ctx, immediate); err != nil {
 			return 0, err
 		}
@@ -35,16 +35,15 @@ func restart(immediate bool) func(context.Context, *World, *rand.Rand) (int, err
 	}
 }
 
-// statements are parts of the statements of the acts that matter.
+// statements are parts of the statements that matter most.
 var statements = []string{
 	"insert into managed_tx", "insert into submitter_lease", "hold_lease", "with want as", "set owner_node = ''",
 }
 
-// transferStatements are those beside them where money is moved.
+// transferStatements are the ones beside them when money is moved.
 var transferStatements = []string{"insert into transfers_tb", "case when late", "move_transfer", "funding_apply", "transfer_resolution"}
 
-// cut breaks one to three transactions around their commit: those of one act, or
-// any.
+// cut breaks one to three transactions around their commit: of one statement, or of any.
 func cut(kind pgproxy.Kind) func(context.Context, *World, *rand.Rand) (int, error) {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		f := pgproxy.Fault{Kind: kind, Times: 1 + r.IntN(3), For: randomDuration(r, time.Second, 4*time.Second)}
@@ -72,7 +71,7 @@ func cutAll(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) 
 	return times, nil
 }
 
-// refuseNewConnections hangs up on new connections, and cuts those there are.
+// refuseNewConnections refuses new connections and cuts the present ones.
 func refuseNewConnections(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	w.Stack.Proxy.Refuse(true)
 	defer w.Stack.Proxy.Refuse(false)

@@ -32,13 +32,13 @@ func signal(s syscall.Signal) func(context.Context, *World, *rand.Rand) (int, er
 	}
 }
 
-// stopDuration is how long a process is stopped: past the lease and the allowance.
+// stopDuration draws how long a process is stopped: longer than the lease and the allowance.
 func stopDuration(r *rand.Rand) time.Duration {
 	return randomDuration(r, 2500*time.Millisecond, 5*time.Second)
 }
 
-// stop freezes a process; half the time the load balancer notices, and sends it
-// nothing until it is back.
+// stop stops a process. Half the time the load balancer notices, and routes nothing to it until
+// it runs again.
 func stop(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	p, err := pick(r, w.Stack.Processes())
 	if err != nil {
@@ -56,8 +56,8 @@ func stop(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	return 1, p.Signal(syscall.SIGCONT)
 }
 
-// removeFromURLMap takes a process out of every service; the function returned puts it
-// back, if it lives.
+// removeFromURLMap takes a process out of every service. The returned function puts a running
+// process back.
 func (w *World) removeFromURLMap(p *processes.Process) (restoreToURLMap func()) {
 	services := w.Stack.URLMap.Stats()
 	for name := range services {
@@ -69,13 +69,13 @@ func (w *World) removeFromURLMap(p *processes.Process) (restoreToURLMap func()) 
 				w.Stack.URLMap.Remove(name, p.Addr())
 				continue
 			}
-			_ = w.Stack.URLMap.Add(name, p.Addr()) // the name is a service's
+			_ = w.Stack.URLMap.Add(name, p.Addr()) // the service exists
 		}
 	}
 }
 
-// resumeProcesses wakes whatever is stopped; not, unless all is true, what a fault of its
-// own has put to sleep.
+// resumeProcesses resumes stopped processes. Unless all is true it skips the ones that a fault
+// has stopped and will resume.
 func (w *World) resumeProcesses(all bool) {
 	list := w.Stack.Processes()
 	if w.Supervisor != nil {
@@ -83,7 +83,7 @@ func (w *World) resumeProcesses(all bool) {
 	}
 	for _, p := range list {
 		if _, stopped := w.stopped.Load(p); all || !stopped {
-			_ = p.Signal(syscall.SIGCONT) // one that has ended needs none
+			_ = p.Signal(syscall.SIGCONT) // an ended process needs none
 		}
 	}
 }

@@ -26,7 +26,7 @@ const (
 func (w *World) BackUp(ctx context.Context, n int) (*Restore, error) {
 	w.restarting.Lock()
 	defer w.restarting.Unlock()
-	ctx = context.WithoutCancel(ctx) // nobody else opens the door again
+	ctx = context.WithoutCancel(ctx) // an interruption would leave connections refused
 	backup := fmt.Sprintf("LIVE_backup_%d", n)
 	err := w.onServer(ctx, refuseConnections, endSessions, fmt.Sprintf(`create database "%s" template "LIVE"`, backup))
 	if opened := w.onServer(ctx, allowConnections); err == nil {
@@ -35,10 +35,9 @@ func (w *World) BackUp(ctx context.Context, n int) (*Restore, error) {
 	return &Restore{Backup: w.beside(backup)}, err
 }
 
-// PutBack throws the running database away and puts the backup in its place, which is
-// said to be a copy before anybody can reach it. The database thrown away stays, for
-// the verdict. between is called when nobody reaches the one any more, and nobody the
-// other so far.
+// PutBack renames the running database and puts the backup in its place. The backup is marked
+// as a copy before any process can connect to it. The lost database stays for the checks. The
+// function between is called while no process can reach either.
 func (w *World) PutBack(ctx context.Context, r *Restore, n int, between func()) error {
 	w.restarting.Lock()
 	defer w.restarting.Unlock()
@@ -55,7 +54,8 @@ func (w *World) PutBack(ctx context.Context, r *Restore, n int, between func()) 
 	return w.onServer(ctx, fmt.Sprintf(`alter database "%s" rename to "LIVE"`, backup), fmt.Sprintf(`alter database "%s" allow_connections true`, lost))
 }
 
-// onServer runs statements beside the database, whose name replaces LIVE.
+// onServer runs statements in another database of the server, with the database's name for
+// LIVE.
 func (w *World) onServer(ctx context.Context, statements ...string) error {
 	u, err := url.Parse(w.Stack.Database)
 	if err != nil {
@@ -76,7 +76,7 @@ func (w *World) onServer(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// beside is the URL of a database of the same server.
+// beside returns the URL of a database of the same server.
 func (w *World) beside(name string) string {
 	u, err := url.Parse(w.Stack.Database)
 	if err != nil {

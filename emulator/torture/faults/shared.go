@@ -4,8 +4,8 @@ import (
 	"sync"
 )
 
-// activeFaults is what several faults want of one part at the same time: each changes
-// a field or two, and ends when it likes.
+// activeFaults combines the settings of several faults that act on one part at the same time.
+// Each fault changes some fields until it ends.
 type activeFaults[F any] struct {
 	set func(F)
 
@@ -18,7 +18,7 @@ func newActiveFaults[F any](set func(F)) *activeFaults[F] {
 	return &activeFaults[F]{set: set, active: make(map[int]func(*F))}
 }
 
-// begin adds a change; the function returned takes it back.
+// begin adds a change; the returned function removes it.
 func (w *activeFaults[F]) begin(change func(*F)) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,7 +42,7 @@ func (w *activeFaults[F]) apply() {
 	w.set(f)
 }
 
-// sharedHold keeps something stopped for as long as anybody wants it to be.
+// sharedHold keeps something stopped until its last user releases it.
 type sharedHold struct {
 	first, last func()
 
@@ -66,14 +66,13 @@ func (h *sharedHold) release() {
 	}
 }
 
-// strikeCounter shares out a count that only grows: each strike is claimed once.
+// strikeCounter divides a growing count among faults: each strike is claimed once.
 type strikeCounter[K comparable] struct {
 	mu      sync.Mutex
 	claimed map[K]int
 }
 
-// claim is how often k struck since the last claim, given how often it struck so
-// far.
+// claim returns the strikes of k since the last claim, given their total so far.
 func (t *strikeCounter[K]) claim(k K, sofar int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,34 +11,32 @@ import (
 	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
-// Supervisor starts the trading core again whenever its process has ended, as whoever
-// runs it would.
+// Supervisor restarts the trading core whenever its process has ended.
 type Supervisor struct {
 	core *stack.Core
 
 	mu      sync.Mutex
-	tearing chan int64 // who waits for the next torn end; nil: nobody
-	keep    int64      // of the bytes that no fsync has returned for
+	tearing chan int64 // receives the length of the next torn end; nil: no tear requested
+	keep    int64      // of the bytes not covered by an fsync
 	starts  int
 	failed  error
 }
 
-// Restarts is how often it has started a core again.
+// Restarts returns how often it has restarted the core.
 func (k *Supervisor) Restarts() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.starts
 }
 
-// Failed is why a core did not start again, however often it was tried; nil: that
-// did not happen.
+// Failed returns why the last restart failed after all its tries, or nil.
 func (k *Supervisor) Failed() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.failed
 }
 
-// Run keeps the core alive until ctx ends.
+// Run keeps the core running until ctx ends.
 func (k *Supervisor) Run(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil && k.Failed() == nil {
 		select {
@@ -46,18 +44,18 @@ func (k *Supervisor) Run(ctx context.Context, r *rand.Rand) {
 		case <-ctx.Done():
 			return
 		}
-		retry.Pause(ctx, randomDuration(r, 100*time.Millisecond, 1500*time.Millisecond)) // nobody notices at once
+		retry.Pause(ctx, randomDuration(r, 100*time.Millisecond, 1500*time.Millisecond)) // a real supervisor needs time to notice
 		k.Revive(context.WithoutCancel(ctx))
 	}
 }
 
-// maxStarts are how often a start is tried: one may take too long on a busy machine.
+// maxStarts is how often a start is tried: one can time out on a busy machine.
 const maxStarts = 3
 
-// Revive starts a core that has ended, and tears the end of its log before if a fault
-// asks for it.
+// Revive starts a core that has ended. It first tears the end of the log if a fault asked for
+// it.
 func (k *Supervisor) Revive(ctx context.Context) {
-	if err := k.core.Kill(); err != nil { // for the proxy to know
+	if err := k.core.Kill(); err != nil { // so that the proxy knows
 		k.fail(err)
 		return
 	}
@@ -90,8 +88,8 @@ func (k *Supervisor) fail(err error) {
 	k.failed = err
 }
 
-// tearNext has the log torn when the core has ended next. The channel tells how many
-// bytes there were to tear, and is closed then. keep is how many of them stay.
+// tearNext tears the log after the next end of the core, and leaves keep of the bytes without
+// an fsync. The channel receives the number of bytes torn, and is closed.
 func (k *Supervisor) tearNext(keep int64) <-chan int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -99,8 +97,8 @@ func (k *Supervisor) tearNext(keep int64) <-chan int64 {
 	return k.tearing
 }
 
-// tear cuts nothing that was ever answered: an answer is given when the fsync has
-// returned, and the mark beside the log says so.
+// tear cuts only bytes that were never answered: the core answers after the fsync, and the mark
+// beside the log has the durable length.
 func (k *Supervisor) tear() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

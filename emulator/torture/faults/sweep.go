@@ -29,16 +29,16 @@ func sweepFaults() []Fault {
 	}
 }
 
-// Sweeper calls the sweep at odd times.
+// Sweeper calls the sweep at irregular times.
 type Sweeper struct {
 	run  func(context.Context) error
 	held atomic.Int32
 }
 
-// sweepWithin bounds one sweep, which may meet a process that is stopped.
+// sweepWithin bounds one sweep: it can hit a stopped process.
 const sweepWithin = 8 * time.Second
 
-// Sweep makes one sweep. One that fails comes again.
+// Sweep runs one sweep. A later one makes up for a failure.
 func (s *Sweeper) Sweep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
 	defer cancel()

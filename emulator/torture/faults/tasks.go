@@ -26,13 +26,13 @@ func taskFaults() []Fault {
 	}
 }
 
-// tasks lets Cloud Tasks misbehave for a while.
+// tasks makes Cloud Tasks misbehave for a while.
 func tasks(draw func(*cloudtasks.Faults, *rand.Rand)) func(context.Context, *World, *rand.Rand) (int, error) {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		seed := r.Uint64()
 		end := w.tasks.begin(func(f *cloudtasks.Faults) {
 			f.Seed = seed
-			draw(f, rand.New(rand.NewPCG(seed, seed))) // the same, as often as it is applied
+			draw(f, rand.New(rand.NewPCG(seed, seed))) // the same numbers each time that it is applied
 		})
 		defer end()
 		retry.Pause(ctx, randomDuration(r, 2*time.Second, 6*time.Second))
@@ -40,7 +40,7 @@ func tasks(draw func(*cloudtasks.Faults, *rand.Rand)) func(context.Context, *Wor
 	}
 }
 
-// emptyQueues throws away what waits in every queue, once there is something.
+// emptyQueues deletes the tasks of every queue, once there are some.
 func emptyQueues(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
 	until(ctx, targetTimeout, func() bool {
 		thrown := 0

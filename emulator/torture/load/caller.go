@@ -13,19 +13,19 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// caller sees one intent through.
+// caller follows one intent from the first post to its final state.
 type caller struct {
 	env     *stack.Stack
 	ledger  *Ledger
 	intent  *Intent
-	account string // that it asks as
+	account string // as which it calls
 
-	submit  func(context.Context) answer // posts the intent once; nil: over HTTP
+	submit  func(context.Context) answer // posts the intent once; nil: by HTTP
 	timeout retry.Timeout
 }
 
-// run posts the intent until the answer is clear, does what its script says, and
-// asks until it knows the end.
+// run posts the intent until the answer is clear, carries out its script, and polls until
+// the state is final.
 func (c *caller) run(ctx context.Context) {
 	defer c.set(func(t *Answers) { t.Done = true })
 	if c.intent.invalid {
@@ -50,11 +50,11 @@ func (c *caller) run(ctx context.Context) {
 		c.post(ctx)
 	}
 	others.Wait()
-	c.ask(ctx) // once more: a final answer never changes
+	c.ask(ctx) // once more: a final answer must not change
 }
 
-// poll asks until the intent is final, less and less often: with wide windows a thousand
-// callers wait at once, and their questions alone would occupy the machine.
+// poll asks until the intent is final, at growing intervals. With wide windows a thousand
+// callers wait at once, and frequent polling alone would saturate the machine.
 func (c *caller) poll(ctx context.Context) {
 	for pauses := (retry.Backoff{Next: c.intent.pace}); ctx.Err() == nil && !c.isFinished(ctx); {
 		pauses.Pause(ctx)
@@ -67,7 +67,7 @@ func (c *caller) set(change func(*Answers)) {
 	change(&c.intent.answers)
 }
 
-// answer is what came of one request; status 0: nothing was heard.
+// answer is the result of one request. Status 0: no answer came.
 type answer struct {
 	status  int
 	text    []byte
@@ -76,11 +76,13 @@ type answer struct {
 	body    struct{ TxID, Outcome string }
 	reached End
 
-	generation int // of the database when the request was sent
+	generation int // of the database at the time of the request
 }
 
-// isUnclear says that the caller cannot know what the request did.
+// isUnclear reports whether the caller cannot know the effect of the request.
 func (a answer) isUnclear() bool { return a.status == 0 || a.status >= 500 }
+
+func (a answer) isClear() bool { return !a.isUnclear() }
 
 func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, a.text) }
 
@@ -100,7 +102,7 @@ func (c *caller) call(ctx context.Context, method, path string, body any) (a ans
 		SubState            *nonce.SubState
 	}
 	if err := json.Unmarshal(text, &all); err != nil {
-		return answer{begun: a.begun, generation: a.generation} // cut off
+		return answer{begun: a.begun, generation: a.generation} // the answer was cut off
 	}
 	a.code, a.body.TxID, a.body.Outcome, a.reached.State = all.Code, all.TxID, all.Outcome, all.State
 	if all.SubState != nil {
@@ -109,19 +111,12 @@ func (c *caller) call(ctx context.Context, method, path string, body any) (a ans
 	return a
 }
 
-// insist makes the request until the answer is clear.
-func (c *caller) insist(ctx context.Context, method, path string, body any) (a answer) {
-	var pauses retry.Backoff
-	for ctx.Err() == nil {
-		if a = c.call(ctx, method, path, body); !a.isUnclear() {
-			break
-		}
-		pauses.Pause(ctx)
-	}
-	return a
+// insist repeats the request until the answer is clear.
+func (c *caller) insist(ctx context.Context, method, path string, body any) answer {
+	return retry.Until(ctx, func() answer { return c.call(ctx, method, path, body) }, answer.isClear)
 }
 
-// postCopies posts the intent several times at once; each until it is answered.
+// postCopies posts the intent several times at once, each copy until it is answered.
 func (c *caller) postCopies(ctx context.Context) {
 	if c.intent.copies > 1 {
 		c.ledger.count(Repeats)
@@ -151,22 +146,15 @@ func (c *caller) post(ctx context.Context) {
 }
 
 // submitUntilClear posts the intent until the answer is clear.
-func (c *caller) submitUntilClear(ctx context.Context) (a answer) {
+func (c *caller) submitUntilClear(ctx context.Context) answer {
 	if c.submit == nil {
 		return c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.Body())
 	}
-	var pauses retry.Backoff
-	for ctx.Err() == nil {
-		if a = c.submit(ctx); !a.isUnclear() {
-			break
-		}
-		pauses.Pause(ctx)
-	}
-	return a
+	return retry.Until(ctx, func() answer { return c.submit(ctx) }, answer.isClear)
 }
 
-// recordAcceptance takes note of a txId: one requestId has one for ever, and is stored
-// once.
+// recordAcceptance records a txId. A requestId must keep its first txId, and must be stored
+// only once.
 func (c *caller) recordAcceptance(a answer) {
 	var first string
 	var fresh int
@@ -187,11 +175,11 @@ func (c *caller) recordAcceptance(a answer) {
 	}
 }
 
-// postAnother tries the requestId with another payload.
+// postAnother posts the same requestId with another payload.
 func (c *caller) postAnother(ctx context.Context) {
 	begun := c.ledger.Generation()
 	if c.isStale() {
-		return // it may be lost, and would be new
+		return // the request may be lost, and the other payload would then be new
 	}
 	a := c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.conflictingRequest())
 	if a.isUnclear() || c.databaseReplacedSince(begun) {
@@ -201,8 +189,8 @@ func (c *caller) postAnother(ctx context.Context) {
 	c.checkConflict(a)
 }
 
-// checkConflict judges the answer to another payload. A request that only a release has
-// recordStoredRequest answers every post alike.
+// checkConflict checks the answer to another payload. A request that only a release has
+// recorded answers every post with REQUEST_RECORDED.
 func (c *caller) checkConflict(a answer) {
 	recorded := a.code == "REQUEST_RECORDED" && c.intent.Answers().Recorded
 	if a.status != http.StatusConflict || a.code != "REQUEST_ID_CONFLICT" && !recorded {
@@ -210,7 +198,7 @@ func (c *caller) checkConflict(a answer) {
 	}
 }
 
-// postWrong posts what must be refused, whatever state the house is in.
+// postWrong posts invalid requests, which must be refused in every state.
 func (c *caller) postWrong(ctx context.Context) {
 	for _, body := range c.intent.invalidRequests() {
 		a := c.insist(ctx, http.MethodPost, "/api/v1/tx", body)
@@ -224,7 +212,7 @@ func (c *caller) postWrong(ctx context.Context) {
 	}
 }
 
-// postForbidden posts what the submitter's policy refuses, in every state.
+// postForbidden posts requests that the submitter's policy must refuse in every state.
 func (c *caller) postForbidden(ctx context.Context) {
 	for _, body := range c.intent.forbiddenRequests() {
 		a := c.insist(ctx, http.MethodPost, "/api/v1/tx", body)
@@ -240,26 +228,25 @@ func (c *caller) postForbidden(ctx context.Context) {
 	}
 }
 
-// ask asks for the state, and says whether it is final.
+// ask asks for the state and reports whether it is final.
 func (c *caller) ask(ctx context.Context) (final bool) {
 	begun := c.ledger.Generation()
 	a := c.call(ctx, http.MethodGet, "/api/v1/tx/"+c.intent.Answers().TxID, nil)
 	switch {
-	case a.isUnclear(), c.databaseReplacedSince(begun), c.isStale(): // it is judged at the end
+	case a.isUnclear(), c.databaseReplacedSince(begun), c.isStale(): // checked at the end of the run
 		return false
 	case a.status != http.StatusOK:
 		c.ledger.contradict(c.intent, fmt.Sprintf("asked for what was accepted: got %s", a))
 		return false
-	case begun > 0 && a.reached.Sub == "HELD": // it says so: the same post lets it go on
+	case begun > 0 && a.reached.Sub == "HELD": // held: posting the request again releases it
 		c.post(ctx)
 		return false
 	}
 	return c.recordAnswer(a)
 }
 
-// recordAnswer compares what an answer says of the intent with what was said before: a
-// final answer is the last word, and a question that was put after it was heard
-// gets the same.
+// recordAnswer compares an answer with earlier ones and reports whether its state is final.
+// A final answer must never change. A request that began after it must get the same.
 func (c *caller) recordAnswer(a answer) (final bool) {
 	var before Answers
 	c.set(func(t *Answers) {
@@ -280,14 +267,14 @@ func (c *caller) recordAnswer(a answer) (final bool) {
 	return final
 }
 
-// cancel cancels, and asks again until the answer is definite.
+// cancel asks for a cancel until the answer is definite.
 func (c *caller) cancel(ctx context.Context) {
 	retry.Pause(ctx, c.intent.cancelAfter)
 	c.ledger.count(Cancels)
 	for ctx.Err() == nil {
 		begun := c.ledger.Generation()
 		if c.isStale() {
-			return // it does not ask for a cancel of what may be lost
+			return // the request may be lost: do not cancel it
 		}
 		a := c.insist(ctx, http.MethodPost, "/api/v1/tx/"+c.intent.Answers().TxID+"/cancel", nil)
 		if a.isUnclear() || c.databaseReplacedSince(begun) {
@@ -300,7 +287,7 @@ func (c *caller) cancel(ctx context.Context) {
 	}
 }
 
-// recordCancelAnswer says whether the answer was definite.
+// recordCancelAnswer reports whether the answer was definite.
 func (c *caller) recordCancelAnswer(a answer) (definite bool) {
 	definite = a.status == http.StatusOK && (a.body.Outcome == "CANCELLED" || a.body.Outcome == "EXECUTED")
 	pending := a.status == http.StatusAccepted && a.body.Outcome == "PENDING"

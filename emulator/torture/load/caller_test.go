@@ -24,8 +24,8 @@ func (c *caller) wantContradiction(t *testing.T, name, part string) {
 	}
 }
 
-// A final answer is the last word; only a question put before it was heard may
-// get an older one.
+// A final answer must not change. Only a request that began before it arrived may get an
+// older state.
 func TestFinalAnswersNeverChange(t *testing.T) {
 	t.Parallel()
 	confirmed, reverted := End{State: nonce.Confirmed}, End{State: nonce.Failed, Sub: nonce.Reverted}
@@ -49,8 +49,8 @@ func TestFinalAnswersNeverChange(t *testing.T) {
 	}
 }
 
-// A requestId has one txId, and is stored once.
-func TestOneTxID(t *testing.T) {
+// A requestId has one txId and is stored once.
+func TestSecondTxIDIsAContradiction(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		statuses []int
@@ -58,7 +58,7 @@ func TestOneTxID(t *testing.T) {
 		want     string
 	}{
 		"stored, then known":   {[]int{202, 200, 200}, []string{"a", "a", "a"}, ""},
-		"known, then stored":   {[]int{200, 202}, []string{"a", "a"}, ""}, // answers overtake each other
+		"known, then stored":   {[]int{200, 202}, []string{"a", "a"}, ""}, // answers can arrive out of order
 		"never heard of it":    {[]int{200}, []string{"a"}, ""},
 		"another txId":         {[]int{202, 200}, []string{"a", "b"}, `got txId "b"`},
 		"no txId":              {[]int{202}, []string{""}, `got txId ""`},
@@ -74,8 +74,8 @@ func TestOneTxID(t *testing.T) {
 	}
 }
 
-// CANCELLED and EXECUTED go with a final state, PENDING with any other.
-func TestCancelIsDefiniteAtTheEnd(t *testing.T) {
+// CANCELLED and EXECUTED come with a final state, PENDING with any other.
+func TestCancelOutcomeMustMatchState(t *testing.T) {
 	t.Parallel()
 	cancelled := End{State: nonce.Failed, Sub: nonce.Cancelled}
 	for name, c := range map[string]struct {
@@ -100,8 +100,8 @@ func TestCancelIsDefiniteAtTheEnd(t *testing.T) {
 	}
 }
 
-// What a caller does is the seed's, and the first few callers do everything once.
-func TestScriptsAreTheSeeds(t *testing.T) {
+// The seed determines each script. The first few callers have each habit once.
+func TestSameSeedDrawsSameScripts(t *testing.T) {
 	t.Parallel()
 	one, two := plan.Source(4), plan.Source(4)
 	values := map[string]bool{}

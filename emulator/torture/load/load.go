@@ -1,7 +1,6 @@
-// Package load is the callers and operators of a house under torture. Callers
-// post intents, repeat themselves, change their minds and make mistakes, and
-// write down every answer that they get; a house that contradicts itself is
-// found out.
+// Package load runs the callers and the operator of a torture run. Callers post intents,
+// repeat and cancel them, and post invalid ones. They record every answer, so that a
+// deployment that contradicts itself is found.
 package load
 
 import (
@@ -20,11 +19,11 @@ import (
 type Account struct {
 	Submitter nonce.Submitter
 	Window    int
-	Policy    bool // the submitter has [Policy]
-	Program   bool // a [Program] uses it too, whose requests wait behind what is posted
+	Policy    bool // the submitter has the policy of [Policy]
+	Program   bool // a [Program] uses it too, and its requests queue behind the intents
 }
 
-// Options say what load to put on a house.
+// Options describe the load on a deployment.
 type Options struct {
 	Stack    *stack.Stack
 	Accounts []Account
@@ -32,8 +31,8 @@ type Options struct {
 	Source   *rand.Rand
 }
 
-// Load is the callers. What they do is drawn in the order in which they begin;
-// when they come to do it depends on the answers.
+// Load runs the callers. Scripts are drawn in the order in which callers begin. When a
+// caller carries them out depends on the answers.
 type Load struct {
 	Options
 	Ledger *Ledger
@@ -42,11 +41,11 @@ type Load struct {
 	posted  int
 }
 
-// New is a load that has not begun.
+// New returns a load that has not begun.
 func New(o Options) *Load { return &Load{Options: o, Ledger: newLedger()} }
 
-// backlog is how many unfinished intents a submitter gets at most: enough to keep
-// it busy, and few enough to end soon once faults stop.
+// backlog is the maximum of unfinished intents of a submitter: enough to keep it busy, and
+// few enough to finish soon after the faults stop.
 func (a Account) backlog() int {
 	if a.Program {
 		return 3 + 3*min(a.Window, 8)
@@ -54,8 +53,8 @@ func (a Account) backlog() int {
 	return 3 + 3*a.Window
 }
 
-// Run posts intents until ctx ends. Each has a caller of its own, who goes on
-// until it knows the intent's end, or until within ends.
+// Run posts intents until ctx ends. Each intent has its own caller, which polls until the
+// intent is final or within ends.
 func (l *Load) Run(ctx, within context.Context) {
 	tick := time.NewTicker(time.Duration(float64(time.Second) / l.Rate))
 	defer tick.Stop()
@@ -79,27 +78,26 @@ func (l *Load) Run(ctx, within context.Context) {
 	}
 }
 
-// Wait returns when every caller is done: it knows the end of its intent, or has
-// no more time.
+// Wait returns when each caller knows the end of its intent or has run out of time.
 func (l *Load) Wait() { l.callers.Wait() }
 
-// Ledger is what callers were told.
+// Ledger records the answers that callers got.
 type Ledger struct {
 	mu             sync.Mutex
 	intents        []*Intent
 	counts         map[string]int
 	contradictions []Contradiction
 
-	generation atomic.Int64 // of the database: how often it was restored
-	backups    []time.Time  // when the backup was begun of each database that was put in place
+	generation atomic.Int64 // of the database: the number of restores
+	backups    []time.Time  // start time of each backup that was restored
 }
 
-// Contradiction is an answer that no house may give.
+// Contradiction is an answer that must not be given.
 type Contradiction struct {
 	Submitter nonce.Submitter
 	RequestID string
 	TxID      string
-	Detail    string // what was answered, and what should have been
+	Detail    string // the answer, and what was expected
 }
 
 func newLedger() *Ledger { return &Ledger{counts: make(map[string]int)} }
@@ -110,14 +108,14 @@ func (l *Ledger) add(in *Intent) {
 	l.intents = append(l.intents, in)
 }
 
-// Intents lists everything that was posted.
+// Intents returns every intent that was posted.
 func (l *Ledger) Intents() []*Intent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.intents)
 }
 
-// open is how many intents of s have a caller that still waits.
+// open counts the intents of s that are not finished.
 func (l *Ledger) open(s nonce.Submitter) (n int) {
 	for _, in := range l.Intents() {
 		if in.Submitter == s && !in.Answers().Done {
@@ -127,7 +125,7 @@ func (l *Ledger) open(s nonce.Submitter) (n int) {
 	return n
 }
 
-// What callers do beside posting, as it is counted.
+// The habits of callers, as they are counted and printed.
 const (
 	Repeats   = "the same request, 2 to 5 times at once"
 	Again     = "the same request again, later"
@@ -137,7 +135,7 @@ const (
 	Barred    = "what the submitter's policy forbids"
 )
 
-// Habits lists what is counted.
+// Habits returns the habits that are counted.
 func Habits() []string { return []string{Repeats, Again, Conflicts, Invalid, Cancels, Barred} }
 
 func (l *Ledger) count(what string) {
@@ -146,7 +144,7 @@ func (l *Ledger) count(what string) {
 	l.counts[what]++
 }
 
-// Did says how often callers did each of their habits.
+// Did returns how often callers did each of their habits.
 func (l *Ledger) Did() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,20 +165,20 @@ func (l *Ledger) addContradiction(one Contradiction) {
 	l.contradictions = append(l.contradictions, one)
 }
 
-// Contradictions lists the answers that no house may give.
+// Contradictions returns the answers that must not be given.
 func (l *Ledger) Contradictions() []Contradiction {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.contradictions)
 }
 
-// Tally counts intents by what their callers know.
+// Tally counts intents by the answers that their callers got.
 type Tally struct {
 	Posted, Accepted, Refused  int
 	Confirmed, Failed, Waiting int
 }
 
-// Tally counts what callers know now.
+// Tally counts the intents now.
 func (l *Ledger) Tally() (t Tally) {
 	for _, in := range l.Intents() {
 		t.Posted++

@@ -24,39 +24,38 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 )
 
-// Program is a Go program of the deployment's owner. It posts requests whose
-// transactions a handler makes, and it reserves nonces and signs for them itself. Its
-// requests stand in the same [Ledger] as those that come over HTTP, and are held to the
-// chain in the same way.
+// Program is a Go program of the deployment's owner. It posts requests whose transactions a
+// handler makes. It also reserves nonces and signs for them itself. Its requests are in the
+// same [Ledger] as those by HTTP, and the same checks compare them with the chain.
 type Program struct {
 	App      *functions.App
 	Stack    *stack.Stack
-	Accounts []devchain.Account // whose submitters name the handler and the hooks among their callers
+	Accounts []devchain.Account // whose submitters list the handler and the hooks among their callers
 	Ledger   *Ledger
 	Source   *rand.Rand
 	Note     func(format string, args ...any)
 
-	// OnlyHandlers has it reserve nothing: what was reserved and signed before a restore
-	// is known to nobody but the program.
+	// OnlyHandlers forbids reservations: after a restore only the program knows the earlier
+	// reservations and signatures.
 	OnlyHandlers bool
 
 	requests sync.WaitGroup
 	timeout  retry.Timeout
 }
 
-// What a program does, as it is counted.
+// The acts of a program, as they are counted and printed.
 const (
 	Handled  = "handler: "
 	Reserved = "reservation: "
 )
 
-// How a handler behaves (see [payroll.Wage]), and what becomes of a reservation.
+// The behaviours of a handler (see [payroll.Wage]), and the outcomes of a reservation.
 var (
 	handlerWays     = []string{"pays", "fails", "panics", "reverts", "signs", "signs twice", "signs and fails"}
 	reservationWays = []string{"used", "given back", "forgotten", "used too late"}
 )
 
-// ProgramHabits lists what is counted.
+// ProgramHabits returns the acts that are counted.
 func ProgramHabits() (all []string) {
 	for _, way := range handlerWays {
 		all = append(all, Handled+way)
@@ -67,12 +66,11 @@ func ProgramHabits() (all []string) {
 	return all
 }
 
-// programOpen is how many open requests a program has at most: a reservation that is
-// forgotten holds up everything behind it.
+// programOpen is the maximum of open requests of a program: a forgotten reservation blocks
+// all nonces behind it.
 const programOpen = 8
 
-// Run posts requests until ctx ends. Each is followed until its end is known, or until
-// within ends.
+// Run posts requests until ctx ends. Each is followed until it is final or within ends.
 func (p *Program) Run(ctx, within context.Context) {
 	slots := make(chan struct{}, programOpen)
 	for n := 0; ctx.Err() == nil; n++ {
@@ -96,12 +94,11 @@ func (p *Program) Run(ctx, within context.Context) {
 	}
 }
 
-// Wait returns when every request was followed to its end.
+// Wait returns when each request was followed to its end.
 func (p *Program) Wait() { p.requests.Wait() }
 
-// drawRequest decides what the n-th request is: a handler's, or a reservation. The first ones
-// have each way once, and then those come first that have not come about, so that a short
-// run has them all.
+// drawRequest draws the n-th request: a handler's or a reservation. Each way comes once at
+// first; afterwards a way that has not happened yet is preferred, so that a short run has all.
 func (p *Program) drawRequest(n int, key devchain.Account) (begin func(context.Context, *caller)) {
 	of, ways := n, len(handlerWays)+len(reservationWays)
 	if p.OnlyHandlers {
@@ -129,10 +126,10 @@ func (p *Program) follow(ctx context.Context, in *Intent, begin func(context.Con
 		return
 	}
 	c.poll(ctx)
-	c.ask(ctx) // once more: a final answer never changes
+	c.ask(ctx) // once more: a final answer must not change
 }
 
-// insist calls until the answer is clear, or for a minute.
+// insist repeats the call until the answer is clear, for at most a minute.
 func (p *Program) insist(ctx context.Context, in *Intent, call func(context.Context) error, clear ...error) (err error) {
 	const within = time.Minute
 	for began := time.Now(); ctx.Err() == nil && time.Since(began) < within; retry.Pause(ctx, 300*time.Millisecond) {
@@ -152,7 +149,7 @@ func (p *Program) insist(ctx context.Context, in *Intent, call func(context.Cont
 	return err
 }
 
-// runHandler has the payroll's handler make the transaction.
+// runHandler makes the payroll's handler build the transaction.
 func (p *Program) runHandler(ctx context.Context, c *caller, way string) {
 	wage := payroll.Wage{Wei: c.intent.ValueWei.Int64(), How: way}
 	if way == "pays" {
@@ -167,7 +164,7 @@ func (p *Program) runHandler(ctx context.Context, c *caller, way string) {
 	}
 }
 
-// withNonce posts the request once. What it is told is what a caller over HTTP is.
+// withNonce posts the request once, and returns the answer that a caller by HTTP would get.
 func (p *Program) withNonce(ctx context.Context, in *Intent, wage payroll.Wage) (a answer) {
 	ctx, done := p.timeout.Context(ctx)
 	defer done()
@@ -186,10 +183,10 @@ func (p *Program) withNonce(ctx context.Context, in *Intent, wage payroll.Wage) 
 	return a
 }
 
-// owner is who reserves.
+// owner is the name under which the program reserves.
 const owner = "the program"
 
-// runReservation reserves a nonce and does with it what way says.
+// runReservation reserves a nonce and uses, releases or forgets it, as way says.
 func (p *Program) runReservation(ctx context.Context, c *caller, key devchain.Account, way string) {
 	var got functions.Reservation
 	err := p.insist(ctx, c.intent, func(ctx context.Context) error {
@@ -217,7 +214,7 @@ func (p *Program) runReservation(ctx context.Context, c *caller, key devchain.Ac
 	}
 }
 
-// useNonce signs for the nonce and hands the bytes in. It sends nothing itself.
+// useNonce signs for the nonce and hands in the signed bytes. It sends nothing itself.
 func (p *Program) useNonce(ctx context.Context, c *caller, key devchain.Account, got functions.Reservation) {
 	id := new(big.Int).SetUint64(p.Stack.Chain.ChainID())
 	to := common.Address{0x0e}

@@ -22,9 +22,8 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Restored says that the database is another from here on, whose backup was begun at the
-// time given: what was answered since may be lost, and each caller without an end repeats
-// its request.
+// Restored records that a copy whose backup began at backedUp has replaced the database.
+// Later answers may be lost. Each caller without a final answer repeats its request.
 func (l *Ledger) Restored(backedUp time.Time) {
 	l.mu.Lock()
 	l.backups = append(l.backups, backedUp)
@@ -32,25 +31,24 @@ func (l *Ledger) Restored(backedUp time.Time) {
 	l.generation.Add(1)
 }
 
-// MayBeLost says that the end which a caller was told was told after the backup of a
-// database that replaced the one which told it.
+// MayBeLost reports whether a restore may have lost the final answer: the database gave it
+// after the start of the backup that replaced it.
 func (l *Ledger) MayBeLost(t Answers) bool { return t.End != nil && l.lost(t.Generation, t.EndAt) }
 
-// lost says of what the database of that generation answered at a time whether a restore
-// may have lost it. What was answered before the backup is kept, and nothing excuses its
-// change.
+// lost reports whether a restore may have lost an answer of that database generation at that
+// time. An answer from before the backup must still hold.
 func (l *Ledger) lost(generation int, at time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return generation < len(l.backups) && !at.Before(l.backups[generation])
 }
 
-// Generation counts the restores so far.
+// Generation returns the number of restores so far.
 func (l *Ledger) Generation() int { return int(l.generation.Load()) }
 
-// Survives says whether a request of which its caller was told end before a restore may
-// end as now after it: what happened on the chain stays, and what did not happen does
-// not happen, but may be called otherwise.
+// Survives reports whether a request with the end e before a restore may have the end now
+// after it. An effect on the chain stays. A request without one must never get one, but may
+// have another name for its end.
 func (e End) Survives(now End) bool {
 	if e.OnChain() {
 		return now.State == e.State && (e.State == nonce.Confirmed || now.Sub == e.Sub)
@@ -58,15 +56,15 @@ func (e End) Survives(now End) bool {
 	return now.State == nonce.Failed && now.Sub != nonce.Reverted
 }
 
-// OnChain says that the chain has the request.
+// OnChain reports whether the chain has the request's transaction.
 func (e End) OnChain() bool { return e.State == nonce.Confirmed || e.Sub == nonce.Reverted }
 
-// databaseReplacedSince says that the answer's request was under way while the database was put
-// back: it says nothing of either database.
+// databaseReplacedSince reports whether a restore happened since begun. The answer to a
+// request that spans a restore proves nothing about either database.
 func (c *caller) databaseReplacedSince(begun int) bool { return c.ledger.Generation() != begun }
 
-// repeatAfterRestore posts again what has no end, until the database of now has
-// answered: it has a txId, or says that the chain has the request.
+// repeatAfterRestore posts a request without an end again until the current database has
+// given a txId, or has answered that the chain has the request.
 func (c *caller) repeatAfterRestore(ctx context.Context) {
 	for ctx.Err() == nil {
 		answers := c.intent.Answers()
@@ -92,8 +90,8 @@ func (c *caller) repeatAfterRestore(ctx context.Context) {
 	}
 }
 
-// recordStoredRequest takes note of "the chain has it, do not post it again": what is on record of
-// the request is its end.
+// recordStoredRequest handles REQUEST_RECORDED (the chain has the request, do not post it
+// again). The recorded state is the end of the request.
 func (c *caller) recordStoredRequest(ctx context.Context, begun int) {
 	query := url.Values{"submitter": {string(c.intent.Submitter)}, "requestId": {c.intent.RequestID}}
 	a := c.insist(ctx, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
@@ -112,7 +110,7 @@ func (c *caller) recordStoredRequest(ctx context.Context, begun int) {
 	})
 }
 
-// Successes is how often the chain has to have carried out what ended so.
+// Successes is the number of successful transactions that the chain must have for this end.
 func (e End) Successes() int {
 	if e.State == nonce.Confirmed {
 		return 1
@@ -120,7 +118,7 @@ func (e End) Successes() int {
 	return 0
 }
 
-// Reverts is how often the chain has to have reverted what ended so.
+// Reverts is the number of reverted transactions that the chain must have for this end.
 func (e End) Reverts() int {
 	if e.Sub == nonce.Reverted {
 		return 1
@@ -128,10 +126,9 @@ func (e End) Reverts() int {
 	return 0
 }
 
-// Restore has the copy put in the database's place, and does what
-// docs/runbooks/restore.md orders before any release: it waits until nothing of any
-// account is pending, accepts the copy, and cancels again what callers were told will
-// never be done.
+// Restore puts the copy in place by putBack, and follows docs/runbooks/restore.md up to the
+// releases. It waits until no account has pending transactions, and accepts the copy. Then it
+// cancels again each request that a caller knows as cancelled or refused.
 func (o *Operator) Restore(ctx context.Context, accounts []nonce.Submitter, backedUp time.Time, putBack func() error) error {
 	o.restored.Lock()
 	defer o.restored.Unlock()
@@ -162,8 +159,7 @@ func (o *Operator) prepareReleases(ctx context.Context, accounts []nonce.Submitt
 	}
 }
 
-// cancelAgain cancels what this database has. What it has not was lost, and is in no
-// queue.
+// cancelAgain cancels a transaction that this database has. A lost one is in no queue.
 func (o *Operator) cancelAgain(ctx context.Context, txID string) {
 	o.until(ctx, "cancelled again: "+txID, func() bool {
 		var here bool
@@ -186,7 +182,8 @@ func (o *Operator) until(ctx context.Context, what string, met func() bool) {
 	o.Note("operator: %s after %s", what, time.Since(began).Round(time.Millisecond))
 }
 
-// isNothingPending says that the chain's finalized block has everything that the accounts sent.
+// isNothingPending reports whether the chain's finalized block has every transaction of the
+// accounts.
 func (o *Operator) isNothingPending(ctx context.Context, accounts []nonce.Submitter) bool {
 	client, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
 	if err != nil {
@@ -202,9 +199,9 @@ func (o *Operator) isNothingPending(ctx context.Context, accounts []nonce.Submit
 	return true
 }
 
-// lostRequests says of each nonce from lowest on and below count, whose transaction is none of
-// this database's, which request of the run's own callers it was, by the value that is
-// of no other, or none; and which transaction it was.
+// lostRequests returns the request and the transaction hash of each nonce from lowest on and
+// below count whose transaction this database does not have. The unique value identifies the
+// request; a nonce of no request gets "none".
 func (o *Operator) lostRequests(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) (lost, hashes map[uint64]string, err error) {
 	byValue, here := make(map[string]string), map[string]bool(nil)
 	if here, err = o.storedRequests(ctx, s); err != nil {
@@ -216,7 +213,7 @@ func (o *Operator) lostRequests(ctx context.Context, client *ethclient.Client, s
 		}
 		answers := in.Answers()
 		if !here[in.RequestID] && answers.End == nil && !answers.Done && o.Source.IntN(2) == 0 {
-			continue // nobody has told the operator of it; its caller posts it again
+			continue // the operator does not know of it; its caller posts it again
 		}
 		byValue[in.ValueWei.String()] = in.RequestID
 	}
@@ -260,7 +257,7 @@ func (o *Operator) lostRequests(ctx context.Context, client *ethclient.Client, s
 	return lost, hashes, nil
 }
 
-// storedRequests are the requests of the submitter that this database has.
+// storedRequests returns the request ids of the submitter that this database has.
 func (o *Operator) storedRequests(ctx context.Context, s nonce.Submitter) (map[string]bool, error) {
 	rows, _ := o.DB.Query(ctx, `select request_id from managed_tx where submitter = $1`, s) // the reader has the error
 	here, id := make(map[string]bool), ""
@@ -268,14 +265,14 @@ func (o *Operator) storedRequests(ctx context.Context, s nonce.Submitter) (map[s
 	return here, err
 }
 
-// What an operator does after a restore beside releases, as it is counted.
+// The operator's acts after a restore beside releases, as they are counted and printed.
 const (
 	Matched    = "a foreign transaction matched with a request"
 	WrittenOff = "a foreign transaction written off"
 )
 
-// decideHeld cancels what the copy holds in its queue and whose caller was told that it
-// never will be done: no caller posts it again.
+// decideHeld cancels held requests of the copy whose callers have a final answer without an
+// effect: no caller posts them again.
 func (o *Operator) decideHeld(ctx context.Context) {
 	var txID, requestID string
 	var s nonce.Submitter
@@ -286,14 +283,14 @@ func (o *Operator) decideHeld(ctx context.Context) {
 	}
 	for _, in := range o.Ledger.Intents() {
 		if txID, ok := held[[2]string{string(in.Submitter), in.RequestID}]; ok && in.Answers().End != nil && !in.Answers().End.OnChain() {
-			_, _, _ = o.call(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil) // one that fails comes again
+			_, _, _ = o.call(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil) // one that fails is tried again
 		}
 	}
 }
 
-// decideForeign matches each foreign transaction with the request that is held for it:
-// no two requests of the run do the same. What the stranger sent, and placeholders of a
-// database that was lost, are no requests.
+// decideForeign matches each foreign transaction with the request that is held for it: each
+// request of the run has a unique value. Transactions of the foreign signer, and placeholders
+// of a lost database, belong to no request.
 func (o *Operator) decideForeign(ctx context.Context) {
 	for _, s := range o.Stack.Submitters() {
 		status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/foreign", nil)
@@ -324,8 +321,8 @@ func (o *Operator) decideForeign(ctx context.Context) {
 	}
 }
 
-// openHandlerRequest is the txId, in the database of now, of the open request whose transaction a
-// handler makes and which does this; "": none. Such a request is held for no one nonce.
+// openHandlerRequest returns the txId of the open request of this value whose transaction a
+// handler makes, or "". No particular nonce is held for such a request.
 func (o *Operator) openHandlerRequest(s nonce.Submitter, valueWei string) string {
 	for _, in := range o.Ledger.Intents() {
 		answers := in.Answers()
@@ -336,9 +333,9 @@ func (o *Operator) openHandlerRequest(s nonce.Submitter, valueWei string) string
 	return ""
 }
 
-// repostLost is the txId of the request that does this, whose caller was told by a
-// database that was lost that the chain has it, and posts it no more: it was matched there.
-// The operator has it posted again, and it is held. "": there is none, or not yet.
+// repostLost posts a request of this value again for its caller, and returns the txId, or "".
+// A lost database had matched it and answered its caller, who posts it no more. The new
+// database holds it.
 func (o *Operator) repostLost(ctx context.Context, s nonce.Submitter, valueWei string) string {
 	for _, in := range o.Ledger.Intents() {
 		answers := in.Answers()
@@ -369,13 +366,13 @@ func (o *Operator) decideOne(ctx context.Context, s nonce.Submitter, what, path 
 	}
 }
 
-// signedByForeignSigner says that somebody else sent the transaction with the submitter's key.
+// signedByForeignSigner reports whether the foreign signer sent the transaction.
 func (o *Operator) signedByForeignSigner(s nonce.Submitter, hash string) bool {
 	return slices.ContainsFunc(o.Foreign.Of(s), func(u faults.Use) bool { return u.Hash.Hex() == hash })
 }
 
-// releaseRequestAfterRestore is the way out of PROTECT once a database was lost: a resync that names
-// what the chain has. The first of each submitter fills its window.
+// releaseRequestAfterRestore returns a resync that names the lost requests. The first one of
+// each submitter fills its window.
 func (o *Operator) releaseRequestAfterRestore(ctx context.Context, client *ethclient.Client, p protected, lowest, final uint64) (map[string]any, error) {
 	lost, hashes, err := o.lostRequests(ctx, client, p.Submitter, lowest, final)
 	if err != nil {
@@ -391,13 +388,13 @@ func (o *Operator) releaseRequestAfterRestore(ctx context.Context, client *ethcl
 	return body, nil
 }
 
-// isStale says that the intent was heard of before a restore.
+// isStale reports whether the last answer for the intent came from before a restore.
 func (c *caller) isStale() bool {
 	answers := c.intent.Answers()
 	return (answers.TxID != "" || answers.End != nil) && answers.Generation != c.ledger.Generation()
 }
 
-// isFinished asks, and repeats first what a restore may have lost.
+// isFinished polls once, after repeating what a restore may have lost.
 func (c *caller) isFinished(ctx context.Context) bool {
 	c.repeatAfterRestore(ctx)
 	return c.intent.Answers().End != nil || c.ask(ctx)

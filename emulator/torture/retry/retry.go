@@ -1,7 +1,6 @@
-// Package patience has how long the people of a run wait: for an answer, and before they
-// ask again. On a machine that does not keep up they wait longer each time. People who
-// give up at the same moment each time, and ask again at once, keep such a machine busy
-// with requests that nobody waits for any more, and nothing ends.
+// Package retry bounds and paces the requests of the clients of a run. Clients that time out
+// at a fixed interval and repeat at once would keep an overloaded machine busy with requests
+// that no client waits for any more. So each timeout and each pause grows.
 package retry
 
 import (
@@ -11,20 +10,19 @@ import (
 )
 
 const (
-	shortestWait = 6 * time.Second // for an answer, while each comes in time
-	maxDoublings = 4               // at most: 96 s
+	shortestWait = 6 * time.Second // for an answer, without timeouts before
+	maxDoublings = 4               // 96 s
 
 	firstPause = 200 * time.Millisecond
 	maxPause   = 8 * time.Second
 )
 
-// Timeout is how long one person waits for an answer. Its zero value is ready, and may be
-// used by several goroutines.
+// Timeout is how long one client waits for an answer. Its zero value is ready, and several
+// goroutines can use it.
 type Timeout struct{ late atomic.Int32 }
 
-// Context returns a context that ends when the person gives up on an answer. Call done when
-// the request is over: one that was given up doubles the next wait, and one that was not
-// ends that.
+// Context returns a context that ends when the client gives up on the answer. The caller calls
+// done after the request. A timeout doubles the next wait; an answer in time resets it.
 func (p *Timeout) Context(ctx context.Context) (waiting context.Context, done func()) {
 	waiting, cancel := context.WithTimeout(ctx, shortestWait<<p.late.Load())
 	return waiting, func() {
@@ -37,11 +35,11 @@ func (p *Timeout) Context(ctx context.Context) (waiting context.Context, done fu
 	}
 }
 
-// Backoff are those of one who asks the same again until the answer is clear: the first is
-// short, and each lasts half as long again as the one before. Its zero value is ready.
-type Backoff struct{ Next time.Duration } // 0: of 200 ms
+// Backoff paces repeated requests: each pause is half as long again as the one before. Its zero
+// value is ready.
+type Backoff struct{ Next time.Duration } // 0: 200 ms
 
-// Pause waits before the same is asked again.
+// Pause waits before the next repetition.
 func (p *Backoff) Pause(ctx context.Context) {
 	now := min(max(p.Next, firstPause), maxPause)
 	p.Next = now * 3 / 2
@@ -56,4 +54,15 @@ func Pause(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+}
+
+// Until calls until isDone accepts the result or ctx ends, with a growing pause between two
+// calls. It returns the last result.
+func Until[T any](ctx context.Context, call func() T, isDone func(T) bool) (result T) {
+	for pauses := (Backoff{}); ctx.Err() == nil; pauses.Pause(ctx) {
+		if result = call(); isDone(result) {
+			break
+		}
+	}
+	return result
 }

@@ -53,7 +53,7 @@ func TestPausesGrow(t *testing.T) {
 }
 
 // A pause ends with its context.
-func TestAPauseEndsWithItsContext(t *testing.T) {
+func TestPauseEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	began := time.Now()

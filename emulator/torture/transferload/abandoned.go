@@ -10,9 +10,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// abandon does what another build does that dies: it stores the transfer and carries it,
-// by one write after the other, as far as where its source has answered, or less far.
-// Wherever it stops, the house goes on.
+// abandon acts like a process of another build that dies: it stores the transfer and moves
+// it at most to the state where its source has answered. The deployment must finish it.
 func (u *user) abandon(ctx context.Context) {
 	amount, _ := transfer.ParseAmount(u.script.amount(u.script.Units))
 	r := transfer.Request{
@@ -35,14 +34,14 @@ func (u *user) abandon(ctx context.Context) {
 		source = u.env.Core.Ledger()
 	}
 	if u.databaseReplacedSince(begun) {
-		return // nothing says in the copy that it may be withdrawn
+		return // the copy has no record that allows the withdrawal
 	}
 	if source.Withdraw(once, created.Call()).Verdict == transfer.Success {
 		u.move(once, r.ReqID, transfer.SourcePending, transfer.SourceDone)
 	}
 }
 
-// create stores the transfer, however often it takes. The error is that of ctx.
+// create stores the transfer, and tries until it succeeds. The error is that of ctx.
 func (u *user) create(ctx context.Context, r transfer.Request) (transfer.Transfer, error) {
 	var pauses retry.Backoff
 	for {

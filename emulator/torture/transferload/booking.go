@@ -7,15 +7,15 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// booking is a movement from or to the outside that the teller had Funding book.
+// booking is a movement from or to the outside that the cashier booked in Funding.
 type booking struct {
 	at         Account
 	op         transfer.Op
 	call       transfer.Call
 	came       transfer.Outcome
-	when       time.Time // it was answered
+	when       time.Time // time of the answer
 	generation int       // of the database that was asked
-	settles    string    // the transfer that the clerk has settled by it; "": none
+	settles    string    // the transfer that the operator settled by it; "": none
 }
 
 func (l *Ledger) addBooking(b *booking) {
@@ -24,8 +24,8 @@ func (l *Ledger) addBooking(b *booking) {
 	l.booked = append(l.booked, b)
 }
 
-// lostBookings are those that a restore may have lost, in their order, and the restores
-// so far.
+// lostBookings returns the bookings that a restore may have lost, oldest first, and the
+// number of restores so far.
 func (l *Ledger) lostBookings() (all []*booking, generation int) {
 	l.mu.Lock()
 	booked := l.booked
@@ -39,7 +39,7 @@ func (l *Ledger) lostBookings() (all []*booking, generation int) {
 	return all, generation
 }
 
-// recordRebooking takes down how Funding has answered now what it may have lost.
+// recordRebooking records the new answer of Funding to a booking that it may have lost.
 func (l *Ledger) recordRebooking(b *booking, came transfer.Outcome, generation int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,7 +50,7 @@ func (l *Ledger) recordRebooking(b *booking, came transfer.Outcome, generation i
 	b.came, b.when, b.generation = came, time.Now(), generation
 }
 
-// signed is what a movement has added to its account.
+// signed is the change of the account's balance, in units.
 func signed(op transfer.Op, units uint64, came transfer.Outcome) int64 {
 	switch {
 	case came.Verdict != transfer.Success:
@@ -61,7 +61,8 @@ func signed(op transfer.Op, units uint64, came transfer.Outcome) int64 {
 	return -int64(units)
 }
 
-// IsRebooked says that the teller has booked again what the last restore may have lost.
+// IsRebooked reports whether the cashier has repeated all bookings that the last restore may
+// have lost.
 func (l *Ledger) IsRebooked() bool {
 	generation := l.Generation()
 	l.mu.Lock()
@@ -69,8 +70,8 @@ func (l *Ledger) IsRebooked() bool {
 	return l.again == generation
 }
 
-// rebookLost books, after a restore, by their own ids what Funding may have lost: first
-// what came in, so that there is what went out.
+// rebookLost repeats, by their ids, the bookings that Funding may have lost. Deposits come
+// first, so that the balances cover the withdrawals.
 func (t *Cashier) rebookLost(ctx context.Context) {
 	for ctx.Err() == nil && !t.Ledger.IsRebooked() {
 		lost, generation := t.Ledger.lostBookings()
@@ -90,7 +91,7 @@ func (t *Cashier) rebookLost(ctx context.Context) {
 	}
 }
 
-// markRebooked is true of a generation only where no other restore came meanwhile.
+// markRebooked marks the generation as rebooked, unless another restore came meanwhile.
 func (l *Ledger) markRebooked(generation int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

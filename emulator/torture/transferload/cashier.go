@@ -11,8 +11,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Cashier brings money from outside into both ledgers, and takes it out again. What
-// is not answered is asked for again under the same name, to the end.
+// Cashier moves money from outside into both ledgers and out again. It repeats an unanswered
+// movement under the same id until a ledger answers.
 type Cashier struct {
 	Stack  *stack.Stack
 	Ledger *Ledger
@@ -25,8 +25,8 @@ type Cashier struct {
 
 var sides = []transfer.AccountType{transfer.Funding, transfer.Spot}
 
-// Open gives each user the opening balances. The last user gets none in Funding: what
-// goes there is refused.
+// Open gives each user the opening balances. The last user gets none in Funding, so that
+// deposits there are refused.
 func (t *Cashier) Open(ctx context.Context) error {
 	for userID := range int64(t.Users) {
 		for _, a := range Assets {
@@ -41,8 +41,8 @@ func (t *Cashier) Open(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Run moves money until ctx ends; what it has begun it ends, unless within ends
-// before.
+// Run moves money until ctx ends. It finishes a movement that it has begun, unless within
+// ends before.
 func (t *Cashier) Run(ctx, within context.Context) {
 	for ctx.Err() == nil {
 		t.rebookLost(within)
@@ -58,7 +58,7 @@ func (t *Cashier) Run(ctx, within context.Context) {
 	t.rebookLost(within)
 }
 
-// move makes one movement until it is answered, and now and then once more.
+// move makes one movement until it is answered. Every fifth one it makes twice.
 func (t *Cashier) move(ctx context.Context, at Account, op transfer.Op, units uint64) {
 	t.moved++
 	call := transfer.Call{
@@ -68,7 +68,7 @@ func (t *Cashier) move(ctx context.Context, at Account, op transfer.Op, units ui
 	generation := t.Ledger.Generation()
 	got := t.insist(ctx, at.Side, op, call)
 	if got.Verdict == transfer.Unknown {
-		return // it stays unknown
+		return // within has ended, and the movement stays unknown
 	}
 	t.Ledger.recordMovement(at, op, units, got)
 	if at.Side == transfer.Funding {
@@ -88,22 +88,16 @@ func (t *Cashier) compareRepeat(at Account, op transfer.Op, reqID string, first,
 	}
 }
 
-func (t *Cashier) insist(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) (o transfer.Outcome) {
-	var pauses retry.Backoff
-	for ctx.Err() == nil {
-		once, done := t.timeout.Context(ctx)
-		o = t.ask(once, side, op, call)
-		done()
-		if o.Verdict != transfer.Unknown {
-			break
-		}
-		pauses.Pause(ctx)
+func (t *Cashier) insist(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) transfer.Outcome {
+	ask := func() transfer.Outcome {
+		ctx, done := t.timeout.Context(ctx)
+		defer done()
+		return t.ask(ctx, side, op, call)
 	}
-	return o
+	return retry.Until(ctx, ask, func(o transfer.Outcome) bool { return o.Verdict != transfer.Unknown })
 }
 
-// ask asks the ledger itself, past every proxy, whichever process of the core there
-// is.
+// ask calls the ledger directly, without a proxy.
 func (t *Cashier) ask(ctx context.Context, side transfer.AccountType, op transfer.Op, call transfer.Call) transfer.Outcome {
 	var ledger interface {
 		OutsideDeposit(context.Context, transfer.Call) transfer.Outcome
@@ -124,7 +118,7 @@ func (l *Ledger) addUnanswered() {
 	l.unknown++
 }
 
-// recordMovement takes down what a ledger answered to the teller.
+// recordMovement records a ledger's answer to the cashier.
 func (l *Ledger) recordMovement(at Account, op transfer.Op, units uint64, o transfer.Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

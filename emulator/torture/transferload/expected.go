@@ -7,10 +7,10 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Expected is what each account must hold, in units, by what teller and users were
-// answers alone: what came from outside, and what moved by transfers that are COMMITTED.
-// Where somebody was told no end, it says what is not known. now is where a wish has ended
-// whose end a database told that was lost; nil: nowhere, its row is lost too.
+// Expected returns the balance that each account must have, in units. It adds up outside
+// movements and COMMITTED transfers by the answers of users and cashier alone. The result
+// unknown describes each missing end. The function now returns the current end of a transfer
+// whose final answer a restore may have lost; nil: its row is lost too.
 func (l *Ledger) Expected(now func(reqID string) *End) (all map[Account]int64, unknown []string) {
 	l.mu.Lock()
 	all = maps.Clone(l.outside)

@@ -19,29 +19,29 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Operator is the operator of transfers: cancels some that have not begun, resolves some
-// that stay, looks why, and has the books checked. A halt is nobody's to resume here:
-// nothing in a run steals money, so that each is a violation.
+// Operator is the operator of transfers. It cancels some in INIT, resolves some that make no
+// progress, asks for explanations, and starts full checks of conservation. It resumes no halt
+// before a restore: nothing in a run steals money, so each halt is a violation.
 type Operator struct {
 	Stack   *stack.Stack
-	DB      *pgxpool.Pool // what stays: the API lists no transfers
+	DB      *pgxpool.Pool // lists the open transfers: the API does not
 	Ledger  *Ledger
-	Cashier *Cashier // who settles what a restore lost
+	Cashier *Cashier // settles what a restore lost
 	Source  *rand.Rand
 	Note    func(format string, args ...any)
 
-	read        int             // the generation of the database of which the clerk acts
+	read        int             // the generation of the database that was read
 	generation  int             // of the database that was reconciled last
-	stated      map[string]bool // payouts of which it was said whether they were paid
+	stated      map[string]bool // payouts stated as paid or not paid
 	settlements atomic.Int64
-	settling    sync.Mutex // one payout is settled once, whoever asks for it
+	settling    sync.Mutex // a payout is settled once, although two goroutines ask for it
 
 	resolvedAt map[string]time.Time
 	draining   atomic.Bool
 	timeout    retry.Timeout
 }
 
-// What the operator does, as it is counted.
+// The operator's acts, as they are counted and printed.
 const (
 	Cancels  = "transfers cancelled in INIT"
 	TooLates = "cancels that came too late, refused"
@@ -51,7 +51,7 @@ const (
 	Watches  = "checks of what is new"
 )
 
-// Acts lists what is counted.
+// Acts returns the acts that are counted.
 func Acts() []string {
 	all := []string{Cancels, TooLates, Whys, Checks, Watches}
 	for _, op := range []transfer.Op{transfer.Withdraw, transfer.Deposit, transfer.Refund} {
@@ -62,15 +62,15 @@ func Acts() []string {
 
 const (
 	pollInterval  = 500 * time.Millisecond
-	checkEvery    = 5 * time.Second // a full check
-	watchEvery    = time.Second     // a check of what is new
+	checkEvery    = 5 * time.Second // full checks
+	watchEvery    = time.Second     // checks of new rows
 	decisionPause = 4 * time.Second // between two decisions on one transfer
 )
 
-// Drain has the clerk decide nothing any more: what is left ends by itself.
+// Drain makes the operator decide nothing more: the open transfers finish alone.
 func (c *Operator) Drain() { c.draining.Store(true) }
 
-// Run looks after the transfers until ctx ends. What fails is tried again.
+// Run acts on the open transfers until ctx ends. A call that fails is tried again.
 func (c *Operator) Run(ctx context.Context) {
 	c.resolvedAt = make(map[string]time.Time)
 	var checked time.Time
@@ -87,8 +87,8 @@ func (c *Operator) Run(ctx context.Context) {
 	}
 }
 
-// Watch has what is new checked until ctx ends, as the schedule does. What a check
-// finds is on record.
+// Watch runs the check of new rows until ctx ends, as the scheduler does. Its findings are
+// stored.
 func (c *Operator) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		once, done := c.timeout.Context(ctx)
@@ -100,11 +100,11 @@ func (c *Operator) Watch(ctx context.Context) {
 	}
 }
 
-// open is a transfer that has not ended.
+// open is a transfer that is not terminal.
 type open struct {
 	ReqID string
 	State transfer.State
-	Stays bool // longer than it takes where nothing is wrong
+	Stays bool // longer than without faults
 }
 
 func (c *Operator) actOnTransfers(ctx context.Context) {
@@ -136,7 +136,7 @@ func (c *Operator) call(ctx context.Context, method, path string, body any) (a a
 		return answer{}
 	}
 	if c.Ledger.Generation() != c.read {
-		return answer{} // the database was replaced meanwhile, and may not know what the clerk has read
+		return answer{} // the new database may not have what was read
 	}
 	a.status, a.text = status, text
 	return a
@@ -146,8 +146,8 @@ func (c *Operator) cancel(ctx context.Context, t open) {
 	c.recordCancel(t, c.call(ctx, http.MethodPost, "/admin/v1/transfers/"+t.ReqID+"/cancel", map[string]any{"reason": "the user has called"}))
 }
 
-// cancelled: a cancel must end a transfer that is in INIT, and be refused for any
-// other.
+// recordCancel checks the answer to a cancel. It must cancel a transfer in INIT, and refuse
+// any other.
 func (c *Operator) recordCancel(t open, a answer) {
 	switch {
 	case a.isUnclear():
@@ -196,8 +196,8 @@ func (c *Operator) recordExplanation(t open, a answer) {
 	}
 }
 
-// check has everything checked from the beginning. It must find nothing, whatever is
-// under way.
+// check runs a full check of conservation. It must find nothing, even with transfers in
+// progress.
 func (c *Operator) check(ctx context.Context) {
 	const within = 20 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, within)
@@ -211,9 +211,9 @@ func (c *Operator) check(ctx context.Context) {
 func (c *Operator) recordCheck(status int, text []byte) {
 	var report struct{ Result string }
 	switch {
-	case status >= 500 || json.Unmarshal(text, &report) != nil: // no verdict
-	case report.Result == "standing": // it was found, and told, before
-	case c.Ledger.Generation() > 0 && report.Result == "violated": // each finding is judged at the end
+	case status >= 500 || json.Unmarshal(text, &report) != nil: // no result
+	case report.Result == "standing": // found and reported before
+	case c.Ledger.Generation() > 0 && report.Result == "violated": // checked at the end of the run
 	case status != http.StatusOK || report.Result != "ok":
 		c.Ledger.contradict(0, "", fmt.Sprintf("a full check of conservation: got %d %s, want ok", status, bytes.TrimSpace(text)))
 	default:

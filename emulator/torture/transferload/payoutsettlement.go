@@ -13,9 +13,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// IsNeverRepeated reports of a lost database's payment that no open payout wants it and no
-// user repeats its cid. A lost database has told the user its end, or the copy has refused
-// it. Its amount is taken from the user first, since the copy has not withdrawn it.
+// IsNeverRepeated reports whether a lost database made the payment for a payout that no user
+// repeats: its user has a final answer, or the copy refused the payout. It first takes the
+// amount from the user, because the copy has no withdrawal.
 func (c *Operator) IsNeverRepeated(ctx context.Context, hash common.Hash) bool {
 	client, err := ethclient.DialContext(ctx, c.Stack.Chain.URL())
 	if err != nil {
@@ -40,8 +40,8 @@ func (c *Operator) IsNeverRepeated(ctx context.Context, hash common.Hash) bool {
 	return false
 }
 
-// isAbandoned reports that each row of the payout is FAILED, or that there is none and its user
-// posts it no more.
+// isAbandoned reports whether each row of the payout is FAILED, or whether it has none and its
+// user posts it no more.
 func (c *Operator) isAbandoned(ctx context.Context, w *Script) bool {
 	answers := w.Answers()
 	var rows, failed int
@@ -72,9 +72,9 @@ select t.req_id
 
 const selectWentOn = `select req_id from transfers_tb where transfer_type = 3 and state = any ($1)`
 
-// settlePayouts takes the amounts of payouts that a release has named as paid and Funding has
-// refused afterwards. It gives back the amount of one that went on after all. The answer is
-// true where nothing is left to do.
+// settlePayouts takes the amounts of payouts that a release named as paid and Funding refused
+// afterwards. It returns the amount of a payout that continued. It reports whether nothing is
+// left to do.
 func (c *Operator) settlePayouts(ctx context.Context) (all bool) {
 	refused, err := c.reqIDs(ctx, selectRefused, transfer.Failed)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Operator) settlePayouts(ctx context.Context) (all bool) {
 	return all
 }
 
-// returnAmount returns the amount that the clerk took for the payout.
+// returnAmount gives back the amount that the operator took for the payout.
 func (c *Operator) returnAmount(ctx context.Context, w *Script) bool {
 	c.settling.Lock()
 	defer c.settling.Unlock()

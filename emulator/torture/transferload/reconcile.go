@@ -19,7 +19,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// What the clerk does after a restore, as it is counted.
+// The operator's acts after a restore, as they are counted and printed.
 const (
 	StatedPaid = "payouts stated paid"
 	StatedNot  = "payouts stated not paid"
@@ -27,12 +27,12 @@ const (
 	Resumed    = "halts resumed"
 )
 
-// Reconciles lists what is counted only where a database was lost.
+// Reconciles returns the acts that are counted only in a run with restores.
 func Reconciles() []string { return []string{StatedPaid, StatedNot, Settled, Resumed} }
 
-// reconcile does what docs/runbooks/restore.md orders of transfers, in its order: once
-// the payer is released it states the payouts in doubt, settles what the core has and the
-// copy lost, and ends the halts when nothing is found that this does not explain.
+// reconcile follows docs/runbooks/restore.md for transfers. Once the payer is released, it
+// states the payouts in doubt, settles movements of the core that the copy lost, and resumes
+// the halts when a restore explains each finding.
 func (c *Operator) reconcile(ctx context.Context) {
 	c.read = c.Ledger.Generation()
 	if c.Ledger.Generation() == 0 || !c.isPayerReleased(ctx) {
@@ -47,13 +47,13 @@ func (c *Operator) reconcile(ctx context.Context) {
 	}
 }
 
-// isPayerReleased says that the copy was accepted, and no episode of the payer is open.
+// isPayerReleased reports whether the copy was accepted and the payer is not in PROTECT.
 func (c *Operator) isPayerReleased(ctx context.Context) (yes bool) {
 	_ = c.DB.QueryRow(ctx, `select is_authority() and not exists (select from protect_episode where submitter = $1 and closed_at is null)`, c.Stack.Payer).Scan(&yes) // unknown is no
 	return yes
 }
 
-// undecidedPayout is a payout that waits for a statement.
+// undecidedPayout is a payout that needs an operator's statement.
 type undecidedPayout struct {
 	ReqID, Token, Address, Units string
 	Window                       int
@@ -69,8 +69,8 @@ select t.req_id, coalesce(t.payout_token, ''), t.payout_address, t.payout_base_u
    and exists (select from authority_change c where c.at >= t.created_at or c.transfers_upto >= t.transfer_id)
  order by t.created_at`
 
-// statePayouts states of each payout in doubt whether a transaction of the payer has paid
-// it. It says whether all was stated that there was.
+// statePayouts states of each payout in doubt whether a transaction of the payer has paid it.
+// It reports whether no statement was needed.
 func (c *Operator) statePayouts(ctx context.Context) bool {
 	rows, _ := c.DB.Query(ctx, selectUndecided) // the collector has the error
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[undecidedPayout])
@@ -94,7 +94,7 @@ func (c *Operator) statePayouts(ctx context.Context) bool {
 func (c *Operator) statePayout(ctx context.Context, p undecidedPayout, hashes []string) {
 	what, body := StatedNot, map[string]any{"paid": false, "then": []string{"refund", "repost"}[c.Source.IntN(2)], "max_window": p.Window, "reason": "no transaction of the payer pays this address"}
 	if p.Ended {
-		body["then"] = "refund" // its request has ended on record
+		body["then"] = "refund" // the recorded request is terminal
 	}
 	if len(hashes) > 0 {
 		what, body = StatedPaid, map[string]any{"paid": true, "tx_hash": hashes[0], "reason": "found among the payer's transactions"}
@@ -110,14 +110,14 @@ func (c *Operator) statePayout(ctx context.Context, p undecidedPayout, hashes []
 	}
 }
 
-// Payment is money that reaches somebody on the chain.
+// Payment is an amount that reaches an address on the chain.
 type Payment struct {
 	Token   string // the contract; "": the chain's coin
 	Address string // lower case
-	Units   string // the chain's smallest
+	Units   string // in the chain's smallest unit
 }
 
-// payments are the transactions of the payer that have paid, by what they paid.
+// payments returns the hashes of the payer's successful transactions by their payment.
 func (c *Operator) payments(ctx context.Context) (map[Payment][]string, error) {
 	client, err := ethclient.DialContext(ctx, c.Stack.Chain.URL())
 	if err != nil {
@@ -151,10 +151,10 @@ func (c *Operator) payments(ctx context.Context) (map[Payment][]string, error) {
 	return all, nil
 }
 
-// transferCall is a call of a token's transfer(address,uint256): its selector, and two words.
+// transferCall is the length in bytes of a call of transfer(address,uint256).
 const transferCall = 4 + 32 + 32
 
-// paymentOf is what a transaction pays where it succeeds.
+// paymentOf returns the payment that a transaction makes when it succeeds.
 func paymentOf(tx *types.Transaction) (p Payment, ok bool) {
 	if tx.To() == nil {
 		return p, false
@@ -167,8 +167,8 @@ func paymentOf(tx *types.Transaction) (p Payment, ok bool) {
 
 func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
 
-// bookEither settles units of a transfer with the outside in Funding, or, where Funding
-// refuses it, at the core.
+// bookEither books units from or to the outside for a transfer: in Funding, or at the core if
+// Funding refuses it.
 func (c *Operator) bookEither(ctx context.Context, at Account, units int64, reqID string) bool {
 	id := fmt.Sprintf("settle-%s-%d", reqID, c.settlements.Add(1))
 	if c.book(ctx, at, units, id, reqID) {
@@ -178,18 +178,17 @@ func (c *Operator) bookEither(ctx context.Context, at Account, units int64, reqI
 	return c.book(ctx, at, units, id+"-core", reqID)
 }
 
-// half is what the ledgers did for one transfer between them: what they should do adds up
-// to nothing.
+// half is the sum of both ledgers' movements for one transfer. A complete transfer has sum 0.
 type half struct {
 	UserID  int64
 	AssetID int32
-	Net     int64 // of both journals
-	Done    bool  // it has ended, or its row is lost
-	Lost    bool  // its row
+	Net     int64 // of both journals, in units
+	Done    bool  // terminal, or its row is lost
+	Lost    bool  // its row is lost
 }
 
-// settle has the outside take or bring what the core did for transfers that the copy has
-// lost or that have ended otherwise. It says whether nothing is left.
+// settle books with the outside what the core moved for transfers that the copy has lost or
+// that ended otherwise. It reports whether nothing is left.
 func (c *Operator) settle(ctx context.Context) (all bool) {
 	halves, err := c.halves(ctx)
 	if err != nil {
@@ -211,8 +210,8 @@ func (c *Operator) settle(ctx context.Context) (all bool) {
 	return all
 }
 
-// book has a ledger book a movement of that id with the outside for a transfer, and says
-// whether it did.
+// book makes one ledger book a movement with the outside for a transfer, and reports whether
+// it was applied.
 func (c *Operator) book(ctx context.Context, at Account, units int64, id, reqID string) bool {
 	op := transfer.OutsideDeposit
 	if units < 0 {
@@ -230,7 +229,7 @@ select o.req_id, sum(case when o.op_type in ('deposit', 'refund') then o.units e
 
 const selectRows = `select req_id, open from transfers_tb`
 
-// halves reads the core's journal first: a row is there before any call for it.
+// halves reads the core's journal first: the row of a transfer exists before any call for it.
 func (c *Operator) halves(ctx context.Context) (map[string]half, error) {
 	all := make(map[string]half)
 	for after := uint64(0); ; {
@@ -283,7 +282,7 @@ func (c *Operator) withFunding(ctx context.Context, all map[string]half) error {
 	})
 }
 
-// resume ends the halts once a full check finds nothing that is not explained.
+// resume resumes the halts once a restore explains each finding of a full check.
 func (c *Operator) resume(ctx context.Context) {
 	var halted bool
 	if err := c.DB.QueryRow(ctx, `select exists (select from transfer_halt where resumed_at is null)`).Scan(&halted); err != nil || !halted {
@@ -312,7 +311,7 @@ func (c *Operator) resume(ctx context.Context) {
 	}
 }
 
-// Finding is what a check of conservation found.
+// Finding is one finding of a check of conservation.
 type Finding struct {
 	Kind     string
 	ReqID    string `json:"req_id"`
@@ -320,8 +319,8 @@ type Finding struct {
 	Got      string
 }
 
-// IsExplained says that a restore explains the finding: it is of a transfer that the clerk
-// has settled, or of a payment whose transfer was lost.
+// IsExplained reports whether a restore explains the finding: it is about a transfer that the
+// operator settled, or about a payment whose transfer was lost.
 func (f Finding) IsExplained(l *Ledger) bool {
 	switch f.Kind {
 	case "PAYMENT_WITHOUT_TRANSFER":
@@ -334,7 +333,7 @@ func (f Finding) IsExplained(l *Ledger) bool {
 	return false
 }
 
-// addSettlement takes down what the outside brought for a transfer's lost half.
+// addSettlement records units booked with the outside for a transfer's lost half.
 func (l *Ledger) addSettlement(reqID string, units int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -342,7 +341,7 @@ func (l *Ledger) addSettlement(reqID string, units int64) {
 	l.counts[Settled]++
 }
 
-// markLost takes down that the transfer is lost, if nothing is owed for it.
+// markLost records that the transfer is lost, even if no units are missing.
 func (l *Ledger) markLost(reqID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -355,7 +354,7 @@ func (l *Ledger) settledFor(reqID string) int64 {
 	return l.settledUnits[reqID]
 }
 
-// settledPayout is what the outside brought for a payout, under whichever req_id.
+// settledPayout returns the units booked with the outside for a payout, over all its req_ids.
 func (l *Ledger) settledPayout(w *Script) (units int64) {
 	for _, id := range w.reqIDs() {
 		units += l.settledFor(id)
@@ -363,8 +362,8 @@ func (l *Ledger) settledPayout(w *Script) (units int64) {
 	return units
 }
 
-// isSettled says that the clerk has looked at the transfer, and what it lacks is settled;
-// nothing may have been owed.
+// isSettled reports whether the operator examined the transfer and settled the difference, if
+// there was one.
 func (l *Ledger) isSettled(reqID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -372,7 +371,7 @@ func (l *Ledger) isSettled(reqID string) bool {
 	return looked
 }
 
-// Settlements is what the outside brought, by the transfer whose other half was lost.
+// Settlements returns the units booked with the outside, by the req_id of the lost half.
 func (l *Ledger) Settlements() map[string]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -383,7 +382,7 @@ func (l *Ledger) Settlements() map[string]int64 {
 	return all
 }
 
-// settle makes one movement of that id until it is answered, and says whether it was
+// settle makes one movement of that id until a ledger answers. It reports whether it was
 // applied.
 func (t *Cashier) settle(ctx context.Context, at Account, op transfer.Op, call transfer.Call, reqID string) bool {
 	generation := t.Ledger.Generation()

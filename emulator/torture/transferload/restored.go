@@ -8,48 +8,47 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Restored says that the database is another from here on, whose backup was begun at the
-// time given: what it answered since may be lost. Each user without an end repeats the
-// cid, and the teller books again what was booked in Funding.
+// Restored records that a copy whose backup began at backedUp has replaced the database.
+// Later answers may be lost. Each user without a final answer repeats the cid, and the cashier
+// repeats its bookings in Funding.
 func (l *Ledger) Restored(backedUp time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.backups = append(l.backups, backedUp)
 }
 
-// Generation counts the restores so far.
+// Generation returns the number of restores so far.
 func (l *Ledger) Generation() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.backups)
 }
 
-// MayBeLost says that what the database of that generation answered at a time was
-// answered after the backup that replaced it was begun. What was answered before is kept,
-// and nothing excuses its change.
+// MayBeLost reports whether a restore may have lost an answer of that database generation at
+// that time. An answer from before the backup must still hold.
 func (l *Ledger) MayBeLost(generation int, at time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return generation < len(l.backups) && !at.Before(l.backups[generation])
 }
 
-// EndMayBeLost says so of the end that the user was told.
+// EndMayBeLost reports whether a restore may have lost the user's final answer.
 func (l *Ledger) EndMayBeLost(t Answers) bool {
 	return t.End != nil && l.MayBeLost(t.EndGeneration, t.EndAt)
 }
 
-// isStale says that the user was heard last by a database that was replaced.
+// isStale reports whether the user's last answer came from a database that was replaced.
 func (u *user) isStale() bool {
 	answers := u.script.Answers()
 	return answers.ReqID != "" && answers.Generation != u.ledger.Generation()
 }
 
-// databaseReplacedSince says that the database was replaced while a request was under way: its answer
-// says nothing of either.
+// databaseReplacedSince reports whether a restore happened since begun. The answer to a
+// request that spans a restore proves nothing about either database.
 func (u *user) databaseReplacedSince(begun int) bool { return u.ledger.Generation() != begun }
 
-// repeatAfterRestore posts the cid again until the database of now has answered. It has
-// the transfer by its req_id, or it has lost it and gives it another.
+// repeatAfterRestore posts the cid again until the current database has answered. It either
+// has the transfer with its req_id, or lost it and gives a new one.
 func (u *user) repeatAfterRestore(ctx context.Context) {
 	for ctx.Err() == nil && u.isStale() && u.script.Answers().End == nil {
 		begun := u.ledger.Generation()
@@ -59,8 +58,8 @@ func (u *user) repeatAfterRestore(ctx context.Context) {
 	}
 }
 
-// recordRepeat takes note of the answer to a cid that was posted again after a restore. What
-// was accepted before the backup keeps its req_id.
+// recordRepeat records the answer to a cid that was posted again after a restore. A transfer
+// accepted before the backup must keep its req_id.
 func (u *user) recordRepeat(a answer, generation int) {
 	fresh := a.Code != string(transfer.DuplicateRequest)
 	ok := a.status == http.StatusOK || fresh && (a.status == http.StatusAccepted || a.status == http.StatusUnprocessableEntity)
@@ -88,7 +87,7 @@ func (u *user) recordRepeat(a answer, generation int) {
 	u.recordAnswer(a)
 }
 
-// isFinished asks, and repeats first what a restore may have lost.
+// isFinished polls once, after repeating what a restore may have lost.
 func (u *user) isFinished(ctx context.Context) bool {
 	u.repeatAfterRestore(ctx)
 	return u.script.Answers().End != nil || u.ask(ctx)

@@ -10,14 +10,14 @@ import (
 
 func at(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 
-// A cid that is repeated after a restore may have another req_id where its transfer was
-// accepted after the backup. What was accepted before keeps it.
+// A cid repeated after a restore may get another req_id if its transfer was accepted after
+// the backup. A transfer accepted before the backup keeps its req_id.
 func TestARepeatedCIDAfterARestore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		accepted time.Time
 		answer   answer
-		want     string // "": no lie
+		want     string // "": no contradiction
 		lost     int
 	}{
 		"kept":                   {at(9), answer{status: 200, ReqID: "a", State: "PENDING", Code: "DUPLICATE_REQUEST"}, "", 0},
@@ -41,9 +41,8 @@ func TestARepeatedCIDAfterARestore(t *testing.T) {
 	}
 }
 
-// The teller books again what Funding answered after the backup, and no more. What it
-// comes to now counts.
-func TestTheTellerBooksAgainWhatWasLost(t *testing.T) {
+// The cashier repeats only what Funding answered after the backup. The new answers count.
+func TestCashierRepeatsOnlyLostBookings(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
 	account := Account{transfer.Funding, 7, 1}
@@ -80,9 +79,9 @@ func TestTheTellerBooksAgainWhatWasLost(t *testing.T) {
 	}
 }
 
-// The clerk takes no finding for explained but those of transfers that it has looked at,
-// and of payments, and none before a restore.
-func TestTheClerkExplainsOnlyWhatWasLost(t *testing.T) {
+// A finding is explained only after a restore, and only for a payment or for a transfer that
+// the operator examined.
+func TestOnlyFindingsOfLostTransfersAreExplained(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
 	lost, payment := Finding{Kind: "NO_TRANSFER", ReqID: "a"}, Finding{Kind: "PAYMENT_WITHOUT_TRANSFER"}
@@ -110,8 +109,7 @@ func TestTheClerkExplainsOnlyWhatWasLost(t *testing.T) {
 	}
 }
 
-// What the clerk has settled is settled no more where Funding refuses it when it is booked
-// again.
+// A settlement is owed again if Funding refuses the repeated booking.
 func TestASettlementThatIsLostIsOwedAgain(t *testing.T) {
 	t.Parallel()
 	l, account := newLedger(), Account{transfer.Funding, 7, 1}

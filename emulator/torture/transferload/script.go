@@ -11,8 +11,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Script is one transfer that a user wants, with what the user will do about it and
-// what the user has been told.
+// Script is one transfer that a user wants, with the user's habits and the answers so far.
 type Script struct {
 	UserID  int64
 	CID     string
@@ -20,37 +19,37 @@ type Script struct {
 	To      transfer.AccountType
 	Asset   transfer.Asset
 	Units   uint64
-	Address string // of a payout; "": it is none
+	Address string // of a payout; "": an internal transfer
 	habits
 
 	mu      sync.Mutex
 	answers Answers
 }
 
-// habits is what a user does, drawn before it begins.
+// habits is the user's behaviour, drawn before it begins.
 type habits struct {
-	copies    int  // of the first request, at once
-	conflict  bool // conflictingRequest request under the same cid
+	copies    int  // of the first request, posted at once
+	conflict  bool // posts another request under the same cid
 	invalid   bool
-	again     bool // the same request once more at the end
-	peek      bool // somebody else asks for it
-	abandoned bool // nobody posts it: another build has begun it and died
-	steps     int  // how far that came: 0: stored, 1: in SOURCE_PENDING, more: where the source has answered
+	again     bool // posts the same request once more at the end
+	peek      bool // another user asks for it
+	abandoned bool // a process of another build begins it and dies
+	steps     int  // how far that process comes: 0: stored, 1: SOURCE_PENDING, more: the source has answered
 	pace      time.Duration
 }
 
-// Answers is what a user knows.
+// Answers is the content of all answers that a user has got for one transfer.
 type Answers struct {
-	ReqID   string // "": not accepted so far
-	Fresh   int    // how many answers said that they had stored it just then
-	End     *End   // nil: none heard
+	ReqID   string // "": not accepted yet
+	Fresh   int    // answers that reported the transfer as newly stored
+	End     *End   // nil: no final answer yet
 	EndAt   time.Time
-	Refused bool // by a clear answer, and never accepted
-	Done    bool // its user has stopped asking
+	Refused bool // a clear refusal, and never accepted
+	Done    bool // the user polls no more
 
 	ReqAt         time.Time
-	Generation    int      // of the database that was heard last
-	EndGeneration int      // of the database that told the end
+	Generation    int      // of the database that answered last
+	EndGeneration int      // of the database that gave the end
 	Lost          []string // req_ids of the same cid that restores have lost
 }
 
@@ -60,7 +59,7 @@ type End struct {
 	Reason transfer.Reason // "" for COMMITTED
 }
 
-// String names the end as in FAILED/INSUFFICIENT_BALANCE.
+// String returns the end as STATE or STATE/REASON, such as FAILED/INSUFFICIENT_BALANCE.
 func (e End) String() string {
 	if e.Reason == "" {
 		return e.State.String()
@@ -68,14 +67,14 @@ func (e End) String() string {
 	return e.State.String() + "/" + string(e.Reason)
 }
 
-// Answers is what the user knows now.
+// Answers returns a copy of the answers so far.
 func (w *Script) Answers() Answers {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.answers
 }
 
-// reqIDs are those that any database has given the wish.
+// reqIDs returns every req_id that any database gave for the cid.
 func (w *Script) reqIDs() []string {
 	answers := w.Answers()
 	if answers.ReqID == "" {
@@ -84,16 +83,16 @@ func (w *Script) reqIDs() []string {
 	return append(slices.Clone(answers.Lost), answers.ReqID)
 }
 
-// Seen is a wish whose user knows what is told: for judging, not for posting.
+// Seen returns a script with the answers given, for the checks. It is not posted.
 func Seen(userID int64, from, to transfer.AccountType, asset transfer.Asset, units uint64, answers Answers) *Script {
 	return &Script{UserID: userID, From: from, To: to, Asset: asset, Units: units, answers: answers}
 }
 
-// Opening is what each user has of each asset on each side at first, in units.
+// Opening is the opening balance of each user, asset and side, in units.
 const Opening = 5_000_000
 
-// newScript draws the n-th wish and what its user will do. The first few have each
-// habit once, so that the shortest run has them all.
+// newScript draws the n-th transfer and the user's habits. The first few have each habit
+// once, so that the shortest run has them all.
 func newScript(n int, o Options, r *rand.Rand) *Script {
 	w := &Script{
 		UserID: 1 + r.Int64N(int64(o.Users)), CID: fmt.Sprint("cid-", n), Asset: Assets[r.IntN(len(Assets))],
@@ -106,7 +105,7 @@ func newScript(n int, o Options, r *rand.Rand) *Script {
 		w.makePayout(n, o, r)
 	}
 	if r.IntN(10) == 0 {
-		w.Units += 100 * Opening // nobody has so much
+		w.Units += 100 * Opening // above every balance
 	}
 	w.habits = habits{
 		copies: 1, conflict: n == 1 || r.IntN(10) == 0, invalid: n == 2 || r.IntN(12) == 0, again: n == 3 || r.IntN(6) == 0,
@@ -120,9 +119,8 @@ func newScript(n int, o Options, r *rand.Rand) *Script {
 	return w
 }
 
-// makePayout makes a payout of the wish: of the token, or of the coin; mostly to an
-// address of its own, so that the chain tells what became of it, and sometimes to one
-// that takes nothing.
+// makePayout makes the transfer a payout of the token or the coin. Most go to an address of
+// their own, which identifies the payment on the chain; some go to one that takes no coin.
 func (w *Script) makePayout(n int, o Options, r *rand.Rand) {
 	w.From, w.To, w.Asset = transfer.Funding, transfer.Chain, payable[r.IntN(len(payable))]
 	w.Address = fmt.Sprintf("0xfe%038x", n)
@@ -131,7 +129,7 @@ func (w *Script) makePayout(n int, o Options, r *rand.Rand) {
 	}
 }
 
-// urlPath is where the wish is posted.
+// urlPath is the path that the request is posted to.
 func (w *Script) urlPath() string {
 	if w.Address != "" {
 		return "/api/v1/payout"
@@ -139,7 +137,7 @@ func (w *Script) urlPath() string {
 	return "/api/v1/internal_transfer"
 }
 
-// body is the request that posts the wish.
+// body returns the request.
 func (w *Script) body() map[string]any {
 	if w.Address != "" {
 		return map[string]any{"asset": w.Asset.Name, "amount": w.amount(w.Units), "address": w.Address, "cid": w.CID}
@@ -149,15 +147,14 @@ func (w *Script) body() map[string]any {
 
 func (w *Script) amount(units uint64) string { return transfer.FormatUnits(units, w.Asset.Precision) }
 
-// conflictingRequest is a request for something else under the same cid.
+// conflictingRequest returns another amount under the same cid.
 func (w *Script) conflictingRequest() map[string]any {
 	body := w.body()
 	body["amount"] = w.amount(w.Units + 1)
 	return body
 }
 
-// invalidRequests are requests that are refused whatever happens, by the code that refuses
-// them.
+// invalidRequests returns requests that are always refused, by the code of the refusal.
 func (w *Script) invalidRequests() map[string]map[string]any {
 	with := func(name string, value any) map[string]any {
 		body := w.body()

@@ -1,8 +1,7 @@
-// Package movers is the people of a house under torture who have money in it: users
-// who move it between their accounts and have it paid out to a chain, a teller who
-// brings it from outside and takes it out, and the operator of transfers. They write down every answer that they get;
-// a house that contradicts itself is found out, and so is money that is not where
-// they were told.
+// Package transferload runs the users, the cashier and the operator of transfers in a torture
+// run. Users move money between their accounts and pay it out to a chain. The cashier moves
+// money from outside in and out. All record every answer, so that a contradiction or a wrong
+// balance is found.
 package transferload
 
 import (
@@ -16,24 +15,24 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Assets are those that are moved between the two ledgers. Some are paid out: USDT by
-// a token's contract, ETH as the chain's coin.
+// Assets move between the two ledgers. Two are also paid out: USDT by a token's contract, ETH
+// as the chain's coin.
 var (
 	Assets  = []transfer.Asset{stack.USDT, stack.BTC, stack.JPY, stack.ETH}
 	payable = []transfer.Asset{stack.USDT, stack.ETH}
 )
 
-// Options say what load of transfers to put on a house.
+// Options describe the load of transfers on a deployment.
 type Options struct {
 	Stack  *stack.Stack
-	Users  int      // 1 to Users; the last has no Funding account
+	Users  int      // with ids from 1 to Users; the last has no Funding account
 	Rate   float64  // transfers a second
 	Closed []string // addresses that take no coin
 	Source *rand.Rand
 }
 
-// Load is the users. What they do is drawn in the order in which they begin; when
-// they come to do it depends on the answers.
+// Load runs the users. Scripts are drawn in the order in which users begin. When a user
+// carries them out depends on the answers.
 type Load struct {
 	Options
 	Ledger *Ledger
@@ -42,14 +41,14 @@ type Load struct {
 	drawn int
 }
 
-// New is a load that has not begun.
+// New returns a load that has not begun.
 func New(o Options) *Load { return &Load{Options: o, Ledger: newLedger()} }
 
-// backlog is how many unfinished transfers a user has at most.
+// backlog is the maximum of unfinished transfers of a user.
 const backlog = 8
 
-// Run posts transfers until ctx ends. Each has a goroutine of its own, which goes on
-// until it knows the transfer's end, or until within ends.
+// Run posts transfers until ctx ends. Each has its own goroutine, which polls until the
+// transfer is terminal or within ends.
 func (l *Load) Run(ctx, within context.Context) {
 	tick := time.NewTicker(time.Duration(float64(time.Second) / l.Rate))
 	defer tick.Stop()
@@ -69,36 +68,35 @@ func (l *Load) Run(ctx, within context.Context) {
 	}
 }
 
-// Wait returns when every user is done: they know the ends of their transfers, or
-// have no more time.
+// Wait returns when each user knows the ends of its transfers or has run out of time.
 func (l *Load) Wait() { l.users.Wait() }
 
-// Account is a balance, as users and teller know of it.
+// Account identifies one balance.
 type Account struct {
 	Side    transfer.AccountType
 	UserID  int64
 	AssetID int32
 }
 
-// Ledger is what users, teller and operator were told.
+// Ledger records the answers that users, cashier and operator got.
 type Ledger struct {
 	mu             sync.Mutex
 	scripts        []*Script
-	outside        map[Account]int64 // what came in less what left, as the teller was told
-	unknown        int               // movements of the teller's that nobody has answered
+	outside        map[Account]int64 // deposits less withdrawals, by the cashier's answers
+	unknown        int               // the cashier's movements without an answer
 	counts         map[string]int
 	contradictions []Contradiction
-	backups        []time.Time      // when the backup was begun of each database that was put in place
-	booked         []*booking       // what the teller has booked in Funding, in order
-	settledUnits   map[string]int64 // what the outside brought, by the transfer whose other half was lost
-	again          int              // of which generation the teller has booked again what was lost
+	backups        []time.Time      // start time of each backup that was restored
+	booked         []*booking       // the cashier's bookings in Funding, oldest first
+	settledUnits   map[string]int64 // booked with the outside, by the req_id of the lost half
+	again          int              // the generation whose lost bookings were repeated
 }
 
-// Contradiction is an answer that no house may give.
+// Contradiction is an answer that must not be given.
 type Contradiction struct {
 	UserID int64
 	ReqID  string
-	Detail string // what was answered, and what should have been
+	Detail string // the answer, and what was expected
 }
 
 func newLedger() *Ledger {
@@ -111,14 +109,14 @@ func (l *Ledger) add(w *Script) {
 	l.scripts = append(l.scripts, w)
 }
 
-// Scripts lists everything that was wanted.
+// Scripts returns the scripts of every transfer.
 func (l *Ledger) Scripts() []*Script {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.scripts)
 }
 
-// open is how many transfers of the user somebody still waits for.
+// open counts the user's transfers that are not finished.
 func (l *Ledger) open(userID int64) (n int) {
 	for _, w := range l.Scripts() {
 		if w.UserID == userID && !w.Answers().Done {
@@ -128,7 +126,7 @@ func (l *Ledger) open(userID int64) (n int) {
 	return n
 }
 
-// What users do beside posting, as it is counted.
+// The habits of users, as they are counted and printed.
 const (
 	Repeats   = "the same transfer, 2 to 5 times at once"
 	Again     = "the same transfer again, at its end"
@@ -139,7 +137,7 @@ const (
 	Brought   = "outside deposits and withdrawals"
 )
 
-// Habits lists what is counted.
+// Habits returns the habits that are counted.
 func Habits() []string {
 	return []string{Repeats, Again, Conflicts, Invalid, Peeks, Abandoned, Brought}
 }
@@ -150,7 +148,7 @@ func (l *Ledger) count(what string) {
 	l.counts[what]++
 }
 
-// Did says how often each of the names was done; what never was is 0.
+// Did returns how often each habit or act was counted.
 func (l *Ledger) Did(names []string) map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,21 +165,21 @@ func (l *Ledger) contradict(userID int64, reqID, detail string) {
 	l.contradictions = append(l.contradictions, Contradiction{userID, reqID, detail})
 }
 
-// Contradictions lists the answers that no house may give.
+// Contradictions returns the answers that must not be given.
 func (l *Ledger) Contradictions() []Contradiction {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.contradictions)
 }
 
-// Tally counts transfers by what their users know.
+// Tally counts transfers by the answers that their users got.
 type Tally struct {
 	Posted, Accepted, Refused   int
 	Committed, Failed, Returned int // ROLLED_BACK
 	Waiting                     int
 }
 
-// Tally counts what users know now.
+// Tally counts the transfers now.
 func (l *Ledger) Tally() (t Tally) {
 	for _, w := range l.Scripts() {
 		t.Posted++

@@ -30,8 +30,8 @@ var (
 	short     = End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
 )
 
-// A final answer is the last word; only a question put before it was heard may get
-// an older one.
+// A final answer must not change. Only a request that began before it arrived may get an
+// older state.
 func TestFinalAnswersNeverChange(t *testing.T) {
 	t.Parallel()
 	heard := time.Now()
@@ -54,9 +54,8 @@ func TestFinalAnswersNeverChange(t *testing.T) {
 	}
 }
 
-// A cid has one req_id, and is stored once. What fails within the request says why by
-// its code.
-func TestOneReqID(t *testing.T) {
+// A cid has one req_id and is stored once. The code of a refusal is its reason.
+func TestSecondReqIDIsAContradiction(t *testing.T) {
 	t.Parallel()
 	duplicate := func(reqID string) answer {
 		return answer{status: 200, ReqID: reqID, State: "PENDING", Code: "DUPLICATE_REQUEST"}
@@ -66,7 +65,7 @@ func TestOneReqID(t *testing.T) {
 		want    string
 	}{
 		"stored, then known":   {[]answer{{status: 202, ReqID: "a", State: "PENDING"}, duplicate("a")}, ""},
-		"known, then stored":   {[]answer{duplicate("a"), {status: 200, ReqID: "a", State: "COMMITTED"}}, ""}, // answers overtake each other
+		"known, then stored":   {[]answer{duplicate("a"), {status: 200, ReqID: "a", State: "COMMITTED"}}, ""}, // answers can arrive out of order
 		"refused by a ledger":  {[]answer{{status: 422, ReqID: "a", State: "FAILED", Code: "INSUFFICIENT_BALANCE"}}, ""},
 		"another req_id":       {[]answer{{status: 202, ReqID: "a", State: "PENDING"}, duplicate("b")}, "got req_id b"},
 		"no req_id":            {[]answer{{status: 202, State: "PENDING"}}, "want it accepted"},
@@ -87,8 +86,8 @@ func TestOneReqID(t *testing.T) {
 	}
 }
 
-// What operators are told is held to what they may be told.
-func TestOperatorsAreNotLiedTo(t *testing.T) {
+// Only the answers that the contract allows the operator's calls are accepted.
+func TestContradictoryAnswersToOperatorsAreFound(t *testing.T) {
 	t.Parallel()
 	begun, pending := open{ReqID: "r", State: transfer.SourcePending}, open{ReqID: "r", State: transfer.TargetPending}
 	for name, c := range map[string]struct {
@@ -121,8 +120,8 @@ func TestOperatorsAreNotLiedTo(t *testing.T) {
 	cashier.Ledger.wantContradiction(t, "another answer", "asked again")
 }
 
-// What accounts should hold is added up from what people were told alone.
-func TestExpected(t *testing.T) {
+// Expected balances follow from the answers of users and cashier alone.
+func TestExpectedBalancesFollowFromAnswers(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
 	in, out := Account{transfer.Funding, 7, 1}, Account{transfer.Spot, 7, 1}
@@ -159,8 +158,8 @@ func TestExpected(t *testing.T) {
 	}
 }
 
-// What a user does is the seed's, and the first few users do everything once.
-func TestScriptsAreTheSeeds(t *testing.T) {
+// The seed determines each script. The first few users have each habit once.
+func TestSameSeedDrawsSameScripts(t *testing.T) {
 	t.Parallel()
 	one, two := plan.Source(4), plan.Source(4)
 	o := Options{Users: 5, Closed: []string{"0xc1", "0xc2"}}
@@ -194,8 +193,8 @@ func TestScriptsAreTheSeeds(t *testing.T) {
 	}
 }
 
-// An answer that cannot be read says nothing.
-func TestUnclear(t *testing.T) {
+// An unreadable answer is unclear.
+func TestUnreadableAnswersAreUnclear(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]bool{0: true, http.StatusServiceUnavailable: true, http.StatusOK: false, http.StatusUnprocessableEntity: false} {
 		if got := (answer{status: status}).isUnclear(); got != want {

@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// user sees one wish through.
+// user follows one transfer from the first post to its end.
 type user struct {
 	env     *stack.Stack
 	ledger  *Ledger
@@ -23,8 +23,8 @@ type user struct {
 	timeout retry.Timeout
 }
 
-// run posts the wish until the answer is clear, does what its script says, and asks
-// until it knows the end.
+// run posts the transfer until the answer is clear, carries out the habits, and polls until
+// the transfer is terminal.
 func (u *user) run(ctx context.Context) {
 	defer u.set(func(t *Answers) { t.Done = true })
 	if u.script.invalid {
@@ -54,7 +54,7 @@ func (u *user) run(ctx context.Context) {
 		u.post(ctx)
 	}
 	others.Wait()
-	u.ask(ctx) // once more: a final answer never changes
+	u.ask(ctx) // once more: a final answer must not change
 }
 
 func (u *user) set(change func(*Answers)) {
@@ -63,13 +63,13 @@ func (u *user) set(change func(*Answers)) {
 	change(&u.script.answers)
 }
 
-// answer is what came of one request; status 0: nothing was heard.
+// answer is the result of one request. Status 0: no answer came.
 type answer struct {
 	status int
 	text   []byte
 	begun  time.Time
 
-	generation int // of the database when the request was sent
+	generation int // of the database at the time of the request
 
 	ReqID  string          `json:"req_id"`
 	State  string          `json:"state"`
@@ -79,12 +79,14 @@ type answer struct {
 	Amount string          `json:"amount"`
 }
 
-// isUnclear says that the user cannot know what the request did.
+// isUnclear reports whether the user cannot know the effect of the request.
 func (a answer) isUnclear() bool { return a.status == 0 || a.status >= 500 }
+
+func (a answer) isClear() bool { return !a.isUnclear() }
 
 func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, bytes.TrimSpace(a.text)) }
 
-// terminalState is the end that the answer tells; nil: none.
+// terminalState returns the end in the answer; nil: the transfer is not terminal.
 func (a answer) terminalState() *End {
 	i := slices.IndexFunc(transfer.States(), func(s transfer.State) bool { return s.String() == a.State })
 	if i < 0 || !transfer.States()[i].Terminal() {
@@ -104,29 +106,22 @@ func (u *user) call(ctx context.Context, userID int64, method, path string, body
 	begun := time.Now()
 	status, text, err := u.env.CallAsUser(ctx, userID, method, path, body)
 	if err != nil || json.Unmarshal(text, &a) != nil {
-		return answer{begun: begun} // nothing, or cut off
+		return answer{begun: begun} // no answer, or cut off
 	}
 	a.status, a.text, a.begun = status, text, begun
 	return a
 }
 
-// insist makes the request until the answer is clear.
-func (u *user) insist(ctx context.Context, method, path string, body any) (a answer) {
-	var pauses retry.Backoff
-	for ctx.Err() == nil {
-		if a = u.call(ctx, u.script.UserID, method, path, body); !a.isUnclear() {
-			break
-		}
-		pauses.Pause(ctx)
-	}
-	return a
+// insist repeats the request until the answer is clear.
+func (u *user) insist(ctx context.Context, method, path string, body any) answer {
+	return retry.Until(ctx, func() answer { return u.call(ctx, u.script.UserID, method, path, body) }, answer.isClear)
 }
 
 func (u *user) contradict(format string, args ...any) {
 	u.ledger.contradict(u.script.UserID, u.script.Answers().ReqID, fmt.Sprintf("cid %q: ", u.script.CID)+fmt.Sprintf(format, args...))
 }
 
-// postCopies posts the wish several times at once; each until it is answered.
+// postCopies posts the transfer several times at once, each copy until it is answered.
 func (u *user) postCopies(ctx context.Context) {
 	if u.script.copies > 1 {
 		u.ledger.count(Repeats)
@@ -142,7 +137,7 @@ func (u *user) post(ctx context.Context) {
 	var pauses retry.Backoff
 	for ctx.Err() == nil {
 		begun := u.ledger.Generation()
-		if u.isStale() { // conflictingRequest copy was answered before a restore: who knows the end posts nothing more
+		if u.isStale() { // another copy was answered before a restore: a user with a final answer posts no more
 			u.repeatAfterRestore(ctx)
 			return
 		}
@@ -150,7 +145,7 @@ func (u *user) post(ctx context.Context) {
 		switch {
 		case a.isUnclear():
 			pauses.Pause(ctx)
-		case u.databaseReplacedSince(begun), u.isStale(): // by a restore: it is posted again
+		case u.databaseReplacedSince(begun), u.isStale(): // across a restore: it is posted again
 		default:
 			a.generation = begun
 			u.recordAcceptance(a)
@@ -159,8 +154,8 @@ func (u *user) post(ctx context.Context) {
 	}
 }
 
-// recordAcceptance takes note of an answer to a post: one cid has one req_id for ever, and is
-// stored once.
+// recordAcceptance records the answer to a post. A cid must keep its first req_id, and must
+// be stored only once.
 func (u *user) recordAcceptance(a answer) {
 	fresh := a.Code != string(transfer.DuplicateRequest)
 	ok := a.status == http.StatusOK || fresh && (a.status == http.StatusAccepted || a.status == http.StatusUnprocessableEntity)
@@ -188,13 +183,13 @@ func (u *user) recordAcceptance(a answer) {
 	u.recordAnswer(a)
 }
 
-// postAnother tries the cid with another amount.
+// postAnother posts the same cid with another amount.
 func (u *user) postAnother(ctx context.Context) {
 	var a answer
 	var pauses retry.Backoff
 	for a.isUnclear() {
 		if ctx.Err() != nil || u.isStale() {
-			return // the transfer may be lost, and the other one would be new
+			return // the transfer may be lost, and the other one would then be new
 		}
 		a = u.call(ctx, u.script.UserID, http.MethodPost, u.script.urlPath(), u.script.conflictingRequest())
 		pauses.Pause(ctx)
@@ -205,7 +200,7 @@ func (u *user) postAnother(ctx context.Context) {
 	}
 }
 
-// postWrong posts what must be refused, whatever state the house is in.
+// postWrong posts invalid requests, which must be refused in every state.
 func (u *user) postWrong(ctx context.Context) {
 	for code, body := range u.script.invalidRequests() {
 		a := u.insist(ctx, http.MethodPost, u.script.urlPath(), body)
@@ -219,7 +214,7 @@ func (u *user) postWrong(ctx context.Context) {
 	}
 }
 
-// askAsOtherUser asks for the transfer as somebody else.
+// askAsOtherUser asks for the transfer as another user, which must be refused.
 func (u *user) askAsOtherUser(ctx context.Context) {
 	for ctx.Err() == nil {
 		a := u.call(ctx, u.script.UserID+1_000_000, http.MethodGet, "/api/v1/internal_transfer/"+u.script.Answers().ReqID, nil)
@@ -235,13 +230,13 @@ func (u *user) askAsOtherUser(ctx context.Context) {
 	}
 }
 
-// ask asks for the state, and says whether it is final.
+// ask asks for the state and reports whether it is terminal.
 func (u *user) ask(ctx context.Context) (final bool) {
 	begun := u.ledger.Generation()
 	a := u.call(ctx, u.script.UserID, http.MethodGet, "/api/v1/internal_transfer/"+u.script.Answers().ReqID, nil)
 	a.generation = begun
 	switch {
-	case a.isUnclear(), u.databaseReplacedSince(begun), u.isStale(): // it is judged at the end
+	case a.isUnclear(), u.databaseReplacedSince(begun), u.isStale(): // checked at the end of the run
 		return false
 	case a.status != http.StatusOK || a.Asset != u.script.Asset.Name || a.Amount != u.script.amount(u.script.Units):
 		u.contradict("asked for what was accepted, %s %s: got %s", u.script.amount(u.script.Units), u.script.Asset.Name, a)
@@ -250,8 +245,8 @@ func (u *user) ask(ctx context.Context) (final bool) {
 	return u.recordAnswer(a)
 }
 
-// recordAnswer compares what an answer says with what was said before: a final answer is
-// the last word, and a question that was put after it was heard gets the same.
+// recordAnswer compares an answer with earlier ones and reports whether it is final. A final
+// answer must never change. A request that began after it must get the same.
 func (u *user) recordAnswer(a answer) (final bool) {
 	end := a.terminalState()
 	var before Answers
