@@ -21,15 +21,15 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// The checks of what callers were told.
+// The checks of answers to callers.
 const (
 	steadyAnswers = "answers-steady"
 	sameTxID      = "same-txid"
 	toldTrue      = "told-true"
 )
 
-// checkAnswers holds what callers were told to each other, to the house's last word, and
-// to the chain.
+// checkAnswers compares the answers to each caller with one another, with the deployment's
+// last answer, and with the chain.
 func (e *episode) checkAnswers(ctx context.Context) ([]check, error) {
 	steady := check{Name: steadyAnswers, Promise: "no answer contradicts an earlier one: one txId, one end, one outcome; what must be refused is refused"}
 	for _, l := range e.load.Ledger.Contradictions() {
@@ -53,15 +53,15 @@ func (e *episode) checkAnswers(ctx context.Context) ([]check, error) {
 	return []check{steady, same, honest}, nil
 }
 
-// lastAnswer is the house's last word on a request.
+// lastAnswer is the deployment's answer about a request after the run.
 type lastAnswer struct {
 	stored bool
 	txID   string
 	end    load.End
 }
 
-// askAgain asks for every request, and posts every accepted one once more: each
-// must answer with the txId first given.
+// askAgain asks for every request and posts every accepted one once more. Each must answer
+// with its first txId.
 func (e *episode) askAgain(ctx context.Context) (check, map[*load.Intent]lastAnswer) {
 	c := check{Name: sameTxID, Promise: "each accepted request is found, and posted again answers, with the txId first given"}
 	ends := make(map[*load.Intent]lastAnswer)
@@ -106,10 +106,10 @@ func (e *episode) askForRequest(ctx context.Context, in *load.Intent) (l lastAns
 		l.end.Sub = *found.SubState
 	}
 	if answers.TxID == "" {
-		return l, "" // stored, and its caller never heard
+		return l, "" // stored, but its caller got no answer
 	}
 	if lost {
-		return l, "" // its caller has an end, and never posts it again
+		return l, "" // its caller has a final answer and posts it no more
 	}
 	if in.ByProgram() {
 		if found.TxID != answers.TxID {
@@ -125,19 +125,19 @@ func (e *episode) askForRequest(ctx context.Context, in *load.Intent) (l lastAns
 	}
 	status, text = e.ask(ctx, http.MethodPost, "/api/v1/tx", in.Body())
 	var again struct{ TxID string }
-	_ = json.Unmarshal(text, &again) // then it has none
+	_ = json.Unmarshal(text, &again) // unreadable text has no txId
 	if found.TxID != answers.TxID || status != http.StatusOK || again.TxID != answers.TxID {
 		return l, fmt.Sprintf("request %q was accepted as %s; it is found as %s, and posted again got %d %s", in.RequestID, answers.TxID, found.TxID, status, text)
 	}
 	return l, ""
 }
 
-// ask asks as a caller until the house answers.
+// ask calls as a caller until the deployment answers.
 func (e *episode) ask(ctx context.Context, method, path string, body any) (status int, text []byte) {
 	return e.askAs(ctx, stack.CallerAccount, method, path, body)
 }
 
-// askAs asks as somebody until the house answers.
+// askAs calls as the account until the deployment answers.
 func (e *episode) askAs(ctx context.Context, account, method, path string, body any) (status int, text []byte) {
 	for range 20 {
 		once, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -152,13 +152,13 @@ func (e *episode) askAs(ctx context.Context, account, method, path string, body 
 	return status, text
 }
 
-// effect is a transaction on chain as its intent is recognised by.
+// effect identifies an intent's transaction on chain.
 type effect struct {
 	from  nonce.Address
 	value string
 }
 
-// readChain finds the transactions of each sender and value.
+// readChain returns the receipts of all transactions by sender and value.
 func readChain(ctx context.Context, node string) (map[effect][]*types.Receipt, error) {
 	client, err := ethclient.DialContext(ctx, node)
 	if err != nil {
@@ -195,8 +195,8 @@ func readChain(ctx context.Context, node string) (map[effect][]*types.Receipt, e
 	return found, nil
 }
 
-// contradicts says how the chain, or the house's last word, is other than the
-// caller was told; or nothing. lost says that a restore may have lost what it was told.
+// contradicts describes a difference between the caller's answers and the chain or the last
+// answer; "" means none. lost means that a restore may have lost the caller's final answer.
 func contradicts(in *load.Intent, l lastAnswer, chain map[effect][]*types.Receipt, lost bool) string {
 	succeeded, reverted := 0, 0
 	for _, r := range chain[effect{in.Submitter.Address(), in.ValueWei.String()}] {

@@ -10,9 +10,8 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// What callers were told is held to the chain: each way in which it can be wrong
-// is found, and what is right is left alone.
-func TestContradicts(t *testing.T) {
+// Each way in which answers can contradict the chain is found, and consistent ones pass.
+func TestContradictingAnswersAreFound(t *testing.T) {
 	t.Parallel()
 	confirmed, cancelled := load.End{State: nonce.Confirmed}, load.End{State: nonce.Failed, Sub: nonce.Cancelled}
 	reverted, placeholder := load.End{State: nonce.Failed, Sub: nonce.Reverted}, load.End{State: nonce.Failed, Sub: nonce.Placeholder}

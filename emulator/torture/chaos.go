@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
-// chaos is the faults as they come.
+// chaos is the chaos run: it injects the scheduled faults and counts them.
 type chaos struct {
 	world  *faults.World
 	kinds  []faults.Fault
@@ -19,7 +19,7 @@ type chaos struct {
 	kept   *folder
 
 	mu    sync.Mutex
-	times map[string]int // by kind
+	times map[string]int // by kind of fault
 	over  bool
 }
 
@@ -27,12 +27,11 @@ func newChaosRun(w *faults.World, kinds []faults.Fault, events []plan.Event, kep
 	return &chaos{world: w, kinds: kinds, events: events, kept: kept, times: make(map[string]int)}
 }
 
-// faultGrace is how long after the last event faults may go on that wait for their
-// prey.
+// faultGrace is how long after the last event a fault may still wait for a target.
 const faultGrace = 3 * time.Second
 
-// run injects each event at its time, beside those that still last, and returns
-// when all have been undone.
+// run injects each event at its time, while earlier ones may still last. It returns when all
+// have been undone.
 func (s *chaos) run(ctx context.Context) {
 	lasting, undo := context.WithCancel(ctx)
 	defer undo()
@@ -63,7 +62,7 @@ func (s *chaos) inject(ctx context.Context, f faults.Fault, e plan.Event) {
 	s.times[f.Name] += n
 }
 
-// injected says how often each kind struck so far; those that never did are 0.
+// injected returns how often each kind struck so far.
 func (s *chaos) injected() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

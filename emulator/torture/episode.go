@@ -25,14 +25,14 @@ import (
 const (
 	blockTime       = 250 * time.Millisecond
 	confirmations   = 6
-	sharedKeyCount  = 2               // submitters whose keys somebody else uses too
-	loadAfterFaults = 6 * time.Second // how long the load goes on once faults have stopped
-	endTimeout      = 4 * time.Minute // within which everything ends after that
+	sharedKeyCount  = 2               // submitters whose keys a foreign signer also uses
+	loadAfterFaults = 6 * time.Second // how long the load continues after the faults
+	endTimeout      = 4 * time.Minute // limit for everything to end after that
 	progressEvery   = 10 * time.Second
 )
 
-// settings let a dead holder be waited out in two seconds, and what is unheard of
-// be sent again soon and be STUCK soon.
+// settings shorten the waits: a dead lease holder is replaced after two seconds, and an unseen
+// transaction is soon sent again and soon STUCK.
 var settings = map[string]string{
 	"FENCEPOST_LEASE_DURATION": "2s", "FENCEPOST_LEASE_RENEW_INTERVAL": "900ms", "FENCEPOST_CLOCK_SKEW_ALLOWANCE": "100ms",
 	"FENCEPOST_DATABASE_LOCK_TIMEOUT": "1500ms", "FENCEPOST_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT": "500ms",
@@ -43,15 +43,15 @@ var settings = map[string]string{
 	"FENCEPOST_NONCE_PLACEHOLDER_MAX_FEE_PER_GAS": "1000000000000000",
 }
 
-// features are the optional powers, on: each meets every fault beside the others. What
-// is replaced too often is STUCK soon, as without them.
+// features switch the optional features on, so that each meets every fault. A transaction that
+// is replaced too often is STUCK as soon as without them.
 var features = map[string]string{
 	"FENCEPOST_EVENTS_MODE": "mq_outbox", "FENCEPOST_FEES_HISTORY_ENABLED": "true", "FENCEPOST_MEMPOOL_DIAGNOSE_ENABLED": "true",
 	"FENCEPOST_GASBUMP_ENABLED": "true", "FENCEPOST_GASBUMP_MIN_INTERVAL": "2s", "FENCEPOST_GASBUMP_MAX_ATTEMPTS": "1",
 	"FENCEPOST_RPC_LEAVE_OUT": "1s",
 }
 
-// eventsOn says that events are kept, and published.
+// eventsOn reports whether events are stored and published.
 func (f flags) eventsOn() bool {
 	mode, given := f.set["FENCEPOST_EVENTS_MODE"]
 	return !given || mode == features["FENCEPOST_EVENTS_MODE"]
@@ -72,15 +72,14 @@ type episode struct {
 	operator    *load.Operator
 	transferRun *transferRun // nil: no transfers
 	chaos       *chaos
-	restores    restores // that were made
+	restores    restores // the restores done in the run
 
-	stoppedAt time.Time // by the database's clock: the last fault was undone
-	ended     bool      // everything came to its end within the bound
+	stoppedAt time.Time // when the last fault was undone, by the database's clock
+	ended     bool      // everything ended within endTimeout
 }
 
-// run plays a whole episode and prints its verdict. tamper, if not nil, is called
-// before the verdict, for a test of the verdict. The error is errVerdict where
-// the verdict is bad.
+// run plays an episode and prints its verdict. A test of the verdict passes tamper, which is
+// called before the checks. The error is errVerdict if the verdict is bad.
 func run(ctx context.Context, f flags, out io.Writer, tamper func(context.Context, *episode) error) (err error) {
 	e := &episode{flags: f, out: &lines{to: out}, source: plan.Source(f.seed)}
 	if e.folder, err = newFolder(f.seed); err != nil {
@@ -100,14 +99,14 @@ func run(ctx context.Context, f flags, out io.Writer, tamper func(context.Contex
 			return err
 		}
 	}
-	v, err := e.judge(ctx)
+	v, err := e.checkAll(ctx)
 	if err != nil {
 		return fmt.Errorf("no verdict: %w", err)
 	}
 	return e.conclude(ctx, v)
 }
 
-// start brings the house up, and everybody who will live in it.
+// start brings up the deployment and creates its clients.
 func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 	all := e.kinds()
 	events := plan.Draw(e.source, faults.Kinds(all), e.length(), e.every)
@@ -144,7 +143,7 @@ func (e *episode) start(ctx context.Context) (stop func() error, err error) {
 	return stop, nil
 }
 
-// sharedKeys are those that somebody else uses too: some submitters', and the payer's.
+// sharedKeys returns the keys that a foreign signer also uses: of some submitters and the payer.
 func (e *episode) sharedKeys() []devchain.Account {
 	keys := devchain.DevAccounts(e.submitters)[e.submitters-sharedKeyCount:]
 	if e.transfers > 0 {
@@ -153,7 +152,7 @@ func (e *episode) sharedKeys() []devchain.Account {
 	return keys
 }
 
-// userCount is how many people move money.
+// userCount is the number of users of the transfer load.
 func (e *episode) userCount() int {
 	if e.transfers == 0 {
 		return 0
@@ -161,8 +160,8 @@ func (e *episode) userCount() int {
 	return userCount
 }
 
-// forkSource is a source of its own for somebody who lives beside the others, from the
-// one seed.
+// forkSource returns a separate source of random numbers for a concurrent client, derived from
+// the one seed.
 func (e *episode) forkSource() *rand.Rand { return plan.Source(e.source.Uint64()) }
 
 func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err error) {
@@ -194,8 +193,8 @@ func (e *episode) build(ctx context.Context, cluster *pgcluster.Cluster) (err er
 	return nil
 }
 
-// setWindows gives every second submitter window 1, before anything is posted: the
-// env registers all alike.
+// setWindows gives every second submitter window 1 before anything is posted. The stack
+// registers all with the same window.
 func (e *episode) setWindows(ctx context.Context) error {
 	for i, s := range e.env.Submitters() {
 		a := load.Account{Submitter: s, Window: e.window, Program: i < programAccounts}
@@ -210,8 +209,8 @@ func (e *episode) setWindows(ctx context.Context) error {
 	return nil
 }
 
-// play lets the storm pass over the load, and then waits for the end of
-// everything. The error is that of ctx.
+// play runs the faults beside the load, and then waits until everything has ended. The error is
+// that of ctx.
 func (e *episode) play(ctx context.Context) error {
 	within, giveUp := context.WithCancel(ctx)
 	defer giveUp()
@@ -251,7 +250,7 @@ func (e *episode) play(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// waitForEnd waits until every caller knows its end and nothing is left to do.
+// waitForEnd waits until every caller knows its end and no work is left.
 func (e *episode) waitForEnd(ctx context.Context) (ended bool) {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
@@ -264,8 +263,8 @@ func (e *episode) waitForEnd(ctx context.Context) (ended bool) {
 	return false
 }
 
-// countUnfinished counts what is not at rest: transactions and transfers that have not ended,
-// episodes of PROTECT, events that were not told, leases held and wake marks.
+// countUnfinished counts transactions and transfers that are not terminal, open PROTECT
+// incidents, unpublished events, held leases and rerun flags.
 func (e *episode) countUnfinished(ctx context.Context) (n int) {
 	err := e.db.QueryRow(ctx, `
 		select (select count(*) from managed_tx where state not in ('CONFIRMED', 'FAILED'))
@@ -280,11 +279,11 @@ func (e *episode) countUnfinished(ctx context.Context) (n int) {
 }
 
 func (e *episode) halted(ctx context.Context) (halted bool) {
-	_ = e.db.QueryRow(ctx, `select exists (select from transfer_halt where resumed_at is null)`).Scan(&halted) // unknown is no halt
+	_ = e.db.QueryRow(ctx, `select exists (select from transfer_halt where resumed_at is null)`).Scan(&halted) // an error counts as no halt
 	return halted
 }
 
-// now is the database's time; nothing else tells the time of rows.
+// now is the database's time, which rows also use.
 func (e *episode) now(ctx context.Context) (now time.Time) {
 	for ctx.Err() == nil {
 		if err := e.db.QueryRow(ctx, `select clock_timestamp()`).Scan(&now); err == nil {

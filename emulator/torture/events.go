@@ -18,8 +18,8 @@ const (
 	eventsPublished = "events-told"
 )
 
-// checkEvents holds what was told of transactions to what became of them. Where events are
-// off there is nothing to hold.
+// checkEvents compares the stored and published events with the transactions. It checks nothing
+// if events are off.
 func (e *episode) checkEvents(ctx context.Context) ([]check, error) {
 	if !e.eventsOn() {
 		return nil, nil
@@ -34,15 +34,15 @@ func (e *episode) checkEvents(ctx context.Context) ([]check, error) {
 	}, nil
 }
 
-// selectEvents has a row for each transaction that has none, too.
+// selectEvents also returns a row for each transaction without events.
 const selectEvents = `
 select m.tx_id, m.submitter, m.state, m.event_sequence, coalesce(e.sequence, 0), coalesce(e.type, ''), coalesce(e.body ->> 'data', '{}')
   from managed_tx m
   left join event e using (tx_id)
  order by m.submitter, m.tx_id, e.sequence`
 
-// storedEvents are the keys of the events that are kept, each with its submitter, and what
-// is wrong with them.
+// storedEvents returns the submitters of the stored events by the events' keys, and the
+// violations in them.
 func (e *episode) storedEvents(ctx context.Context) (stored map[string]string, found []checkers.Violation, err error) {
 	rows, err := e.db.Query(ctx, selectEvents)
 	if err != nil {
@@ -66,7 +66,7 @@ func (e *episode) storedEvents(ctx context.Context) (stored map[string]string, f
 	return stored, found, err
 }
 
-// eventProblem says what is wrong with a transaction's event where its n-th should be.
+// eventProblem describes how the n-th event of a transaction is wrong, or returns "".
 func eventProblem(state nonce.State, counted, n, sequence int, kind, data string) string {
 	var d struct{ Final bool }
 	if err := json.Unmarshal([]byte(data), &d); err != nil {
@@ -84,8 +84,8 @@ func eventProblem(state nonce.State, counted, n, sequence int, kind, data string
 	return ""
 }
 
-// checkPublished holds the topic to what is kept: what came first is in the order in which it
-// is to be told.
+// checkPublished compares the topic with the stored events. The first delivery of each event
+// must be in order.
 func (e *episode) checkPublished(stored map[string]string) (found []checkers.Violation) {
 	add := func(of client.Event, format string, args ...any) {
 		found = append(found, checkers.Violation{Checker: eventsPublished, Submitter: of.Submitter, TxID: of.TxID, Detail: fmt.Sprintf(format, args...)})
@@ -103,7 +103,7 @@ func (e *episode) checkPublished(stored map[string]string) (found []checkers.Vio
 		}
 		published[key] = true
 		switch submitter, isStored := stored[key]; {
-		case !isStored && e.restores.published[key] == one.Submitter && m.OrderingKey == one.Submitter: // of a database that was lost
+		case !isStored && e.restores.published[key] == one.Submitter && m.OrderingKey == one.Submitter: // stored by a lost database
 			continue
 		case !isStored:
 			add(one, "%s %d was told, and is not kept", one.Type, one.Sequence)
@@ -127,7 +127,7 @@ select (select count(*) from event), (select count(*) from tx_version where kind
        (select count(*) from managed_tx m join tx_version v using (tx_hash) where v.kind = 'BUMP' and m.state in ('CONFIRMED', 'FAILED')),
        (select count(*) from managed_tx where last_mempool_diag is not null)`
 
-// countFeatures says how often each of the powers that are on did something.
+// countFeatures returns how often each optional feature acted.
 func (e *episode) countFeatures(ctx context.Context) (map[string]int, error) {
 	var events, bumps, mined, diagnosed int
 	if err := e.db.QueryRow(ctx, selectFeatures).Scan(&events, &bumps, &mined, &diagnosed); err != nil {

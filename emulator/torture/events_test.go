@@ -6,9 +6,9 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// An event that is missing, or after the end, or another end than its transaction's, is
-// found; what is right is left alone.
-func TestEventProblem(t *testing.T) {
+// A missing event, an event after the final one, and a wrong final event are found. Correct
+// events pass.
+func TestWrongEventsAreFound(t *testing.T) {
 	t.Parallel()
 	const final, more = `{"final": true}`, `{"final": false}`
 	for name, c := range map[string]struct {

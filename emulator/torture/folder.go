@@ -16,16 +16,15 @@ import (
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
-// folder keeps what a run leaves to look at. A run that ends well leaves
-// nothing.
+// folder holds the logs and tables of a run. A run that passes removes it.
 type folder struct {
 	path      string
 	began     time.Time
-	functions *os.File // their log
-	events    *os.File // what was done to them, and what the stack says
+	functions *os.File // log of the function processes
+	events    *os.File // log of the injected faults and of the stack
 
 	mu   sync.Mutex
-	also io.Writer // events go there too
+	also io.Writer // gets the events too
 }
 
 func newFolder(seed uint64) (*folder, error) {
@@ -46,10 +45,10 @@ func newFolder(seed uint64) (*folder, error) {
 
 func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
 
-// points is where crash points are armed.
+// points is the folder of armed crash points.
 func (f *folder) points() string { return f.file("points") }
 
-// settings are the given ones, with the crash points.
+// settings merges the settings and adds the folder of crash points.
 func (f *folder) settings(base ...map[string]string) map[string]string {
 	all := make(map[string]string)
 	for _, some := range base {
@@ -59,7 +58,7 @@ func (f *folder) settings(base ...map[string]string) map[string]string {
 	return all
 }
 
-// log is where the stack's own log goes.
+// log returns the writer of the stack's log.
 func (f *folder) log(verbose bool) io.Writer {
 	if verbose {
 		f.also = os.Stderr
@@ -67,16 +66,16 @@ func (f *folder) log(verbose bool) io.Writer {
 	return io.MultiWriter(f.events, f.also)
 }
 
-// event writes one line.
+// event writes one line to the log.
 func (f *folder) event(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := time.Now()
 	line := fmt.Sprintf("%s +%.3fs %s\n", at.UTC().Format(time.RFC3339Nano), at.Sub(f.began).Seconds(), fmt.Sprintf(format, args...))
-	_, _ = io.WriteString(io.MultiWriter(f.events, f.also), line) // a full disk is no finding
+	_, _ = io.WriteString(io.MultiWriter(f.events, f.also), line) // a full disk is no violation
 }
 
-// dump writes every table as CSV, those in partitions whole.
+// dump writes every table as CSV, a partitioned one as a whole.
 func (f *folder) dump(ctx context.Context, db *pgxpool.Pool) error {
 	rows, _ := db.Query(ctx, `
 		select relname::text from pg_class

@@ -9,9 +9,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// A transfer that only a lost database had may be gone, and what it was told may be
-// otherwise; nothing else may.
-func TestContradictedAcrossARestore(t *testing.T) {
+// Only a transfer that a lost database alone had may be missing or have another end.
+func TestOnlyLostTransfersMayDifferAfterRestore(t *testing.T) {
 	t.Parallel()
 	committed, short := transferload.End{State: transfer.Committed}, transferload.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
 	lost, kept := func(transferload.Answers) bool { return true }, func(transferload.Answers) bool { return false }
@@ -26,16 +25,16 @@ func TestContradictedAcrossARestore(t *testing.T) {
 		"told before the backup":                  {nil, kept, map[string]bool{"a": true}, "there is no row"},
 		"another end":                             {map[string]transferload.End{"a": short}, lost, nil, ""},
 		"another end, and told before the backup": {map[string]transferload.End{"a": short}, kept, nil, "told COMMITTED, and it is FAILED"},
-		"another row, of nobody":                  {map[string]transferload.End{"b": short}, lost, map[string]bool{"a": true}, "nobody was told of it"},
+		"another row, of nobody":                  {map[string]transferload.End{"b": short}, lost, map[string]bool{"a": true}, "no user knows of it"},
 	} {
 		script := transferload.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, transferload.Answers{ReqID: "a", End: &committed})
 		wantFound(t, name, contradictedEnds([]*transferload.Script{script}, c.ends, c.lost, c.rows), c.want)
 	}
 }
 
-// What the core did for a transfer that was lost is settled with the outside, by exactly
-// as much.
-func TestUnsettledHalves(t *testing.T) {
+// The operator settles with the outside exactly the units that the core moved for a lost
+// transfer.
+func TestUnsettledHalvesAreFound(t *testing.T) {
 	t.Parallel()
 	half := map[string]money.Half{"a": {ReqID: "a", UserID: 3, AssetID: 1, Units: 5}}
 	for name, c := range map[string]struct {
@@ -52,9 +51,8 @@ func TestUnsettledHalves(t *testing.T) {
 	}
 }
 
-// A payout that was lost with its database, and whose user was told COMMITTED, is paid
-// once and settled. A second payment, one of a payout that was given back, and one that
-// nobody has settled are found.
+// A payout that was answered COMMITTED and whose row is lost is paid once and settled. A second
+// payment, a payment of a refunded payout, and a missing settlement are found.
 func TestLostPayouts(t *testing.T) {
 	t.Parallel()
 	committed, back := transferload.End{State: transfer.Committed}, transferload.End{State: transfer.RolledBack, Reason: "PAYOUT_REJECTED"}
@@ -87,10 +85,9 @@ func TestLostPayouts(t *testing.T) {
 	}
 }
 
-// A payout that a lost database has paid, and that the database of now has refused, is paid
-// once, and its money is taken once. So is one whose user was told by a database between
-// them that it was refused. Nothing excuses another payment, one whose money nobody has
-// taken, what was taken without need, or a payment of what was given back.
+// A payout that a lost database paid and the current one refused is paid once, and its amount is
+// taken once. The same holds if a database between them refused it. A second payment, a missing
+// or superfluous settlement, and a payment of a refunded payout are found.
 func TestPaidByALostDatabaseAndRefused(t *testing.T) {
 	t.Parallel()
 	one := payment{"", "0xfe1", "100"}
@@ -131,8 +128,7 @@ func TestPaidByALostDatabaseAndRefused(t *testing.T) {
 	}
 }
 
-// A restore explains what a check of conservation finds of what was lost, and nothing of
-// what was not.
+// A restore explains findings of lost rows only.
 func TestARestoreExplainsFindingsOfWhatWasLost(t *testing.T) {
 	t.Parallel()
 	r := restores{storedState: *newStoredState()}

@@ -19,7 +19,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// The checks of the second system beside those of package money.
+// The checks of transfers beside those of package money.
 const (
 	coreRecovers   = "core-recovers"
 	steadyMoves    = "transfer-answers-steady"
@@ -29,8 +29,8 @@ const (
 	paidOnce       = "paid-or-refunded"
 )
 
-// checkMoney holds the second system to its promises. What comes last changes what the
-// env knows of itself: it is read before.
+// checkMoney checks the promises about transfers. The last checks change the deployment's state,
+// so the others come before them.
 func (e *episode) checkMoney(ctx context.Context) (all []check, err error) {
 	if e.transferRun == nil {
 		return nil, nil
@@ -38,10 +38,10 @@ func (e *episode) checkMoney(ctx context.Context) (all []check, err error) {
 	recovers := e.checkCoreRecovers(ctx)
 	all = append(all, recovers, e.checkTransferAnswers())
 	if len(recovers.Violations) > 0 {
-		return all, nil // nobody can read the rest
+		return all, nil // the other checks need the core
 	}
 	reads := []func(context.Context) ([]check, error){e.checkJournals, e.checkBalances, e.checkPayouts, e.checkDuplicates, e.checkConservation}
-	if !e.ended { // what still moves changes under a second call, and says nothing of it
+	if !e.ended { // a repeated call can change an unfinished transfer, without a fault
 		reads = slices.Delete(reads, 3, 4)
 	}
 	for _, read := range reads {
@@ -54,7 +54,7 @@ func (e *episode) checkMoney(ctx context.Context) (all []check, err error) {
 	return all, nil
 }
 
-// violation is one about a user and a transfer; either may be left out.
+// violation returns a violation about a user and a transfer; either can be zero.
 func violation(checker string, userID int64, reqID, format string, args ...any) checkers.Violation {
 	who := "transfers"
 	if userID != 0 {
@@ -63,7 +63,7 @@ func violation(checker string, userID int64, reqID, format string, args ...any) 
 	return checkers.Violation{Checker: checker, Submitter: who, TxID: reqID, Detail: fmt.Sprintf(format, args...)}
 }
 
-// checkCoreRecovers looks whether the core came back each time, and is there now.
+// checkCoreRecovers checks that the core came back each time and runs now.
 func (e *episode) checkCoreRecovers(ctx context.Context) check {
 	c := check{Name: coreRecovers, Promise: "however the trading core ends, it starts again with all that it had answered"}
 	supervisor := e.world.Supervisor
@@ -87,7 +87,7 @@ func (e *episode) checkTransferAnswers() check {
 	return c
 }
 
-// checkJournals asks the checkers of the two journals.
+// checkJournals runs the checkers of the two journals.
 func (e *episode) checkJournals(ctx context.Context) (all []check, err error) {
 	found, err := money.Check(ctx, money.Episode{Database: e.env.Database, Core: e.env.Core.Ledger(), Lost: e.restores.transfers, Settled: e.ended})
 	if err != nil {
@@ -105,8 +105,8 @@ func (e *episode) checkJournals(ctx context.Context) (all []check, err error) {
 	return all, nil
 }
 
-// checkBalances holds what each account has, and how each transfer ended, to what people
-// were told, without a look at any journal.
+// checkBalances compares each balance, and each transfer's end, with the answers that users got.
+// It uses no journal.
 func (e *episode) checkBalances(ctx context.Context) ([]check, error) {
 	c := check{Name: movedAsTold, Promise: "each account holds what came from outside and moved by COMMITTED transfers, by what users and teller were told; each end is the one told"}
 	evidence, err := money.Gather(ctx, money.Episode{Database: e.env.Database, Core: e.env.Core.Ledger(), Lost: e.restores.transfers})
@@ -141,7 +141,7 @@ func (e *episode) checkBalances(ctx context.Context) ([]check, error) {
 	return []check{c}, nil
 }
 
-// balanceDifferences lists the accounts that hold something else than expected.
+// balanceDifferences lists the accounts whose balance is not the expected one.
 func balanceDifferences(expected, held map[transferload.Account]int64) (found []checkers.Violation) {
 	all := make(map[transferload.Account]bool)
 	for at := range expected {
@@ -159,11 +159,11 @@ func balanceDifferences(expected, held map[transferload.Account]int64) (found []
 	return found
 }
 
-// contradictedEnds lists the wishes whose row has another end than their user was told,
-// and the rows that nobody was told of.
+// contradictedEnds lists the scripts whose row has another end than their user's answer, and the
+// rows that no user knows of.
 //
-// What was told after the backup of a database that was lost may be otherwise: lost says
-// so of an end, and rows has the req_ids whose rows no backup has.
+// An answer from after a restored backup can differ: lost reports this for a final answer, and
+// rows has the req_ids that no backup has.
 func contradictedEnds(scripts []*transferload.Script, ends map[string]transferload.End, lost func(transferload.Answers) bool, rows map[string]bool) (found []checkers.Violation) {
 	known := make(map[string]bool)
 	for _, w := range scripts {
@@ -181,14 +181,13 @@ func contradictedEnds(scripts []*transferload.Script, ends map[string]transferlo
 	}
 	for reqID, end := range ends {
 		if !known[reqID] {
-			found = append(found, violation(movedAsTold, 0, reqID, "nobody was told of it, and it is %s", end))
+			found = append(found, violation(movedAsTold, 0, reqID, "no user knows of it, and it is %s", end))
 		}
 	}
 	return found
 }
 
-// unsettledHalves lists what the core did for transfers that were lost and nobody has
-// settled, and what was settled that is not so.
+// unsettledHalves lists the lost transfers whose movements at the core were not settled exactly.
 func unsettledHalves(halves map[string]money.Half, settled map[string]int64) (found []checkers.Violation) {
 	for reqID, h := range halves {
 		if h.Units+settled[reqID] != 0 {
@@ -198,7 +197,7 @@ func unsettledHalves(halves map[string]money.Half, settled map[string]int64) (fo
 	return found
 }
 
-// transferEnds is where each transfer is, by req_id.
+// transferEnds returns the state and reason of each transfer by req_id.
 func (e *episode) transferEnds(ctx context.Context) (map[string]transferload.End, error) {
 	rows, err := e.db.Query(ctx, `select req_id, state, coalesce(error_message, '') from transfers_tb`)
 	if err != nil {
@@ -214,7 +213,7 @@ func (e *episode) transferEnds(ctx context.Context) (map[string]transferload.End
 	return ends, err
 }
 
-// checkConservation looks at what the house's own checks came to, all the while and now.
+// checkConservation checks the results of the deployment's own checks, during the run and now.
 func (e *episode) checkConservation(ctx context.Context) ([]check, error) {
 	c := check{Name: conservedAll, Promise: "every check of conservation, whatever was under way, found nothing and halted nobody; so does a full one at the end"}
 	rows, err := e.db.Query(ctx, `

@@ -21,9 +21,8 @@ func wantFound(t *testing.T, name string, found []checkers.Violation, part strin
 	}
 }
 
-// An account that holds another amount than people were told of is found, on either
-// side.
-func TestDiffers(t *testing.T) {
+// An account is found whose balance differs from the users' answers, on either side.
+func TestWrongBalancesAreFound(t *testing.T) {
 	t.Parallel()
 	at := transferload.Account{Side: transfer.Funding, UserID: 3, AssetID: 1}
 	for name, c := range map[string]struct {
@@ -40,9 +39,8 @@ func TestDiffers(t *testing.T) {
 	}
 }
 
-// A row with another end than its user was told is found, one that is gone, and one
-// that nobody knows of.
-func TestContradicted(t *testing.T) {
+// A row with another end than its user's answer, a missing row, and an unknown row are found.
+func TestContradictedEndsAreFound(t *testing.T) {
 	t.Parallel()
 	committed, short := transferload.End{State: transfer.Committed}, transferload.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
 	for name, c := range map[string]struct {
@@ -54,7 +52,7 @@ func TestContradicted(t *testing.T) {
 		"never heard":   {transferload.Answers{ReqID: "a"}, map[string]transferload.End{"a": committed}, ""},
 		"another end":   {transferload.Answers{ReqID: "a", End: &committed}, map[string]transferload.End{"a": short}, "told COMMITTED, and it is FAILED/INSUFFICIENT_BALANCE"},
 		"no row":        {transferload.Answers{ReqID: "a", End: &committed}, nil, "there is no row"},
-		"nobody's":      {transferload.Answers{Refused: true}, map[string]transferload.End{"a": committed}, "nobody was told of it"},
+		"nobody's":      {transferload.Answers{Refused: true}, map[string]transferload.End{"a": committed}, "no user knows of it"},
 		"refused, none": {transferload.Answers{Refused: true}, nil, ""},
 	} {
 		script := transferload.Seen(3, transfer.Funding, transfer.Spot, stack.USDT, 5, c.answers)
@@ -62,9 +60,8 @@ func TestContradicted(t *testing.T) {
 	}
 }
 
-// A payout that is paid and given back, or neither, or twice, or to somebody else, is
-// found.
-func TestUnsettled(t *testing.T) {
+// A payout is found that is paid and refunded, or neither, or paid twice or to another address.
+func TestWrongPayoutsAreFound(t *testing.T) {
 	t.Parallel()
 	one, closed, token := payment{"", "0xfe1", "100"}, payment{"", "0xc1", "100"}, payment{"0xaa", "0xfe1", "100"}
 	paid := payout{ReqID: "a", State: transfer.Committed, payment: one, Withdrawn: 1}
@@ -96,9 +93,8 @@ func TestUnsettled(t *testing.T) {
 	}
 }
 
-// What a transaction has paid is read from the chain: the value of one that succeeded,
-// and the event of a token.
-func TestPaidBy(t *testing.T) {
+// A payment is read from the chain: the value of a successful transaction, and a token's event.
+func TestPaymentsAreReadFromTheChain(t *testing.T) {
 	t.Parallel()
 	to, token := common.HexToAddress("0xfe1"), common.HexToAddress("0xaa")
 	coin := types.NewTx(&types.DynamicFeeTx{To: &to, Value: big.NewInt(7)})
@@ -125,12 +121,12 @@ func TestPaidBy(t *testing.T) {
 	}
 }
 
-// A line that is gone, and one that is new, is found.
-func TestChanged(t *testing.T) {
+// A missing line and an additional line are found.
+func TestChangedLinesAreFound(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		before, loadAfterFaults []string
-		want                    string
+		before, after []string
+		want          string
 	}{
 		"the same":    {[]string{"a", "b", "b"}, []string{"a", "b", "b"}, ""},
 		"gone":        {[]string{"a", "b"}, []string{"a"}, "was, and is no more: b"},
@@ -138,6 +134,6 @@ func TestChanged(t *testing.T) {
 		"another one": {[]string{"a 1"}, []string{"a 2"}, "was not, and is: a 2"},
 		"one of two":  {[]string{"b", "b"}, []string{"b"}, "no more: b"},
 	} {
-		wantFound(t, name, snapshotDifferences(c.before, c.loadAfterFaults), c.want)
+		wantFound(t, name, snapshotDifferences(c.before, c.after), c.want)
 	}
 }

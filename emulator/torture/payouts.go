@@ -18,25 +18,25 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// payout is what the row of a payout says, and how often Funding's journal has the
-// money taken and given back.
+// payout is the row of a payout, with the number of withdrawals and refunds in Funding's
+// journal.
 type payout struct {
 	ReqID     string
 	UserID    int64
 	State     transfer.State
-	payment   // that it should make
+	payment   // the payment that it should make
 	Withdrawn int
 	Refunded  int
 }
 
-// payment is money that reaches somebody on the chain.
+// payment is an amount that reaches an address on the chain.
 type payment struct {
 	Token   string // the contract; "": the chain's coin
 	Address string // lower case
-	Units   string // the chain's smallest
+	Units   string // in the chain's smallest unit
 }
 
-// checkPayouts holds each payout to the chain: paid once, or given back once.
+// checkPayouts compares each payout with the chain: it is paid once or refunded once.
 func (e *episode) checkPayouts(ctx context.Context) ([]check, error) {
 	c := check{Name: paidOnce, Promise: "a payout is paid once on the chain or given back once in Funding, never both, never neither, never to anybody else"}
 	wanted, err := payoutRows(ctx, e.db)
@@ -80,8 +80,7 @@ select req_id, user_id, state, coalesce(payout_token, ''), payout_address, payou
 	return all, err
 }
 
-// payments are those that the payer has made, by the chain alone; what somebody else
-// did with its key is none.
+// payments returns the payer's payments on the chain, without those of the foreign signer.
 func (e *episode) payments(ctx context.Context) (all []payment, err error) {
 	client, err := ethclient.DialContext(ctx, e.env.Chain.URL())
 	if err != nil {
@@ -116,15 +115,14 @@ func (e *episode) payments(ctx context.Context) (all []payment, err error) {
 	return all, nil
 }
 
-// afterRestores are the payouts as they have to be after restores. rows has the payouts that
-// a lost database had stored or withdrawn after its backup. settled has the amounts that the
-// operator brought and took, by req_id.
+// afterRestores returns the payouts as they must be after restores. The map rows has the payouts
+// that a lost database had stored or withdrawn after its backup. The map settled has the units
+// that the operator booked with the outside, by req_id.
 //
-// An amount that the clerk took for a payout counts as its withdrawal. A payout has to be
-// paid once where a lost database has withdrawn it and not given it back, the clerk took
-// its amount, and it is FAILED now or its row is lost. So does one whose row is lost and of
-// which a lost database has answered COMMITTED. No other payout whose row is lost may have
-// a payment.
+// An amount that the operator took for a payout counts as its withdrawal. Two kinds of payouts
+// must be paid once. A lost database withdrew the first kind without a refund, the operator took
+// its amount, and its row is FAILED or lost. A lost database answered COMMITTED for the second
+// kind, and its row is lost. No other payout with a lost row may have a payment.
 func afterRestores(wanted []payout, scripts []*transferload.Script, lost func(transferload.Answers) bool, rows map[string]payout, settled map[string]int64) []payout {
 	here := make(map[string]int)
 	for i, p := range wanted {
@@ -150,8 +148,7 @@ func afterRestores(wanted []payout, scripts []*transferload.Script, lost func(tr
 	return wanted
 }
 
-// lostRow is the payout as a database had it that was lost: as it was withdrawn, and given
-// back, by any of them.
+// lostRow returns the payout as lost databases had it, with their most withdrawals and refunds.
 func lostRow(ids []string, rows map[string]payout) (was payout, had bool) {
 	for _, id := range ids {
 		p, is := rows[id]
@@ -164,7 +161,7 @@ func lostRow(ids []string, rows map[string]payout) (was payout, had bool) {
 	return was, had
 }
 
-// timesTaken is how often the clerk has taken what the payout pays; 2 is any other amount.
+// timesTaken returns how often the operator took the payout's amount; 2 is any other amount.
 func timesTaken(ids []string, units uint64, settled map[string]int64) int {
 	var taken int64
 	for _, id := range ids {
@@ -181,8 +178,8 @@ func timesTaken(ids []string, units uint64, settled map[string]int64) int {
 
 var transferEvent = crypto.Keccak256Hash([]byte("Transfer(address,address,uint256)"))
 
-// paidBy is what one transaction of the payer's has moved: coin by its value, which
-// a placeholder sends none of, and tokens by their events.
+// paidBy returns the payments of one transaction of the payer: coin by its value, which is 0 for
+// a placeholder, and tokens by their events.
 func paidBy(tx *types.Transaction, receipt *types.Receipt) (all []payment) {
 	if receipt.Status != types.ReceiptStatusSuccessful {
 		return nil
@@ -200,8 +197,8 @@ func paidBy(tx *types.Transaction, receipt *types.Receipt) (all []payment) {
 
 func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
 
-// payoutViolations lists the payouts that are not paid once or given back once, and the
-// payments that nobody wanted.
+// payoutViolations lists the payouts that are not paid once or refunded once, and the payments
+// without a payout.
 func payoutViolations(wanted []payout, paid []payment) (found []checkers.Violation) {
 	times, want := make(map[payment]int), make(map[payment]int)
 	for _, p := range paid {

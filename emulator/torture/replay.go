@@ -16,8 +16,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// checkDuplicates makes every call that was ever made to either ledger three times more,
-// and every transfer's task, and looks whether anything has changed.
+// checkDuplicates repeats every call to either ledger three times, and every transfer's task
+// once, and checks that nothing changes.
 func (e *episode) checkDuplicates(ctx context.Context) ([]check, error) {
 	c := check{Name: lateDuplicates, Promise: "every call ever made to a ledger, made three times more, is answered as before and changes nothing; so is every task"}
 	before, err := e.moneySnapshot(ctx)
@@ -39,18 +39,18 @@ func (e *episode) checkDuplicates(ctx context.Context) ([]check, error) {
 	if err := e.replayTasks(ctx, report); err != nil {
 		return nil, err
 	}
-	loadAfterFaults, err := e.moneySnapshot(ctx)
+	after, err := e.moneySnapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.Violations = append(c.Violations, snapshotDifferences(before, loadAfterFaults)...)
+	c.Violations = append(c.Violations, snapshotDifferences(before, after)...)
 	return []check{c}, nil
 }
 
-// reporter takes a violation.
+// reporter records a violation.
 type reporter func(userID int64, reqID, format string, args ...any)
 
-// forEachConcurrently does one for each, some at once.
+// forEachConcurrently calls one for each element, eight at a time.
 func forEachConcurrently[T any](all []T, one func(T)) {
 	slots := make(chan struct{}, 8)
 	var working sync.WaitGroup
@@ -71,7 +71,7 @@ func (e *episode) replayCore(ctx context.Context, report reporter) {
 	}
 	forEachConcurrently(core.Proxy.Calls(nil), func(c ubsproxy.Call) {
 		if e.restores.transfers[c.Operation.ReqID] && !answered[c.Path+c.Operation.ReqID] {
-			return // whoever made it was lost before it was answered, and nobody makes it again
+			return // its caller was lost before an answer came, and no process repeats it
 		}
 		status, text, err := core.Proxy.Replay(ctx, c, core.Secret)
 		switch {
@@ -114,7 +114,7 @@ select o.req_id, o.op_type, coalesce(o.reason, ''), o.user_id, o.asset_id, o.uni
 	return nil
 }
 
-// askLedger has a ledger do op.
+// askLedger calls the ledger's operation op.
 func askLedger(ctx context.Context, l transfer.Ledger, op transfer.Op, c transfer.Call) transfer.Outcome {
 	switch op {
 	case transfer.Withdraw:
@@ -147,7 +147,7 @@ func (e *episode) replayTasks(ctx context.Context, report reporter) error {
 	return nil
 }
 
-// moneySnapshot is all that is on record about money, a line each, in order.
+// moneySnapshot returns the stored state of all money as sorted lines.
 func (e *episode) moneySnapshot(ctx context.Context) (lines []string, err error) {
 	rows, _ := e.db.Query(ctx, `
 select concat_ws(' ', 'funding', id, req_id, op_type, result, reason, user_id, asset_id, units) from transfer_operations
@@ -162,8 +162,8 @@ select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) fro
 	if lines, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
 		return nil, err
 	}
-	for loadAfterFaults := uint64(0); ; {
-		some, _, err := e.env.Core.Ledger().Journal(ctx, loadAfterFaults, 5000)
+	for after := uint64(0); ; {
+		some, _, err := e.env.Core.Ledger().Journal(ctx, after, 5000)
 		if err != nil {
 			return nil, err
 		}
@@ -171,7 +171,7 @@ select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) fro
 			break
 		}
 		for _, j := range some {
-			if loadAfterFaults = j.Seq; wire.Moves(j.Op) {
+			if after = j.Seq; wire.Moves(j.Op) {
 				lines = append(lines, fmt.Sprintf("trading %d %s %s %d %s", j.Seq, j.ReqID, j.Op, j.Units, j.Refused))
 			}
 		}
@@ -184,18 +184,18 @@ select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) fro
 	return lines, err
 }
 
-// snapshotDifferences lists the lines of one picture that are not in the other; both are in order.
-func snapshotDifferences(before, loadAfterFaults []string) (found []checkers.Violation) {
-	for len(before) > 0 || len(loadAfterFaults) > 0 {
+// snapshotDifferences lists the lines that are in only one of the two sorted snapshots.
+func snapshotDifferences(before, after []string) (found []checkers.Violation) {
+	for len(before) > 0 || len(after) > 0 {
 		switch {
-		case len(loadAfterFaults) == 0 || len(before) > 0 && before[0] < loadAfterFaults[0]:
+		case len(after) == 0 || len(before) > 0 && before[0] < after[0]:
 			found = append(found, violation(lateDuplicates, 0, "", "was, and is no more: %s", before[0]))
 			before = before[1:]
-		case len(before) == 0 || before[0] > loadAfterFaults[0]:
-			found = append(found, violation(lateDuplicates, 0, "", "was not, and is: %s", loadAfterFaults[0]))
-			loadAfterFaults = loadAfterFaults[1:]
+		case len(before) == 0 || before[0] > after[0]:
+			found = append(found, violation(lateDuplicates, 0, "", "was not, and is: %s", after[0]))
+			after = after[1:]
 		default:
-			before, loadAfterFaults = before[1:], loadAfterFaults[1:]
+			before, after = before[1:], after[1:]
 		}
 	}
 	return found

@@ -16,14 +16,14 @@ import (
 	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
-// announce says what will be done, before anything is.
+// announce prints what the run will do.
 func (e *episode) announce(events []plan.Event, kinds int) {
 	fmt.Fprintf(e.out, "Torture with seed %d: %v of faults, %d events of %d kinds, on %d submitters (windows 1 and %d;\n",
 		e.seed, e.length(), len(events), kinds, e.submitters, e.window)
-	fmt.Fprintf(e.out, "two of them share their key with a stranger), %v intents a second, %v blocks, confirmations.required=%d.\n",
+	fmt.Fprintf(e.out, "a foreign signer also has the keys of two of them), %v intents a second, %v blocks, confirmations.required=%d.\n",
 		e.rate, blockTime, confirmations)
 	if e.transfers > 0 {
-		fmt.Fprintf(e.out, "%d users move money between two ledgers and out to the chain, %v times a second; the payer's key is a stranger's, too.\n", userCount, e.transfers)
+		fmt.Fprintf(e.out, "%d users move money between two ledgers and out to the chain, %v times a second; the foreign signer also has the payer's key.\n", userCount, e.transfers)
 	}
 	fmt.Fprintf(e.out, "The chain has %d nodes; unless --set says otherwise, events, gas bump, fee history and mempool diagnosis are on.\n", e.nodes)
 	fmt.Fprintf(e.out, "The same again:\n  %s\n", e.command())
@@ -37,7 +37,7 @@ func (e *episode) clock() string {
 	return fmt.Sprintf("[%2d:%02d]", s/60, s%60)
 }
 
-// report prints a line of progress now and then.
+// report prints a line of progress every ten seconds.
 func (e *episode) report(ctx context.Context) {
 	for {
 		retry.Pause(ctx, progressEvery)
@@ -55,8 +55,8 @@ func (e *episode) report(ctx context.Context) {
 	}
 }
 
-// conclude prints the table, keeps what is needed to look into a bad end, and
-// turns the verdict into an error.
+// conclude prints the table, dumps the tables of a failed run, and returns errVerdict if the
+// verdict is bad.
 func (e *episode) conclude(ctx context.Context, v verdict) error {
 	good := v.violations() == 0 && len(v.missing) == 0 && e.ended
 	e.table(v)
@@ -81,7 +81,7 @@ func (e *episode) conclude(ctx context.Context, v verdict) error {
 	return errVerdict
 }
 
-// shown bounds how many violations of one checker are printed; all are kept.
+// shown bounds the printed violations of one checker; the log has all.
 const shown = 10
 
 func (e *episode) details(v verdict) {
@@ -145,7 +145,7 @@ func (e *episode) heading(name, column string) {
 
 func (e *episode) row(name string, value any) { fmt.Fprintf(e.out, "%-56s %12v\n", name, value) }
 
-// counts prints the most frequent first.
+// counts prints the counts, the largest first.
 func (e *episode) counts(heading string, all map[string]int) {
 	e.heading(heading, "times")
 	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {

@@ -15,27 +15,27 @@ import (
 	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
-// restores is what is known of the databases that were lost in the run, beyond what
-// their backups have.
+// restores is the state of the databases that were lost in the run, without their backups'
+// state.
 type restores struct {
 	done    []*faults.Restore
-	backups []*storedState // of each of their backups, as it was made
+	backups []*storedState // state of each backup when it was made
 	storedState
 }
 
-// storedState is what a database has stored and told.
+// storedState is the state of one database that the checks use.
 type storedState struct {
 	hashes    map[string]bool   // of every version
-	published map[string]string // the events: by key, the submitter
-	txs       map[string]bool   // the transactions that these are of
+	published map[string]string // submitters of the events by key
+	txs       map[string]bool   // the transactions of these events
 
 	transfers map[string]bool   // req_ids
-	open      map[string]bool   // of the transfers that have not ended
-	payouts   map[string]payout // of the transfers; of lost ones also those that were withdrawn after the backup
+	open      map[string]bool   // the transfers that are not terminal
+	payouts   map[string]payout // by req_id; of lost databases also those withdrawn after the backup
 }
 
-// restoreAll loses the database as often as it is asked for, evenly over the storm: each
-// time some seconds after a backup.
+// restoreAll loses the database as often as the flag says, evenly over the run, each time some
+// seconds after a backup.
 func (e *episode) restoreAll(ctx context.Context) {
 	each := e.length() / time.Duration(max(e.flags.restores, 1))
 	for n := range e.flags.restores {
@@ -50,8 +50,8 @@ func (e *episode) restoreAll(ctx context.Context) {
 	}
 }
 
-// restore follows docs/runbooks/restore.md. The callers and the operator do their part by
-// themselves, once they know of it.
+// restore follows docs/runbooks/restore.md. Callers and operators do their part once they know of
+// the restore.
 func (e *episode) restore(ctx context.Context, n int) error {
 	backedUp := time.Now()
 	r, err := e.world.BackUp(ctx, n)
@@ -60,7 +60,7 @@ func (e *episode) restore(ctx context.Context, n int) error {
 	}
 	e.folder.event("restore %d: backed up", n)
 	had, err := readState(ctx, r.Backup)
-	for ; err != nil && ctx.Err() == nil; had, err = readState(ctx, r.Backup) { // Postgres may be away
+	for ; err != nil && ctx.Err() == nil; had, err = readState(ctx, r.Backup) { // Postgres can be down
 		retry.Pause(ctx, 200*time.Millisecond)
 	}
 	if err != nil {
@@ -77,7 +77,7 @@ func (e *episode) restore(ctx context.Context, n int) error {
 	return nil
 }
 
-// replaced tells everybody that the database is another from here on.
+// replaced notifies the clients that the database was replaced.
 func (e *episode) replaced(backedUp time.Time) {
 	e.load.Ledger.Restored(backedUp)
 	if e.transferRun != nil {
@@ -85,7 +85,7 @@ func (e *episode) replaced(backedUp time.Time) {
 	}
 }
 
-// namesLostTx says that a text names a transaction of a database that was lost.
+// namesLostTx reports whether the text names a transaction that only a lost database had.
 func (r *restores) namesLostTx(text string) bool {
 	for hash := range r.hashes {
 		if strings.Contains(text, hash) {
@@ -95,13 +95,13 @@ func (r *restores) namesLostTx(text string) bool {
 	return false
 }
 
-// isExplained says of what a check of conservation found that a database which was lost is the
-// cause: the core has a line of a transfer whose row was lost, or the payer a transaction
-// that only a lost database had, which nothing here explains, or a payout that was refused
-// here. Whether that payout's money was taken is [afterRestores]'s to say.
+// isExplained reports whether a lost database explains a finding of a check of conservation. The
+// core can have a line of a transfer whose row was lost. The payer can have a transaction that
+// only a lost database had, or one for a payout that the copy refused. The check
+// of payouts in [afterRestores] includes the amount of such a payout.
 //
-// What a copy has open may have gone further at the core. Until it has caught up a check
-// finds that, and it stands no longer afterwards.
+// The core can be ahead of a transfer that is open in the copy. A check can find that until the
+// copy has caught up.
 func (r *restores) isExplained(kind, reqID, detail string, stands bool) bool {
 	switch kind {
 	case "CREDIT_WITHOUT_DEBIT", "CREDIT_AND_REFUND":
@@ -114,15 +114,14 @@ func (r *restores) isExplained(kind, reqID, detail string, stands bool) bool {
 		return r.transfers[reqID]
 	case "PAYMENT_WITHOUT_TRANSFER":
 		return r.namesLostTx(detail)
-	case "PAYMENT_DIFFERS": // it was paid by a lost database, and Funding has refused it in the copy
+	case "PAYMENT_DIFFERS": // paid by a lost database, and refused by Funding in the copy
 		p := r.payouts[reqID]
 		return p.Withdrawn > 0 && p.Refunded == 0 && r.namesLostTx(detail) && strings.Contains(detail, "no payment: it is FAILED")
 	}
 	return false
 }
 
-// read takes from the databases that were lost what they had signed and told, and what
-// their backups had not.
+// read reads what the lost databases had stored and their backups had not.
 func (r *restores) read(ctx context.Context) error {
 	r.storedState = *newStoredState()
 	for i, one := range r.done {
@@ -135,7 +134,7 @@ func (r *restores) read(ctx context.Context) error {
 	return nil
 }
 
-// addLost adds what lost has and kept has not.
+// addLost adds the state that lost has and its backup kept has not.
 func (m *storedState) addLost(lost, kept *storedState) {
 	for hash := range lost.hashes {
 		if !kept.hashes[hash] {
@@ -161,10 +160,10 @@ func (m *storedState) addLost(lost, kept *storedState) {
 	}
 }
 
-// txOfEvent is the transaction of an event's key.
+// txOfEvent returns the transaction id in an event's key.
 func txOfEvent(key string) string { return key[:len(uuid.Nil.String())] }
 
-// readState reads what a database has stored and told.
+// readState reads the state of a database.
 func readState(ctx context.Context, url string) (*storedState, error) {
 	db, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -203,11 +202,9 @@ func newStoredState() *storedState {
 	return &storedState{make(map[string]bool), make(map[string]string), make(map[string]bool), make(map[string]bool), make(map[string]bool), make(map[string]payout)}
 }
 
-// contradictsAcrossRestore says how the chain, or the last word, is other than a caller was told
-// before a restore. What is not promised across one: that a request which was not
-// carried out is still on record, that its end has the same name, and that one which was
-// carried out shows how the database that was lost had named its end. The chain is
-// asked all the same, and has each effect at most once.
+// contradictsAcrossRestore describes a difference between a caller's answers from before a restore
+// and the chain or the last answer. A restore may lose the record of a request without an effect,
+// and may give an end another name. The chain must still have each effect exactly once.
 func contradictsAcrossRestore(answers load.Answers, l lastAnswer, succeeded, reverted int) string {
 	mined := fmt.Sprintf("the chain has it %d times succeeded, %d times reverted", succeeded, reverted)
 	switch {
@@ -216,7 +213,7 @@ func contradictsAcrossRestore(answers load.Answers, l lastAnswer, succeeded, rev
 	case l.stored && !answers.End.Survives(l.end):
 		return fmt.Sprintf("its caller was told %s before a restore, and it is %s after it", answers.End, l.end)
 	case !l.stored && succeeded+reverted > 0:
-		return "a restore has lost it, nobody has put it on record again, and " + mined
+		return "a restore has lost it, no operator has recorded it again, and " + mined
 	}
 	return ""
 }

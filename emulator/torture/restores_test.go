@@ -8,8 +8,8 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// What was told before a restore stays true on the chain; only its name may change.
-func TestAcrossRestoreTheChainIsAsked(t *testing.T) {
+// An answer from before a restore stays true on the chain; only the end's name may change.
+func TestAfterRestoreTheChainMustAgree(t *testing.T) {
 	t.Parallel()
 	confirmed, cancelled := load.End{State: nonce.Confirmed}, load.End{State: nonce.Failed, Sub: nonce.Cancelled}
 	reverted, rejected := load.End{State: nonce.Failed, Sub: nonce.Reverted}, load.End{State: nonce.Failed, Sub: nonce.Rejected}
@@ -45,9 +45,9 @@ func TestAcrossRestoreTheChainIsAsked(t *testing.T) {
 	}
 }
 
-// Only what was told after a backup was begun, by the database that it replaced or one
-// before it, may be lost.
-func TestABackupKeepsWhatWasToldBefore(t *testing.T) {
+// An answer may be lost only if it came after the start of a backup, from the database that the
+// backup replaced or an earlier one.
+func TestAnswersFromBeforeABackupMustHold(t *testing.T) {
 	t.Parallel()
 	at := func(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
 	var l load.Ledger
@@ -70,8 +70,8 @@ func TestABackupKeepsWhatWasToldBefore(t *testing.T) {
 	}
 }
 
-// What a lost database had is excused only as far as its backup had it not.
-func TestABackupExcusesNothingThatItHas(t *testing.T) {
+// Only state that the backup does not have is excused.
+func TestOnlyStateMissingInTheBackupIsExcused(t *testing.T) {
 	t.Parallel()
 	const a, b = "01a20686-17ce-728d-87b6-27905b841302", "01a2067f-7e5a-7c69-ab98-133478f0c6d3"
 	m := newStoredState()

@@ -14,20 +14,20 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// userCount move money; the last of them has no Funding account.
+// userCount is the number of users who move money; the last has no Funding account.
 const userCount = 12
 
-// snapshotEvery lets the core write a snapshot now and then, and start from it.
+// snapshotEvery makes the core write snapshots during the run, and start from them.
 const snapshotEvery = 500
 
-// transferSettings let a lost worker's transfer be found within seconds, and some of
-// them be too old by then to begin.
+// transferSettings let the rescue find an abandoned transfer within seconds. Some of these are
+// then too old to begin.
 var transferSettings = map[string]string{
 	"FENCEPOST_TRANSFER_CALL_TIMEOUT": "1500ms", "FENCEPOST_TRANSFER_RESCUE_AFTER": "3s", "FENCEPOST_TRANSFER_INIT_TIMEOUT": "5s",
 	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "2s",
 }
 
-// transferRun is the second system's side of a run: who moves money in it.
+// transferRun is the transfer side of a run: users, cashier and operator.
 type transferRun struct {
 	*transferload.Load
 	cashier  *transferload.Cashier
@@ -35,8 +35,8 @@ type transferRun struct {
 	closed   []string // addresses that take no coin
 }
 
-// startTransferRun has everybody begin with some money, on a chain that no reorg shortens to
-// where the contracts were put on it.
+// startTransferRun books the opening balances. It then waits until no reorg can remove the
+// contracts from the chain.
 func (e *episode) startTransferRun(ctx context.Context) error {
 	b := &transferRun{}
 	for _, code := range [][]byte{contracts.Closed(), contracts.Ungrateful()} {
@@ -60,7 +60,7 @@ func (e *episode) startTransferRun(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// startTransferClients has everybody live: some until posting ends, all until within ends.
+// startTransferClients starts the clients: some run until posting ends, all until within ends.
 func (e *episode) startTransferClients(posting, within context.Context, living *sync.WaitGroup) {
 	if e.transferRun == nil {
 		return
@@ -73,8 +73,8 @@ func (e *episode) startTransferClients(posting, within context.Context, living *
 	living.Go(func() { e.world.Supervisor.Run(within, revivals) })
 }
 
-// isWaiting says whether anybody waits for money, or the trading core is away. Where new
-// transfers are halted, which is a violation, nobody waits for what was never accepted.
+// isWaiting reports whether a user waits for an end or the trading core is down. A halt of new
+// transfers is a violation; then users whose transfer was never accepted do not count.
 func (e *episode) isWaiting(ctx context.Context) bool {
 	if e.transferRun == nil {
 		return false
@@ -87,20 +87,20 @@ func (e *episode) isWaiting(ctx context.Context) bool {
 	return waiting || e.env.Core.Process().Err() != nil
 }
 
-// transferFigures are what the second system's part of a run is told by.
+// transferFigures are the printed figures of the transfer side.
 type transferFigures struct {
 	Rate      float64        `json:"rate"`
 	Users     map[string]int `json:"users"`
 	Operators map[string]int `json:"operators"`
-	Restored  map[string]int `json:"reconciledAfterRestores,omitempty"` // what they do only then
+	Restored  map[string]int `json:"reconciledAfterRestores,omitempty"` // acts that happen only after a restore
 
 	Posted    int            `json:"posted"`
 	Accepted  int            `json:"accepted"` // by an answer
-	Transfers map[string]int `json:"internal"` // by where they ended
+	Transfers map[string]int `json:"internal"` // by end
 	Payouts   map[string]int `json:"payouts"`
 
 	Lines    int `json:"journalLines"`   // of both ledgers
-	Calls    int `json:"callsToTheCore"` // that the proxy saw, each replayed three times
+	Calls    int `json:"callsToTheCore"` // recorded by the proxy; each is repeated three times
 	Restarts int `json:"coreStartedAgain"`
 }
 
@@ -148,7 +148,7 @@ func (e *episode) countTransfers(ctx context.Context) (*transferFigures, error) 
 	return f, nil
 }
 
-// transferTable prints the second system's part of the table.
+// transferTable prints the figures of the transfer side.
 func (e *episode) transferTable(f *transferFigures) {
 	if f == nil {
 		return

@@ -15,18 +15,18 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// check is one checker and what it found.
+// check is one checker with its violations.
 type check struct {
 	Name       string               `json:"name"`
 	Promise    string               `json:"promise"`
 	Violations []checkers.Violation `json:"violations"`
 }
 
-// verdict is everything that was asked at the end.
+// verdict is the result of all checks.
 type verdict struct {
 	checks  []check
 	figures figures
-	missing []string // kinds that a run of this length must have injected, and did not
+	missing []string // kinds of fault that a run of this length must have, and has not
 }
 
 func (v verdict) violations() (n int) {
@@ -36,7 +36,7 @@ func (v verdict) violations() (n int) {
 	return n
 }
 
-func (e *episode) judge(ctx context.Context) (v verdict, err error) {
+func (e *episode) checkAll(ctx context.Context) (v verdict, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	if err := e.restores.read(ctx); err != nil {
@@ -80,8 +80,8 @@ const selectFalseAlarms = `
 select submitter, episode, evidence::text, coalesce(evidence ->> 'what', '') like 'the database is not the one written last%'
   from protect_episode where submitter <> all ($1) order by opened_at`
 
-// checkFalseAlarms finds the episodes of PROTECT of submitters whose keys nobody else
-// used: the faults are none of the causes that open it. Each restore opens one of each.
+// checkFalseAlarms finds PROTECT incidents of submitters whose keys only the deployment has: no
+// fault may open one. Each restore opens one for each submitter.
 func (e *episode) checkFalseAlarms(ctx context.Context) (check, error) {
 	c := check{Name: "protect-for-cause", Promise: "PROTECT opens only where somebody else used the key"}
 	rows, err := e.db.Query(ctx, selectFalseAlarms, foreignSubmitters(e.world))
@@ -112,7 +112,7 @@ func violationsOf(all []checkers.Violation, name string) []checkers.Violation {
 	return slices.DeleteFunc(slices.Clone(all), func(v checkers.Violation) bool { return v.Checker != name })
 }
 
-// managedSubmitters are all accounts that sign: with the one that pays out, if there is one.
+// managedSubmitters returns all accounts that sign, including the payer.
 func (e *episode) managedSubmitters() []nonce.Submitter {
 	all := e.env.Submitters()
 	if e.transferRun != nil {
@@ -121,8 +121,8 @@ func (e *episode) managedSubmitters() []nonce.Submitter {
 	return all
 }
 
-// runCheckers reads the chain and the history. A task that comes late takes a lease
-// for a moment, so what is only not at rest is looked at again.
+// runCheckers checks the chain and the history. A late task can hold a lease for a moment, so
+// unfinished work alone is checked again.
 func (e *episode) runCheckers(ctx context.Context) (found []checkers.Violation, err error) {
 	all := checkers.Episode{
 		Database: e.env.Database, RPC: e.env.Chain.URL(), Submitters: e.managedSubmitters(), Foreign: e.world.Foreign.Nonces(), Lost: e.restores.hashes, Settled: e.ended,
@@ -140,8 +140,8 @@ func (e *episode) runCheckers(ctx context.Context) (found []checkers.Violation, 
 	return found, err
 }
 
-// checkUnfinished judges a run that is still moving: what must hold at any time, and beside it
-// what has not ended. It asks for no end of anything else.
+// checkUnfinished checks a run that has not ended: the promises that always hold, and the rows
+// that are not terminal.
 func checkUnfinished(ctx context.Context, all checkers.Episode) (found []checkers.Violation, err error) {
 	if found, err = checkers.Check(ctx, all); err != nil {
 		return nil, err
@@ -167,12 +167,12 @@ func (e *episode) missingKinds(f figures) (names []string) {
 		maps.Copy(required, f.Transfers.Users)
 	}
 	for what, n := range f.Operators {
-		if strings.HasPrefix(what, load.Decides) && e.nodes < 2 { // beside others a node's fault leaves hardly anything STUCK
+		if strings.HasPrefix(what, load.Decides) && e.nodes < 2 { // with several nodes a node's fault leaves hardly anything STUCK
 			required["a decision on STUCK"] += n
 		}
 	}
 	required[load.Resyncs] = f.Operators[load.Resyncs]
-	if e.length() >= 20*time.Minute { // in less, chance may leave one out
+	if e.length() >= 20*time.Minute { // a shorter run can miss one by chance
 		maps.Copy(required, f.Operators)
 		maps.Copy(required, f.CrashPoints)
 		if f.Transfers != nil {
@@ -188,7 +188,7 @@ func (e *episode) missingKinds(f figures) (names []string) {
 	return names
 }
 
-// figures are what a run is told by.
+// figures are the printed figures of a run.
 type figures struct {
 	Seed        uint64         `json:"seed"`
 	Minutes     float64        `json:"minutes"`
@@ -290,7 +290,7 @@ func (e *episode) countRows(ctx context.Context, f *figures) error {
 	return err
 }
 
-// foreignSubmitters are the submitters whose keys somebody else used.
+// foreignSubmitters returns the submitters whose keys the foreign signer used.
 func foreignSubmitters(w *faults.World) []string {
 	names := []string{}
 	for s := range w.Foreign.Nonces() {
