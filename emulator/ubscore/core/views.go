@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/ubscore/wal"
 )
 
-// ErrViewGone reports that the view of that line is not kept, or never was.
+// ErrViewGone reports that the view of that line is not kept any more, or never was.
 var ErrViewGone = errors.New("no view of that line is kept")
 
 const (
@@ -28,8 +28,7 @@ type View struct {
 	made     time.Time
 }
 
-// After are at most limit balances that follow the key, and whether there are
-// more.
+// After returns at most limit balances after the key, and whether there are more.
 func (v *View) After(k book.AccountKey, limit int) (page []book.Balance, more bool) {
 	from, found := slices.BinarySearchFunc(v.Balances, k, func(b book.Balance, k book.AccountKey) int { return compare(b.AccountKey, k) })
 	if found {
@@ -43,10 +42,10 @@ func compare(a, b book.AccountKey) int {
 	return cmp.Or(cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.AssetID, b.AssetID))
 }
 
-// views are those that somebody may be paging through.
+// views are the views that callers may be paging through.
 type views struct {
 	mu   sync.Mutex
-	kept []*View // the oldest first
+	kept []*View // oldest first
 }
 
 func (v *views) find(seq uint64, now time.Time) *View {
@@ -68,24 +67,24 @@ func (v *views) keep(view *View) {
 	}
 }
 
-// look is what look sees in the book when everything in it is durable.
-func look[T any](ctx context.Context, c *Core, look func(*book.Book) T) (seen T, err error) {
-	got := make(chan T, 1) // nobody may wait any more
-	if _, err := c.ask(ctx, job{look: func(b *book.Book) { got <- look(b) }}); err != nil {
+// query calls read on the book when all its entries are durable, and returns the result.
+func query[T any](ctx context.Context, c *Core, read func(*book.Book) T) (seen T, err error) {
+	got := make(chan T, 1) // the caller may have stopped waiting
+	if _, err := c.ask(ctx, job{query: func(b *book.Book) { got <- read(b) }}); err != nil {
 		return seen, err
 	}
 	return <-got, nil
 }
 
-// NewView is a view of the last durable line. It is kept for five minutes, unless
-// four newer ones are asked for.
+// NewView returns a view of the last durable line. It is kept for five minutes, or until there are
+// four newer ones.
 func (c *Core) NewView(ctx context.Context) (*View, error) {
 	type copied struct {
 		view     *View
-		accounts book.Accounts // where the view is new
+		accounts book.Accounts // used for a new view
 		isNew    bool
 	}
-	got, err := look(ctx, c, func(b *book.Book) copied {
+	got, err := query(ctx, c, func(b *book.Book) copied {
 		if v := c.views.find(b.Seq(), time.Now()); v != nil {
 			return copied{view: v}
 		}
@@ -101,8 +100,7 @@ func (c *Core) NewView(ctx context.Context) (*View, error) {
 	return got.view, nil
 }
 
-// ViewOf is the view of that line which [Core.NewView] has made. The error is
-// [ErrViewGone] where there is none.
+// ViewOf returns the kept view of that line. The error is [ErrViewGone] if there is none.
 func (c *Core) ViewOf(seq uint64) (*View, error) {
 	if h := c.Halted(); h != nil {
 		return nil, h
@@ -113,24 +111,23 @@ func (c *Core) ViewOf(seq uint64) (*View, error) {
 	return nil, ErrViewGone
 }
 
-// Holding is what one account holds after the line Seq.
+// Holding is the balance of one account after the line Seq.
 type Holding struct {
 	book.Account
 	Exists bool
 	Seq    uint64
 }
 
-// Balance is what the account holds.
+// Balance returns the account's balance.
 func (c *Core) Balance(ctx context.Context, k book.AccountKey) (Holding, error) {
-	return look(ctx, c, func(b *book.Book) Holding {
+	return query(ctx, c, func(b *book.Book) Holding {
 		a, exists := b.Account(k)
 		return Holding{a, exists, b.Seq()}
 	})
 }
 
-// Journal hands over the durable lines after the given one, without a hole, at
-// most limit of them, until take does not take one; and says which is the last
-// that is durable.
+// Journal passes the durable lines after the given one to take, in order and at most limit of them,
+// until take returns false. It returns the number of the last durable line.
 func (c *Core) Journal(after uint64, limit int, take func(book.Entry) bool) (last uint64, err error) {
 	if h := c.Halted(); h != nil {
 		return 0, h
