@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/loopback"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/webhook"
@@ -20,10 +20,9 @@ import (
 
 // Receiver is a service that is told of events by webhooks, as a business would run one.
 type Receiver struct {
-	listener net.Listener
-	server   *http.Server
-	secret   string
-	key      webhook.Key
+	server *loopback.Server
+	secret string
+	key    webhook.Key
 
 	mu    sync.Mutex
 	told  map[string]client.Event // by their keys
@@ -40,11 +39,9 @@ func StartReceiver() (*Receiver, error) {
 	if r.key, err = webhook.ParseKey(r.secret); err != nil {
 		return nil, err
 	}
-	if r.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	if r.server, err = loopback.Serve("", r); err != nil {
 		return nil, err
 	}
-	r.server = &http.Server{Handler: r, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = r.server.Serve(r.listener) }() // until it is closed
 	return r, nil
 }
 
@@ -54,7 +51,7 @@ func (r *Receiver) Close() error { return r.server.Close() }
 // Settings have the functions tell it.
 func (r *Receiver) Settings() map[string]string {
 	return map[string]string{
-		"FENCEPOST_EVENTS_WEBHOOK_URLS":    "demo=http://" + r.listener.Addr().String() + "/",
+		"FENCEPOST_EVENTS_WEBHOOK_URLS":    "demo=" + r.server.URL() + "/",
 		"FENCEPOST_EVENTS_WEBHOOK_SECRETS": "demo=" + r.secret,
 	}
 }

@@ -35,7 +35,7 @@ const (
 )
 
 // before does what a fault does in place of an answer.
-func (f Fault) before(ctx context.Context, release chan struct{}) error {
+func (f Fault) before(ctx context.Context, release <-chan struct{}) error {
 	switch f {
 	case Unavailable:
 		return status.Error(codes.Unavailable, "The service is currently unavailable.")

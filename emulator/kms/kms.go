@@ -13,7 +13,6 @@ import (
 	"hash/crc32"
 	"math/big"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +22,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/fencepost/fencepost/emulator/faultswitch"
 )
 
 // Server holds keys by the full names of their versions. It may be used from many
@@ -33,13 +34,12 @@ type Server struct {
 	server *grpc.Server
 	addr   string
 
-	mu      sync.Mutex
-	keys    map[string]*ecdsa.PrivateKey
-	macs    map[string][]byte
-	fault   Fault
-	delay   time.Duration
-	asked   []string
-	release chan struct{} // closed when nothing hangs any more
+	mu    sync.Mutex
+	keys  map[string]*ecdsa.PrivateKey
+	macs  map[string][]byte
+	delay time.Duration
+
+	*faultswitch.Switch[Fault]
 }
 
 // Start begins to serve on a free port of 127.0.0.1; the caller ends that with
@@ -49,7 +49,7 @@ func Start() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen as Cloud KMS: %w", err)
 	}
-	s := &Server{server: grpc.NewServer(), addr: l.Addr().String(), keys: map[string]*ecdsa.PrivateKey{}, release: make(chan struct{})}
+	s := &Server{server: grpc.NewServer(), addr: l.Addr().String(), keys: map[string]*ecdsa.PrivateKey{}, Switch: faultswitch.New[Fault]()}
 	kmspb.RegisterKeyManagementServiceServer(s.server, s)
 	go func() { _ = s.server.Serve(l) }() // ends with Close
 	return s, nil
@@ -86,27 +86,11 @@ func Version(name string) string {
 	return "projects/emulator/locations/local/keyRings/signers/cryptoKeys/" + name + "/cryptoKeyVersions/1"
 }
 
-// SetFault has every answer from now on be wrong in that way; what hung is let go.
-func (s *Server) SetFault(f Fault) {
+func (s *Server) now(name string) (key *ecdsa.PrivateKey, f Fault, release <-chan struct{}) {
+	f, release = s.Current()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fault = f
-	close(s.release)
-	s.release = make(chan struct{})
-}
-
-// Asked are the digests that were to be signed, in hex, in the order of the calls,
-// answered or not.
-func (s *Server) Asked() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.asked)
-}
-
-func (s *Server) now(name string) (key *ecdsa.PrivateKey, f Fault, release chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.keys[name], s.fault, s.release
+	return s.keys[name], f, release
 }
 
 // SetDelay has each signature from now on take so long.
@@ -121,8 +105,8 @@ func (s *Server) SetDelay(d time.Duration) {
 func (s *Server) AsymmetricSign(ctx context.Context, q *kmspb.AsymmetricSignRequest) (*kmspb.AsymmetricSignResponse, error) {
 	key, fault, release := s.now(q.GetName())
 	digest := q.GetDigest().GetSha256()
+	s.Record(hex.EncodeToString(digest))
 	s.mu.Lock()
-	s.asked = append(s.asked, hex.EncodeToString(digest))
 	delay := s.delay
 	s.mu.Unlock()
 	select {

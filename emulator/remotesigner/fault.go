@@ -46,7 +46,7 @@ const (
 const elsewhere = "/elsewhere"
 
 // instead does what a fault does in place of an answer, and says whether it did.
-func (f Fault) instead(w http.ResponseWriter, r *http.Request, release chan struct{}) bool {
+func (f Fault) instead(w http.ResponseWriter, r *http.Request, release <-chan struct{}) bool {
 	switch f {
 	case NotJSON:
 		_, _ = io.WriteString(w, "<html>signed</html>")

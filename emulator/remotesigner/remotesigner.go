@@ -12,16 +12,16 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
-	"net"
 	"net/http"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/emulator/faultswitch"
+	"github.com/fencepost/fencepost/emulator/loopback"
 )
 
 // Options say what a service is.
@@ -45,18 +45,14 @@ const (
 type Server struct {
 	options Options
 	keys    map[common.Address]*ecdsa.PrivateKey
-	server  *http.Server
-	url     string
+	server  *loopback.Server
 
-	mu      sync.Mutex
-	fault   Fault
-	asked   []string
-	release chan struct{} // closed when nothing hangs any more
+	*faultswitch.Switch[Fault]
 }
 
 // New makes a service that is not served yet.
 func New(o Options) *Server {
-	s := &Server{options: o, keys: map[common.Address]*ecdsa.PrivateKey{}, release: make(chan struct{})}
+	s := &Server{options: o, keys: map[common.Address]*ecdsa.PrivateKey{}, Switch: faultswitch.New[Fault]()}
 	for _, key := range o.Keys {
 		s.keys[crypto.PubkeyToAddress(key.PublicKey)] = key
 	}
@@ -66,19 +62,16 @@ func New(o Options) *Server {
 // Start makes a service and serves it on a free port of 127.0.0.1; the caller ends
 // that with [Server.Close].
 func Start(o Options) (*Server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	s := New(o)
+	var err error
+	if s.server, err = loopback.Serve("", s); err != nil {
 		return nil, fmt.Errorf("listen as a remote signer: %w", err)
 	}
-	s := New(o)
-	s.url = "http://" + l.Addr().String()
-	s.server = &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = s.server.Serve(l) }() // ends with Close
 	return s, nil
 }
 
 // URL is where the service is.
-func (s *Server) URL() string { return s.url }
+func (s *Server) URL() string { return s.server.URL() }
 
 // Close ends serving at once, and lets go what hangs.
 func (s *Server) Close() error {
@@ -87,38 +80,6 @@ func (s *Server) Close() error {
 		return nil
 	}
 	return s.server.Close()
-}
-
-// SetFault has every answer from now on be wrong in that way; what hung is let go.
-func (s *Server) SetFault(f Fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fault = f
-	close(s.release)
-	s.release = make(chan struct{})
-}
-
-// Asked are the transactions that were to be signed, as they were told, in the order
-// of the calls, answered or not.
-func (s *Server) Asked() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.asked)
-}
-
-// note keeps what is to be signed.
-func (s *Server) note(c call) {
-	if len(c.Params) == 1 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.asked = append(s.asked, string(c.Params[0]))
-	}
-}
-
-func (s *Server) now() (Fault, chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.fault, s.release
 }
 
 // call is one request of JSON-RPC.
@@ -139,8 +100,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not JSON-RPC", http.StatusBadRequest)
 		return
 	}
-	s.note(c)
-	fault, release := s.now()
+	if len(c.Params) == 1 {
+		s.Record(string(c.Params[0]))
+	}
+	fault, release := s.Current()
 	if fault.instead(w, r, release) {
 		return
 	}

@@ -10,10 +10,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/fencepost/fencepost/emulator/loopback"
 )
 
 const (
@@ -30,11 +31,8 @@ type Options struct {
 // Proxy is a running proxy. Its methods may be called from several goroutines at
 // once.
 type Proxy struct {
-	url     string
-	server  *http.Server
-	client  *http.Client
-	stop    context.CancelFunc
-	serving sync.WaitGroup
+	server *loopback.Server
+	client *http.Client
 
 	mu     sync.Mutex
 	target string
@@ -46,26 +44,19 @@ type Proxy struct {
 // Start listens on a free port of 127.0.0.1 until [Proxy.Close]. The node need
 // not be there yet: while it is away, requests are answered 502.
 func Start(o Options) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	p := &Proxy{
+		target: o.Target, client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
+		rand: rand.New(rand.NewPCG(o.Seed, o.Seed)), counts: map[string]int{},
+	}
+	var err error
+	if p.server, err = loopback.Serve("", http.HandlerFunc(p.serve)); err != nil {
 		return nil, fmt.Errorf("start the proxy of %s: %w", o.Target, err)
 	}
-	base, stop := context.WithCancel(context.Background())
-	p := &Proxy{
-		target: o.Target, url: "http://" + listener.Addr().String(), stop: stop,
-		client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
-		rand:   rand.New(rand.NewPCG(o.Seed, o.Seed)), counts: map[string]int{},
-	}
-	p.server = &http.Server{
-		Handler: http.HandlerFunc(p.serve), ReadHeaderTimeout: 10 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return base },
-	}
-	p.serving.Go(func() { _ = p.server.Serve(listener) }) // ends with Close
 	return p, nil
 }
 
 // URL is where clients find the proxy.
-func (p *Proxy) URL() string { return p.url }
+func (p *Proxy) URL() string { return p.server.URL() }
 
 // SetTarget has the node at target answer from now on, behind the same address.
 func (p *Proxy) SetTarget(target string) {
@@ -82,9 +73,7 @@ func (p *Proxy) node() string {
 
 // Close cuts every connection. A second call does nothing.
 func (p *Proxy) Close() error {
-	p.stop()
 	err := p.server.Close()
-	p.serving.Wait()
 	p.client.CloseIdleConnections()
 	return err
 }

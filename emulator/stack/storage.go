@@ -2,12 +2,12 @@ package stack
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
+
+	"github.com/fencepost/fencepost/emulator/loopback"
 )
 
 // markBucket has the mark.
@@ -15,12 +15,12 @@ const markBucket = "marks"
 
 // Storage is Cloud Storage, as its client knows it: fake-gcs-server over HTTP.
 type Storage struct {
-	address string
-	down    atomic.Bool
+	server *loopback.Server
+	down   atomic.Bool
 }
 
 // Endpoint is where its API is.
-func (s *Storage) Endpoint() string { return "http://" + s.address + "/storage/v1/" }
+func (s *Storage) Endpoint() string { return s.server.URL() + "/storage/v1/" }
 
 // Bucket is the one that has the mark.
 func (s *Storage) Bucket() string { return markBucket }
@@ -38,14 +38,11 @@ func (s *Stack) startStorage(context.Context) error {
 		return err
 	}
 	fake.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: markBucket})
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	s.Storage = &Storage{}
+	if s.Storage.server, err = loopback.Serve("", s.Storage.around(fake.HTTPHandler())); err != nil {
 		return err
 	}
-	s.Storage = &Storage{address: listener.Addr().String()}
-	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: s.Storage.around(fake.HTTPHandler())}
-	go func() { _ = server.Serve(listener) }() // ends with Close
-	s.onClose(server.Close)
+	s.onClose(s.Storage.server.Close)
 	return nil
 }
 

@@ -12,12 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/loopback"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 )
 
@@ -44,12 +44,9 @@ type Options struct {
 // Proxy is a running proxy. Its methods may be called from several goroutines at
 // once.
 type Proxy struct {
-	url     string
-	keep    bool
-	server  *http.Server
-	client  *http.Client
-	stop    context.CancelFunc
-	serving sync.WaitGroup
+	keep   bool
+	server *loopback.Server
+	client *http.Client
 
 	mu     sync.Mutex
 	target string
@@ -61,28 +58,22 @@ type Proxy struct {
 
 // Start listens on a free port of 127.0.0.1 until [Proxy.Close].
 func Start(o Options) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("start the proxy of the trading core: %w", err)
-	}
-	base, stop := context.WithCancel(context.Background())
 	p := &Proxy{
-		url: "http://" + listener.Addr().String(), keep: o.Keep, stop: stop, target: o.Target, struck: map[Kind]int{},
+		keep: o.Keep, target: o.Target, struck: map[Kind]int{},
 		client: &http.Client{
 			Transport:     &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
-	p.server = &http.Server{
-		Handler: http.HandlerFunc(p.serve), ReadHeaderTimeout: 10 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return base },
+	var err error
+	if p.server, err = loopback.Serve("", http.HandlerFunc(p.serve)); err != nil {
+		return nil, fmt.Errorf("start the proxy of the trading core: %w", err)
 	}
-	p.serving.Go(func() { _ = p.server.Serve(listener) }) // ends with Close
 	return p, nil
 }
 
 // URL is where the functions find the core.
-func (p *Proxy) URL() string { return p.url }
+func (p *Proxy) URL() string { return p.server.URL() }
 
 // SetTarget names the core from now on, as host:port; "": there is none, and
 // every connection is closed without an answer, as by a host whose process is
@@ -118,9 +109,7 @@ func (p *Proxy) Replay(ctx context.Context, c Call, secret string) (status int, 
 
 // Close cuts every connection. A second call does nothing.
 func (p *Proxy) Close() error {
-	p.stop()
 	err := p.server.Close()
-	p.serving.Wait()
 	p.client.CloseIdleConnections()
 	return err
 }
