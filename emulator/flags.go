@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 )
 
-// flags are what the command line says.
+// flags are the command line's flags.
 type flags struct {
 	demo, keep, verbose bool
 	mark                bool
@@ -45,7 +45,7 @@ func parse(args []string) (flags, error) {
 	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as gasbump.enabled=true; may be given again")
 	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
 	set.Usage = func() {
-		fmt.Fprint(set.Output(), "emulator runs the whole house on this machine until Ctrl-C.\n\n")
+		fmt.Fprint(set.Output(), "emulator runs the whole deployment on this machine until Ctrl-C.\n\n")
 		set.PrintDefaults()
 	}
 	if err := set.Parse(args); err != nil {

@@ -34,7 +34,7 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// flush emits a last line that has no end, and ends a report of the race detector.
+// flush emits a last line without an end, and ends a report of the race detector.
 func (w *lineWriter) flush() {
 	if len(w.rest) > 0 {
 		w.emit()

@@ -1,5 +1,5 @@
-// Package remotesigner is the emulator's stand-in for a signing service: it signs by
-// eth_signTransaction over HTTP, with keys of its own, for whoever brings its token.
+// Package remotesigner is the emulator's signing service. It signs by eth_signTransaction over HTTP with
+// its own keys, for callers with its token.
 //
 // For tests it also answers wrongly in one chosen way; see [Fault].
 package remotesigner
@@ -24,14 +24,14 @@ import (
 	"github.com/fencepost/fencepost/emulator/loopback"
 )
 
-// Options say what a service is.
+// Options describe a service.
 type Options struct {
-	Token string              // the bearer token that it wants; "": none
+	Token string              // the bearer token required; "": none
 	Keys  []*ecdsa.PrivateKey // of its accounts
 	Style Style               // of its answers
 }
 
-// Style is how a service answers.
+// Style is the form of a service's answers.
 type Style int
 
 // Web3signer answers eth_signTransaction with hex digits, clef
@@ -41,7 +41,7 @@ const (
 	Clef
 )
 
-// Server signs. It may be used from many goroutines, and is an [http.Handler].
+// Server is a signing service and an [http.Handler]. Several goroutines can use it.
 type Server struct {
 	options Options
 	keys    map[common.Address]*ecdsa.PrivateKey
@@ -50,7 +50,7 @@ type Server struct {
 	*faultswitch.Switch[Fault]
 }
 
-// New makes a service that is not served yet.
+// New returns a service without a listener.
 func New(o Options) *Server {
 	s := &Server{options: o, keys: map[common.Address]*ecdsa.PrivateKey{}, Switch: faultswitch.New[Fault]()}
 	for _, key := range o.Keys {
@@ -59,8 +59,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// Start makes a service and serves it on a free port of 127.0.0.1; the caller ends
-// that with [Server.Close].
+// Start serves on a free port of 127.0.0.1 until [Server.Close].
 func Start(o Options) (*Server, error) {
 	s := New(o)
 	var err error
@@ -70,10 +69,10 @@ func Start(o Options) (*Server, error) {
 	return s, nil
 }
 
-// URL is where the service is.
+// URL is the service's address.
 func (s *Server) URL() string { return s.server.URL() }
 
-// Close ends serving at once, and lets go what hangs.
+// Close ends serving at once and releases requests that hang.
 func (s *Server) Close() error {
 	s.SetFault(None)
 	if s.server == nil {
@@ -82,7 +81,7 @@ func (s *Server) Close() error {
 	return s.server.Close()
 }
 
-// call is one request of JSON-RPC.
+// call is a JSON-RPC request.
 type call struct {
 	ID     json.RawMessage   `json:"id"`
 	Method string            `json:"method"`
@@ -104,7 +103,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.Record(string(c.Params[0]))
 	}
 	fault, release := s.Current()
-	if fault.instead(w, r, release) {
+	if fault.replaceAnswer(w, r, release) {
 		return
 	}
 	answer := map[string]any{"jsonrpc": "2.0", "id": c.ID}
@@ -122,10 +121,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case BrokenAnswer:
 		w.WriteHeader(http.StatusInternalServerError)
 	}
-	_ = json.NewEncoder(w).Encode(answer) // who asked may have left
+	_ = json.NewEncoder(w).Encode(answer) // the caller may have left
 }
 
-// refusal is an error of JSON-RPC.
+// refusal is a JSON-RPC error.
 type refusal struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -160,7 +159,7 @@ func (s *Server) answer(_ context.Context, c call, fault Fault) (any, *refusal) 
 	return hexutil.Bytes(raw), nil
 }
 
-// arguments are a transaction that is to be signed.
+// arguments are a transaction to be signed.
 type arguments struct {
 	From    common.Address  `json:"from"`
 	To      *common.Address `json:"to"`
@@ -185,7 +184,7 @@ func (a arguments) sign(key *ecdsa.PrivateKey, fault Fault) ([]byte, error) {
 		ChainID: (*big.Int)(a.ChainID), Nonce: uint64(*a.Nonce), To: a.To, Value: (*big.Int)(a.Value), Data: a.Data,
 		Gas: uint64(a.Gas), GasFeeCap: (*big.Int)(a.FeeCap), GasTipCap: (*big.Int)(a.TipCap),
 	}
-	key, tx := fault.spoil(key, inner)
+	key, tx := fault.change(key, inner)
 	signed, err := fault.sign(key, tx, inner.ChainID)
 	if err != nil {
 		return nil, err
@@ -193,7 +192,7 @@ func (a arguments) sign(key *ecdsa.PrivateKey, fault Fault) ([]byte, error) {
 	return signed.MarshalBinary()
 }
 
-// signLegacy signs a transaction of legacy form.
+// signLegacy signs a legacy transaction.
 func (a arguments) signLegacy(key *ecdsa.PrivateKey) ([]byte, error) {
 	if a.Value == nil || a.Nonce == nil || a.ChainID == nil {
 		return nil, fmt.Errorf("want nonce, chainId, value and gasPrice")

@@ -23,8 +23,7 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// bundle is a chain whose blocks come when they are asked for, and a client of
-// it and one of the proxy before it.
+// bundle is a chain that mines on request, a client of it, and a client of the proxy before it.
 type bundle struct {
 	chain         *devchain.Chain
 	proxy         *rpcproxy.Proxy
@@ -71,7 +70,7 @@ func (b bundle) transfer(t *testing.T, n uint64) *types.Transaction {
 	return tx
 }
 
-// pending is what the node itself counts, its pool included.
+// pending is the node's own transaction count, with its pool.
 func (b bundle) pending(t *testing.T) uint64 {
 	t.Helper()
 	n, err := b.direct.PendingNonceAt(t.Context(), common.Address(b.account.Address))
@@ -81,7 +80,7 @@ func (b bundle) pending(t *testing.T) uint64 {
 	return n
 }
 
-// mined sends a transfer past the proxy and mines it.
+// mined sends a transfer directly to the node and mines it.
 func (b bundle) mined(t *testing.T, n uint64) *types.Transaction {
 	t.Helper()
 	tx := b.transfer(t, n)
@@ -106,8 +105,8 @@ func (b bundle) struck(t *testing.T, want map[string]int) {
 	}
 }
 
-// Without faults a client cannot tell the proxy from the node.
-func TestPassesOn(t *testing.T) {
+// Without faults the proxy answers as the node does.
+func TestProxyWithoutFaultsPassesEverything(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	tx := b.transfer(t, 0)
@@ -132,7 +131,7 @@ func TestPassesOn(t *testing.T) {
 	b.struck(t, map[string]int{})
 }
 
-// A lost answer says nothing: the node has the transaction.
+// If an answer is lost, the node still has the transaction.
 func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]rpcproxy.Faults{
@@ -144,7 +143,7 @@ func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 			b.proxy.SetFaults(f)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			if name == rpcproxy.Hang { // nobody answers: it is given up once the node has it
+			if name == rpcproxy.Hang { // the client gives up once the node has it
 				go func() {
 					for n, err := uint64(0), error(nil); n == 0 && err == nil; {
 						n, err = b.direct.PendingNonceAt(ctx, common.Address(b.account.Address))
@@ -172,7 +171,7 @@ func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 	}
 }
 
-// These faults keep the node from having the transaction, and say so or do not.
+// These faults keep the transaction from the node, with or without an error.
 func TestSendsThatNeverReachTheNode(t *testing.T) {
 	t.Parallel()
 	refusal := func(tx *types.Transaction) string {
@@ -183,7 +182,7 @@ func TestSendsThatNeverReachTheNode(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		faults rpcproxy.Faults
-		want   string // of the error; "": none
+		want   string // text of the error; "": none
 	}{
 		rpcproxy.Unavailable: {rpcproxy.Faults{Unavailable: 1}, "503"},
 		rpcproxy.LoseSend:    {rpcproxy.Faults{LoseSend: 1}, ""},
@@ -205,8 +204,8 @@ func TestSendsThatNeverReachTheNode(t *testing.T) {
 	}
 }
 
-// In a batch, calls are struck one by one, and each gets the answer to itself.
-func TestBatchIsSpoiledCallByCall(t *testing.T) {
+// In a batch each call is struck separately.
+func TestBatchIsStruckCallByCall(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.proxy.SetFaults(rpcproxy.Faults{Refuse: func(tx *types.Transaction) string {
@@ -240,9 +239,9 @@ func TestBatchIsSpoiledCallByCall(t *testing.T) {
 	}
 }
 
-// A receipt may be unknown, or gone, though the transaction is mined; what is not
-// there is not counted as forgotten.
-func TestReceiptsThatComeAndGo(t *testing.T) {
+// A receipt can be unknown or forgotten although the transaction is mined. A missing receipt does not
+// count as forgotten.
+func TestReceiptsCanBeUnknownOrForgotten(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	tx := b.mined(t, 0)
@@ -263,8 +262,8 @@ func TestReceiptsThatComeAndGo(t *testing.T) {
 	b.struck(t, map[string]int{rpcproxy.NotIndexed: 1, rpcproxy.ForgetReceipt: 2})
 }
 
-// A share is a share: some strike, some do not.
-func TestShares(t *testing.T) {
+// A share between 0 and 1 strikes some requests and not others.
+func TestShareStrikesSomeRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.proxy.SetFaults(rpcproxy.Faults{Unavailable: 0.5})
@@ -280,8 +279,8 @@ func TestShares(t *testing.T) {
 	b.struck(t, map[string]int{rpcproxy.Unavailable: failed})
 }
 
-// To the connector a lagging node is whole and consistent: it is only behind.
-func TestLag(t *testing.T) {
+// A lagging node is consistent for the connector: its head is lower.
+func TestLaggingNodeIsConsistent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.mine(t, 67) // the finalized block is 32
@@ -292,18 +291,18 @@ func TestLag(t *testing.T) {
 	}
 	t.Cleanup(connector.Close)
 	hash, head := nonce.Hash(tx.Hash()), b.chain.Head()
-	look := func(lag uint64) nonce.View {
+	query := func(lag uint64) nonce.View {
 		b.proxy.SetFaults(rpcproxy.Faults{Lag: lag, LagShare: 1})
 		v, err := connector.Look(t.Context(), nonce.Look{
 			Submitter: nonce.NewSubmitter(b.chain.ChainID(), b.account.Address), Account: true, Finality: "finalized", FinalCount: true,
 			Receipts: []nonce.Hash{hash}, Known: []nonce.Hash{hash}, FromBlock: head - 2, ToBlock: head,
 		})
 		if err != nil {
-			t.Fatalf("look at a node %d blocks behind: %v", lag, err)
+			t.Fatalf("query of a node %d blocks behind: %v", lag, err)
 		}
 		return v
 	}
-	now, before := look(0), look(1)
+	now, before := query(0), query(1)
 	if now.Head.Number != head || now.Account.LatestCount != 1 || now.Receipts[hash].Answer != nonce.AnswerFound || len(now.Headers) != 3 {
 		t.Errorf("without a lag: got %+v, want head %d with the receipt", now, head)
 	}
@@ -314,7 +313,7 @@ func TestLag(t *testing.T) {
 	if before.Tagged.Number != 32 || *before.FinalCount != 0 {
 		t.Errorf("finalized, a block behind: got %d, count %d; want the real one, 32, count 0", before.Tagged.Number, *before.FinalCount)
 	}
-	if far := look(40); far.Tagged.Number != far.Head.Number || far.Head.Number != head-40 {
+	if far := query(40); far.Tagged.Number != far.Head.Number || far.Head.Number != head-40 {
 		t.Errorf("finalized, behind it: got %d at head %d, want the head %d", far.Tagged.Number, far.Head.Number, head-40)
 	}
 	if err := b.spoil.SendTransaction(t.Context(), b.transfer(t, 1)); err != nil || b.pending(t) != 2 {
@@ -334,8 +333,8 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// The tags may be held back alone; all else is as the node says.
-func TestTagsBehind(t *testing.T) {
+// The tags can be lowered without any other change.
+func TestTagsCanLagAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.mine(t, 67)

@@ -10,25 +10,25 @@ import (
 	"github.com/fencepost/fencepost/emulator/loopback"
 )
 
-// markBucket has the mark.
+// markBucket is the bucket with the mark.
 const markBucket = "marks"
 
-// Storage is Cloud Storage, as its client knows it: fake-gcs-server over HTTP.
+// Storage is Cloud Storage: fake-gcs-server over HTTP.
 type Storage struct {
 	server *loopback.Server
 	down   atomic.Bool
 }
 
-// Endpoint is where its API is.
+// Endpoint is the address of its API.
 func (s *Storage) Endpoint() string { return s.server.URL() + "/storage/v1/" }
 
-// Bucket is the one that has the mark.
+// Bucket is the bucket with the mark.
 func (s *Storage) Bucket() string { return markBucket }
 
-// Break has every connection end without an answer, or no more.
+// Break makes every connection end without an answer, or ends that.
 func (s *Storage) Break(down bool) { s.down.Store(down) }
 
-// startStorage starts it where the mark is kept.
+// startStorage starts it if the stack keeps a mark.
 func (s *Stack) startStorage(context.Context) error {
 	if !s.options.Mark {
 		return nil
@@ -55,7 +55,7 @@ func (s *Storage) around(next http.Handler) http.Handler {
 	})
 }
 
-// markSettings are none where no mark is kept.
+// markSettings returns the settings of the mark, if there is one.
 func (s *Stack) markSettings() map[string]string {
 	if s.Storage == nil {
 		return nil

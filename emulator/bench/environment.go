@@ -13,22 +13,21 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 )
 
-// processes is how many function processes serve: one for each core of the
-// machine that the figures are compared on.
+// processes is the number of function processes: one for each core of the reference machine.
 const processes = 2
 
-// shape is what house a scenario needs.
+// shape is the configuration that a scenario needs.
 type shape struct {
 	submitters    int
 	window        int
 	confirmations int
-	finished      int // rows of the past
+	finished      int // finished rows from the past
 
-	signing time.Duration // of one signature, by Cloud KMS; 0: the key is in the process
+	signing time.Duration // duration of a signature by Cloud KMS; 0: keys in the process
 }
 
-// house is a running stack with what measures it.
-type house struct {
+// environment is a running stack with its measuring instruments.
+type environment struct {
 	*stack.Stack
 	shape
 	bench *bench
@@ -36,11 +35,11 @@ type house struct {
 	cpu   *cpu
 }
 
-// open starts a house in a new database, and warms it up.
-func (b *bench) open(ctx context.Context, s shape) (_ *house, err error) {
+// open starts an environment with a new database, and warms it up.
+func (b *bench) open(ctx context.Context, s shape) (_ *environment, err error) {
 	settings := maps.Clone(b.settings)
 	settings["FENCEPOST_CONFIRMATIONS_REQUIRED"] = strconv.Itoa(s.confirmations)
-	h := &house{bench: b, shape: s}
+	h := &environment{bench: b, shape: s}
 	options := stack.Options{
 		Binary: b.server, Cluster: b.cluster, Processes: processes, Submitters: s.submitters, Window: s.window,
 		SweepEvery: -1, Settings: settings, Log: b.log,
@@ -75,7 +74,7 @@ func (b *bench) open(ctx context.Context, s shape) (_ *house, err error) {
 	return h, h.warm(ctx, min(s.submitters*s.window, 2*b.clients))
 }
 
-func (h *house) close() error {
+func (h *environment) close() error {
 	var failure error
 	if h.db != nil {
 		failure = h.db.Close(context.Background())
@@ -83,10 +82,10 @@ func (h *house) close() error {
 	return errors.Join(failure, h.Stack.Close())
 }
 
-// warm makes every connection and prepared statement by moving n transactions,
-// lets the database count its rows and write out what is left of the last run, and
-// moves n once more: the counting made every plan void.
-func (h *house) warm(ctx context.Context, n int) error {
+// warm opens every connection and prepares every statement by moving n transactions. It then makes the
+// database analyze its rows and write a checkpoint. The new statistics invalidate the plans, so it
+// moves n transactions again.
+func (h *environment) warm(ctx context.Context, n int) error {
 	if err := h.move(ctx, "warm", n); err != nil {
 		return err
 	}
@@ -98,8 +97,8 @@ func (h *house) warm(ctx context.Context, n int) error {
 	return h.move(ctx, "warmer", n)
 }
 
-// move posts n transactions and waits for the end of all.
-func (h *house) move(ctx context.Context, name string, n int) error {
+// move posts n transactions and waits until all are final.
+func (h *environment) move(ctx context.Context, name string, n int) error {
 	l, err := h.load(ctx, name, n)
 	if err != nil {
 		return err
@@ -110,8 +109,8 @@ func (h *house) move(ctx context.Context, name string, n int) error {
 	return errors.Join(h.await(ctx), h.drain(ctx))
 }
 
-// load is n intents of all submitters in turn, posted as fast as it goes.
-func (h *house) load(ctx context.Context, name string, n int) (load, error) {
+// load returns n intents of all submitters in turn, posted as fast as possible.
+func (h *environment) load(ctx context.Context, name string, n int) (load, error) {
 	token, err := h.Issuer.Token(ctx, stack.CallerAccount, stack.PublicAudience)
 	l := load{
 		Token: token, Clients: min(h.bench.clients, n), Submitters: h.Submitters(), Name: name, Transactions: n, Estimate: h.bench.estimate,
@@ -122,19 +121,19 @@ func (h *house) load(ctx context.Context, name string, n int) (load, error) {
 	return l, err
 }
 
-// unfinished asks by the partial indexes, so that asking costs next to nothing.
+// unfinished uses the partial indexes, so that it costs almost nothing.
 const unfinished = `
 select exists (select from managed_tx where queued) or exists (select from managed_tx where unsettled)`
 
-// How often the house is looked at, and how long one load may take.
+// How often the environment is polled, and how long one load may take.
 const (
-	lookEvery = 100 * time.Millisecond
+	pollEvery = 100 * time.Millisecond
 	endWithin = 10 * time.Minute
 )
 
 // await waits until every transaction is final.
-func (h *house) await(ctx context.Context) error {
-	for deadline := time.Now().Add(endWithin); time.Now().Before(deadline); pause(ctx, lookEvery) {
+func (h *environment) await(ctx context.Context) error {
+	for deadline := time.Now().Add(endWithin); time.Now().Before(deadline); pause(ctx, pollEvery) {
 		var more bool
 		if err := h.db.QueryRow(ctx, unfinished).Scan(&more); err != nil {
 			return err
@@ -146,34 +145,34 @@ func (h *house) await(ctx context.Context) error {
 	return fmt.Errorf("not every transaction was final after %s", endWithin)
 }
 
-// drainWithin is longer than the task lives that waits out somebody's lease.
+// drainWithin is longer than the life of a task that waits for a lease.
 const drainWithin = 30 * time.Second
 
-// drain waits until there is no task left, so that every invocation is counted.
-func (h *house) drain(ctx context.Context) error {
-	for deadline := time.Now().Add(drainWithin); h.pending() > 0 && time.Now().Before(deadline); pause(ctx, lookEvery) {
+// drain waits until no task is left, so that every invocation is counted.
+func (h *environment) drain(ctx context.Context) error {
+	for deadline := time.Now().Add(drainWithin); h.pending() > 0 && time.Now().Before(deadline); pause(ctx, pollEvery) {
 	}
-	pause(ctx, lookEvery) // the last invocation's line comes after its answer
+	pause(ctx, pollEvery) // the last invocation logs after its answer
 	return ctx.Err()
 }
 
-func (h *house) pending() (tasks int) {
+func (h *environment) pending() (tasks int) {
 	for _, q := range h.Tasks.Stats() {
 		tasks += q.Pending
 	}
 	return tasks
 }
 
-// moving are the functions that move a transaction once it is accepted.
+// moving are the functions that process accepted transactions.
 var moving = []string{"advance", "receipt", "confirm", "resubmit", "sweep"}
 
-// mark is what everything has cost up to a moment.
+// mark is the total cost up to a moment.
 type mark struct {
 	create, after            stack.Cost
 	functions, postgres, own float64 // seconds of CPU
 }
 
-func (h *house) mark() (m mark, err error) {
+func (h *environment) mark() (m mark, err error) {
 	var pids []int
 	for _, p := range h.Processes() {
 		pids = append(pids, p.PID())
@@ -184,7 +183,7 @@ func (h *house) mark() (m mark, err error) {
 	return m, err
 }
 
-// counts are what n transactions cost from one mark to the next.
+// counts returns the cost of n transactions between two marks.
 func counts(from, to mark, n float64) figures {
 	per := func(before, after int64) float64 { return float64(after-before) / n }
 	return figures{
@@ -201,8 +200,7 @@ func counts(from, to mark, n float64) figures {
 	}
 }
 
-// times are the seconds of CPU that 1,000 of n transactions took from one mark to
-// the next.
+// times returns the CPU time in seconds per 1,000 of n transactions between two marks.
 func times(from, to mark, n float64) figures {
 	per := func(before, after float64) float64 { return (after - before) / n * 1000 }
 	functions, postgres := per(from.functions, to.functions), per(from.postgres, to.postgres)
