@@ -22,8 +22,8 @@ type PoolOptions struct {
 	Size int // number of children
 
 	// Started, if not nil, is called with each child once it is healthy. Ended, if not nil, is called
-	// after the end of each such child, before the next is started. err is the child's; unexpected is
-	// false while the pool is being stopped. The calls for one child are sequential, those for several
+	// after the end of each such child, before the next is started. The error err is the child's, and
+	// unexpected is false while the pool is being stopped. The calls for one child are sequential, those for several
 	// may overlap. Neither may call the pool's Stop.
 	Started func(*Process)
 	Ended   func(p *Process, err error, unexpected bool)

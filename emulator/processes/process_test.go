@@ -62,7 +62,7 @@ func TestStopKillsAChildThatWillNotEnd(t *testing.T) {
 	wait(t, p.Done(), "end of the child when Stop has returned")
 }
 
-func TestAPausedChildIsSilentUntilItGoesOn(t *testing.T) {
+func TestPausedChildAnswersOnlyAfterItResumes(t *testing.T) {
 	t.Parallel()
 	p := start(t, spec("child", nil))
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
@@ -79,7 +79,7 @@ func TestAPausedChildIsSilentUntilItGoesOn(t *testing.T) {
 	}
 }
 
-func TestAChildThatEndsBeforeItIsHealthyIsAnErrorWithItsLastWords(t *testing.T) {
+func TestChildThatEndsBeforeItIsHealthyIsAnErrorWithItsLastLine(t *testing.T) {
 	t.Parallel()
 	p, err := processes.Start(within(t), spec("broken", nil))
 	if err == nil || !strings.Contains(err.Error(), "exit status 7") || !strings.Contains(err.Error(), "no such setting") {

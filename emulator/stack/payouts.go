@@ -18,8 +18,8 @@ const (
 	tokenDecimals = 6
 )
 
-// payable deploys USDT's contract, and returns the assets of a stack with payouts: USDT is paid out by the
-// contract, ETH as the coin, and the others are not paid out.
+// payable deploys USDT's contract, and returns the assets of a stack with payouts. USDT is paid out by the
+// contract, and ETH as the coin.
 func (s *Stack) payable(ctx context.Context) ([]transfer.Asset, error) {
 	s.Payer = nonce.NewSubmitter(s.Chain.ChainID(), s.payer.Address)
 	var err error

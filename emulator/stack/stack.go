@@ -1,5 +1,5 @@
-// Package stack runs the whole deployment on one machine from real parts: Postgres, a chain, Cloud Tasks
-// over gRPC, a scheduler, an issuer of OIDC tokens, and function processes behind a URL map.
+// Package stack runs the whole deployment on one machine from real parts: Postgres, a chain, Cloud Tasks over
+// gRPC, a scheduler, an issuer of OIDC tokens, and function processes.
 package stack
 
 import (
