@@ -58,7 +58,7 @@ type cpu struct {
 func newCPU(backend int) (*cpu, error) {
 	p, err := readProcess(backend)
 	if err != nil {
-		return nil, fmt.Errorf("who started Postgres' process %d: %w", backend, err)
+		return nil, fmt.Errorf("find the parent of Postgres' process %d: %w", backend, err)
 	}
 	return &cpu{postmaster: p.parent, functions: map[int]float64{}}, nil
 }

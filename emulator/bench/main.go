@@ -61,7 +61,7 @@ func parse(args []string) (flags, error) {
 		f.names = append(f.names, strings.Split(text, ",")...)
 		return nil
 	})
-	set.IntVar(&f.runs, "runs", 3, "how many runs of each, a `number`; the median is told")
+	set.IntVar(&f.runs, "runs", 3, "how many runs of each, a `number`; the median is printed")
 	set.IntVar(&f.transactions, "transactions", 3000, "how many transactions are posted in a burst, a `number`")
 	set.IntVar(&f.clients, "clients", 32, "how many connections post at once, a `number`")
 	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as gasbump.enabled=true; may be given again")

@@ -21,12 +21,12 @@ func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Write
 		return "", err
 	}
 	ends := evidence.Ends()
-	asked := make(map[string]bool)
+	answered := make(map[string]bool)
 	for _, w := range all {
-		asked[w.reqID] = true
+		answered[w.reqID] = true
 	}
 	fmt.Fprintf(out, "%d transfers asked for, %d on record: %d COMMITTED, %d FAILED (the source refused), %d ROLLED_BACK (the target refused).\n\n",
-		len(all), len(asked), ends[transfer.Committed], ends[transfer.Failed], ends[transfer.RolledBack])
+		len(all), len(answered), ends[transfer.Committed], ends[transfer.Failed], ends[transfer.RolledBack])
 	books, balanced := tables(evidence)
 	fmt.Fprint(out, books)
 	var found []money.Violation
@@ -34,7 +34,7 @@ func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Write
 		found = append(found, c.Check(evidence)...)
 	}
 	fmt.Fprintf(out, "\nPromises checked, one transfer and one account at a time: %d. %s", len(money.All()), money.Report(found))
-	if !balanced || len(found) > 0 || len(asked) != len(all) || ends[transfer.Committed]+ends[transfer.Failed]+ends[transfer.RolledBack] != len(all) {
+	if !balanced || len(found) > 0 || len(answered) != len(all) || ends[transfer.Committed]+ends[transfer.Failed]+ends[transfer.RolledBack] != len(all) {
 		fmt.Fprintln(out, "\nThe books do NOT balance.")
 		return "", ErrNotBalanced
 	}

@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"math/big"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
 
+	"github.com/fencepost/fencepost/emulator/chainscan"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
@@ -40,43 +39,15 @@ func readChains(ctx context.Context, s *stack.Stack) (map[nonce.Submitter][]onCh
 // readChain returns each submitter's transactions in the chain's order. It queries only the node, not the
 // database.
 func readChain(ctx context.Context, url string) (map[nonce.Submitter][]onChain, error) {
-	client, err := ethclient.DialContext(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	chainID, err := client.ChainID(ctx)
-	if err != nil {
-		return nil, err
-	}
-	head, err := client.BlockNumber(ctx)
-	if err != nil {
-		return nil, err
-	}
 	found := make(map[nonce.Submitter][]onChain)
-	signer := types.LatestSignerForChainID(chainID)
-	for n := range head + 1 {
-		block, err := client.BlockByNumber(ctx, new(big.Int).SetUint64(n))
-		if err != nil {
-			return nil, fmt.Errorf("read block %d: %w", n, err)
-		}
-		for _, tx := range block.Transactions() {
-			receipt, err := client.TransactionReceipt(ctx, tx.Hash())
-			if err != nil {
-				return nil, fmt.Errorf("read receipt of %s: %w", tx.Hash(), err)
-			}
-			from, err := types.Sender(signer, tx)
-			if err != nil {
-				return nil, err
-			}
-			s := nonce.NewSubmitter(chainID.Uint64(), nonce.Address(from))
-			found[s] = append(found[s], onChain{
-				nonce: tx.Nonce(), to: tx.To(), valueWei: tx.Value(), data: tx.Data(),
-				succeeded: receipt.Status == types.ReceiptStatusSuccessful,
-			})
-		}
-	}
-	return found, nil
+	err := chainscan.Each(ctx, url, nil, func(tx chainscan.Tx) {
+		s := nonce.NewSubmitter(tx.ChainID, nonce.Address(tx.From))
+		found[s] = append(found[s], onChain{
+			nonce: tx.Nonce(), to: tx.To(), valueWei: tx.Value(), data: tx.Data(),
+			succeeded: tx.Receipt.Status == types.ReceiptStatusSuccessful,
+		})
+	})
+	return found, err
 }
 
 // account is the result for one submitter.
@@ -97,12 +68,12 @@ func (a account) ok() bool {
 
 // compare compares the intents with the chain, per submitter.
 func compare(intents []*posted, chain map[nonce.Submitter][]onChain) []account {
-	asked := make(map[nonce.Submitter][]nonce.Call)
+	requested := make(map[nonce.Submitter][]nonce.Call)
 	for _, p := range intents {
-		asked[p.account] = append(asked[p.account], p.call)
+		requested[p.account] = append(requested[p.account], p.call)
 	}
 	var out []account
-	for s, calls := range asked {
+	for s, calls := range requested {
 		out = append(out, compareOne(s, calls, chain[s]))
 	}
 	slices.SortFunc(out, func(a, b account) int { return cmp.Compare(a.submitter, b.submitter) })

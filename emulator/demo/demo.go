@@ -74,7 +74,7 @@ func await(ctx context.Context, s *stack.Stack, caller *client.Client, all []*po
 			bar.say("Killed function process %d with SIGKILL; the others and its replacement go on.", victim.PID())
 			if len(s.Nodes) > 1 {
 				s.Nodes[0].SetFaults(rpcproxy.Faults{Hang: 1})
-				bar.say("Silenced the first of the chain's %d nodes; the others are asked instead.", len(s.Nodes))
+				bar.say("Stopped the answers of the first of the chain's %d nodes; the others are queried instead.", len(s.Nodes))
 			}
 		}
 		if err := pause(ctx, refreshEvery); err != nil {

@@ -132,13 +132,13 @@ func ShowEvents(ctx context.Context, s *stack.Stack, r *Receiver, out io.Writer)
 		received, repeated, err := receivedBy(s, r)
 		switch {
 		case err != nil:
-			return fmt.Errorf("what was told: %w", err)
+			return fmt.Errorf("read the published events: %w", err)
 		case len(received) >= total:
-			fmt.Fprintf(out, "\nEvents: %d of %d transactions, each sequence without a hole; all were told, %d of them twice.\n", total, len(last), repeated)
+			fmt.Fprintf(out, "\nEvents: %d of %d transactions, each sequence without a gap; all were delivered, %d of them twice.\n", total, len(last), repeated)
 			return nil
 		}
 		if err := pause(ctx, refreshEvery); err != nil {
-			return fmt.Errorf("%d of %d events were told: %w", len(received), total, err)
+			return fmt.Errorf("%d of %d events were delivered: %w", len(received), total, err)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func readIntents(text []byte, known []nonce.Submitter) ([]Intent, error) {
 		}
 		key := string(in.account) + " " + in.RequestID
 		if first, ok := seen[key]; ok {
-			problems = append(problems, fmt.Errorf("line %d: requestId %q of this submitter stands in line %d already", i+1, in.RequestID, first))
+			problems = append(problems, fmt.Errorf("line %d: requestId %q of this submitter is already in line %d", i+1, in.RequestID, first))
 			continue
 		}
 		seen[key] = i + 1

@@ -50,11 +50,11 @@ func (k key) flawed(claims jwt.MapClaims, flaw Flaw) (string, error) {
 	case OtherKey, UnknownKey, Unsigned, HMACWithPublicKey, Tampered:
 		return k.signWrongly(claims, flaw)
 	}
-	spoil(claims, flaw)
+	applyFlaw(claims, flaw)
 	return k.sign(claims)
 }
 
-func spoil(claims jwt.MapClaims, flaw Flaw) {
+func applyFlaw(claims jwt.MapClaims, flaw Flaw) {
 	now := time.Now()
 	switch flaw {
 	case Expired:

@@ -252,7 +252,7 @@ func TestH18FrozenInMidBatchIsEndedByTheTaker(t *testing.T) {
 		o.LockTimeout = 300 * time.Millisecond
 	}
 	sc := newScene(t, 1, short)
-	taker := sc.open(2, short)
+	successor := sc.open(2, short)
 	if _, err := sc.store.Create(t.Context(), intent("r1"), 10); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestH18FrozenInMidBatchIsEndedByTheTaker(t *testing.T) {
 	})
 	blocked := 0
 	await(t, "another takes the lease", func() bool {
-		got, err := taker.Take(t.Context(), alice, "b/1", true)
+		got, err := successor.Take(t.Context(), alice, "b/1", true)
 		if err != nil {
 			blocked++
 		}

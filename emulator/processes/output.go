@@ -48,7 +48,7 @@ func (w *lineWriter) emit() {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	p := w.process
-	p.said.Store(&text)
+	p.lastWritten.Store(&text)
 	w.races.read(p.spec.Name, text)
 	if p.spec.Output != nil {
 		p.spec.Output(Line{Name: p.spec.Name, PID: p.PID(), Stderr: w.stderr, Text: text})

@@ -55,13 +55,13 @@ type Line struct {
 
 // Process is one child. Several goroutines can use it, also after its end.
 type Process struct {
-	spec    Spec
-	port    int
-	cmd     *exec.Cmd
-	started chan error    // receives the result of the start
-	done    chan struct{} // closed at its end
-	err     error         // why it ended; read after done only
-	said    atomic.Pointer[string]
+	spec        Spec
+	port        int
+	cmd         *exec.Cmd
+	started     chan error    // receives the result of the start
+	done        chan struct{} // closed at its end
+	err         error         // why it ended; read after done only
+	lastWritten atomic.Pointer[string]
 }
 
 // Start starts a child on a free port of 127.0.0.1 and waits until GET /healthz answers 200. The error has
@@ -199,8 +199,8 @@ func (p *Process) Stop(ctx context.Context) error {
 }
 
 func (p *Process) lastLine() string {
-	if said := p.said.Load(); said != nil {
-		return *said
+	if line := p.lastWritten.Load(); line != nil {
+		return *line
 	}
 	return ""
 }

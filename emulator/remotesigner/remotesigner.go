@@ -91,7 +91,7 @@ type call struct {
 // ServeHTTP answers one call.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if want := "Bearer " + s.options.Token; s.options.Token != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(want)) != 1 {
-		http.Error(w, "who are you?", http.StatusUnauthorized)
+		http.Error(w, "send the service's bearer token", http.StatusUnauthorized)
 		return
 	}
 	var c call

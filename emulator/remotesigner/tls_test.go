@@ -74,7 +74,7 @@ func TestRemoteSignerUsesMTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	authority, foreign := issue(t, nil), issue(t, nil)
-	server, client, stranger := issue(t, &authority), issue(t, &authority), issue(t, &foreign)
+	server, client, unauthorised := issue(t, &authority), issue(t, &authority), issue(t, &foreign)
 	trusted := x509.NewCertPool()
 	trusted.AddCert(authority.parsed)
 	own, err := tls.X509KeyPair([]byte(server.certificate), []byte(server.key))
@@ -92,7 +92,7 @@ func TestRemoteSignerUsesMTLS(t *testing.T) {
 		signs     bool
 	}{
 		"the right two":         {client, authority.certificate, true},
-		"a stranger":            {stranger, authority.certificate, false},
+		"unauthorised":          {unauthorised, authority.certificate, false},
 		"a service not trusted": {client, foreign.certificate, false},
 		"the system's trust":    {client, "", false},
 	} {

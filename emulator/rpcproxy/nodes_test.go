@@ -145,7 +145,7 @@ func TestUnhealthyNodesAreExcludedAndReturn(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		result nodes.Result
-		spoil  func(s *several)
+		inject func(s *several)
 	}{
 		"lagging":  {nodes.Lags, func(s *several) { s.proxies[0].SetFaults(rpcproxy.Faults{Lag: 8, LagShare: 1}) }},
 		"erring":   {nodes.Failed, func(s *several) { s.proxies[0].SetFaults(rpcproxy.Faults{Unavailable: 1}) }},
@@ -159,7 +159,7 @@ func TestUnhealthyNodesAreExcludedAndReturn(t *testing.T) {
 				if !first {
 					s.query(t, "before", 0)
 				}
-				c.spoil(s)
+				c.inject(s)
 				s.queryUntil(t, "while it is "+name, 1)
 				if !s.saw(0, c.result) {
 					t.Errorf("results: got %v, want %q of node 0", s.seen, c.result)
@@ -326,7 +326,7 @@ func TestSendReachesEachNode(t *testing.T) {
 // rpc.maxInFlight bounds the requests to all nodes of all chains that share its slots.
 func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 	t.Parallel()
-	const most = 2
+	const limit = 2
 	var now, peak atomic.Int64
 	trace := func(ctx context.Context, _ string) (context.Context, func(error)) {
 		n := now.Add(1)
@@ -334,9 +334,9 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 		}
 		return ctx, func(error) { now.Add(-1) }
 	}
-	places, other := evm.NewPlaces(most), devChain(t, 1338)
-	s := severalNodes(t, 3, func(o *nodes.Options) { o.Node.Places, o.Node.Trace = places, trace })
-	second, err := evm.New(evm.Options{URL: other.URL(), ChainID: other.ChainID(), Places: places, Trace: trace})
+	slots, other := evm.NewPlaces(limit), devChain(t, 1338)
+	s := severalNodes(t, 3, func(o *nodes.Options) { o.Node.Places, o.Node.Trace = slots, trace })
+	second, err := evm.New(evm.Options{URL: other.URL(), ChainID: other.ChainID(), Places: slots, Trace: trace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,8 +355,8 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if got := peak.Load(); got != most {
-		t.Errorf("round trips at once: got %d, want %d", got, most)
+	if got := peak.Load(); got != limit {
+		t.Errorf("round trips at once: got %d, want %d", got, limit)
 	}
 }
 

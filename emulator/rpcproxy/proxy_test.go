@@ -25,10 +25,10 @@ import (
 
 // bundle is a chain that mines on request, a client of it, and a client of the proxy before it.
 type bundle struct {
-	chain         *devchain.Chain
-	proxy         *rpcproxy.Proxy
-	direct, spoil *ethclient.Client
-	account       devchain.Account
+	chain           *devchain.Chain
+	proxy           *rpcproxy.Proxy
+	direct, proxied *ethclient.Client
+	account         devchain.Account
 }
 
 func setup(t *testing.T) bundle {
@@ -42,14 +42,14 @@ func setup(t *testing.T) bundle {
 		t.Fatal(err)
 	}
 	b := bundle{chain: chain, proxy: proxy, account: devchain.DevAccounts(1)[0]}
-	for url, client := range map[string]**ethclient.Client{chain.URL(): &b.direct, proxy.URL(): &b.spoil} {
+	for url, client := range map[string]**ethclient.Client{chain.URL(): &b.direct, proxy.URL(): &b.proxied} {
 		if *client, err = ethclient.Dial(url); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Cleanup(func() {
 		b.direct.Close()
-		b.spoil.Close()
+		b.proxied.Close()
 		if err := errors.Join(proxy.Close(), proxy.Close(), chain.Close()); err != nil {
 			t.Errorf("close: got %v, want nil", err)
 		}
@@ -110,10 +110,10 @@ func TestProxyWithoutFaultsPassesEverything(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	tx := b.transfer(t, 0)
-	if err := b.spoil.SendTransaction(t.Context(), tx); err != nil {
+	if err := b.proxied.SendTransaction(t.Context(), tx); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.spoil.SendTransaction(t.Context(), tx); err == nil || err.Error() != "already known" {
+	if err := b.proxied.SendTransaction(t.Context(), tx); err == nil || err.Error() != "already known" {
 		t.Errorf("sent again: got %v, want the node's own words", err)
 	}
 	b.mine(t, 1)
@@ -121,11 +121,11 @@ func TestProxyWithoutFaultsPassesEverything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := b.spoil.TransactionReceipt(t.Context(), tx.Hash())
+	got, err := b.proxied.TransactionReceipt(t.Context(), tx.Hash())
 	if err != nil || got.BlockHash != own.BlockHash {
 		t.Errorf("receipt: got %v, %v; want the node's", got, err)
 	}
-	if _, err := b.spoil.TransactionReceipt(t.Context(), common.Hash{1}); !errors.Is(err, ethereum.NotFound) {
+	if _, err := b.proxied.TransactionReceipt(t.Context(), common.Hash{1}); !errors.Is(err, ethereum.NotFound) {
 		t.Errorf("receipt of nothing: got %v, want not found", err)
 	}
 	b.struck(t, map[string]int{})
@@ -151,7 +151,7 @@ func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 					cancel()
 				}()
 			}
-			if err := b.spoil.SendTransaction(ctx, b.transfer(t, 0)); err == nil {
+			if err := b.proxied.SendTransaction(ctx, b.transfer(t, 0)); err == nil {
 				t.Error("send: got an answer, want none")
 			} else if _, said := err.(rpc.Error); said {
 				t.Errorf("send: got the node's words %v, want none", err)
@@ -164,7 +164,7 @@ func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 				another, stop = context.WithTimeout(t.Context(), 300*time.Millisecond)
 			}
 			defer stop()
-			if _, err := b.spoil.BlockNumber(another); (err == nil) != (name == rpcproxy.DropSendAnswer) {
+			if _, err := b.proxied.BlockNumber(another); (err == nil) != (name == rpcproxy.DropSendAnswer) {
 				t.Errorf("another question under %s: got %v", name, err)
 			}
 		})
@@ -192,7 +192,7 @@ func TestSendsThatNeverReachTheNode(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.proxy.SetFaults(c.faults)
-			err := b.spoil.SendTransaction(t.Context(), b.transfer(t, 0))
+			err := b.proxied.SendTransaction(t.Context(), b.transfer(t, 0))
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("send: got %v, want %q", err, c.want)
 			}
@@ -222,7 +222,7 @@ func TestBatchIsStruckCallByCall(t *testing.T) {
 		}
 		calls = append(calls, rpc.BatchElem{Method: "eth_sendRawTransaction", Args: []any{"0x" + common.Bytes2Hex(raw)}, Result: new(common.Hash)})
 	}
-	if err := b.spoil.Client().BatchCallContext(t.Context(), calls); err != nil {
+	if err := b.proxied.Client().BatchCallContext(t.Context(), calls); err != nil {
 		t.Fatal(err)
 	}
 	for n, c := range calls {
@@ -246,17 +246,17 @@ func TestReceiptsCanBeUnknownOrForgotten(t *testing.T) {
 	b := setup(t)
 	tx := b.mined(t, 0)
 	b.proxy.SetFaults(rpcproxy.Faults{NotIndexed: 1})
-	if _, err := b.spoil.TransactionReceipt(t.Context(), tx.Hash()); err == nil || err.Error() != "transaction indexing is in progress" {
+	if _, err := b.proxied.TransactionReceipt(t.Context(), tx.Hash()); err == nil || err.Error() != "transaction indexing is in progress" {
 		t.Errorf("receipt without an index: got %v, want the node's words for that", err)
 	}
 	b.proxy.SetFaults(rpcproxy.Faults{ForgetReceipt: 1})
 	for _, hash := range []common.Hash{tx.Hash(), {1}} {
-		if _, err := b.spoil.TransactionReceipt(t.Context(), hash); !errors.Is(err, ethereum.NotFound) {
+		if _, err := b.proxied.TransactionReceipt(t.Context(), hash); !errors.Is(err, ethereum.NotFound) {
 			t.Errorf("forgotten receipt: got %v, want not found", err)
 		}
 	}
 	block := rpc.BlockNumberOrHashWithNumber(rpc.BlockNumber(b.chain.Head()))
-	if all, err := b.spoil.BlockReceipts(t.Context(), block); !errors.Is(err, ethereum.NotFound) {
+	if all, err := b.proxied.BlockReceipts(t.Context(), block); !errors.Is(err, ethereum.NotFound) {
 		t.Errorf("forgotten receipts of a block: got %d, %v; want not found", len(all), err)
 	}
 	b.struck(t, map[string]int{rpcproxy.NotIndexed: 1, rpcproxy.ForgetReceipt: 2})
@@ -269,7 +269,7 @@ func TestShareStrikesSomeRequests(t *testing.T) {
 	b.proxy.SetFaults(rpcproxy.Faults{Unavailable: 0.5})
 	failed := 0
 	for range 100 {
-		if _, err := b.spoil.BlockNumber(t.Context()); err != nil {
+		if _, err := b.proxied.BlockNumber(t.Context()); err != nil {
 			failed++
 		}
 	}
@@ -316,19 +316,19 @@ func TestLaggingNodeIsConsistent(t *testing.T) {
 	if far := query(40); far.Tagged.Number != far.Head.Number || far.Head.Number != head-40 {
 		t.Errorf("finalized, behind it: got %d at head %d, want the head %d", far.Tagged.Number, far.Head.Number, head-40)
 	}
-	if err := b.spoil.SendTransaction(t.Context(), b.transfer(t, 1)); err != nil || b.pending(t) != 2 {
+	if err := b.proxied.SendTransaction(t.Context(), b.transfer(t, 1)); err != nil || b.pending(t) != 2 {
 		t.Errorf("send to a lagging node: got %v, pending %d; want it taken", err, b.pending(t))
 	}
-	if h, err := b.spoil.HeaderByNumber(t.Context(), new(big.Int).SetUint64(head-39)); !errors.Is(err, ethereum.NotFound) {
+	if h, err := b.proxied.HeaderByNumber(t.Context(), new(big.Int).SetUint64(head-39)); !errors.Is(err, ethereum.NotFound) {
 		t.Errorf("a block above its head: got %v, %v; want not found", h, err)
 	}
 	for number, want := range map[uint64]string{head - 40: "[]", head - 39: "null"} {
 		var got json.RawMessage
-		if err := b.spoil.Client().CallContext(t.Context(), &got, "eth_getBlockReceipts", hexutil.EncodeUint64(number)); err != nil || string(got) != want {
+		if err := b.proxied.Client().CallContext(t.Context(), &got, "eth_getBlockReceipts", hexutil.EncodeUint64(number)); err != nil || string(got) != want {
 			t.Errorf("receipts of block %d by a node at %d: got %s, %v; want %s", number, head-40, got, err, want)
 		}
 	}
-	if n, err := b.spoil.BlockNumber(t.Context()); err != nil || n != head-40 {
+	if n, err := b.proxied.BlockNumber(t.Context()); err != nil || n != head-40 {
 		t.Errorf("its block number: got %d, %v; want %d", n, err, head-40)
 	}
 }
@@ -341,14 +341,14 @@ func TestTagsCanLagAlone(t *testing.T) {
 	tx := b.mined(t, 0)
 	b.proxy.SetFaults(rpcproxy.Faults{TagsBehind: 5})
 	for tag, want := range map[rpc.BlockNumber]uint64{rpc.SafeBlockNumber: 64, rpc.FinalizedBlockNumber: 27, rpc.LatestBlockNumber: 69} {
-		if h, err := b.spoil.HeaderByNumber(t.Context(), big.NewInt(int64(tag))); err != nil || h.Number.Uint64() != want {
+		if h, err := b.proxied.HeaderByNumber(t.Context(), big.NewInt(int64(tag))); err != nil || h.Number.Uint64() != want {
 			t.Errorf("block %s: got %v, %v; want number %d", tag, h, err, want)
 		}
 	}
-	if _, err := b.spoil.TransactionReceipt(t.Context(), tx.Hash()); err != nil {
+	if _, err := b.proxied.TransactionReceipt(t.Context(), tx.Hash()); err != nil {
 		t.Errorf("receipt above the tags: got %v, want it", err)
 	}
-	if n, err := b.spoil.BlockNumber(t.Context()); err != nil || n != b.chain.Head() {
+	if n, err := b.proxied.BlockNumber(t.Context()); err != nil || n != b.chain.Head() {
 		t.Errorf("block number: got %d, %v; want %d", n, err, b.chain.Head())
 	}
 	b.struck(t, map[string]int{})

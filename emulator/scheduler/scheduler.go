@@ -50,16 +50,16 @@ type Retry struct {
 // grows by the last step, up to MaxBackoff. (For 10 s, 300 s and 3: 10, 20, 40, 80, 160, 240, 300, 300 s.)
 func (r Retry) Pause(retry int) time.Duration {
 	first := cmp.Or(r.MinBackoff, 5*time.Second)
-	most := cmp.Or(r.MaxBackoff, time.Hour)
+	limit := cmp.Or(r.MaxBackoff, time.Hour)
 	doublings := cmp.Or(r.MaxDoublings, 5)
 	pause, step := first, first
 	for n := range retry - 1 {
 		if n <= doublings { // the step is the pause after the last doubling
 			step = pause
 		}
-		pause = min(pause+step, most)
+		pause = min(pause+step, limit)
 	}
-	return min(pause, most)
+	return min(pause, limit)
 }
 
 // Options are a scheduler's jobs and connections.

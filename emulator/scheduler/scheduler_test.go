@@ -76,9 +76,9 @@ func TestJobSendsItsAccountsToken(t *testing.T) {
 		got = []string{r.Method, r.Header.Get("X-CloudScheduler"), r.Header.Get("Content-Type"), string(body)}
 	})).ServeHTTP)
 	job := scheduler.Job{Name: "sweep", Every: time.Hour, URL: url, Body: []byte("{}"), Account: account, Audience: audience}
-	stranger := job
-	stranger.Name, stranger.Account = "stranger", "stranger@fencepost.test"
-	s := start(t, scheduler.Options{Jobs: []scheduler.Job{job, stranger}, Token: i.Token})
+	unknown := job
+	unknown.Name, unknown.Account = "stranger", "stranger@fencepost.test"
+	s := start(t, scheduler.Options{Jobs: []scheduler.Job{job, unknown}, Token: i.Token})
 	if err := s.RunNow(t.Context(), "sweep"); err != nil {
 		t.Fatalf("got %v, want the function to let the job in", err)
 	}

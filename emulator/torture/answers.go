@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/big"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,8 +11,8 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
 
+	"github.com/fencepost/fencepost/emulator/chainscan"
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/load"
@@ -44,7 +43,7 @@ func (e *episode) checkAnswers(ctx context.Context) ([]check, error) {
 	}
 	honest := check{Name: toldTrue, Promise: "CONFIRMED and EXECUTED were mined, once; CANCELLED, REJECTED, DISPLACED and what was refused never were"}
 	for _, in := range e.load.Ledger.Intents() {
-		if detail := contradicts(in, ends[in], chain, e.load.Ledger.MayBeLost(in.Answers())); detail != "" {
+		if detail := contradicts(in, ends[in], chain, e.load.Ledger.EndMayBeLost(in.Answers())); detail != "" {
 			honest.Violations = append(honest.Violations, checkers.Violation{
 				Checker: toldTrue, Submitter: string(in.Submitter), TxID: in.Answers().TxID, Detail: fmt.Sprintf("request %q: %s", in.RequestID, detail),
 			})
@@ -89,7 +88,7 @@ func (e *episode) askForRequest(ctx context.Context, in *load.Intent) (l lastAns
 	answers := in.Answers()
 	query := url.Values{"submitter": {string(in.Submitter)}, "requestId": {in.RequestID}}
 	status, text := e.askAs(ctx, stack.OperatorAccount, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
-	lost := e.load.Ledger.MayBeLost(answers)
+	lost := e.load.Ledger.EndMayBeLost(answers)
 	if status == http.StatusNotFound && (answers.TxID == "" || lost) {
 		return l, ""
 	}
@@ -160,39 +159,12 @@ type effect struct {
 
 // readChain returns the receipts of all transactions by sender and value.
 func readChain(ctx context.Context, node string) (map[effect][]*types.Receipt, error) {
-	client, err := ethclient.DialContext(ctx, node)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	id, err := client.ChainID(ctx)
-	if err != nil {
-		return nil, err
-	}
-	head, err := client.BlockNumber(ctx)
-	if err != nil {
-		return nil, err
-	}
-	found, signer := make(map[effect][]*types.Receipt), types.LatestSignerForChainID(id)
-	for n := range head + 1 {
-		block, err := client.BlockByNumber(ctx, new(big.Int).SetUint64(n))
-		if err != nil {
-			return nil, fmt.Errorf("block %d: %w", n, err)
-		}
-		for _, tx := range block.Transactions() {
-			from, err := types.Sender(signer, tx)
-			if err != nil {
-				return nil, err
-			}
-			receipt, err := client.TransactionReceipt(ctx, tx.Hash())
-			if err != nil {
-				return nil, fmt.Errorf("receipt of %s: %w", tx.Hash(), err)
-			}
-			key := effect{nonce.Address(from), tx.Value().String()}
-			found[key] = append(found[key], receipt)
-		}
-	}
-	return found, nil
+	found := make(map[effect][]*types.Receipt)
+	err := chainscan.Each(ctx, node, nil, func(tx chainscan.Tx) {
+		key := effect{nonce.Address(tx.From), tx.Value().String()}
+		found[key] = append(found[key], tx.Receipt)
+	})
+	return found, err
 }
 
 // contradicts describes a difference between the caller's answers and the chain or the last
@@ -212,15 +184,15 @@ func contradicts(in *load.Intent, l lastAnswer, chain map[effect][]*types.Receip
 	case lost:
 		return contradictsAcrossRestore(answers, l, succeeded, reverted)
 	case answers.End != nil && l.end != *answers.End:
-		return fmt.Sprintf("its caller was told %s, and at the end it is %s", answers.End, l.end)
+		return fmt.Sprintf("its caller got %s, and at the end it is %s", answers.End, l.end)
 	case !l.stored && succeeded+reverted > 0:
 		return "it was never accepted, and " + mined
 	case succeeded+reverted > 1:
 		return mined
 	case answers.Outcome == "CANCELLED" && succeeded+reverted > 0:
-		return "its caller was told CANCELLED, and " + mined
+		return "its caller got CANCELLED, and " + mined
 	case answers.Outcome == "EXECUTED" && succeeded+reverted != 1:
-		return "its caller was told EXECUTED, and " + mined
+		return "its caller got EXECUTED, and " + mined
 	case l.end.State == nonce.Confirmed && (succeeded != 1 || reverted != 0),
 		l.end.Sub == nonce.Reverted && (succeeded != 0 || reverted != 1),
 		l.end.State == nonce.Failed && l.end.Sub != nonce.Reverted && succeeded+reverted > 0:

@@ -30,7 +30,7 @@ func (e *episode) checkEvents(ctx context.Context) ([]check, error) {
 	}
 	return []check{
 		{Name: eventsComplete, Promise: "of each transaction the events 1, 2, 3, … are kept without a hole, the last of them its end", Violations: found},
-		{Name: eventsPublished, Promise: "the topic was told of each event that is kept, and of no other, of each submitter in order", Violations: e.checkPublished(stored)},
+		{Name: eventsPublished, Promise: "each stored event was published to the topic, and no other, in order for each submitter", Violations: e.checkPublished(stored)},
 	}, nil
 }
 
@@ -106,17 +106,17 @@ func (e *episode) checkPublished(stored map[string]string) (found []checkers.Vio
 		case !isStored && e.restores.published[key] == one.Submitter && m.OrderingKey == one.Submitter: // stored by a lost database
 			continue
 		case !isStored:
-			add(one, "%s %d was told, and is not kept", one.Type, one.Sequence)
+			add(one, "%s %d was published, and is not stored", one.Type, one.Sequence)
 		case one.Submitter != submitter || m.OrderingKey != submitter:
-			add(one, "%s %d was told under %s, of %s", one.Type, one.Sequence, m.OrderingKey, submitter)
+			add(one, "%s %d was published under %s, and belongs to %s", one.Type, one.Sequence, m.OrderingKey, submitter)
 		case one.Sequence != last[one.TxID]+1 && !e.restores.txs[one.TxID]:
-			add(one, "%s %d was told after %d", one.Type, one.Sequence, last[one.TxID])
+			add(one, "%s %d was published after %d", one.Type, one.Sequence, last[one.TxID])
 		}
 		last[one.TxID] = max(last[one.TxID], one.Sequence)
 	}
 	for key, submitter := range stored {
 		if !published[key] {
-			found = append(found, checkers.Violation{Checker: eventsPublished, Submitter: submitter, Detail: key + " was not told"})
+			found = append(found, checkers.Violation{Checker: eventsPublished, Submitter: submitter, Detail: key + " was not published"})
 		}
 	}
 	return found

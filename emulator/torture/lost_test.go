@@ -56,8 +56,8 @@ func TestUnsettledHalvesAreFound(t *testing.T) {
 func TestLostPayouts(t *testing.T) {
 	t.Parallel()
 	committed, back := transferload.End{State: transfer.Committed}, transferload.End{State: transfer.RolledBack, Reason: "PAYOUT_REJECTED"}
-	one := payment{"", "0xfe1", "100"}
-	row := payout{ReqID: "a", UserID: 3, State: transfer.TargetPending, payment: one, Withdrawn: 1}
+	one := transferload.Payment{Address: "0xfe1", Units: "100"}
+	row := payout{ReqID: "a", UserID: 3, State: transfer.TargetPending, Payment: one, Withdrawn: 1}
 	rows, settled := map[string]payout{"a": row}, map[string]int64{"a": -5}
 	for name, c := range map[string]struct {
 		end     transferload.End
@@ -65,19 +65,19 @@ func TestLostPayouts(t *testing.T) {
 		rows    map[string]payout
 		settled map[string]int64
 		live    []payout
-		paid    []payment
+		paid    []transferload.Payment
 		want    string
 	}{
-		"paid once, and settled":       {committed, true, rows, settled, nil, []payment{one}, ""},
-		"paid twice":                   {committed, true, rows, settled, nil, []payment{one, one}, "2 payments"},
+		"paid once, and settled":       {committed, true, rows, settled, nil, []transferload.Payment{one}, ""},
+		"paid twice":                   {committed, true, rows, settled, nil, []transferload.Payment{one, one}, "2 payments"},
 		"never paid":                   {committed, true, rows, settled, nil, nil, "0 payments"},
-		"not settled":                  {committed, true, rows, nil, nil, []payment{one}, "withdrawn 0 times"},
-		"settled by too little":        {committed, true, rows, map[string]int64{"a": -4}, nil, []payment{one}, "withdrawn 2 times"},
-		"told so before the backup":    {committed, false, rows, settled, nil, []payment{one}, "no payout says so"},
-		"the backup had it":            {committed, true, nil, settled, nil, []payment{one}, "no payout says so"},
+		"not settled":                  {committed, true, rows, nil, nil, []transferload.Payment{one}, "withdrawn 0 times"},
+		"settled by too little":        {committed, true, rows, map[string]int64{"a": -4}, nil, []transferload.Payment{one}, "withdrawn 2 times"},
+		"told so before the backup":    {committed, false, rows, settled, nil, []transferload.Payment{one}, "no payout says so"},
+		"the backup had it":            {committed, true, nil, settled, nil, []transferload.Payment{one}, "no payout says so"},
 		"given back, and not paid":     {back, true, rows, nil, nil, nil, ""},
-		"given back, and paid":         {back, true, rows, nil, nil, []payment{one}, "no payout says so"},
-		"repeated, and paid once more": {committed, true, rows, settled, []payout{{ReqID: "b", State: transfer.Committed, payment: one, Withdrawn: 1}}, []payment{one}, "1 payments"},
+		"given back, and paid":         {back, true, rows, nil, nil, []transferload.Payment{one}, "no payout says so"},
+		"repeated, and paid once more": {committed, true, rows, settled, []payout{{ReqID: "b", State: transfer.Committed, Payment: one, Withdrawn: 1}}, []transferload.Payment{one}, "1 payments"},
 	} {
 		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ReqID: "a", End: &c.end})
 		wanted := afterRestores(c.live, []*transferload.Script{script}, func(transferload.Answers) bool { return c.lost }, c.rows, c.settled)
@@ -90,37 +90,37 @@ func TestLostPayouts(t *testing.T) {
 // or superfluous settlement, and a payment of a refunded payout are found.
 func TestPaidByALostDatabaseAndRefused(t *testing.T) {
 	t.Parallel()
-	one := payment{"", "0xfe1", "100"}
+	one := transferload.Payment{Address: "0xfe1", Units: "100"}
 	refused := transferload.End{State: transfer.Failed, Reason: transfer.InsufficientBalance}
-	was := payout{ReqID: "a", State: transfer.Committed, payment: one, Withdrawn: 1}
+	was := payout{ReqID: "a", State: transfer.Committed, Payment: one, Withdrawn: 1}
 	begun, returned := was, was
 	begun.Withdrawn, returned.Refunded = 0, 1
 	now := func(state transfer.State, withdrawn int) []payout {
-		return []payout{{ReqID: "a", State: state, payment: one, Withdrawn: withdrawn}}
+		return []payout{{ReqID: "a", State: state, Payment: one, Withdrawn: withdrawn}}
 	}
 	for name, c := range map[string]struct {
 		now     []payout
 		was     payout
 		settled map[string]int64
-		paid    []payment
+		paid    []transferload.Payment
 		want    string
 	}{
-		"paid, refused, and taken":      {now(transfer.Failed, 0), was, map[string]int64{"a": -5}, []payment{one}, ""},
-		"under an earlier name":         {now(transfer.Failed, 0), was, map[string]int64{"z": -5}, []payment{one}, ""},
-		"nobody has taken it":           {now(transfer.Failed, 0), was, nil, []payment{one}, "1 payments of 100 to 0xfe1 where there should be 0"},
-		"taken too little":              {now(transfer.Failed, 0), was, map[string]int64{"a": -4}, []payment{one}, "withdrawn 2 times"},
-		"taken twice":                   {now(transfer.Failed, 0), was, map[string]int64{"a": -5, "z": -5}, []payment{one}, "withdrawn 2 times"},
-		"paid twice":                    {now(transfer.Failed, 0), was, map[string]int64{"a": -5}, []payment{one, one}, "2 payments"},
+		"paid, refused, and taken":      {now(transfer.Failed, 0), was, map[string]int64{"a": -5}, []transferload.Payment{one}, ""},
+		"under an earlier name":         {now(transfer.Failed, 0), was, map[string]int64{"z": -5}, []transferload.Payment{one}, ""},
+		"nobody has taken it":           {now(transfer.Failed, 0), was, nil, []transferload.Payment{one}, "1 payments of 100 to 0xfe1 where there should be 0"},
+		"taken too little":              {now(transfer.Failed, 0), was, map[string]int64{"a": -4}, []transferload.Payment{one}, "withdrawn 2 times"},
+		"taken twice":                   {now(transfer.Failed, 0), was, map[string]int64{"a": -5, "z": -5}, []transferload.Payment{one}, "withdrawn 2 times"},
+		"paid twice":                    {now(transfer.Failed, 0), was, map[string]int64{"a": -5}, []transferload.Payment{one, one}, "2 payments"},
 		"taken, and never paid":         {now(transfer.Failed, 0), was, map[string]int64{"a": -5}, nil, "0 payments"},
-		"no database had withdrawn it":  {now(transfer.Failed, 0), begun, map[string]int64{"a": -5}, []payment{one}, "1 payments of 100 to 0xfe1 where there should be 0"},
-		"a lost database gave it back":  {now(transfer.Failed, 0), returned, map[string]int64{"a": -5}, []payment{one}, "1 payments of 100 to 0xfe1 where there should be 0"},
-		"given back here":               {now(transfer.RolledBack, 1), was, nil, []payment{one}, "1 payments"},
-		"it went on":                    {now(transfer.Committed, 1), was, nil, []payment{one}, ""},
-		"it went on, and is taken":      {now(transfer.Committed, 1), was, map[string]int64{"a": -5}, []payment{one}, "withdrawn 2 times"},
-		"taken, and brought back":       {now(transfer.Committed, 1), was, map[string]int64{"a": -5, "z": 5}, []payment{one}, ""},
-		"no row, and taken":             {nil, was, map[string]int64{"a": -5}, []payment{one}, ""},
-		"no row, and nobody took it":    {nil, was, nil, []payment{one}, "no payout says so"},
-		"no row, and it was given back": {nil, returned, map[string]int64{"a": -5}, []payment{one}, "no payout says so"},
+		"no database had withdrawn it":  {now(transfer.Failed, 0), begun, map[string]int64{"a": -5}, []transferload.Payment{one}, "1 payments of 100 to 0xfe1 where there should be 0"},
+		"a lost database gave it back":  {now(transfer.Failed, 0), returned, map[string]int64{"a": -5}, []transferload.Payment{one}, "1 payments of 100 to 0xfe1 where there should be 0"},
+		"given back here":               {now(transfer.RolledBack, 1), was, nil, []transferload.Payment{one}, "1 payments"},
+		"it went on":                    {now(transfer.Committed, 1), was, nil, []transferload.Payment{one}, ""},
+		"it went on, and is taken":      {now(transfer.Committed, 1), was, map[string]int64{"a": -5}, []transferload.Payment{one}, "withdrawn 2 times"},
+		"taken, and brought back":       {now(transfer.Committed, 1), was, map[string]int64{"a": -5, "z": 5}, []transferload.Payment{one}, ""},
+		"no row, and taken":             {nil, was, map[string]int64{"a": -5}, []transferload.Payment{one}, ""},
+		"no row, and nobody took it":    {nil, was, nil, []transferload.Payment{one}, "no payout says so"},
+		"no row, and it was given back": {nil, returned, map[string]int64{"a": -5}, []transferload.Payment{one}, "no payout says so"},
 	} {
 		script := transferload.Seen(3, transfer.Funding, transfer.Chain, stack.ETH, 5, transferload.Answers{ReqID: "a", Lost: []string{"z"}, End: &refused})
 		lost := func(transferload.Answers) bool { return c.now == nil }
@@ -134,7 +134,7 @@ func TestARestoreExplainsFindingsOfWhatWasLost(t *testing.T) {
 	r := restores{storedState: *newStoredState()}
 	r.transfers["a"], r.hashes["0x1"] = true, true
 	r.payouts["paid"], r.payouts["begun"], r.payouts["back"] = payout{Withdrawn: 1}, payout{}, payout{Withdrawn: 1, Refunded: 1}
-	const refused = "no payment: it is FAILED 100 to 0xfe1 by transaction "
+	const refused = "no Payment: it is FAILED 100 to 0xfe1 by transaction "
 	for name, c := range map[string]struct {
 		kind, reqID, detail string
 		want                bool
@@ -150,7 +150,7 @@ func TestARestoreExplainsFindingsOfWhatWasLost(t *testing.T) {
 		"a payment of the database of now":     {"PAYMENT_DIFFERS", "paid", refused + "0x2", false},
 		"of a payout that was not withdrawn":   {"PAYMENT_DIFFERS", "begun", refused + "0x1", false},
 		"of one that was given back and paid":  {"PAYMENT_DIFFERS", "back", refused + "0x1", false},
-		"of one that is given back":            {"PAYMENT_DIFFERS", "paid", "no payment: it is ROLLED_BACK 100 to 0xfe1 by transaction 0x1", false},
+		"of one that is given back":            {"PAYMENT_DIFFERS", "paid", "no Payment: it is ROLLED_BACK 100 to 0xfe1 by transaction 0x1", false},
 		"a balance":                            {"BALANCE_DIFFERS", "a", "", false},
 		"a payment is missing":                 {"TRANSFER_WITHOUT_PAYMENT", "a", "", false},
 	} {

@@ -108,7 +108,7 @@ func (e *episode) checkJournals(ctx context.Context) (all []check, err error) {
 // checkBalances compares each balance, and each transfer's end, with the answers that users got.
 // It uses no journal.
 func (e *episode) checkBalances(ctx context.Context) ([]check, error) {
-	c := check{Name: movedAsTold, Promise: "each account holds what came from outside and moved by COMMITTED transfers, by what users and teller were told; each end is the one told"}
+	c := check{Name: movedAsTold, Promise: "each account holds what came from outside and moved by COMMITTED transfers, by the answers to users and cashier; each end is the one that its user got"}
 	evidence, err := money.Gather(ctx, money.Episode{Database: e.env.Database, Core: e.env.Core.Ledger(), Lost: e.restores.transfers})
 	if err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func balanceDifferences(expected, held map[transferload.Account]int64) (found []
 	}
 	for at := range all {
 		if expected[at] != held[at] {
-			found = append(found, violation(movedAsTold, at.UserID, "", "%s of asset %d holds %d, and by what was told it is %d", at.Side, at.AssetID, held[at], expected[at]))
+			found = append(found, violation(movedAsTold, at.UserID, "", "%s of asset %d holds %d, and by the answers it must be %d", at.Side, at.AssetID, held[at], expected[at]))
 		}
 	}
 	slices.SortFunc(found, func(a, b checkers.Violation) int { return strings.Compare(a.Submitter+a.Detail, b.Submitter+b.Detail) })
@@ -176,7 +176,7 @@ func contradictedEnds(scripts []*transferload.Script, ends map[string]transferlo
 		case !stored:
 			found = append(found, violation(movedAsTold, w.UserID, answers.ReqID, "cid %q was accepted, and there is no row", w.CID))
 		case answers.End != nil && *answers.End != end && !lost(answers):
-			found = append(found, violation(movedAsTold, w.UserID, answers.ReqID, "its user was told %s, and it is %s", answers.End, end))
+			found = append(found, violation(movedAsTold, w.UserID, answers.ReqID, "its user got %s, and it is %s", answers.End, end))
 		}
 	}
 	for reqID, end := range ends {
@@ -215,7 +215,7 @@ func (e *episode) transferEnds(ctx context.Context) (map[string]transferload.End
 
 // checkConservation checks the results of the deployment's own checks, during the run and now.
 func (e *episode) checkConservation(ctx context.Context) ([]check, error) {
-	c := check{Name: conservedAll, Promise: "every check of conservation, whatever was under way, found nothing and halted nobody; so does a full one at the end"}
+	c := check{Name: conservedAll, Promise: "every check of conservation, whatever was under way, found nothing and halted nothing; so does a full one at the end"}
 	rows, err := e.db.Query(ctx, `
 select user_id, kind, coalesce(req_id, ''), concat_ws(' ', kind, side, 'asset', asset_id, 'expected', expected, 'got', got), exists (select from conservation_standing s where s.finding_id = f.finding_id)
   from conservation_finding f

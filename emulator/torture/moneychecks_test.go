@@ -31,7 +31,7 @@ func TestWrongBalancesAreFound(t *testing.T) {
 	}{
 		"right":               {map[transferload.Account]int64{at: 5}, map[transferload.Account]int64{at: 5}, ""},
 		"nothing, and no row": {map[transferload.Account]int64{at: 0}, nil, ""},
-		"one too few":         {map[transferload.Account]int64{at: 5}, map[transferload.Account]int64{at: 4}, "holds 4, and by what was told it is 5"},
+		"one too few":         {map[transferload.Account]int64{at: 5}, map[transferload.Account]int64{at: 4}, "holds 4, and by the answers it must be 5"},
 		"gone":                {map[transferload.Account]int64{at: 5}, nil, "holds 0"},
 		"from nothing":        {nil, map[transferload.Account]int64{at: 1}, "it is 0"},
 	} {
@@ -63,31 +63,31 @@ func TestContradictedEndsAreFound(t *testing.T) {
 // A payout is found that is paid and refunded, or neither, or paid twice or to another address.
 func TestWrongPayoutsAreFound(t *testing.T) {
 	t.Parallel()
-	one, closed, token := payment{"", "0xfe1", "100"}, payment{"", "0xc1", "100"}, payment{"0xaa", "0xfe1", "100"}
-	paid := payout{ReqID: "a", State: transfer.Committed, payment: one, Withdrawn: 1}
-	back := payout{ReqID: "b", State: transfer.RolledBack, payment: closed, Withdrawn: 1, Refunded: 1}
-	failed := payout{ReqID: "c", State: transfer.Failed, payment: closed}
+	one, closed, token := transferload.Payment{Address: "0xfe1", Units: "100"}, transferload.Payment{Address: "0xc1", Units: "100"}, transferload.Payment{Token: "0xaa", Address: "0xfe1", Units: "100"}
+	paid := payout{ReqID: "a", State: transfer.Committed, Payment: one, Withdrawn: 1}
+	back := payout{ReqID: "b", State: transfer.RolledBack, Payment: closed, Withdrawn: 1, Refunded: 1}
+	failed := payout{ReqID: "c", State: transfer.Failed, Payment: closed}
 	as := func(p payout, change func(*payout)) payout { change(&p); return p }
 	for name, c := range map[string]struct {
 		wanted []payout
-		paid   []payment
+		paid   []transferload.Payment
 		want   string
 	}{
-		"right":                         {[]payout{paid, back, back, failed}, []payment{one}, ""},
-		"two of one kind":               {[]payout{paid, paid}, []payment{one, one}, ""},
+		"right":                         {[]payout{paid, back, back, failed}, []transferload.Payment{one}, ""},
+		"two of one kind":               {[]payout{paid, paid}, []transferload.Payment{one, one}, ""},
 		"not paid":                      {[]payout{paid}, nil, "0 payments of 100 to 0xfe1 where there should be 1"},
-		"paid twice":                    {[]payout{paid}, []payment{one, one}, "2 payments"},
-		"paid in another coin":          {[]payout{paid}, []payment{token}, "0 payments"},
-		"paid another amount":           {[]payout{paid}, []payment{{"", "0xfe1", "99"}}, "no payout says so"},
-		"paid and refunded":             {[]payout{as(paid, func(p *payout) { p.Refunded = 1 })}, []payment{one}, "refunded 1 times"},
+		"paid twice":                    {[]payout{paid}, []transferload.Payment{one, one}, "2 payments"},
+		"paid in another coin":          {[]payout{paid}, []transferload.Payment{token}, "0 payments"},
+		"paid another amount":           {[]payout{paid}, []transferload.Payment{{Address: "0xfe1", Units: "99"}}, "no payout says so"},
+		"paid and refunded":             {[]payout{as(paid, func(p *payout) { p.Refunded = 1 })}, []transferload.Payment{one}, "refunded 1 times"},
 		"not paid, not refunded":        {[]payout{as(back, func(p *payout) { p.Refunded = 0 })}, nil, "refunded 0 times"},
-		"refunded, and paid after all":  {[]payout{back}, []payment{closed}, "1 payments of 100 to 0xc1 where there should be 0"},
+		"refunded, and paid after all":  {[]payout{back}, []transferload.Payment{closed}, "1 payments of 100 to 0xc1 where there should be 0"},
 		"refunded twice":                {[]payout{as(back, func(p *payout) { p.Refunded = 2 })}, nil, "refunded 2 times"},
-		"paid, and nothing taken":       {[]payout{as(paid, func(p *payout) { p.Withdrawn = 0 })}, []payment{one}, "withdrawn 0 times"},
+		"paid, and nothing taken":       {[]payout{as(paid, func(p *payout) { p.Withdrawn = 0 })}, []transferload.Payment{one}, "withdrawn 0 times"},
 		"taken, and it has failed":      {[]payout{as(failed, func(p *payout) { p.Withdrawn = 1 })}, nil, "withdrawn 1 times"},
-		"paid for nobody":               {nil, []payment{one}, "no payout says so"},
-		"it has no end":                 {[]payout{as(paid, func(p *payout) { p.State = transfer.TargetPending })}, []payment{one}, "neither paid nor given back"},
-		"one of two of one kind unpaid": {[]payout{paid, paid}, []payment{one}, "1 payments of 100 to 0xfe1 where there should be 2"},
+		"paid for nobody":               {nil, []transferload.Payment{one}, "no payout says so"},
+		"it has no end":                 {[]payout{as(paid, func(p *payout) { p.State = transfer.TargetPending })}, []transferload.Payment{one}, "neither paid nor given back"},
+		"one of two of one kind unpaid": {[]payout{paid, paid}, []transferload.Payment{one}, "1 payments of 100 to 0xfe1 where there should be 2"},
 	} {
 		wantFound(t, name, payoutViolations(c.wanted, c.paid), c.want)
 	}
@@ -106,11 +106,11 @@ func TestPaymentsAreReadFromTheChain(t *testing.T) {
 	for name, c := range map[string]struct {
 		tx      *types.Transaction
 		receipt types.Receipt
-		want    []payment
+		want    []transferload.Payment
 	}{
-		"coin":           {coin, types.Receipt{Status: 1}, []payment{{"", lower(to), "7"}}},
+		"coin":           {coin, types.Receipt{Status: 1}, []transferload.Payment{{Address: lower(to), Units: "7"}}},
 		"coin, reverted": {coin, types.Receipt{Status: 0}, nil},
-		"token":          {call, types.Receipt{Status: 1, Logs: []*types.Log{event}}, []payment{{lower(token), lower(to), "9"}}},
+		"token":          {call, types.Receipt{Status: 1, Logs: []*types.Log{event}}, []transferload.Payment{{Token: lower(token), Address: lower(to), Units: "9"}}},
 		"another event":  {call, types.Receipt{Status: 1, Logs: []*types.Log{other}}, nil},
 		"a placeholder":  {types.NewTx(&types.DynamicFeeTx{To: &to, Value: new(big.Int)}), types.Receipt{Status: 1}, nil},
 	} {

@@ -10,9 +10,9 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/chainscan"
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/torture/transferload"
 	"github.com/fencepost/fencepost/shared/transfer"
@@ -21,24 +21,17 @@ import (
 // payout is the row of a payout, with the number of withdrawals and refunds in Funding's
 // journal.
 type payout struct {
-	ReqID     string
-	UserID    int64
-	State     transfer.State
-	payment   // the payment that it should make
-	Withdrawn int
-	Refunded  int
-}
-
-// payment is an amount that reaches an address on the chain.
-type payment struct {
-	Token   string // the contract; "": the chain's coin
-	Address string // lower case
-	Units   string // in the chain's smallest unit
+	ReqID                string
+	UserID               int64
+	State                transfer.State
+	transferload.Payment // the payment that it should make
+	Withdrawn            int
+	Refunded             int
 }
 
 // checkPayouts compares each payout with the chain: it is paid once or refunded once.
 func (e *episode) checkPayouts(ctx context.Context) ([]check, error) {
-	c := check{Name: paidOnce, Promise: "a payout is paid once on the chain or given back once in Funding, never both, never neither, never to anybody else"}
+	c := check{Name: paidOnce, Promise: "a payout is paid once on the chain or given back once in Funding, never both, never neither, never to another address"}
 	wanted, err := payoutRows(ctx, e.db)
 	if err != nil {
 		return nil, err
@@ -81,38 +74,18 @@ select req_id, user_id, state, coalesce(payout_token, ''), payout_address, payou
 }
 
 // payments returns the payer's payments on the chain, without those of the foreign signer.
-func (e *episode) payments(ctx context.Context) (all []payment, err error) {
-	client, err := ethclient.DialContext(ctx, e.env.Chain.URL())
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	head, err := client.BlockNumber(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (e *episode) payments(ctx context.Context) (all []transferload.Payment, err error) {
 	foreign := make(map[common.Hash]bool)
 	for _, u := range e.world.Foreign.Of(e.env.Payer) {
 		foreign[u.Hash] = true
 	}
-	payer, signer := common.Address(e.env.Payer.Address()), types.LatestSignerForChainID(new(big.Int).SetUint64(e.env.Chain.ChainID()))
-	for n := range head + 1 {
-		block, err := client.BlockByNumber(ctx, new(big.Int).SetUint64(n))
-		if err != nil {
-			return nil, fmt.Errorf("block %d: %w", n, err)
+	payer := common.Address(e.env.Payer.Address())
+	err = chainscan.Each(ctx, e.env.Chain.URL(), &payer, func(tx chainscan.Tx) {
+		if !foreign[tx.Hash()] {
+			all = append(all, paidBy(tx.Transaction, tx.Receipt)...)
 		}
-		for _, tx := range block.Transactions() {
-			if from, err := types.Sender(signer, tx); err != nil || from != payer || foreign[tx.Hash()] {
-				continue
-			}
-			receipt, err := client.TransactionReceipt(ctx, tx.Hash())
-			if err != nil {
-				return nil, fmt.Errorf("receipt of %s: %w", tx.Hash(), err)
-			}
-			all = append(all, paidBy(tx, receipt)...)
-		}
-	}
-	return all, nil
+	})
+	return all, err
 }
 
 // afterRestores returns the payouts as they must be after restores. The map rows has the payouts
@@ -180,16 +153,18 @@ var transferEvent = crypto.Keccak256Hash([]byte("Transfer(address,address,uint25
 
 // paidBy returns the payments of one transaction of the payer: coin by its value, which is 0 for
 // a placeholder, and tokens by their events.
-func paidBy(tx *types.Transaction, receipt *types.Receipt) (all []payment) {
+func paidBy(tx *types.Transaction, receipt *types.Receipt) (all []transferload.Payment) {
 	if receipt.Status != types.ReceiptStatusSuccessful {
 		return nil
 	}
 	if tx.Value().Sign() > 0 && tx.To() != nil {
-		all = append(all, payment{"", lower(*tx.To()), tx.Value().String()})
+		all = append(all, transferload.Payment{Address: lower(*tx.To()), Units: tx.Value().String()})
 	}
 	for _, l := range receipt.Logs {
 		if len(l.Topics) == 3 && l.Topics[0] == transferEvent {
-			all = append(all, payment{lower(l.Address), lower(common.BytesToAddress(l.Topics[2][:])), new(big.Int).SetBytes(l.Data).String()})
+			all = append(all, transferload.Payment{
+				Token: lower(l.Address), Address: lower(common.BytesToAddress(l.Topics[2][:])), Units: new(big.Int).SetBytes(l.Data).String(),
+			})
 		}
 	}
 	return all
@@ -199,14 +174,14 @@ func lower(a common.Address) string { return strings.ToLower(a.Hex()) }
 
 // payoutViolations lists the payouts that are not paid once or refunded once, and the payments
 // without a payout.
-func payoutViolations(wanted []payout, paid []payment) (found []checkers.Violation) {
-	times, want := make(map[payment]int), make(map[payment]int)
+func payoutViolations(wanted []payout, paid []transferload.Payment) (found []checkers.Violation) {
+	times, want := make(map[transferload.Payment]int), make(map[transferload.Payment]int)
 	for _, p := range paid {
 		times[p]++
 	}
 	for _, p := range wanted {
 		if p.State == transfer.Committed {
-			want[p.payment]++
+			want[p.Payment]++
 		}
 	}
 	for _, p := range wanted {
@@ -218,16 +193,16 @@ func payoutViolations(wanted []payout, paid []payment) (found []checkers.Violati
 		case transfer.Failed:
 			withdrawn = 0
 		default:
-			found = append(found, violation(paidOnce, p.UserID, p.ReqID, "it is %s: neither paid nor given back", p.State))
+			found = append(found, violation(paidOnce, p.UserID, p.ReqID, "it is %s: neither paid nor refunded", p.State))
 			continue
 		}
-		if times[p.payment] != want[p.payment] || p.Withdrawn != withdrawn || p.Refunded != refunded {
+		if times[p.Payment] != want[p.Payment] || p.Withdrawn != withdrawn || p.Refunded != refunded {
 			found = append(found, violation(paidOnce, p.UserID, p.ReqID, "it is %s: withdrawn %d times, refunded %d times, and the chain has %d payments of %s to %s where there should be %d",
-				p.State, p.Withdrawn, p.Refunded, times[p.payment], p.Units, p.Address, want[p.payment]))
+				p.State, p.Withdrawn, p.Refunded, times[p.Payment], p.Units, p.Address, want[p.Payment]))
 		}
 	}
 	for _, p := range wanted {
-		delete(times, p.payment)
+		delete(times, p.Payment)
 	}
 	for p, n := range times {
 		found = append(found, violation(paidOnce, 0, "", "the payer paid %s to %s (token %q) %d times, and no payout says so", p.Units, p.Address, p.Token, n))

@@ -116,7 +116,7 @@ func (r *restores) isExplained(kind, reqID, detail string, stands bool) bool {
 		return r.namesLostTx(detail)
 	case "PAYMENT_DIFFERS": // paid by a lost database, and refused by Funding in the copy
 		p := r.payouts[reqID]
-		return p.Withdrawn > 0 && p.Refunded == 0 && r.namesLostTx(detail) && strings.Contains(detail, "no payment: it is FAILED")
+		return p.Withdrawn > 0 && p.Refunded == 0 && r.namesLostTx(detail) && strings.Contains(detail, "no Payment: it is FAILED")
 	}
 	return false
 }
@@ -209,9 +209,9 @@ func contradictsAcrossRestore(answers load.Answers, l lastAnswer, succeeded, rev
 	mined := fmt.Sprintf("the chain has it %d times succeeded, %d times reverted", succeeded, reverted)
 	switch {
 	case succeeded != answers.End.Successes() || reverted != answers.End.Reverts():
-		return fmt.Sprintf("its caller was told %s before a restore, and %s", answers.End, mined)
+		return fmt.Sprintf("its caller got %s before a restore, and %s", answers.End, mined)
 	case l.stored && !answers.End.Survives(l.end):
-		return fmt.Sprintf("its caller was told %s before a restore, and it is %s after it", answers.End, l.end)
+		return fmt.Sprintf("its caller got %s before a restore, and it is %s after it", answers.End, l.end)
 	case !l.stored && succeeded+reverted > 0:
 		return "a restore has lost it, no operator has recorded it again, and " + mined
 	}

@@ -64,7 +64,7 @@ func TestAnswersFromBeforeABackupMustHold(t *testing.T) {
 		"by the last":                   {load.Answers{End: &load.End{}, EndAt: at(40), Generation: 2}, false},
 		"no end was told":               {load.Answers{EndAt: at(11)}, false},
 	} {
-		if got := l.MayBeLost(c.answers); got != c.lost {
+		if got := l.EndMayBeLost(c.answers); got != c.lost {
 			t.Errorf("%s: got may be lost %t, want %t", name, got, c.lost)
 		}
 	}

@@ -83,7 +83,7 @@ select submitter, episode, evidence::text, coalesce(evidence ->> 'what', '') lik
 // checkFalseAlarms finds PROTECT incidents of submitters whose keys only the deployment has: no
 // fault may open one. Each restore opens one for each submitter.
 func (e *episode) checkFalseAlarms(ctx context.Context) (check, error) {
-	c := check{Name: "protect-for-cause", Promise: "PROTECT opens only where somebody else used the key"}
+	c := check{Name: "protect-for-cause", Promise: "PROTECT opens only where a foreign signer used the key"}
 	rows, err := e.db.Query(ctx, selectFalseAlarms, foreignSubmitters(e.world))
 	if err != nil {
 		return c, err
@@ -220,7 +220,7 @@ func (e *episode) count(ctx context.Context) (f figures, err error) {
 	t := e.load.Ledger.Tally()
 	f = figures{
 		Seed: e.seed, Minutes: e.minutes, Submitters: e.submitters, Window: e.window, Rate: e.rate,
-		Faults: e.chaos.injected(), CrashPoints: e.world.Crashes.Hits(), Callers: e.load.Ledger.Did(),
+		Faults: e.chaos.injected(), CrashPoints: e.world.Crashes.Hits(), Callers: e.load.Ledger.Did(slices.Concat(load.Habits(), load.ProgramHabits())),
 		Operators: map[string]int{load.Mistakes: e.operator.Decisions[load.Mistakes]}, Failed: make(map[string]int),
 		Posted: t.Posted, Refused: t.Refused, Accepted: t.Accepted, TookSeconds: time.Since(e.folder.began).Seconds(),
 	}
@@ -235,7 +235,7 @@ func (e *episode) count(ctx context.Context) (f figures, err error) {
 		f.Operators[load.Decides+action] = e.operator.Decisions[load.Decides+action]
 	}
 	if f.Features, err = e.countFeatures(ctx); err != nil {
-		return f, fmt.Errorf("count what the powers did: %w", err)
+		return f, fmt.Errorf("count the acts of optional features: %w", err)
 	}
 	return f, e.countRows(ctx, &f)
 }

@@ -85,7 +85,7 @@ func stockedFolder(t *testing.T) string {
 	t.Helper()
 	r := setup(t, ubscore.Options{SnapshotEvery: 20})
 	r.stock(t, 1000)
-	for n := range asked {
+	for n := range operations {
 		r.ask(n)
 	}
 	err := poll(r.ctx, func() bool {
@@ -108,7 +108,7 @@ func TestDamageHalts(t *testing.T) {
 	dead := stockedFolder(t)
 	for what, x := range map[string]struct {
 		advice string
-		spoil  func(folder string) error
+		damage func(folder string) error
 	}{
 		"the middle of the log": {"do not delete anything", func(folder string) error {
 			return edit(filepath.Join(folder, firstSegment), func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
@@ -143,7 +143,7 @@ func TestDamageHalts(t *testing.T) {
 			if err := os.CopyFS(folder, os.DirFS(dead)); err != nil {
 				t.Fatal(err)
 			}
-			if err := x.spoil(folder); err != nil {
+			if err := x.damage(folder); err != nil {
 				t.Fatal(err)
 			}
 			wantHalted(t.Context(), t, startUnready(t, ubscore.Options{Folder: folder}), x.advice)
@@ -151,12 +151,12 @@ func TestDamageHalts(t *testing.T) {
 	}
 }
 
-func edit(path string, spoil func([]byte) []byte) error {
+func edit(path string, damage func([]byte) []byte) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, spoil(content), 0o600)
+	return os.WriteFile(path, damage(content), 0o600)
 }
 
 // A core with a missing setting does not start. Its error names the setting and never the secret.

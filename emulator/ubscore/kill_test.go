@@ -51,14 +51,14 @@ func (r *rig) ask(n int) transfer.Outcome {
 	}
 }
 
-const asked = 60
+const operations = 60
 
 // askAll sends all operations by several callers, and returns the outcomes.
-func (r *rig) askAll() (answered [asked]transfer.Outcome) {
+func (r *rig) askAll() (answered [operations]transfer.Outcome) {
 	var callers sync.WaitGroup
 	for caller := range 6 {
 		callers.Go(func() {
-			for n := caller; n < asked; n += 6 {
+			for n := caller; n < operations; n += 6 {
 				answered[n] = r.ask(n)
 			}
 		})
@@ -90,7 +90,7 @@ func TestCoreKilledAtAnyPointKeepsItsAnswers(t *testing.T) {
 			now := r.wantSameAnswers(t, answered)
 			lines, _, balances := r.readAll(t)
 			for range 3 {
-				if d := cmp.Diff(now, r.wantSameAnswers(t, now), cmp.Transformer("said", said)); d != "" {
+				if d := cmp.Diff(now, r.wantSameAnswers(t, now), cmp.Transformer("said", withoutError)); d != "" {
 					t.Errorf("asked again (-before +now): %s", d)
 				}
 				r.again(t)
@@ -103,11 +103,11 @@ func TestCoreKilledAtAnyPointKeepsItsAnswers(t *testing.T) {
 	}
 }
 
-// said returns an outcome without its error's text.
-func said(o transfer.Outcome) string { return fmt.Sprint(o.Verdict, o.Reason) }
+// withoutError returns an outcome without its error's text.
+func withoutError(o transfer.Outcome) string { return fmt.Sprint(o.Verdict, o.Reason) }
 
 // wantSameAnswers sends all operations in order, and checks that earlier answers are the same.
-func (r *rig) wantSameAnswers(t *testing.T, answered [asked]transfer.Outcome) (now [asked]transfer.Outcome) {
+func (r *rig) wantSameAnswers(t *testing.T, answered [operations]transfer.Outcome) (now [operations]transfer.Outcome) {
 	t.Helper()
 	for n := range answered {
 		now[n] = r.ask(n)

@@ -274,12 +274,12 @@ func TestCallerWithoutTheSecretGetsNoData(t *testing.T) {
 	if got, err := status(r.ctx, http.MethodGet, url+wire.JournalPath, "bearer "+secret); err != nil || got != http.StatusOK {
 		t.Errorf("with the secret: got %d, %v; want 200", got, err)
 	}
-	stranger, err := trading.New(trading.Options{URL: url, Secret: "another secret of the tests"})
+	unauthorised, err := trading.New(trading.Options{URL: url, Secret: "another secret of the tests"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(stranger.Close)
-	wantUnknown(t, "deposit by a stranger", stranger.Deposit(r.ctx, call("R", 1)), "UNAUTHORIZED")
+	t.Cleanup(unauthorised.Close)
+	wantUnknown(t, "deposit without the secret", unauthorised.Deposit(r.ctx, call("R", 1)), "UNAUTHORIZED")
 }
 
 // A query is checked as strictly as a body.

@@ -51,9 +51,9 @@ exit status is 1 if a single unit is missing or too much.
 func parse(args []string) (flags, error) {
 	var f flags
 	set := flag.NewFlagSet("demo transfers", flag.ContinueOnError)
-	set.IntVar(&f.Transfers, "transfers", 1000, "how many transfers are asked for")
+	set.IntVar(&f.Transfers, "transfers", 1000, "the number of transfers")
 	set.IntVar(&f.Users, "users", 20, "how many users ask for them")
-	set.Uint64Var(&f.Seed, "seed", 1, "chooses who moves what")
+	set.Uint64Var(&f.Seed, "seed", 1, "the seed of the random transfers")
 	set.IntVar(&f.processes, "processes", 3, "how many function processes run side by side")
 	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
 	set.StringVar(&f.core, "core", "", "the trading core, a `program` already built; default: it is built now")

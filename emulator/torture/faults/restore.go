@@ -32,7 +32,7 @@ func (w *World) BackUp(ctx context.Context, n int) (*Restore, error) {
 	if opened := w.onServer(ctx, allowConnections); err == nil {
 		err = opened
 	}
-	return &Restore{Backup: w.beside(backup)}, err
+	return &Restore{Backup: w.databaseURL(backup)}, err
 }
 
 // PutBack renames the running database and puts the backup in its place. The backup is marked
@@ -50,7 +50,7 @@ func (w *World) PutBack(ctx context.Context, r *Restore, n int, between func()) 
 	if err := migrations.Distrust(ctx, r.Backup, "the database was lost, and restored from its backup"); err != nil {
 		return err
 	}
-	r.Lost = w.beside(lost)
+	r.Lost = w.databaseURL(lost)
 	return w.onServer(ctx, fmt.Sprintf(`alter database "%s" rename to "LIVE"`, backup), fmt.Sprintf(`alter database "%s" allow_connections true`, lost))
 }
 
@@ -76,8 +76,8 @@ func (w *World) onServer(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// beside returns the URL of a database of the same server.
-func (w *World) beside(name string) string {
+// databaseURL returns the URL of a database of the same server.
+func (w *World) databaseURL(name string) string {
 	u, err := url.Parse(w.Stack.Database)
 	if err != nil {
 		return ""

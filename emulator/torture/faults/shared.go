@@ -79,7 +79,7 @@ func (t *strikeCounter[K]) claim(k K, sofar int) int {
 	if t.claimed == nil {
 		t.claimed = make(map[K]int)
 	}
-	news := sofar - t.claimed[k]
+	fresh := sofar - t.claimed[k]
 	t.claimed[k] = sofar
-	return news
+	return fresh
 }

@@ -21,8 +21,8 @@ func sweepFaults() []Fault {
 			return 1, nil
 		}},
 		{"no sweep for a while", 1, func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
-			w.Sweeper.held.Add(1)
-			defer w.Sweeper.held.Add(-1)
+			w.Sweeper.paused.Add(1)
+			defer w.Sweeper.paused.Add(-1)
 			retry.Pause(ctx, randomDuration(r, 5*time.Second, 15*time.Second))
 			return 1, nil
 		}},
@@ -31,8 +31,8 @@ func sweepFaults() []Fault {
 
 // Sweeper calls the sweep at irregular times.
 type Sweeper struct {
-	run  func(context.Context) error
-	held atomic.Int32
+	run    func(context.Context) error
+	paused atomic.Int32
 }
 
 // sweepWithin bounds one sweep: it can hit a stopped process.
@@ -49,7 +49,7 @@ func (s *Sweeper) Sweep(ctx context.Context) {
 func (s *Sweeper) Run(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
 		retry.Pause(ctx, randomDuration(r, time.Second, 4*time.Second))
-		if s.held.Load() == 0 && ctx.Err() == nil {
+		if s.paused.Load() == 0 && ctx.Err() == nil {
 			s.Sweep(ctx)
 		}
 	}

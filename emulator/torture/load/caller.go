@@ -46,7 +46,7 @@ func (c *caller) run(ctx context.Context) {
 	}
 	c.poll(ctx)
 	if c.intent.again && ctx.Err() == nil && !c.isStale() {
-		c.ledger.count(Again)
+		c.ledger.Count(Again)
 		c.post(ctx)
 	}
 	others.Wait()
@@ -119,7 +119,7 @@ func (c *caller) insist(ctx context.Context, method, path string, body any) answ
 // postCopies posts the intent several times at once, each copy until it is answered.
 func (c *caller) postCopies(ctx context.Context) {
 	if c.intent.copies > 1 {
-		c.ledger.count(Repeats)
+		c.ledger.Count(Repeats)
 	}
 	var copies sync.WaitGroup
 	for range c.intent.copies {
@@ -185,7 +185,7 @@ func (c *caller) postAnother(ctx context.Context) {
 	if a.isUnclear() || c.databaseReplacedSince(begun) {
 		return
 	}
-	c.ledger.count(Conflicts)
+	c.ledger.Count(Conflicts)
 	c.checkConflict(a)
 }
 
@@ -205,7 +205,7 @@ func (c *caller) postWrong(ctx context.Context) {
 		if a.isUnclear() {
 			return
 		}
-		c.ledger.count(Invalid)
+		c.ledger.Count(Invalid)
 		if a.status != http.StatusBadRequest && a.code != "UNKNOWN_SUBMITTER" {
 			c.ledger.contradict(c.intent, fmt.Sprintf("an invalid request %v: got %s, want 400, or UNKNOWN_SUBMITTER", body, a))
 		}
@@ -221,7 +221,7 @@ func (c *caller) postForbidden(ctx context.Context) {
 			return
 		case a.code == "SUBMITTER_PROTECTED":
 		case a.code == "POLICY_REFUSED":
-			c.ledger.count(Barred)
+			c.ledger.Count(Barred)
 		default:
 			c.ledger.contradict(c.intent, fmt.Sprintf("a request that the policy forbids %v: got %s, want POLICY_REFUSED", body, a))
 		}
@@ -270,7 +270,7 @@ func (c *caller) recordAnswer(a answer) (final bool) {
 // cancel asks for a cancel until the answer is definite.
 func (c *caller) cancel(ctx context.Context) {
 	retry.Pause(ctx, c.intent.cancelAfter)
-	c.ledger.count(Cancels)
+	c.ledger.Count(Cancels)
 	for ctx.Err() == nil {
 		begun := c.ledger.Generation()
 		if c.isStale() {

@@ -13,7 +13,7 @@ import (
 var alice = nonce.NewSubmitter(1337, nonce.Address{1})
 
 func setup(answers Answers) *caller {
-	return &caller{ledger: newLedger(), intent: Seen(alice, big.NewInt(1), answers)}
+	return &caller{ledger: new(Ledger), intent: Seen(alice, big.NewInt(1), answers)}
 }
 
 func (c *caller) wantContradiction(t *testing.T, name, part string) {
@@ -29,17 +29,17 @@ func (c *caller) wantContradiction(t *testing.T, name, part string) {
 func TestFinalAnswersNeverChange(t *testing.T) {
 	t.Parallel()
 	confirmed, reverted := End{State: nonce.Confirmed}, End{State: nonce.Failed, Sub: nonce.Reverted}
-	heard := time.Now()
+	arrived := time.Now()
 	for name, c := range map[string]struct {
 		answer answer
 		want   string
 	}{
-		"the same":          {answer{begun: heard.Add(time.Second), reached: confirmed}, ""},
-		"another end":       {answer{begun: heard.Add(-time.Second), reached: reverted}, "now it is FAILED/REVERTED"},
-		"no end, put later": {answer{begun: heard.Add(time.Second), reached: End{State: nonce.Tracking}}, "put after that got TRACKING"},
-		"no end, put first": {answer{begun: heard.Add(-time.Second), reached: End{State: nonce.Tracking}}, ""},
+		"the same":          {answer{begun: arrived.Add(time.Second), reached: confirmed}, ""},
+		"another end":       {answer{begun: arrived.Add(-time.Second), reached: reverted}, "now it is FAILED/REVERTED"},
+		"no end, put later": {answer{begun: arrived.Add(time.Second), reached: End{State: nonce.Tracking}}, "put after that got TRACKING"},
+		"no end, put first": {answer{begun: arrived.Add(-time.Second), reached: End{State: nonce.Tracking}}, ""},
 	} {
-		caller := setup(Answers{TxID: "t", End: &confirmed, EndAt: heard})
+		caller := setup(Answers{TxID: "t", End: &confirmed, EndAt: arrived})
 		caller.recordAnswer(c.answer)
 		caller.wantContradiction(t, name, c.want)
 	}

@@ -8,10 +8,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/record"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -42,7 +42,7 @@ type Load struct {
 }
 
 // New returns a load that has not begun.
-func New(o Options) *Load { return &Load{Options: o, Ledger: newLedger()} }
+func New(o Options) *Load { return &Load{Options: o, Ledger: new(Ledger)} }
 
 // backlog is the maximum of unfinished intents of a submitter: enough to keep it busy, and
 // few enough to finish soon after the faults stop.
@@ -83,13 +83,10 @@ func (l *Load) Wait() { l.callers.Wait() }
 
 // Ledger records the answers that callers got.
 type Ledger struct {
-	mu             sync.Mutex
-	intents        []*Intent
-	counts         map[string]int
-	contradictions []Contradiction
+	record.Record[Contradiction]
 
-	generation atomic.Int64 // of the database: the number of restores
-	backups    []time.Time  // start time of each backup that was restored
+	mu      sync.Mutex
+	intents []*Intent
 }
 
 // Contradiction is an answer that must not be given.
@@ -99,8 +96,6 @@ type Contradiction struct {
 	TxID      string
 	Detail    string // the answer, and what was expected
 }
-
-func newLedger() *Ledger { return &Ledger{counts: make(map[string]int)} }
 
 func (l *Ledger) add(in *Intent) {
 	l.mu.Lock()
@@ -138,38 +133,8 @@ const (
 // Habits returns the habits that are counted.
 func Habits() []string { return []string{Repeats, Again, Conflicts, Invalid, Cancels, Barred} }
 
-func (l *Ledger) count(what string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.counts[what]++
-}
-
-// Did returns how often callers did each of their habits.
-func (l *Ledger) Did() map[string]int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := make(map[string]int)
-	for _, h := range slices.Concat(Habits(), ProgramHabits()) {
-		all[h] = l.counts[h]
-	}
-	return all
-}
-
 func (l *Ledger) contradict(in *Intent, detail string) {
-	l.addContradiction(Contradiction{in.Submitter, in.RequestID, in.Answers().TxID, detail})
-}
-
-func (l *Ledger) addContradiction(one Contradiction) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.contradictions = append(l.contradictions, one)
-}
-
-// Contradictions returns the answers that must not be given.
-func (l *Ledger) Contradictions() []Contradiction {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.contradictions)
+	l.Contradict(Contradiction{in.Submitter, in.RequestID, in.Answers().TxID, detail})
 }
 
 // Tally counts intents by the answers that their callers got.

@@ -185,7 +185,7 @@ func (o *Operator) requestWrongCount(ctx context.Context, p protected) {
 	switch {
 	case err != nil || status >= 500 || status == http.StatusConflict:
 	case status != http.StatusBadRequest:
-		o.Ledger.addContradiction(Contradiction{Submitter: p.Submitter, Detail: fmt.Sprintf("a resync to a count that the chain never had: got %d %s, want 400", status, text)})
+		o.Ledger.Contradict(Contradiction{Submitter: p.Submitter, Detail: fmt.Sprintf("a resync to a count that the chain never had: got %d %s, want 400", status, text)})
 	default:
 		o.Decisions[Mistakes]++
 	}
@@ -222,9 +222,9 @@ func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[st
 	lost := o.lost(ctx, client, p.Submitter, lowest, final)
 	if final > p.NextNonce || len(lost) > 0 {
 		if o.Source.IntN(5) == 0 && !o.draining.Load() {
-			return map[string]any{"mode": nonce.Resume, "reason": "an alarm that nobody looked into"}, nil
+			return map[string]any{"mode": nonce.Resume, "reason": "an alarm that was not examined"}, nil
 		}
-		reason := fmt.Sprintf("somebody else used the key; the account's final count is %d", final)
+		reason := fmt.Sprintf("a foreign signer used the key; the account's final count is %d", final)
 		return map[string]any{"mode": nonce.Resync, "count": final, "requests": lost, "reason": reason}, nil
 	}
 	return map[string]any{"mode": nonce.Resume, "reason": "nothing of ours is lost"}, nil

@@ -109,7 +109,7 @@ func (o *Operator) decidePayments(ctx context.Context) {
 		case nothing, o.signedByForeignSigner(o.Payer, f.TxHash):
 			o.decideOne(ctx, o.Payer, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "it was no payout"})
 		case o.IsNeverRepeated(ctx, common.HexToHash(f.TxHash)):
-			o.decideOne(ctx, o.Payer, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "its user was told its end, and it is settled"})
+			o.decideOne(ctx, o.Payer, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "its user has a final answer, and it is settled"})
 		}
 	}
 }

@@ -106,7 +106,7 @@ func (p *Program) drawRequest(n int, key devchain.Account) (begin func(context.C
 	}
 	if n >= ways {
 		of = p.Source.IntN(ways)
-		done := p.Ledger.Did()
+		done := p.Ledger.Did(ProgramHabits())
 		if i := slices.IndexFunc(ProgramHabits()[:ways], func(kind string) bool { return done[kind] == 0 }); i >= 0 {
 			of = i
 		}
@@ -160,7 +160,7 @@ func (p *Program) runHandler(ctx context.Context, c *caller, way string) {
 	c.intent.submit = c.submit
 	c.intent.mu.Unlock()
 	if c.post(ctx); c.intent.Answers().TxID != "" {
-		p.Ledger.count(Handled + way)
+		p.Ledger.Count(Handled + way)
 	}
 }
 
@@ -200,7 +200,7 @@ func (p *Program) runReservation(ctx context.Context, c *caller, key devchain.Ac
 	if err != nil || got.Over {
 		return
 	}
-	p.Ledger.count(Reserved + way)
+	p.Ledger.Count(Reserved + way)
 	switch way {
 	case "given back":
 		_ = p.insist(ctx, c.intent, func(ctx context.Context) error {

@@ -22,29 +22,11 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Restored records that a copy whose backup began at backedUp has replaced the database.
-// Later answers may be lost. Each caller without a final answer repeats its request.
-func (l *Ledger) Restored(backedUp time.Time) {
-	l.mu.Lock()
-	l.backups = append(l.backups, backedUp)
-	l.mu.Unlock()
-	l.generation.Add(1)
-}
-
-// MayBeLost reports whether a restore may have lost the final answer: the database gave it
+// EndMayBeLost reports whether a restore may have lost the final answer: the database gave it
 // after the start of the backup that replaced it.
-func (l *Ledger) MayBeLost(t Answers) bool { return t.End != nil && l.lost(t.Generation, t.EndAt) }
-
-// lost reports whether a restore may have lost an answer of that database generation at that
-// time. An answer from before the backup must still hold.
-func (l *Ledger) lost(generation int, at time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return generation < len(l.backups) && !at.Before(l.backups[generation])
+func (l *Ledger) EndMayBeLost(t Answers) bool {
+	return t.End != nil && l.MayBeLost(t.Generation, t.EndAt)
 }
-
-// Generation returns the number of restores so far.
-func (l *Ledger) Generation() int { return int(l.generation.Load()) }
 
 // Survives reports whether a request with the end e before a restore may have the end now
 // after it. An effect on the chain stays. A request without one must never get one, but may
@@ -79,7 +61,7 @@ func (c *caller) repeatAfterRestore(ctx context.Context) {
 		case a.code == "REQUEST_RECORDED":
 			c.recordStoredRequest(ctx, begun)
 		case a.status == http.StatusAccepted, a.status == http.StatusOK:
-			if answers.TxID != "" && !c.ledger.lost(answers.Generation, answers.TxAt) && (a.status != http.StatusOK || a.body.TxID != answers.TxID) {
+			if answers.TxID != "" && !c.ledger.MayBeLost(answers.Generation, answers.TxAt) && (a.status != http.StatusOK || a.body.TxID != answers.TxID) {
 				c.ledger.contradict(c.intent, fmt.Sprintf("accepted before the backup as %s, and repeated after the restore: got %s", answers.TxID, a))
 			}
 			c.set(func(t *Answers) { t.TxID, t.TxAt, t.Fresh, t.Generation = a.body.TxID, time.Now(), 0, begun })
@@ -99,7 +81,7 @@ func (c *caller) recordStoredRequest(ctx context.Context, begun int) {
 		return
 	}
 	before := c.intent.Answers()
-	if a.status != http.StatusOK || !a.reached.OnChain() || before.TxID != "" && before.TxID != a.body.TxID && !c.ledger.lost(before.Generation, before.TxAt) {
+	if a.status != http.StatusOK || !a.reached.OnChain() || before.TxID != "" && before.TxID != a.body.TxID && !c.ledger.MayBeLost(before.Generation, before.TxAt) {
 		c.ledger.contradict(c.intent, fmt.Sprintf("REQUEST_RECORDED of what was accepted as %q; asked for by its requestId: got %s", before.TxID, a))
 	}
 	c.set(func(t *Answers) {
@@ -339,7 +321,7 @@ func (o *Operator) openHandlerRequest(s nonce.Submitter, valueWei string) string
 func (o *Operator) repostLost(ctx context.Context, s nonce.Submitter, valueWei string) string {
 	for _, in := range o.Ledger.Intents() {
 		answers := in.Answers()
-		if in.Submitter != s || in.ValueWei.String() != valueWei || !o.Ledger.MayBeLost(answers) || !answers.End.OnChain() {
+		if in.Submitter != s || in.ValueWei.String() != valueWei || !o.Ledger.EndMayBeLost(answers) || !answers.End.OnChain() {
 			continue
 		}
 		c := &caller{env: o.Stack, ledger: o.Ledger, intent: in, account: stack.CallerAccount}
@@ -350,7 +332,7 @@ func (o *Operator) repostLost(ctx context.Context, s nonce.Submitter, valueWei s
 			submit = func(ctx context.Context) answer { return c.call(ctx, http.MethodPost, "/api/v1/tx", in.Body()) }
 		}
 		a := submit(ctx)
-		o.Note("operator: request %s has been told %s, and its record is lost; posted again: %s", in.RequestID, answers.End, a)
+		o.Note("operator: the caller of request %s got %s, and its record is lost; posted again: %s", in.RequestID, answers.End, a)
 		return a.body.TxID
 	}
 	return ""

@@ -23,7 +23,7 @@ func (u *user) abandon(ctx context.Context) {
 		return
 	}
 	u.set(func(t *Answers) { t.ReqID, t.Fresh, t.ReqAt, t.Generation = r.ReqID, 1, time.Now(), begun })
-	u.ledger.count(Abandoned)
+	u.ledger.Count(Abandoned)
 	once, done := u.timeout.Context(ctx)
 	defer done()
 	if u.script.steps == 0 || !u.move(once, r.ReqID, transfer.Init, transfer.SourcePending) || u.script.steps == 1 {

@@ -93,9 +93,9 @@ func (t *Cashier) rebookLost(ctx context.Context) {
 
 // markRebooked marks the generation as rebooked, unless another restore came meanwhile.
 func (l *Ledger) markRebooked(generation int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if generation == len(l.backups) {
+	if generation == l.Generation() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		l.again = generation
 	}
 }

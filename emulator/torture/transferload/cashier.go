@@ -52,7 +52,7 @@ func (t *Cashier) Run(ctx, within context.Context) {
 			op = transfer.OutsideWithdrawal
 		}
 		t.move(within, at, op, 1+t.Source.Uint64N(Opening/20))
-		t.Ledger.count(Brought)
+		t.Ledger.Count(Brought)
 		retry.Pause(ctx, 100*time.Millisecond+time.Duration(t.Source.Int64N(int64(500*time.Millisecond))))
 	}
 	t.rebookLost(within)

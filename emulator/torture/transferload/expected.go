@@ -27,7 +27,7 @@ func (l *Ledger) Expected(now func(reqID string) *End) (all map[Account]int64, u
 		}
 		switch {
 		case answers.End == nil && !answers.Refused:
-			unknown = append(unknown, fmt.Sprintf("user %d was never told the end of cid %q, transfer %q", w.UserID, w.CID, answers.ReqID))
+			unknown = append(unknown, fmt.Sprintf("user %d never got the end of cid %q, transfer %q", w.UserID, w.CID, answers.ReqID))
 		case answers.End != nil && answers.End.State == transfer.Committed:
 			all[Account{w.From, w.UserID, w.Asset.ID}] -= int64(w.Units)
 			if w.To != transfer.Chain {

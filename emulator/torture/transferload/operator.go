@@ -93,7 +93,7 @@ func (c *Operator) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		once, done := c.timeout.Context(ctx)
 		if c.Stack.RunConservation(once) == nil {
-			c.Ledger.count(Watches)
+			c.Ledger.Count(Watches)
 		}
 		done()
 		retry.Pause(ctx, watchEvery)
@@ -152,9 +152,9 @@ func (c *Operator) recordCancel(t open, a answer) {
 	switch {
 	case a.isUnclear():
 	case a.status == http.StatusOK && a.terminalState() != nil && *a.terminalState() == End{transfer.Failed, transfer.Cancelled}:
-		c.Ledger.count(Cancels)
+		c.Ledger.Count(Cancels)
 	case a.status == http.StatusConflict && a.Code == "TOO_LATE":
-		c.Ledger.count(TooLates)
+		c.Ledger.Count(TooLates)
 	default:
 		c.Ledger.contradict(0, t.ReqID, fmt.Sprintf("cancelled in %s: got %s, want it CANCELLED, or TOO_LATE", t.State, a))
 	}
@@ -175,7 +175,7 @@ func (c *Operator) recordResolve(t open, op transfer.Op, a answer) {
 	switch {
 	case a.isUnclear():
 	case a.status == http.StatusOK:
-		c.Ledger.count(Resolves + string(op))
+		c.Ledger.Count(Resolves + string(op))
 	case a.status == http.StatusConflict && a.Code == "NOTHING_TO_RESOLVE":
 	default:
 		c.Ledger.contradict(0, t.ReqID, fmt.Sprintf("%s resolved: got %s, want 200 or NOTHING_TO_RESOLVE", op, a))
@@ -192,7 +192,7 @@ func (c *Operator) recordExplanation(t open, a answer) {
 	case a.status != http.StatusOK || a.ReqID != t.ReqID:
 		c.Ledger.contradict(0, t.ReqID, fmt.Sprintf("asked why: got %s", a))
 	default:
-		c.Ledger.count(Whys)
+		c.Ledger.Count(Whys)
 	}
 }
 
@@ -217,6 +217,6 @@ func (c *Operator) recordCheck(status int, text []byte) {
 	case status != http.StatusOK || report.Result != "ok":
 		c.Ledger.contradict(0, "", fmt.Sprintf("a full check of conservation: got %d %s, want ok", status, bytes.TrimSpace(text)))
 	default:
-		c.Ledger.count(Checks)
+		c.Ledger.Count(Checks)
 	}
 }

@@ -59,7 +59,7 @@ func (c *Operator) settlePayout(ctx context.Context, w *Script) bool {
 	defer c.settling.Unlock()
 	reqID := w.Answers().ReqID
 	if c.Ledger.settledPayout(w) == 0 && c.bookEither(ctx, Account{transfer.Funding, w.UserID, w.Asset.ID}, -int64(w.Units), reqID) {
-		c.Note("operator of transfers: what was paid for %s of user %d is taken: %d of asset %d", reqID, w.UserID, w.Units, w.Asset.ID)
+		c.Note("operator of transfers: the payment for %s of user %d is taken: %d of asset %d", reqID, w.UserID, w.Units, w.Asset.ID)
 	}
 	return c.Ledger.settledPayout(w) == -int64(w.Units)
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencepost/fencepost/emulator/chainscan"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
@@ -103,7 +103,7 @@ func (c *Operator) statePayout(ctx context.Context, p undecidedPayout, hashes []
 	c.Note("operator of transfers: statement of %s by %v: %s", p.ReqID, body, a)
 	switch {
 	case a.status == http.StatusOK:
-		c.Ledger.count(what)
+		c.Ledger.Count(what)
 		c.stated[p.ReqID] = true
 	case a.Code == "STATEMENT_STANDS":
 		c.stated[p.ReqID] = true
@@ -119,36 +119,14 @@ type Payment struct {
 
 // payments returns the hashes of the payer's successful transactions by their payment.
 func (c *Operator) payments(ctx context.Context) (map[Payment][]string, error) {
-	client, err := ethclient.DialContext(ctx, c.Stack.Chain.URL())
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	head, err := client.BlockNumber(ctx)
-	if err != nil {
-		return nil, err
-	}
 	all := make(map[Payment][]string)
-	payer, signer := common.Address(c.Stack.Payer.Address()), types.LatestSignerForChainID(new(big.Int).SetUint64(c.Stack.Chain.ChainID()))
-	for n := range head + 1 {
-		block, err := client.BlockByNumber(ctx, new(big.Int).SetUint64(n))
-		if err != nil {
-			return nil, err
+	payer := common.Address(c.Stack.Payer.Address())
+	err := chainscan.Each(ctx, c.Stack.Chain.URL(), &payer, func(tx chainscan.Tx) {
+		if p, ok := paymentOf(tx.Transaction); ok && tx.Receipt.Status == types.ReceiptStatusSuccessful {
+			all[p] = append(all[p], tx.Hash().Hex())
 		}
-		for _, tx := range block.Transactions() {
-			if from, err := types.Sender(signer, tx); err != nil || from != payer {
-				continue
-			}
-			receipt, err := client.TransactionReceipt(ctx, tx.Hash())
-			if err != nil {
-				return nil, err
-			}
-			if p, ok := paymentOf(tx); ok && receipt.Status == types.ReceiptStatusSuccessful {
-				all[p] = append(all[p], tx.Hash().Hex())
-			}
-		}
-	}
-	return all, nil
+	})
+	return all, err
 }
 
 // transferCall is the length in bytes of a call of transfer(address,uint256).
@@ -307,7 +285,7 @@ func (c *Operator) resume(ctx context.Context) {
 	}
 	a := c.call(ctx, http.MethodPost, fmt.Sprintf("/admin/v1/halts/%d/resume", shown.Halts[0].ID), map[string]any{"reason": "each finding is of what the copy lost", "earlier": true})
 	if c.Note("operator of transfers: resume: %s", a); a.status == http.StatusNoContent {
-		c.Ledger.count(Resumed)
+		c.Ledger.Count(Resumed)
 	}
 }
 
@@ -335,10 +313,10 @@ func (f Finding) IsExplained(l *Ledger) bool {
 
 // addSettlement records units booked with the outside for a transfer's lost half.
 func (l *Ledger) addSettlement(reqID string, units int64) {
+	l.Count(Settled)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.settledUnits[reqID] += units
-	l.counts[Settled]++
 }
 
 // markLost records that the transfer is lost, even if no units are missing.
@@ -367,8 +345,8 @@ func (l *Ledger) settledPayout(w *Script) (units int64) {
 func (l *Ledger) isSettled(reqID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, looked := l.settledUnits[reqID]
-	return looked
+	_, examined := l.settledUnits[reqID]
+	return examined
 }
 
 // Settlements returns the units booked with the outside, by the req_id of the lost half.

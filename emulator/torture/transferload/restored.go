@@ -8,30 +8,6 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Restored records that a copy whose backup began at backedUp has replaced the database.
-// Later answers may be lost. Each user without a final answer repeats the cid, and the cashier
-// repeats its bookings in Funding.
-func (l *Ledger) Restored(backedUp time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.backups = append(l.backups, backedUp)
-}
-
-// Generation returns the number of restores so far.
-func (l *Ledger) Generation() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.backups)
-}
-
-// MayBeLost reports whether a restore may have lost an answer of that database generation at
-// that time. An answer from before the backup must still hold.
-func (l *Ledger) MayBeLost(generation int, at time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return generation < len(l.backups) && !at.Before(l.backups[generation])
-}
-
 // EndMayBeLost reports whether a restore may have lost the user's final answer.
 func (l *Ledger) EndMayBeLost(t Answers) bool {
 	return t.End != nil && l.MayBeLost(t.EndGeneration, t.EndAt)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/record"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
@@ -80,16 +81,15 @@ type Account struct {
 
 // Ledger records the answers that users, cashier and operator got.
 type Ledger struct {
-	mu             sync.Mutex
-	scripts        []*Script
-	outside        map[Account]int64 // deposits less withdrawals, by the cashier's answers
-	unknown        int               // the cashier's movements without an answer
-	counts         map[string]int
-	contradictions []Contradiction
-	backups        []time.Time      // start time of each backup that was restored
-	booked         []*booking       // the cashier's bookings in Funding, oldest first
-	settledUnits   map[string]int64 // booked with the outside, by the req_id of the lost half
-	again          int              // the generation whose lost bookings were repeated
+	record.Record[Contradiction]
+
+	mu           sync.Mutex
+	scripts      []*Script
+	outside      map[Account]int64 // deposits less withdrawals, by the cashier's answers
+	unknown      int               // the cashier's movements without an answer
+	booked       []*booking        // the cashier's bookings in Funding, oldest first
+	settledUnits map[string]int64  // booked with the outside, by the req_id of the lost half
+	again        int               // the generation whose lost bookings were repeated
 }
 
 // Contradiction is an answer that must not be given.
@@ -100,7 +100,7 @@ type Contradiction struct {
 }
 
 func newLedger() *Ledger {
-	return &Ledger{outside: make(map[Account]int64), counts: make(map[string]int), settledUnits: make(map[string]int64)}
+	return &Ledger{outside: make(map[Account]int64), settledUnits: make(map[string]int64)}
 }
 
 func (l *Ledger) add(w *Script) {
@@ -142,34 +142,8 @@ func Habits() []string {
 	return []string{Repeats, Again, Conflicts, Invalid, Peeks, Abandoned, Brought}
 }
 
-func (l *Ledger) count(what string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.counts[what]++
-}
-
-// Did returns how often each habit or act was counted.
-func (l *Ledger) Did(names []string) map[string]int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := make(map[string]int)
-	for _, h := range names {
-		all[h] = l.counts[h]
-	}
-	return all
-}
-
 func (l *Ledger) contradict(userID int64, reqID, detail string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.contradictions = append(l.contradictions, Contradiction{userID, reqID, detail})
-}
-
-// Contradictions returns the answers that must not be given.
-func (l *Ledger) Contradictions() []Contradiction {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.contradictions)
+	l.Contradict(Contradiction{userID, reqID, detail})
 }
 
 // Tally counts transfers by the answers that their users got.

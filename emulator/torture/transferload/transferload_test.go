@@ -34,17 +34,17 @@ var (
 // older state.
 func TestFinalAnswersNeverChange(t *testing.T) {
 	t.Parallel()
-	heard := time.Now()
+	arrived := time.Now()
 	for name, c := range map[string]struct {
 		answer answer
 		want   string
 	}{
-		"the same":          {answer{begun: heard.Add(time.Second), State: "COMMITTED"}, ""},
-		"another end":       {answer{begun: heard.Add(-time.Second), State: "FAILED", Reason: transfer.InsufficientBalance}, "now it is FAILED/INSUFFICIENT_BALANCE"},
-		"no end, put later": {answer{begun: heard.Add(time.Second), State: "TARGET_PENDING"}, "put after that got"},
-		"no end, put first": {answer{begun: heard.Add(-time.Second), State: "TARGET_PENDING"}, ""},
+		"the same":          {answer{begun: arrived.Add(time.Second), State: "COMMITTED"}, ""},
+		"another end":       {answer{begun: arrived.Add(-time.Second), State: "FAILED", Reason: transfer.InsufficientBalance}, "now it is FAILED/INSUFFICIENT_BALANCE"},
+		"no end, put later": {answer{begun: arrived.Add(time.Second), State: "TARGET_PENDING"}, "put after that got"},
+		"no end, put first": {answer{begun: arrived.Add(-time.Second), State: "TARGET_PENDING"}, ""},
 	} {
-		u := setup(Answers{ReqID: "r", End: &committed, EndAt: heard})
+		u := setup(Answers{ReqID: "r", End: &committed, EndAt: arrived})
 		u.recordAnswer(c.answer)
 		u.ledger.wantContradiction(t, name, c.want)
 	}

@@ -50,7 +50,7 @@ func (u *user) run(ctx context.Context) {
 		pauses.Pause(ctx)
 	}
 	if u.script.again && ctx.Err() == nil && !u.isStale() {
-		u.ledger.count(Again)
+		u.ledger.Count(Again)
 		u.post(ctx)
 	}
 	others.Wait()
@@ -124,7 +124,7 @@ func (u *user) contradict(format string, args ...any) {
 // postCopies posts the transfer several times at once, each copy until it is answered.
 func (u *user) postCopies(ctx context.Context) {
 	if u.script.copies > 1 {
-		u.ledger.count(Repeats)
+		u.ledger.Count(Repeats)
 	}
 	var copies sync.WaitGroup
 	for range u.script.copies {
@@ -194,7 +194,7 @@ func (u *user) postAnother(ctx context.Context) {
 		a = u.call(ctx, u.script.UserID, http.MethodPost, u.script.urlPath(), u.script.conflictingRequest())
 		pauses.Pause(ctx)
 	}
-	u.ledger.count(Conflicts)
+	u.ledger.Count(Conflicts)
 	if a.status != http.StatusConflict || a.Code != string(transfer.CIDConflict) {
 		u.contradict("the cid with another amount: got %s, want 409 CID_CONFLICT", a)
 	}
@@ -207,7 +207,7 @@ func (u *user) postWrong(ctx context.Context) {
 		if a.isUnclear() {
 			return
 		}
-		u.ledger.count(Invalid)
+		u.ledger.Count(Invalid)
 		if a.Code != code || a.ReqID != "" {
 			u.contradict("an invalid request %v: got %s, want %s", body, a, code)
 		}
@@ -222,9 +222,9 @@ func (u *user) askAsOtherUser(ctx context.Context) {
 			retry.Pause(ctx, u.script.pace)
 			continue
 		}
-		u.ledger.count(Peeks)
+		u.ledger.Count(Peeks)
 		if a.status != http.StatusNotFound {
-			u.contradict("somebody else asked for it: got %s, want 404", a)
+			u.contradict("another user asked for it: got %s, want 404", a)
 		}
 		return
 	}

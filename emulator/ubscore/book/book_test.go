@@ -213,8 +213,8 @@ func TestDamagedImageIsNotRead(t *testing.T) {
 	for at := range whole {
 		flipped := slices.Clone(whole)
 		flipped[at] ^= 0x41
-		for what, spoiled := range map[string][]byte{"flipped": flipped, "cut": whole[:at]} {
-			if _, err := book.Read(spoiled); !errors.Is(err, book.ErrImage) {
+		for what, damaged := range map[string][]byte{"flipped": flipped, "cut": whole[:at]} {
+			if _, err := book.Read(damaged); !errors.Is(err, book.ErrImage) {
 				t.Errorf("%s at byte %d: got %v, want %v", what, at, err, book.ErrImage)
 			}
 		}

@@ -229,11 +229,11 @@ func TestAdjustmentIsAppliedOnce(t *testing.T) {
 	b := stocked(t)
 	with := rules
 	with.Found = 100
-	nobody := withdrawal("finding-1", 1)
-	nobody.UserID = 2
+	unknownUser := withdrawal("finding-1", 1)
+	unknownUser.UserID = 2
 	for what, r := range map[string]book.Request{
 		"below zero": as(book.BalanceDebit, withdrawal("finding-1", 101)), "overflow": as(book.BalanceCredit, withdrawal("finding-1", ^uint64(0))),
-		"no account": as(book.JournalCredit, nobody), "nothing": as(book.JournalDebit, withdrawal("finding-1", 0)),
+		"no account": as(book.JournalCredit, unknownUser), "nothing": as(book.JournalDebit, withdrawal("finding-1", 0)),
 	} {
 		if _, _, err := b.Decide(r, with); !errors.Is(err, book.ErrOutOfRange) {
 			t.Errorf("%s: got %v, want %v", what, err, book.ErrOutOfRange)

@@ -31,10 +31,10 @@ type clock struct {
 	began    book.Micros // the machine's time at elapsed's zero, measured at the start
 	believed book.Micros // that time, as the earliest that any later reading allows
 
-	asked   int         // requests since the last comparison with callers
-	newest  book.Micros // creation time of the newest of these
-	callers book.Micros // how far the clock was ahead of the callers
-	wrong   bool        // whether the difference was logged
+	requests int         // requests since the last comparison with callers
+	newest   book.Micros // creation time of the newest of these
+	callers  book.Micros // how far the clock was ahead of the callers
+	wrong    bool        // whether the difference was logged
 }
 
 // newClock returns the clock of a core whose newest remembered request was created at newest; 0:
@@ -67,9 +67,9 @@ func (c *clock) safeTime(newest book.Micros) book.Micros {
 // observe records a request's creation time, even if the request is refused.
 func (c *clock) observe(createdAt, now book.Micros) {
 	c.newest = max(c.newest, createdAt)
-	if c.asked++; c.asked == callerSample {
+	if c.requests++; c.requests == callerSample {
 		c.callers = now - c.newest
-		c.asked, c.newest = 0, 0
+		c.requests, c.newest = 0, 0
 	}
 }
 

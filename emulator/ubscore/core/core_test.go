@@ -131,7 +131,7 @@ func TestRestartReadsSnapshotAndLaterLines(t *testing.T) {
 	o := core.Options{Folder: t.TempDir(), SnapshotEvery: 10}
 	c := stocked(t, o)
 	names, units := snapshots(t, c, o.Folder)
-	for what, spoil := range map[string]func([]byte) []byte{
+	for what, damage := range map[string]func([]byte) []byte{
 		"flipped": func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
 		"cut":     func(b []byte) []byte { return b[:len(b)-1] },
 		"empty":   func([]byte) []byte { return nil },
@@ -143,7 +143,7 @@ func TestRestartReadsSnapshotAndLaterLines(t *testing.T) {
 			if err := os.CopyFS(o.Folder, os.DirFS(filepath.Dir(names[0]))); err != nil {
 				t.Fatal(err)
 			}
-			rewrite(t, filepath.Join(o.Folder, filepath.Base(names[1])), spoil)
+			rewrite(t, filepath.Join(o.Folder, filepath.Base(names[1])), damage)
 			c := open(t, o)
 			wantUnits(t, c, units)
 			do(t, c, withdrawal("w-0", 1), "")
@@ -151,7 +151,7 @@ func TestRestartReadsSnapshotAndLaterLines(t *testing.T) {
 			if err := c.Close(); err != nil {
 				t.Fatal(err)
 			}
-			rewrite(t, filepath.Join(o.Folder, filepath.Base(names[0])), spoil)
+			rewrite(t, filepath.Join(o.Folder, filepath.Base(names[0])), damage)
 			c = open(t, o)
 			halted(t, c, book.ErrImage, "move all snapshots away")
 			if err := c.Close(); err != nil {
@@ -194,11 +194,11 @@ func list(t testing.TB, folder string) []string {
 	return names
 }
 
-func rewrite(t testing.TB, path string, spoil func([]byte) []byte) {
+func rewrite(t testing.TB, path string, damage func([]byte) []byte) {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	if err == nil {
-		err = os.WriteFile(path, spoil(content), 0o600)
+		err = os.WriteFile(path, damage(content), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func advice(cause error) string {
 	var damage *wal.Damage
 	switch {
 	case errors.Is(cause, wal.ErrFailed):
-		return "the disk refused a write: make room or replace it, then start the core again; what nobody was answered for is then either whole or gone"
+		return "the disk refused a write: make room or replace it, then start the core again; an unanswered request is then either complete or gone"
 	case errors.As(cause, &damage):
 		return "do not delete anything: copy the whole folder, then bring back the file from a replica or a backup that has every line that was answered, and start the core again"
 	case errors.Is(cause, errSnapshot):

@@ -130,12 +130,12 @@ func (m *model) effect(r book.Request) {
 
 // machine is a core beside its model.
 type machine struct {
-	options core.Options
-	clock   *clock
-	core    *core.Core
-	model   model
-	asked   []book.Request
-	created map[string]book.Micros // by reqId: a transfer sends the same time with each attempt
+	options  core.Options
+	clock    *clock
+	core     *core.Core
+	model    model
+	requests []book.Request
+	created  map[string]book.Micros // by reqId: a transfer sends the same time with each attempt
 }
 
 func (m *machine) request(t *rapid.T) book.Request {
@@ -178,8 +178,8 @@ func contradicting(r book.Request) book.Request {
 // ask sends a new, repeated or contradicting request, and checks the answer against the model.
 func (m *machine) ask(t *rapid.T) {
 	r := m.request(t)
-	if len(m.asked) > 0 && rapid.Bool().Draw(t, "known") {
-		before := rapid.SampledFrom(m.asked).Draw(t, "before")
+	if len(m.requests) > 0 && rapid.Bool().Draw(t, "known") {
+		before := rapid.SampledFrom(m.requests).Draw(t, "before")
 		switch rapid.IntRange(0, 3).Draw(t, "how") {
 		case 0:
 			before = contradicting(before)
@@ -190,7 +190,7 @@ func (m *machine) ask(t *rapid.T) {
 		}
 		r = before
 	}
-	m.asked = append(m.asked, r)
+	m.requests = append(m.requests, r)
 	resolve := rapid.IntRange(0, 9).Draw(t, "resolve") == 0
 	do := m.core.Do
 	if resolve {

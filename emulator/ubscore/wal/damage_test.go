@@ -245,11 +245,11 @@ func FuzzOpen(f *testing.F) {
 		content := all[first]
 		from := min(int(at), len(content))
 		to := min(from+int(drop), len(content))
-		spoiled := with(all, first, slices.Concat(content[:from], patch, content[to:]))
+		damaged := with(all, first, slices.Concat(content[:from], patch, content[to:]))
 		if !marked {
-			spoiled = without(spoiled, "durable")
+			damaged = without(damaged, "durable")
 		}
-		l, _, err := wal.Open(wal.Options{Folder: laid(t, spoiled)})
+		l, _, err := wal.Open(wal.Options{Folder: laid(t, damaged)})
 		if err != nil {
 			var damage *wal.Damage
 			if !errors.As(err, &damage) {
