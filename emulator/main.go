@@ -49,14 +49,14 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 			intents = append(intents, demo.OnChain(intents, stack.SecondChainID)...)
 		}
 	}
-	receiver, err := startReceiver(f.events)
+	endpoint, err := startWebhookEndpoint(f.events)
 	if err != nil {
 		return err
 	}
-	if receiver != nil {
-		defer func() { err = errors.Join(err, receiver.Close()) }()
+	if endpoint != nil {
+		defer func() { err = errors.Join(err, endpoint.Close()) }()
 	}
-	s, err := start(ctx, f, receiver, out)
+	s, err := start(ctx, f, endpoint, out)
 	if err != nil {
 		return err
 	}
@@ -68,8 +68,8 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	defer control.Close()
 	if f.demo {
 		err := demo.Run(ctx, s, intents, out)
-		if err == nil && (receiver != nil || s.PubSub != nil) {
-			err = demo.ShowEvents(ctx, s, receiver, out)
+		if err == nil && (endpoint != nil || s.PubSub != nil) {
+			err = demo.ShowEvents(ctx, s, endpoint, out)
 		}
 		if err != nil || !f.keep {
 			nextSteps(out)
@@ -103,28 +103,28 @@ func telemetrySettings(collector string) map[string]string {
 	}
 }
 
-// startReceiver starts an endpoint for webhooks, or returns nil without them.
-func startReceiver(mode string) (*demo.Receiver, error) {
+// startWebhookEndpoint starts an endpoint for webhooks, or returns nil without them.
+func startWebhookEndpoint(mode string) (*demo.WebhookEndpoint, error) {
 	if mode != "webhook" {
 		return nil, nil
 	}
-	return demo.StartReceiver()
+	return demo.StartWebhookEndpoint()
 }
 
 // functionSettings returns the functions' settings beside the stack's. Those of the command line have
 // precedence.
-func functionSettings(f flags, receiver *demo.Receiver) map[string]string {
+func functionSettings(f flags, endpoint *demo.WebhookEndpoint) map[string]string {
 	all := map[string]string{"FENCEPOST_EVENTS_MODE": f.events}
 	maps.Copy(all, telemetrySettings(f.otlp))
-	if receiver != nil {
-		maps.Copy(all, receiver.Settings())
+	if endpoint != nil {
+		maps.Copy(all, endpoint.Settings())
 	}
 	maps.Copy(all, f.settings)
 	return all
 }
 
 // start builds the function server and starts the stack.
-func start(ctx context.Context, f flags, receiver *demo.Receiver, out io.Writer) (*stack.Stack, error) {
+func start(ctx context.Context, f flags, endpoint *demo.WebhookEndpoint, out io.Writer) (*stack.Stack, error) {
 	level := slog.LevelWarn
 	if f.verbose {
 		level = slog.LevelInfo
@@ -143,7 +143,7 @@ func start(ctx context.Context, f flags, receiver *demo.Receiver, out io.Writer)
 	s, err := stack.Start(ctx, stack.Options{
 		Binary: f.server, Processes: f.processes, Submitters: devAccounts, PublicAddr: f.api, Output: output, Log: log,
 		Signer: stack.SignerKind(f.signer), Clef: f.clef,
-		Settings:  functionSettings(f, receiver),
+		Settings:  functionSettings(f, endpoint),
 		TwoChains: f.chains > 1, Nodes: nodesOf(f.nodes), Mark: f.mark,
 	})
 	if err == nil {

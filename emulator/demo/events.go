@@ -18,8 +18,8 @@ import (
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
-// Receiver is a webhook endpoint for events, as a business would run one.
-type Receiver struct {
+// WebhookEndpoint is a webhook endpoint for events, as a business would run one.
+type WebhookEndpoint struct {
 	server *loopback.Server
 	secret string
 	key    webhook.Key
@@ -30,11 +30,11 @@ type Receiver struct {
 	wrong    error // the first event without a valid signature
 }
 
-// StartReceiver starts an endpoint. The caller closes it.
-func StartReceiver() (*Receiver, error) {
+// StartWebhookEndpoint starts an endpoint. The caller closes it.
+func StartWebhookEndpoint() (*WebhookEndpoint, error) {
 	var random [32]byte
 	rand.Read(random[:]) // never fails: crypto/rand
-	r := &Receiver{secret: "whsec_" + base64.StdEncoding.EncodeToString(random[:]), received: make(map[string]client.Event)}
+	r := &WebhookEndpoint{secret: "whsec_" + base64.StdEncoding.EncodeToString(random[:]), received: make(map[string]client.Event)}
 	var err error
 	if r.key, err = webhook.ParseKey(r.secret); err != nil {
 		return nil, err
@@ -46,10 +46,10 @@ func StartReceiver() (*Receiver, error) {
 }
 
 // Close ends serving.
-func (r *Receiver) Close() error { return r.server.Close() }
+func (r *WebhookEndpoint) Close() error { return r.server.Close() }
 
 // Settings returns the settings that make the functions deliver to the endpoint.
-func (r *Receiver) Settings() map[string]string {
+func (r *WebhookEndpoint) Settings() map[string]string {
 	return map[string]string{
 		"FENCEPOST_EVENTS_WEBHOOK_URLS":    "demo=" + r.server.URL() + "/",
 		"FENCEPOST_EVENTS_WEBHOOK_SECRETS": "demo=" + r.secret,
@@ -57,7 +57,7 @@ func (r *Receiver) Settings() map[string]string {
 }
 
 // ServeHTTP implements [http.Handler].
-func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (r *WebhookEndpoint) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, 1<<20))
 	var e client.Event
 	id := ""
@@ -84,7 +84,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // receivedBy returns the events delivered so far by their keys, and the number of repeated deliveries.
-func receivedBy(s *stack.Stack, r *Receiver) (received map[string]client.Event, repeated int, err error) {
+func receivedBy(s *stack.Stack, r *WebhookEndpoint) (received map[string]client.Event, repeated int, err error) {
 	if r != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -109,9 +109,9 @@ func keyOf(e client.Event) string { return fmt.Sprintf("%s-%s-%d", e.TxID, e.Typ
 // eventsWithin is how long the demo waits for the last event.
 const eventsWithin = 2 * time.Minute
 
-// ShowEvents reads all events from the API, and waits until each was delivered to the receiver, or to the
+// ShowEvents reads all events from the API, and waits until each was delivered to the endpoint, or to the
 // topic if r is nil. It prints the result. The error is nil only if no transaction's sequence has a gap.
-func ShowEvents(ctx context.Context, s *stack.Stack, r *Receiver, out io.Writer) error {
+func ShowEvents(ctx context.Context, s *stack.Stack, r *WebhookEndpoint, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, eventsWithin)
 	defer cancel()
 	operator, err := s.Client(stack.OperatorAccount)

@@ -23,7 +23,7 @@ type session struct {
 	batches  []*batch // without a complete answer, oldest first
 }
 
-// currentBatch is the client's messages up to the one after which it waits, with the answer up to
+// batch is the client's messages up to the one after which it waits, with the answer up to
 // ReadyForQuery.
 type batch struct {
 	commits   bool // its end commits, outside a begin

@@ -16,30 +16,30 @@ type Fault int
 
 // The faults. None answers correctly.
 const (
-	None            Fault = iota
-	AnotherNonce          // signs another nonce
-	AnotherChain          // signs for another chain
-	AnotherValue          // signs another value
-	AnotherReceiver       // signs another recipient
-	AnotherData           // signs other data
-	MoreGas               // signs more gas
-	MoreFee               // signs a higher fee cap
-	MoreTip               // signs a higher tip
-	AccessList            // adds an access list
-	HighS                 // signs with the higher s: valid, but no node takes it
-	LegacyType            // signs a legacy transaction with the same fields
-	AnotherKey            // signs with another key
-	NoList                // offers no list of accounts
-	NotJSON               // answers with HTML
-	NoResult              // answers without a result
-	Broken                // status 500, without an answer
-	BrokenAnswer          // status 500 with the correct answer
-	BothAnswers           // the correct answer and an error
-	ToldToken             // an error that quotes the token
-	Elsewhere             // a redirect
-	Endless               // an answer that never stops
-	CutOff                // closes the connection without an answer
-	Hanging               // no answer until the fault changes
+	None             Fault = iota
+	AnotherNonce           // signs another nonce
+	AnotherChain           // signs for another chain
+	AnotherValue           // signs another value
+	AnotherRecipient       // signs another recipient
+	AnotherData            // signs other data
+	MoreGas                // signs more gas
+	MoreFee                // signs a higher fee cap
+	MoreTip                // signs a higher tip
+	AccessList             // adds an access list
+	HighS                  // signs with the higher s: valid, but no node takes it
+	LegacyType             // signs a legacy transaction with the same fields
+	AnotherKey             // signs with another key
+	NoList                 // offers no list of accounts
+	NotJSON                // answers with HTML
+	NoResult               // answers without a result
+	Broken                 // status 500, without an answer
+	BrokenAnswer           // status 500 with the correct answer
+	BothAnswers            // the correct answer and an error
+	QuotedToken            // an error that quotes the token
+	Elsewhere              // a redirect
+	Endless                // an answer that never stops
+	CutOff                 // closes the connection without an answer
+	Hanging                // no answer until the fault changes
 )
 
 // elsewhere is the path of the redirect.
@@ -88,7 +88,7 @@ func (f Fault) change(key *ecdsa.PrivateKey, tx *types.DynamicFeeTx) (*ecdsa.Pri
 		tx.ChainID = new(big.Int).Add(tx.ChainID, big.NewInt(1))
 	case AnotherValue:
 		tx.Value = new(big.Int).Add(tx.Value, big.NewInt(1))
-	case AnotherReceiver:
+	case AnotherRecipient:
 		tx.To = &common.Address{8}
 	case AnotherData:
 		tx.Data = append([]byte{1}, tx.Data...)

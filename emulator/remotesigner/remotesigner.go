@@ -116,7 +116,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch fault {
 	case BothAnswers:
 		answer["error"] = refusal{-32000, "not approved"}
-	case ToldToken:
+	case QuotedToken:
 		answer["error"] = refusal{-32000, "not approved for " + r.Header.Get("Authorization")}
 	case BrokenAnswer:
 		w.WriteHeader(http.StatusInternalServerError)

@@ -71,7 +71,7 @@ func TestRemoteFaults(t *testing.T) {
 	t.Parallel()
 	h := start(t, remotesigner.Web3signer, 20*time.Second)
 	for name, fault := range map[string]remotesigner.Fault{
-		"receiver": remotesigner.AnotherReceiver, "data": remotesigner.AnotherData, "fee": remotesigner.MoreFee, "tip": remotesigner.MoreTip,
+		"receiver": remotesigner.AnotherRecipient, "data": remotesigner.AnotherData, "fee": remotesigner.MoreFee, "tip": remotesigner.MoreTip,
 		"access list": remotesigner.AccessList, "high s": remotesigner.HighS, "status 500 with an answer": remotesigner.BrokenAnswer,
 		"an answer and an error": remotesigner.BothAnswers,
 		"nonce":                  remotesigner.AnotherNonce, "chain": remotesigner.AnotherChain, "value": remotesigner.AnotherValue, "gas": remotesigner.MoreGas,
@@ -134,7 +134,7 @@ func TestWrongRemoteTokenIsRefused(t *testing.T) {
 func TestRemoteTokenIsNotQuoted(t *testing.T) {
 	t.Parallel()
 	h := start(t, remotesigner.Web3signer, 20*time.Second)
-	h.server.SetFault(remotesigner.ToldToken)
+	h.server.SetFault(remotesigner.QuotedToken)
 	_, err := h.signer.Sign(t.Context(), h.submitter, transfer(1))
 	if err == nil || strings.Contains(err.Error(), token) || !strings.Contains(err.Error(), "not approved for Bearer") {
 		t.Errorf("got %v, want the service's words without the token", err)

@@ -161,7 +161,7 @@ type key struct {
 func (r Request) key() key { return key{r.Kind.requested(), r.ReqID} }
 
 // isAnswerTo reports whether the entry answers the request: its own entry, or one that an operator
-// isRecorded for it.
+// recorded for it.
 func (e Entry) isAnswerTo(r Request) bool {
 	stored := e.Request
 	if stored.Kind.isRecorded() {
