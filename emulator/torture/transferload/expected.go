@@ -18,8 +18,8 @@ func (l *Ledger) Expected(now func(reqID string) *End) (all map[Account]int64, u
 		unknown = append(unknown, fmt.Sprintf("%d movements from and to the outside were never answered", l.unknown))
 	}
 	l.mu.Unlock()
-	for _, w := range l.Scripts() {
-		answers := w.Answers()
+	for _, s := range l.Scripts() {
+		answers := s.Answers()
 		if l.EndMayBeLost(answers) {
 			if answers.End = now(answers.ReqID); answers.End == nil {
 				continue
@@ -27,11 +27,11 @@ func (l *Ledger) Expected(now func(reqID string) *End) (all map[Account]int64, u
 		}
 		switch {
 		case answers.End == nil && !answers.Refused:
-			unknown = append(unknown, fmt.Sprintf("user %d never got the end of cid %q, transfer %q", w.UserID, w.CID, answers.ReqID))
+			unknown = append(unknown, fmt.Sprintf("user %d never got the end of cid %q, transfer %q", s.UserID, s.CID, answers.ReqID))
 		case answers.End != nil && answers.End.State == transfer.Committed:
-			all[Account{w.From, w.UserID, w.Asset.ID}] -= int64(w.Units)
-			if w.To != transfer.Chain {
-				all[Account{w.To, w.UserID, w.Asset.ID}] += int64(w.Units)
+			all[Account{s.From, s.UserID, s.Asset.ID}] -= int64(s.Units)
+			if s.To != transfer.Chain {
+				all[Account{s.To, s.UserID, s.Asset.ID}] += int64(s.Units)
 			}
 		}
 	}

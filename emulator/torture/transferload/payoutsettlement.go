@@ -31,22 +31,22 @@ func (c *Operator) IsNeverRepeated(ctx context.Context, hash common.Hash) bool {
 		return false
 	}
 	p, ok := paymentOf(tx)
-	for _, w := range c.Ledger.Scripts() {
-		if !ok || !strings.EqualFold(w.Address, p.Address) || !c.isAbandoned(ctx, w) {
+	for _, s := range c.Ledger.Scripts() {
+		if !ok || !strings.EqualFold(s.Address, p.Address) || !c.isAbandoned(ctx, s) {
 			continue
 		}
-		return receipt.Status != types.ReceiptStatusSuccessful || c.settlePayout(ctx, w)
+		return receipt.Status != types.ReceiptStatusSuccessful || c.settlePayout(ctx, s)
 	}
 	return false
 }
 
 // isAbandoned reports whether each row of the payout is FAILED, or whether it has none and its
 // user posts it no more.
-func (c *Operator) isAbandoned(ctx context.Context, w *Script) bool {
-	answers := w.Answers()
+func (c *Operator) isAbandoned(ctx context.Context, s *Script) bool {
+	answers := s.Answers()
 	var rows, failed int
 	err := c.DB.QueryRow(ctx, `select count(*), count(*) filter (where state = $3) from transfers_tb where user_id = $1 and cid = $2`,
-		w.UserID, w.CID, transfer.Failed).Scan(&rows, &failed)
+		s.UserID, s.CID, transfer.Failed).Scan(&rows, &failed)
 	if err != nil || rows != failed {
 		return false
 	}
@@ -54,14 +54,14 @@ func (c *Operator) isAbandoned(ctx context.Context, w *Script) bool {
 }
 
 // settlePayout takes the payout's amount from the user, once.
-func (c *Operator) settlePayout(ctx context.Context, w *Script) bool {
+func (c *Operator) settlePayout(ctx context.Context, s *Script) bool {
 	c.settling.Lock()
 	defer c.settling.Unlock()
-	reqID := w.Answers().ReqID
-	if c.Ledger.settledPayout(w) == 0 && c.bookEither(ctx, Account{transfer.Funding, w.UserID, w.Asset.ID}, -int64(w.Units), reqID) {
-		c.Note("operator of transfers: the payment for %s of user %d is taken: %d of asset %d", reqID, w.UserID, w.Units, w.Asset.ID)
+	reqID := s.Answers().ReqID
+	if c.Ledger.settledPayout(s) == 0 && c.bookEither(ctx, Account{transfer.Funding, s.UserID, s.Asset.ID}, -int64(s.Units), reqID) {
+		c.Note("operator of transfers: the payment for %s of user %d is taken: %d of asset %d", reqID, s.UserID, s.Units, s.Asset.ID)
 	}
-	return c.Ledger.settledPayout(w) == -int64(w.Units)
+	return c.Ledger.settledPayout(s) == -int64(s.Units)
 }
 
 const selectRefused = `
@@ -85,31 +85,31 @@ func (c *Operator) settlePayouts(ctx context.Context) (all bool) {
 		return false
 	}
 	all = true
-	for _, w := range c.Ledger.Scripts() {
+	for _, s := range c.Ledger.Scripts() {
 		is := func(of map[string]bool) bool {
-			return slices.ContainsFunc(w.reqIDs(), func(id string) bool { return of[id] })
+			return slices.ContainsFunc(s.reqIDs(), func(id string) bool { return of[id] })
 		}
 		switch {
-		case w.Address == "":
+		case s.Address == "":
 		case is(refused):
-			all = c.settlePayout(ctx, w) && all
+			all = c.settlePayout(ctx, s) && all
 		case is(wentOn):
-			all = c.returnAmount(ctx, w) && all
+			all = c.returnAmount(ctx, s) && all
 		}
 	}
 	return all
 }
 
 // returnAmount gives back the amount that the operator took for the payout.
-func (c *Operator) returnAmount(ctx context.Context, w *Script) bool {
+func (c *Operator) returnAmount(ctx context.Context, s *Script) bool {
 	c.settling.Lock()
 	defer c.settling.Unlock()
-	taken := c.Ledger.settledPayout(w)
+	taken := c.Ledger.settledPayout(s)
 	if taken == 0 {
 		return true
 	}
-	c.Note("operator of transfers: %s of user %d went on: %d of asset %d goes back", w.Answers().ReqID, w.UserID, -taken, w.Asset.ID)
-	return c.bookEither(ctx, Account{transfer.Funding, w.UserID, w.Asset.ID}, -taken, w.Answers().ReqID)
+	c.Note("operator of transfers: %s of user %d went on: %d of asset %d goes back", s.Answers().ReqID, s.UserID, -taken, s.Asset.ID)
+	return c.bookEither(ctx, Account{transfer.Funding, s.UserID, s.Asset.ID}, -taken, s.Answers().ReqID)
 }
 
 func (c *Operator) reqIDs(ctx context.Context, query string, arg any) (map[string]bool, error) {

@@ -119,14 +119,14 @@ func TestASettlementThatIsLostIsOwedAgain(t *testing.T) {
 	l.recordMovement(account, b.op, 5, b.came)
 	l.addSettlement("a", -5)
 	l.addBooking(b)
-	w := Seen(7, transfer.Funding, transfer.Chain, stack.ETH, 5, Answers{ReqID: "b", Lost: []string{"a"}})
-	if got := l.settledPayout(w); got != -5 {
+	s := Seen(7, transfer.Funding, transfer.Chain, stack.ETH, 5, Answers{ReqID: "b", Lost: []string{"a"}})
+	if got := l.settledPayout(s); got != -5 {
 		t.Errorf("settled: got %d, want -5 under the req_id that was lost", got)
 	}
 	l.Restored(at(10))
 	l.recordRebooking(b, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}, 1)
 	expected, _ := l.Expected(nil)
-	if got := l.settledPayout(w); got != 0 || expected[account] != 0 {
+	if got := l.settledPayout(s); got != 0 || expected[account] != 0 {
 		t.Errorf("refused when it was booked again: got %d settled, %d expected; want none", got, expected[account])
 	}
 }

@@ -68,15 +68,15 @@ func (e End) String() string {
 }
 
 // Answers returns a copy of the answers so far.
-func (w *Script) Answers() Answers {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.answers
+func (s *Script) Answers() Answers {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answers
 }
 
 // reqIDs returns every req_id that any database gave for the cid.
-func (w *Script) reqIDs() []string {
-	answers := w.Answers()
+func (s *Script) reqIDs() []string {
+	answers := s.Answers()
 	if answers.ReqID == "" {
 		return answers.Lost
 	}
@@ -94,83 +94,83 @@ const Opening = 5_000_000
 // newScript draws the n-th transfer and the user's habits. The first few have each habit
 // once, so that the shortest run has them all.
 func newScript(n int, o Options, r *rand.Rand) *Script {
-	w := &Script{
+	s := &Script{
 		UserID: 1 + r.Int64N(int64(o.Users)), CID: fmt.Sprint("cid-", n), Asset: Assets[r.IntN(len(Assets))],
 		From: transfer.Funding, To: transfer.Spot, Units: 1 + r.Uint64N(Opening/10),
 	}
 	switch way := r.IntN(5); {
 	case way < 2:
-		w.From, w.To = w.To, w.From
+		s.From, s.To = s.To, s.From
 	case way == 2 || n == 6:
-		w.makePayout(n, o, r)
+		s.makePayout(n, o, r)
 	}
 	if r.IntN(10) == 0 {
-		w.Units += 100 * Opening // above every balance
+		s.Units += 100 * Opening // above every balance
 	}
-	w.habits = habits{
+	s.habits = habits{
 		copies: 1, conflict: n == 1 || r.IntN(10) == 0, invalid: n == 2 || r.IntN(12) == 0, again: n == 3 || r.IntN(6) == 0,
 		peek: n == 4 || r.IntN(12) == 0, abandoned: n == 5 || r.IntN(12) == 0,
 		steps: r.IntN(5), pace: 200*time.Millisecond + time.Duration(r.Int64N(int64(1500*time.Millisecond))),
 	}
 	if n == 0 || r.IntN(4) == 0 {
-		w.copies = 2 + r.IntN(4)
+		s.copies = 2 + r.IntN(4)
 	}
-	w.abandoned = w.abandoned && w.Address == ""
-	return w
+	s.abandoned = s.abandoned && s.Address == ""
+	return s
 }
 
 // makePayout makes the transfer a payout of the token or the coin. Most go to an address of
 // their own, which identifies the payment on the chain; some go to one that takes no coin.
-func (w *Script) makePayout(n int, o Options, r *rand.Rand) {
-	w.From, w.To, w.Asset = transfer.Funding, transfer.Chain, payable[r.IntN(len(payable))]
-	w.Address = fmt.Sprintf("0xfe%038x", n)
-	if at := r.IntN(4); w.Asset.ID == stack.ETH.ID && at < len(o.Closed) {
-		w.Address = o.Closed[at]
+func (s *Script) makePayout(n int, o Options, r *rand.Rand) {
+	s.From, s.To, s.Asset = transfer.Funding, transfer.Chain, payable[r.IntN(len(payable))]
+	s.Address = fmt.Sprintf("0xfe%038x", n)
+	if at := r.IntN(4); s.Asset.ID == stack.ETH.ID && at < len(o.Closed) {
+		s.Address = o.Closed[at]
 	}
 }
 
 // urlPath is the path that the request is posted to.
-func (w *Script) urlPath() string {
-	if w.Address != "" {
+func (s *Script) urlPath() string {
+	if s.Address != "" {
 		return "/api/v1/payout"
 	}
 	return "/api/v1/internal_transfer"
 }
 
 // body returns the request.
-func (w *Script) body() map[string]any {
-	if w.Address != "" {
-		return map[string]any{"asset": w.Asset.Name, "amount": w.amount(w.Units), "address": w.Address, "cid": w.CID}
+func (s *Script) body() map[string]any {
+	if s.Address != "" {
+		return map[string]any{"asset": s.Asset.Name, "amount": s.amount(s.Units), "address": s.Address, "cid": s.CID}
 	}
-	return map[string]any{"from": w.From, "to": w.To, "asset": w.Asset.Name, "amount": w.amount(w.Units), "cid": w.CID}
+	return map[string]any{"from": s.From, "to": s.To, "asset": s.Asset.Name, "amount": s.amount(s.Units), "cid": s.CID}
 }
 
-func (w *Script) amount(units uint64) string { return transfer.FormatUnits(units, w.Asset.Precision) }
+func (s *Script) amount(units uint64) string { return transfer.FormatUnits(units, s.Asset.Precision) }
 
 // conflictingRequest returns another amount under the same cid.
-func (w *Script) conflictingRequest() map[string]any {
-	body := w.body()
-	body["amount"] = w.amount(w.Units + 1)
+func (s *Script) conflictingRequest() map[string]any {
+	body := s.body()
+	body["amount"] = s.amount(s.Units + 1)
 	return body
 }
 
 // invalidRequests returns requests that are always refused, by the code of the refusal.
-func (w *Script) invalidRequests() map[string]map[string]any {
+func (s *Script) invalidRequests() map[string]map[string]any {
 	with := func(name string, value any) map[string]any {
-		body := w.body()
-		body["cid"], body[name] = "wrong-"+w.CID, value
+		body := s.body()
+		body["cid"], body[name] = "wrong-"+s.CID, value
 		return body
 	}
 	all := map[string]map[string]any{
 		"INVALID_ASSET":      with("asset", "DOGE"),
 		"INVALID_AMOUNT":     with("amount", "-1"),
 		"PRECISION_OVERFLOW": with("amount", "1.123456789"),
-		"FORBIDDEN":          with("user_id", w.UserID+1),
+		"FORBIDDEN":          with("user_id", s.UserID+1),
 	}
-	if w.Address != "" {
+	if s.Address != "" {
 		all["INVALID_ADDRESS"], all["TRANSFER_NOT_ALLOWED"] = with("address", "0x1"), with("asset", stack.JPY.Name)
 		return all
 	}
-	all["SAME_ACCOUNT"], all["INVALID_ACCOUNT_TYPE"], all["UNSUPPORTED_ACCOUNT_TYPE"] = with("to", w.From), with("to", "SAVINGS"), with("to", "FUTURE")
+	all["SAME_ACCOUNT"], all["INVALID_ACCOUNT_TYPE"], all["UNSUPPORTED_ACCOUNT_TYPE"] = with("to", s.From), with("to", "SAVINGS"), with("to", "FUTURE")
 	return all
 }

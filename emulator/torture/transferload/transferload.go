@@ -59,13 +59,13 @@ func (l *Load) Run(ctx, within context.Context) {
 			return
 		case <-tick.C:
 		}
-		w := newScript(l.drawn, l.Options, l.Source)
-		if l.Ledger.open(w.UserID) >= backlog {
+		s := newScript(l.drawn, l.Options, l.Source)
+		if l.Ledger.open(s.UserID) >= backlog {
 			continue
 		}
 		l.drawn++
-		l.Ledger.add(w)
-		l.users.Go(func() { (&user{env: l.Stack, ledger: l.Ledger, script: w}).run(within) })
+		l.Ledger.add(s)
+		l.users.Go(func() { (&user{env: l.Stack, ledger: l.Ledger, script: s}).run(within) })
 	}
 }
 
@@ -103,10 +103,10 @@ func newLedger() *Ledger {
 	return &Ledger{outside: make(map[Account]int64), settledUnits: make(map[string]int64)}
 }
 
-func (l *Ledger) add(w *Script) {
+func (l *Ledger) add(s *Script) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.scripts = append(l.scripts, w)
+	l.scripts = append(l.scripts, s)
 }
 
 // Scripts returns the scripts of every transfer.
@@ -118,8 +118,8 @@ func (l *Ledger) Scripts() []*Script {
 
 // open counts the user's transfers that are not finished.
 func (l *Ledger) open(userID int64) (n int) {
-	for _, w := range l.Scripts() {
-		if w.UserID == userID && !w.Answers().Done {
+	for _, s := range l.Scripts() {
+		if s.UserID == userID && !s.Answers().Done {
 			n++
 		}
 	}
@@ -155,9 +155,9 @@ type Tally struct {
 
 // Tally counts the transfers now.
 func (l *Ledger) Tally() (t Tally) {
-	for _, w := range l.Scripts() {
+	for _, s := range l.Scripts() {
 		t.Posted++
-		answers := w.Answers()
+		answers := s.Answers()
 		switch {
 		case answers.ReqID != "":
 			t.Accepted++

@@ -138,14 +138,14 @@ func TestExpectedBalancesFollowFromAnswers(t *testing.T) {
 		l.addUnanswered()
 		l.recordMovement(m.at, m.op, m.units, m.came)
 	}
-	for _, w := range []*Script{
+	for _, s := range []*Script{
 		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 10, Answers{ReqID: "a", End: &committed}),
 		Seen(7, transfer.Spot, transfer.Funding, stack.USDT, 4, Answers{ReqID: "b", End: &committed}),
 		Seen(7, transfer.Funding, transfer.Chain, stack.USDT, 20, Answers{ReqID: "c", End: &committed}),
 		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 11, Answers{ReqID: "d", End: &short}),
 		Seen(7, transfer.Funding, transfer.Spot, stack.USDT, 12, Answers{Refused: true}),
 	} {
-		l.add(w)
+		l.add(s)
 	}
 	got, unknown := l.Expected(nil)
 	if diff := cmp.Diff(map[Account]int64{in: 67, out: 56}, got); diff != "" || len(unknown) > 0 {

@@ -23,13 +23,13 @@ const hour = book.Micros(time.Hour / time.Microsecond)
 // A key forgotten because of a wrong clock is lost for ever. So the book forgets by the least of
 // all these times. A key that is kept too long costs only memory.
 type clock struct {
-	now     func() time.Time
-	elapsed func() time.Duration // since any moment, by a clock that is never set
-	far     book.Micros          // the largest difference of the times that is not logged
-	log     *slog.Logger
+	now       func() time.Time
+	elapsed   func() time.Duration // since any moment, by a clock that is never set
+	tolerance book.Micros          // the largest difference of the times that is not logged
+	log       *slog.Logger
 
-	began    book.Micros // the machine's time at elapsed's zero, measured at the start
-	believed book.Micros // that time, as the earliest that any later reading allows
+	start         book.Micros // the machine's time at elapsed's zero, measured at the start
+	earliestStart book.Micros // that time, as the earliest that any later reading allows
 
 	requests int         // requests since the last comparison with callers
 	newest   book.Micros // creation time of the newest of these
@@ -40,11 +40,11 @@ type clock struct {
 // newClock returns the clock of a core whose newest remembered request was created at newest; 0:
 // none. A core does not know how long it was down and assumes no time.
 func newClock(o Options, newest book.Micros) clock {
-	c := clock{now: o.Now, elapsed: o.Elapsed, far: microsIn(o.Horizon / forgetAfter), log: o.Log}
+	c := clock{now: o.Now, elapsed: o.Elapsed, tolerance: microsIn(o.Horizon / forgetAfter), log: o.Log}
 	now, ran := book.MicrosOf(c.now()), microsIn(c.elapsed())
-	c.began, c.believed = now-ran, now-ran
+	c.start, c.earliestStart = now-ran, now-ran
 	if newest != 0 {
-		c.believed = min(now, newest) - ran
+		c.earliestStart = min(now, newest) - ran
 	}
 	return c
 }
@@ -54,14 +54,14 @@ func microsIn(d time.Duration) book.Micros { return book.Micros(d / time.Microse
 // read returns the machine's time.
 func (c *clock) read() book.Micros {
 	now := book.MicrosOf(c.now())
-	c.believed = min(c.believed, now-microsIn(c.elapsed()))
+	c.earliestStart = min(c.earliestStart, now-microsIn(c.elapsed()))
 	return now
 }
 
 // safeTime returns the time by which the book may forget. newest is the creation time of its newest
 // remembered request.
 func (c *clock) safeTime(newest book.Micros) book.Micros {
-	return min(c.read(), newest, c.believed+microsIn(c.elapsed()))
+	return min(c.read(), newest, c.earliestStart+microsIn(c.elapsed()))
 }
 
 // observe records a request's creation time, even if the request is refused.
@@ -75,8 +75,8 @@ func (c *clock) observe(createdAt, now book.Micros) {
 
 // compare logs when the times begin to differ, and when they agree again.
 func (c *clock) compare(now book.Micros) {
-	set := now - microsIn(c.elapsed()) - c.began
-	wrong := max(set, -set, c.callers, -c.callers) > c.far
+	set := now - microsIn(c.elapsed()) - c.start
+	wrong := max(set, -set, c.callers, -c.callers) > c.tolerance
 	switch {
 	case wrong && !c.wrong:
 		c.log.Warn("the clock of the core or those of its callers are far off: requests may go unanswered, and keys are kept longer; put the clocks right, and if the core's is right now, start the core again",
