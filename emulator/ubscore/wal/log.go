@@ -6,10 +6,9 @@
 // record of the last segment, which was never answered: [Open] cuts it off. Every other difference
 // is [Damage], and then the log is not opened:
 //
-//   - A complete record after a bad one: the bad one had been durable.
-//   - A log that ends before the mark that is kept beside it.
-//   - A line whose number does not follow the one before.
-//   - A segment that is missing, or shorter than when the next was made.
+// A complete record after a bad one is damage, because the bad one had been durable. So is a log that ends
+// before the mark that is kept beside it. A line whose number does not follow the one before is damage too,
+// and so is a segment that is missing, or shorter than when the next was made.
 //
 // A failed write or fsync ends the log for good: the disk's content is then unknown, and a second
 // fsync can report success without writing.
