@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/stack"
 )
 
-// control serves GET /info on a port of its own.
+// control serves GET /info on its own port.
 type control struct {
 	server   http.Server
 	listener net.Listener
@@ -30,15 +30,15 @@ func serveControl(s *stack.Stack, addr string) (*control, error) {
 		w.Header().Set("Content-Type", "application/json")
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
-		_ = e.Encode(info) // the reader went away
+		_ = e.Encode(info) // the client may have left
 	})
 	c := &control{listener: listener, server: http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}
 	go c.server.Serve(listener)
 	return c, nil
 }
 
-// Addr is where it listens.
+// Addr is its address, as host:port.
 func (c *control) Addr() string { return c.listener.Addr().String() }
 
-// Close stops it.
+// Close ends serving.
 func (c *control) Close() error { return c.server.Close() }

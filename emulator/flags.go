@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/shared/chain/nodes"
 )
 
-// flags are what the command line says.
+// flags are the command line's flags.
 type flags struct {
 	demo, keep, verbose bool
 	mark                bool
@@ -33,19 +33,19 @@ func parse(args []string) (flags, error) {
 	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
 	set.StringVar(&f.logs, "logs", "", "write the functions' log to this `file`")
 	set.StringVar(&f.otlp, "otlp", "", "deliver metrics, and a trace of each intent, to the collector at `host:port`, by OTLP over gRPC")
-	set.StringVar(&f.signer, "signer", "local", "who has the accounts' keys: `local`, the functions themselves; kms, a Cloud KMS of the emulator's own; remote, a signing service")
-	set.StringVar(&f.clef, "clef", "", "with --signer remote: the clef `program` to sign; default: a service of the emulator's own")
-	set.StringVar(&f.events, "events", "poll", "who is told what becomes of transactions, as events.mode says: `poll`, nobody; log; mq_outbox, a Pub/Sub of the emulator's own; webhook, a receiver of its own")
+	set.StringVar(&f.signer, "signer", "local", "the signer that has the accounts' keys: `local`, the functions themselves; kms, the emulator's Cloud KMS; remote, a signing service")
+	set.StringVar(&f.clef, "clef", "", "with --signer remote: the clef `program` to sign; default: the emulator's signing service")
+	set.StringVar(&f.events, "events", "poll", "where events of transactions go (events.mode): `poll`, nowhere; log; mq_outbox, the emulator's Pub/Sub; webhook, the emulator's webhook endpoint")
 	set.StringVar(&f.api, "api", "127.0.0.1:0", "where the public paths listen, as `host:port`")
 	set.StringVar(&f.control, "control", "127.0.0.1:0", "where GET /info is served, as `host:port`")
 	set.IntVar(&f.processes, "processes", 3, "how many function processes run side by side")
-	set.IntVar(&f.nodes, "nodes", 1, "how many nodes of the chain the functions know; with --demo and more than one, the first falls silent halfway")
+	set.IntVar(&f.nodes, "nodes", 1, "how many nodes of the chain the functions know; with --demo and more than one, the first stops answering halfway")
 	set.IntVar(&f.chains, "chains", 1, "how many chains are served, 1 or 2; with --demo and 2, the intents that come with it are posted on both, by the same keys")
-	set.BoolVar(&f.mark, "mark", false, "keep a mark outside the database, in a Cloud Storage of the emulator's own, by which a backup that was put back is noticed")
+	set.BoolVar(&f.mark, "mark", false, "keep a mark outside the database, in the emulator's Cloud Storage, which reveals a restored backup")
 	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as gasbump.enabled=true; may be given again")
 	set.BoolVar(&f.verbose, "verbose", false, "tell what each part does")
 	set.Usage = func() {
-		fmt.Fprint(set.Output(), "emulator runs the whole house on this machine until Ctrl-C.\n\n")
+		fmt.Fprint(set.Output(), "emulator runs the whole deployment on this machine until Ctrl-C.\n\n")
 		set.PrintDefaults()
 	}
 	if err := set.Parse(args); err != nil {

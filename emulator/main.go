@@ -1,6 +1,5 @@
-// Command emulator runs the whole house on one machine: Postgres, a chain,
-// Cloud Tasks, a scheduler, a token issuer, and function processes behind a URL
-// map. With --demo it shows the main job end to end.
+// Command emulator runs the whole deployment on one machine: Postgres, a chain, Cloud Tasks, a scheduler, a
+// token issuer, and function processes behind a URL map. With --demo it shows the main use end to end.
 package main
 
 import (
@@ -42,7 +41,7 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	var intents []demo.Intent
-	if f.demo { // before anything is started, and so before anything is sent
+	if f.demo { // an invalid file is an error before anything is started
 		if intents, err = demo.LoadIntents(f.intents, devSubmitters(f.chains)); err != nil {
 			return fmt.Errorf("intents, nothing was sent:\n%w", err)
 		}
@@ -50,14 +49,14 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 			intents = append(intents, demo.OnChain(intents, stack.SecondChainID)...)
 		}
 	}
-	receiver, err := startReceiver(f.events)
+	endpoint, err := startWebhookEndpoint(f.events)
 	if err != nil {
 		return err
 	}
-	if receiver != nil {
-		defer func() { err = errors.Join(err, receiver.Close()) }()
+	if endpoint != nil {
+		defer func() { err = errors.Join(err, endpoint.Close()) }()
 	}
-	s, err := start(ctx, f, receiver, out)
+	s, err := start(ctx, f, endpoint, out)
 	if err != nil {
 		return err
 	}
@@ -69,8 +68,8 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	defer control.Close()
 	if f.demo {
 		err := demo.Run(ctx, s, intents, out)
-		if err == nil && (receiver != nil || s.PubSub != nil) {
-			err = demo.ShowEvents(ctx, s, receiver, out)
+		if err == nil && (endpoint != nil || s.PubSub != nil) {
+			err = demo.ShowEvents(ctx, s, endpoint, out)
 		}
 		if err != nil || !f.keep {
 			nextSteps(out)
@@ -80,7 +79,7 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	return wait(ctx, s, control.Addr(), out)
 }
 
-// devSubmitters are the accounts that will be registered, on each chain.
+// devSubmitters returns the accounts that will be registered on each chain.
 func devSubmitters(chains int) []nonce.Submitter {
 	var names []nonce.Submitter
 	for _, id := range []uint64{devchain.DefaultChainID, stack.SecondChainID}[:chains] {
@@ -91,10 +90,10 @@ func devSubmitters(chains int) []nonce.Submitter {
 	return names
 }
 
-// devAccounts is how many submitters the emulator registers.
+// devAccounts is the number of registered submitters.
 const devAccounts = 10
 
-// telemetrySettings have the functions deliver to a collector, if there is one.
+// telemetrySettings makes the functions export to a collector, if there is one.
 func telemetrySettings(collector string) map[string]string {
 	if collector == "" {
 		return map[string]string{}
@@ -104,28 +103,28 @@ func telemetrySettings(collector string) map[string]string {
 	}
 }
 
-// startReceiver starts who is told of events by webhooks; nil: nobody is.
-func startReceiver(mode string) (*demo.Receiver, error) {
+// startWebhookEndpoint starts an endpoint for webhooks, or returns nil without them.
+func startWebhookEndpoint(mode string) (*demo.WebhookEndpoint, error) {
 	if mode != "webhook" {
 		return nil, nil
 	}
-	return demo.StartReceiver()
+	return demo.StartWebhookEndpoint()
 }
 
-// functionSettings are the functions' beside the stack's own; what the command line
-// gives goes before.
-func functionSettings(f flags, receiver *demo.Receiver) map[string]string {
+// functionSettings returns the functions' settings beside the stack's. Those of the command line have
+// precedence.
+func functionSettings(f flags, endpoint *demo.WebhookEndpoint) map[string]string {
 	all := map[string]string{"FENCEPOST_EVENTS_MODE": f.events}
 	maps.Copy(all, telemetrySettings(f.otlp))
-	if receiver != nil {
-		maps.Copy(all, receiver.Settings())
+	if endpoint != nil {
+		maps.Copy(all, endpoint.Settings())
 	}
 	maps.Copy(all, f.settings)
 	return all
 }
 
-// start builds the function server and starts everything.
-func start(ctx context.Context, f flags, receiver *demo.Receiver, out io.Writer) (*stack.Stack, error) {
+// start builds the function server and starts the stack.
+func start(ctx context.Context, f flags, endpoint *demo.WebhookEndpoint, out io.Writer) (*stack.Stack, error) {
 	level := slog.LevelWarn
 	if f.verbose {
 		level = slog.LevelInfo
@@ -144,7 +143,7 @@ func start(ctx context.Context, f flags, receiver *demo.Receiver, out io.Writer)
 	s, err := stack.Start(ctx, stack.Options{
 		Binary: f.server, Processes: f.processes, Submitters: devAccounts, PublicAddr: f.api, Output: output, Log: log,
 		Signer: stack.SignerKind(f.signer), Clef: f.clef,
-		Settings:  functionSettings(f, receiver),
+		Settings:  functionSettings(f, endpoint),
 		TwoChains: f.chains > 1, Nodes: nodesOf(f.nodes), Mark: f.mark,
 	})
 	if err == nil {
@@ -153,7 +152,7 @@ func start(ctx context.Context, f flags, receiver *demo.Receiver, out io.Writer)
 	return s, err
 }
 
-// nodesOf is for how many nodes the stack needs proxies: for one alone it needs none.
+// nodesOf returns the number of nodes that need proxies: none for a single node.
 func nodesOf(n int) int {
 	if n == 1 {
 		return 0
@@ -168,7 +167,7 @@ func logFile(path string) (io.Writer, error) {
 	return os.Create(path)
 }
 
-// wait tells how to use what runs, and returns when it shall end.
+// wait prints how to use the running stack, and returns when it shall end.
 func wait(ctx context.Context, s *stack.Stack, control string, out io.Writer) error {
 	info, err := s.Info(ctx)
 	if err != nil {

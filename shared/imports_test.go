@@ -82,7 +82,7 @@ func TestOneUserOfEachClient(t *testing.T) {
 		"cloud.google.com/go/storage":          {"shared/mark/gcs"},
 		"cloud.google.com/go/pubsub/v2":        {"shared/events/pubsub"},
 		"cloud.google.com/go/cloudtasks/apiv2": {"shared/tasks", "emulator/stack", "emulator/bench"},
-		"github.com/jackc/pgx/v5/pgxpool":      {"shared/store", "shared/store/storetest", "shared/store/transfers", "shared/store/conservation", "shared/ledger/funding", "emulator/torture", "emulator/torture/load", "emulator/torture/movers", "emulator/bench"},
+		"github.com/jackc/pgx/v5/pgxpool":      {"shared/store", "shared/store/storetest", "shared/store/transfers", "shared/store/conservation", "shared/ledger/funding", "emulator/torture", "emulator/torture/load", "emulator/torture/transferload", "emulator/bench"},
 	}
 	only["github.com/ethereum/go-ethereum/accounts/abi"] = nil // tests alone: it makes Go types at run time, which are never freed
 	for _, p := range packages(t) {

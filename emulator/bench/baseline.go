@@ -29,7 +29,7 @@ const (
 	insertTime  = 5 * time.Second
 )
 
-// insertRate has pgbench insert rows, each in a transaction of its own.
+// insertRate makes pgbench insert rows, each in its own transaction.
 func insertRate(ctx context.Context, r run) (_ result, err error) {
 	name, drop, err := r.cluster.Clone(ctx, "template1")
 	if err != nil {
@@ -55,7 +55,7 @@ func insertRate(ctx context.Context, r run) (_ result, err error) {
 	return result{figures: figures{insertsPerS: rate}}, err
 }
 
-// pgbench makes the table and finds the program beside the server's own.
+// pgbench makes the table and returns the path of pgbench beside the server's binaries.
 func pgbench(ctx context.Context, url string) (program string, err error) {
 	db, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -86,7 +86,7 @@ func parseRate(out []byte) (float64, error) {
 	return strconv.ParseFloat(string(found[1]), 64)
 }
 
-// chainRate sends a burst, signed beforehand, and waits until all is in blocks.
+// chainRate sends presigned transactions in a burst and waits until all are in blocks.
 func chainRate(ctx context.Context, r run) (_ result, err error) {
 	chain, err := devchain.Start(ctx, devchain.Options{BlockTime: time.Second})
 	if err != nil {

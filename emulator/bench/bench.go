@@ -13,17 +13,17 @@ import (
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )
 
-// bench is one call of the command: what all its runs share.
+// bench is the state shared by all runs of one command.
 type bench struct {
 	flags
 	out     io.Writer
 	log     *slog.Logger
 	folder  string
 	cluster *pgcluster.Cluster // durable
-	logs    *os.File           // nil: nowhere
+	logs    *os.File           // nil: discarded
 }
 
-// sharedBuffersMB is what a server of a few gigabytes would have: a quarter
+// sharedBuffersMB is a quarter of the memory of a server with a few gigabytes
 // (https://www.postgresql.org/docs/15/runtime-config-resource.html).
 const sharedBuffersMB = 1024
 
@@ -71,18 +71,18 @@ func (b *bench) close() error {
 	return errors.Join(append(failures, os.RemoveAll(b.folder))...)
 }
 
-// run is one of the runs of a scenario.
+// run is one run of a scenario.
 type run struct {
 	*bench
 	number int // from 0 on
 }
 
-// phase is when in a block this run begins to post, in parts of the block: the
-// runs are spread over it, since it decides how long the first block takes to come.
+// phase is the moment within a block at which this run begins to post, from 0 to 1. It decides how
+// long the first block takes to come, so the runs are spread over it.
 func (r run) phase() float64 { return (float64(r.number) + 0.5) / float64(r.runs) }
 
-// measure runs each scenario, the runs of all of them in turn, so that a slow
-// minute of the machine does not fall on one alone.
+// measure runs each scenario. The runs of all alternate, so that a slow minute of the machine does not
+// hit one scenario alone.
 func (b *bench) measure(ctx context.Context) ([]measurement, error) {
 	all := make([]measurement, len(b.scenarios))
 	for n := range b.runs {

@@ -34,8 +34,8 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// A process may be called anything; its times and parent are read all the same.
-func TestParseProcess(t *testing.T) {
+// The times and the parent of a process are read whatever its name contains.
+func TestProcessWithAnyNameIsParsed(t *testing.T) {
 	t.Parallel()
 	text := "42 (odd) name (x)) S 7 42 42 0 -1 4194560 1 2 3 4 150 50 300 25 20 0 1 0 99\n"
 	got, err := parseProcess([]byte(text))
@@ -47,13 +47,13 @@ func TestParseProcess(t *testing.T) {
 	}
 }
 
-// The time of a process that has died is not forgotten.
-func TestTimeOfTheDeadCountsOn(t *testing.T) {
+// The time of an ended process still counts.
+func TestTimeOfEndedProcessesCounts(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")
 	}
-	c := &cpu{functions: map[int]float64{1 << 30: 5}} // no such process any more
+	c := &cpu{functions: map[int]float64{1 << 30: 5}} // this process has ended
 	if got := c.readFunctions([]int{os.Getpid(), 1 << 30}); got < 5 {
 		t.Errorf("got %v s, want at least the 5 of the dead", got)
 	}
@@ -93,8 +93,8 @@ func TestScenariosByName(t *testing.T) {
 	}
 }
 
-// What goes over the wire is a request as any client would send it.
-func TestRequest(t *testing.T) {
+// A request is encoded as any client would send it.
+func TestRequestIsEncodedAsByAnyClient(t *testing.T) {
 	t.Parallel()
 	l := load{Token: "secret", Submitters: []nonce.Submitter{"a", "b"}, Name: "tx"}
 	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(string(l.request(3)))))
@@ -114,7 +114,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// Requests at a rate are due one after the other; without a rate, at once.
+// Requests at a rate are due one after the other; without a rate all are due at once.
 func TestWhenRequestsAreDue(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
@@ -135,8 +135,8 @@ func sample() []measurement {
 	return all
 }
 
-// Each plot is a well-formed picture with every point in it.
-func TestPlots(t *testing.T) {
+// Each plot is well-formed and has every point.
+func TestPlotsAreWellFormed(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	if err := drawPlots(folder, sample()); err != nil {
@@ -163,8 +163,8 @@ func TestPlots(t *testing.T) {
 	}
 }
 
-// The JSON has each scenario's medians under the promised keys.
-func TestJSON(t *testing.T) {
+// The JSON has each scenario's medians under the documented keys.
+func TestJSONHasDocumentedKeys(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "bench.json")
 	m := measurement{scenario{name: burst1}, []result{{figures: figures{acceptedPerS: 1}}, {figures: figures{acceptedPerS: 9}}, {figures: figures{acceptedPerS: 2}}}}

@@ -10,15 +10,15 @@ import (
 	"syscall"
 )
 
-// ticksPerSecond is the unit of /proc/PID/stat (USER_HZ), the same on every Linux
-// that Go runs on.
+// ticksPerSecond is the unit of /proc/PID/stat (USER_HZ), which is the same on every Linux that Go
+// supports.
 const ticksPerSecond = 100
 
-// process is what /proc tells of a process, in seconds of user and system time.
+// process is the content of /proc about a process, in seconds of user and system time.
 type process struct {
 	parent   int
 	own      float64
-	children float64 // that have ended and were waited for
+	children float64 // of ended children that were waited for
 }
 
 func readProcess(pid int) (process, error) {
@@ -29,8 +29,8 @@ func readProcess(pid int) (process, error) {
 	return parseProcess(text)
 }
 
-// parseProcess reads the fields of proc_pid_stat(5). The second is a name in
-// parentheses, which may hold anything.
+// parseProcess reads the fields of proc_pid_stat(5). The second one is a name in parentheses with any
+// content.
 func parseProcess(text []byte) (p process, err error) {
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	const first = 3 // the number of fields[0]
@@ -48,23 +48,22 @@ func parseProcess(text []byte) (p process, err error) {
 	return p, err
 }
 
-// cpu sums up the time of processes, in seconds. Of one that has died the last
-// reading counts on.
+// cpu sums the time of processes, in seconds. An ended process counts with its last reading.
 type cpu struct {
 	postmaster int
 	functions  map[int]float64 // by process id
 }
 
-// newCPU watches the cluster that the process backend serves.
+// newCPU watches the cluster of the given backend process.
 func newCPU(backend int) (*cpu, error) {
 	p, err := readProcess(backend)
 	if err != nil {
-		return nil, fmt.Errorf("who started Postgres' process %d: %w", backend, err)
+		return nil, fmt.Errorf("find the parent of Postgres' process %d: %w", backend, err)
 	}
 	return &cpu{postmaster: p.parent, functions: map[int]float64{}}, nil
 }
 
-// readFunctions is the time of these processes and of those read before.
+// readFunctions returns the time of these processes and of those read before.
 func (c *cpu) readFunctions(pids []int) (sum float64) {
 	for _, pid := range pids {
 		if p, err := readProcess(pid); err == nil {
@@ -77,8 +76,7 @@ func (c *cpu) readFunctions(pids []int) (sum float64) {
 	return sum
 }
 
-// readPostgres is the time of the postmaster, of its children, and of those it
-// has buried.
+// readPostgres returns the time of the postmaster with its running and ended children.
 func (c *cpu) readPostgres() (sum float64, err error) {
 	head, err := readProcess(c.postmaster)
 	if err != nil {
@@ -101,7 +99,7 @@ func (c *cpu) readPostgres() (sum float64, err error) {
 	return sum, nil
 }
 
-// ownCPU is the time of this process: the node, Cloud Tasks, URL map and issuer.
+// ownCPU returns the time of this process: the node, Cloud Tasks, URL map and issuer.
 func ownCPU() float64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

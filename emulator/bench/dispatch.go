@@ -16,11 +16,10 @@ import (
 	"github.com/fencepost/fencepost/emulator/cloudtasks"
 )
 
-// dispatches is how many tasks are made, one after another.
+// dispatches is how many tasks are created, one after another.
 const dispatches = 50
 
-// dispatchTime is how long a task takes from the call that makes it to its
-// request, when nothing else goes on.
+// dispatchTime measures the time from the creation of a task to its request, without other load.
 func dispatchTime(ctx context.Context, r run) (_ result, err error) {
 	server, err := cloudtasks.Start(ctx, cloudtasks.Options{Log: r.log})
 	if err != nil {

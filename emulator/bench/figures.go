@@ -9,27 +9,26 @@ import (
 	"strings"
 )
 
-// Keys of the figures, as in the JSON. Counts per transaction are from accepted
-// on: what functions other than create cost. Creates have keys of their own.
+// Keys of the figures in the JSON. Counts per transaction exclude create, which has its own keys.
 const (
 	acceptedPerS   = "accepted_per_s"  // over the time of posting
-	sentPerS       = "sent_per_s"      // signed, stored and broadcast: from the first post to the record of the last broadcast
+	sentPerS       = "sent_per_s"      // signed, stored and broadcast: from the first post to the last stored broadcast
 	confirmedPerS  = "confirmed_per_s" // from the first post to the last confirmed_at
 	sqlPerTx       = "sql_per_tx"      // round trips
 	statementPerTx = "sql_statements_per_tx"
 	rpcPerTx       = "rpc_per_tx"         // HTTP round trips to the node
 	invocPerTx     = "invocations_per_tx" // of functions
 	commitsPerTx   = "commits_per_tx"
-	tasksPerTx     = "tasks_per_tx"   // asked for
+	tasksPerTx     = "tasks_per_tx"   // created
 	cpuPer1000     = "cpu_s_per_1000" // functions and Postgres, creates included
 	cpuFunctions   = "cpu_functions_s_per_1000"
 	cpuPostgres    = "cpu_postgres_s_per_1000"
-	cpuLoad        = "cpu_load_s_per_1000" // in no other figure
+	cpuLoad        = "cpu_load_s_per_1000" // not part of other figures
 	cpuBench       = "cpu_node_and_emulator_s_per_1000"
 	p50            = "p50_s" // accepted to CONFIRMED, by the database's clock
 	p99            = "p99_s"
 	broadcastP50   = "accept_to_broadcast_p50_s"
-	createP50      = "create_p50_s" // as the caller sees it
+	createP50      = "create_p50_s" // measured by the caller
 	createP99      = "create_p99_s"
 	createSQL      = "create_sql_per_tx"
 	createInvoc    = "create_invocations_per_tx"
@@ -41,16 +40,16 @@ const (
 	transactions   = "transactions"
 )
 
-// figures are what one run, or the median of several, has measured.
+// figures are the measured values of one run, or the medians of several.
 type figures map[string]float64
 
-// result is one run.
+// result is the result of one run.
 type result struct {
 	figures
 	latencies []float64 // accepted to CONFIRMED, in seconds
 }
 
-// line is the figures in short.
+// line returns the figures in one line.
 func (r result) line() string {
 	var parts []string
 	for _, key := range []string{insertsPerS, acceptedPerS, sentPerS, confirmedPerS, cpuPer1000, sqlPerTx, p50, p99, perBlock} {
@@ -67,7 +66,7 @@ type measurement struct {
 	runs     []result
 }
 
-// median is each figure's median over the runs.
+// median returns each figure's median over the runs.
 func (m measurement) median() figures {
 	sum := figures{}
 	for _, one := range m.runs {
@@ -82,7 +81,7 @@ func (m measurement) median() figures {
 	return sum
 }
 
-// latencies are those of all runs.
+// latencies returns the latencies of all runs.
 func (m measurement) latencies() (all []float64) {
 	for _, r := range m.runs {
 		all = append(all, r.latencies...)
@@ -90,8 +89,7 @@ func (m measurement) latencies() (all []float64) {
 	return all
 }
 
-// quantile is the value below which the part q of the values lies, between two
-// of them in proportion; 0 of none.
+// quantile returns the q-quantile of the values, interpolated; 0 without values.
 func quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -103,7 +101,7 @@ func quantile(values []float64, q float64) float64 {
 	return sorted[below] + (at-float64(below))*(sorted[above]-sorted[below])
 }
 
-// writeJSON writes the medians by scenario to the file; "": nowhere.
+// writeJSON writes the medians by scenario to the file, unless path is "".
 func writeJSON(path string, all []measurement) error {
 	if path == "" {
 		return nil

@@ -18,33 +18,32 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// loadCommand makes this program the load: a process of its own, so that its
-// time is told apart from everybody else's.
+// loadCommand makes this program the load process: a separate one, so that its CPU time is separate.
 const loadCommand = "load"
 
-// load is what to post. The requests go to the function processes directly: the
-// platform's load balancer is nobody's cost here.
+// load is the load to post. Requests go to the function processes directly, because the platform's load
+// balancer is not part of the cost.
 type load struct {
 	Addrs        []string
 	Token        string
 	Clients      int
 	Submitters   []nonce.Submitter // in turn
-	Name         string            // begins the requestIds
+	Name         string            // prefix of the requestIds
 	Transactions int
-	PerSecond    float64   // 0: as fast as it goes
+	PerSecond    float64   // 0: as fast as possible
 	StartAt      time.Time // the first post
-	Estimate     bool      // leave gas to be estimated
+	Estimate     bool      // leave gas to the estimate
 }
 
-// posted is what came of a load.
+// posted is the result of a load.
 type posted struct {
-	First, Last time.Time // first request begun, last answered
-	Latencies   []float64 // of each request, in seconds
+	First, Last time.Time // the first request begins, the last answer comes
+	Latencies   []float64 // in seconds, of each request
 
-	cpu float64 // seconds that the load itself used
+	cpu float64 // CPU seconds of the load process
 }
 
-// run posts all from a process of its own. An answer other than 202 is an error.
+// run posts all requests from another process. An answer other than 202 is an error.
 func (l load) run(ctx context.Context) (p posted, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -71,7 +70,7 @@ func (l load) run(ctx context.Context) (p posted, err error) {
 	return p, nil
 }
 
-// loadMain is the load's own process.
+// loadMain is the main function of the load process.
 func loadMain(ctx context.Context, in io.Reader, out io.Writer) error {
 	var l load
 	if err := json.NewDecoder(in).Decode(&l); err != nil {
@@ -115,7 +114,7 @@ func (l load) post(ctx context.Context) (p posted, err error) {
 	return p, errors.Join(append(failures, ctx.Err())...)
 }
 
-// wait is how long it is until request i is due.
+// wait returns the time until request i is due.
 func (l load) wait(i int, began time.Time) time.Duration {
 	if l.PerSecond == 0 {
 		return 0
@@ -133,7 +132,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// request is the whole of a create, as it goes over the wire.
+// request returns the bytes of a create on the wire.
 func (l load) request(i int) []byte {
 	gas := `,"gas":"21000"`
 	if l.Estimate {
@@ -145,7 +144,7 @@ func (l load) request(i int) []byte {
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", l.Token, len(body), body)
 }
 
-// client is one kept connection.
+// client is one persistent connection.
 type client struct {
 	conn    net.Conn
 	answers *bufio.Reader
@@ -164,8 +163,7 @@ func (c *client) close() { c.conn.Close() }
 // answerWithin bounds one request.
 const answerWithin = 30 * time.Second
 
-// post sends the request and waits for 202; it returns how long that took, in
-// seconds.
+// post sends the request and waits for 202. It returns the latency in seconds.
 func (c *client) post(request []byte) (seconds float64, err error) {
 	began := time.Now()
 	if err := c.conn.SetDeadline(began.Add(answerWithin)); err != nil {

@@ -1,8 +1,6 @@
-// Command bench measures what transactions cost and how fast they are, on the
-// real house: a durable Postgres of its own, a chain, Cloud Tasks, and function
-// processes. What Postgres and the chain can do alone is measured in the same
-// run. It prints the tables of docs/costs.md and writes the same as JSON and as
-// plots.
+// Command bench measures the cost and speed of transactions on a real stack with a durable Postgres, a
+// chain, Cloud Tasks, and function processes. It also measures Postgres and the chain alone. It prints
+// the tables of docs/costs.md and writes them as JSON and as plots.
 package main
 
 import (
@@ -40,9 +38,9 @@ func main() {
 	}
 }
 
-// flags are what the command line says.
+// flags are the command line's flags.
 type flags struct {
-	names        []string // of scenarios, as given
+	names        []string // names of scenarios
 	scenarios    []scenario
 	runs         int
 	transactions int
@@ -63,7 +61,7 @@ func parse(args []string) (flags, error) {
 		f.names = append(f.names, strings.Split(text, ",")...)
 		return nil
 	})
-	set.IntVar(&f.runs, "runs", 3, "how many runs of each, a `number`; the median is told")
+	set.IntVar(&f.runs, "runs", 3, "how many runs of each, a `number`; the median is printed")
 	set.IntVar(&f.transactions, "transactions", 3000, "how many transactions are posted in a burst, a `number`")
 	set.IntVar(&f.clients, "clients", 32, "how many connections post at once, a `number`")
 	set.Var(f.settings, "set", "a setting of the functions, as `NAME=VALUE`, such as gasbump.enabled=true; may be given again")
@@ -83,7 +81,7 @@ func parse(args []string) (flags, error) {
 
 func usage(set *flag.FlagSet) {
 	out := set.Output()
-	fmt.Fprint(out, "bench measures what transactions cost and how fast they are, on the real house.\n\n")
+	fmt.Fprint(out, "bench measures what transactions cost and how fast they are, on a real stack.\n\n")
 	set.PrintDefaults()
 	fmt.Fprint(out, "\nScenarios:\n")
 	for _, s := range scenarios() {
@@ -107,15 +105,15 @@ func (f *flags) check(rest []string) (err error) {
 	return err
 }
 
-// choose finds the scenarios of those names, in the order in which they run.
+// choose returns the scenarios of those names, in the order of their runs.
 func choose(names []string) (chosen []scenario, err error) {
 	for _, name := range names {
-		if !slices.ContainsFunc(scenarios(), func(s scenario) bool { return s.named(name) }) {
+		if !slices.ContainsFunc(scenarios(), func(s scenario) bool { return s.isNamed(name) }) {
 			return nil, fmt.Errorf("--scenario %q: there is none of that name; see --help", name)
 		}
 	}
 	for _, s := range scenarios() {
-		if len(names) == 0 && s.usual || slices.ContainsFunc(names, s.named) {
+		if len(names) == 0 && s.usual || slices.ContainsFunc(names, s.isNamed) {
 			chosen = append(chosen, s)
 		}
 	}

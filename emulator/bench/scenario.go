@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// scenario is one thing to measure.
+// scenario is one measurement.
 type scenario struct {
 	name, what string
-	usual      bool // measured where none is named
-	once       bool // counts that do not change from run to run
+	usual      bool // measured by default
+	once       bool // its counts are the same in each run
 	shape      shape
 	run        func(context.Context, run) (result, error)
 }
 
-// named says whether name means this scenario.
-func (s scenario) named(name string) bool {
+// isNamed reports whether name selects this scenario.
+func (s scenario) isNamed(name string) bool {
 	group, _, _ := strings.Cut(s.name, "-")
 	return name == "all" || name == s.name || name == group
 }
 
-// Names that the tables ask for.
+// Names used by the tables.
 const (
 	baselinePG    = "baseline-pg"
 	baselineChain = "baseline-chain"
@@ -41,37 +41,37 @@ const (
 // loadedWindow is the window of the bursts, in transactions of one submitter.
 const loadedWindow = 2000
 
-// scenarios are all there are, in the order in which they run.
+// scenarios returns all scenarios in the order of their runs.
 func scenarios() []scenario {
 	all := []scenario{
 		{name: baselinePG, what: "single-row durable inserts of the same Postgres, by pgbench", run: insertRate},
 		{name: baselineChain, what: "a burst, signed beforehand and sent straight to the node", run: chainRate},
 		{name: baselineTasks, what: "from the call that makes a task to its request, in the emulator of Cloud Tasks", run: dispatchTime},
-		inHouse(sequential, "window 1, 1 confirmation; each posted when the last is CONFIRMED", shape{1, 1, 1, 0, 0}, oneByOne),
-		inHouse(strict, "window 1, 1 confirmation; one submitter with 20 in its queue", shape{1, 1, 1, 0, 0}, oneQueue),
-		inHouse(steady, "window 100; 10 submitters, 30 transactions a second for 30 s", shape{10, 100, 0, 0, 0}, steadily),
-		inHouse(burst1, "window 2000; a burst of one submitter", shape{1, loadedWindow, 0, 0, 0}, burst),
-		inHouse(burst10, "window 2000; the same burst over ten submitters", shape{10, loadedWindow, 0, 0, 0}, burst),
+		withEnvironment(sequential, "window 1, 1 confirmation; each posted when the last is CONFIRMED", shape{1, 1, 1, 0, 0}, oneByOne),
+		withEnvironment(strict, "window 1, 1 confirmation; one submitter with 20 in its queue", shape{1, 1, 1, 0, 0}, oneQueue),
+		withEnvironment(steady, "window 100; 10 submitters, 30 transactions a second for 30 s", shape{10, 100, 0, 0, 0}, steadily),
+		withEnvironment(burst1, "window 2000; a burst of one submitter", shape{1, loadedWindow, 0, 0, 0}, burst),
+		withEnvironment(burst10, "window 2000; the same burst over ten submitters", shape{10, loadedWindow, 0, 0, 0}, burst),
 	}
 	for i := range all {
 		all[i].usual = true
 		all[i].once = all[i].name == sequential || all[i].name == strict
 	}
 	for _, w := range []int{1, 10, 100, 500, 1000} {
-		s := inHouse(fmt.Sprintf("window-%d", w), fmt.Sprintf("window %d; a burst of one submitter, of at most 5 windows", w), shape{1, w, 0, 0, 0}, burst)
+		s := withEnvironment(fmt.Sprintf("window-%d", w), fmt.Sprintf("window %d; a burst of one submitter, of at most 5 windows", w), shape{1, w, 0, 0, 0}, burst)
 		s.once = true
 		all = append(all, s)
 	}
-	all = append(all, inHouse("slow-signer", "window 200; a burst of one submitter, whose Cloud KMS takes 100 ms for a signature", shape{1, 200, 0, 0, 100 * time.Millisecond}, burst))
+	all = append(all, withEnvironment("slow-signer", "window 200; a burst of one submitter, whose Cloud KMS takes 100 ms for a signature", shape{1, 200, 0, 0, 100 * time.Millisecond}, burst))
 	for _, n := range []int{100_000, 1_000_000} {
-		all = append(all, inHouse(fmt.Sprintf("finished-%d", n), fmt.Sprintf("burst-1 beside %d finished rows of 100,000 submitters", n),
+		all = append(all, withEnvironment(fmt.Sprintf("finished-%d", n), fmt.Sprintf("burst-1 beside %d finished rows of 100,000 submitters", n),
 			shape{1, loadedWindow, 0, n, 0}, burst))
 	}
 	return all
 }
 
-// inHouse is a scenario each run of which has a new house.
-func inHouse(name, what string, s shape, measure func(context.Context, run, *house) (result, error)) scenario {
+// withEnvironment returns a scenario whose every run has a new environment.
+func withEnvironment(name, what string, s shape, measure func(context.Context, run, *environment) (result, error)) scenario {
 	return scenario{name: name, what: what, shape: s, run: func(ctx context.Context, r run) (_ result, err error) {
 		h, err := r.open(ctx, s)
 		if err != nil {
@@ -82,8 +82,8 @@ func inHouse(name, what string, s shape, measure func(context.Context, run, *hou
 	}}
 }
 
-// burst posts as fast as it goes.
-func burst(ctx context.Context, r run, h *house) (result, error) {
+// burst posts as fast as possible.
+func burst(ctx context.Context, r run, h *environment) (result, error) {
 	n := r.transactions
 	if h.window < loadedWindow {
 		n = min(n, 5*h.window)
@@ -91,19 +91,19 @@ func burst(ctx context.Context, r run, h *house) (result, error) {
 	return h.measure(ctx, r, n, 0)
 }
 
-// steadily posts at a rate that the house can keep up with.
-func steadily(ctx context.Context, r run, h *house) (result, error) {
+// steadily posts at a rate that the environment sustains.
+func steadily(ctx context.Context, r run, h *environment) (result, error) {
 	const perSecond, seconds = 30, 30
 	return h.measure(ctx, r, min(r.transactions, perSecond*seconds), perSecond)
 }
 
-// oneQueue lets one submitter work off its queue one by one.
-func oneQueue(ctx context.Context, r run, h *house) (result, error) {
+// oneQueue lets one submitter process its queue one by one.
+func oneQueue(ctx context.Context, r run, h *environment) (result, error) {
 	return h.measure(ctx, r, min(r.transactions, 20), 0)
 }
 
-// oneByOne posts each transaction when the last is final.
-func oneByOne(ctx context.Context, r run, h *house) (_ result, err error) {
+// oneByOne posts each transaction when the previous one is final.
+func oneByOne(ctx context.Context, r run, h *environment) (_ result, err error) {
 	n := min(r.transactions, 10)
 	from, err := h.mark()
 	if err != nil {
@@ -127,8 +127,8 @@ func oneByOne(ctx context.Context, r run, h *house) (_ result, err error) {
 	return result{figures, stored.latencies}, nil
 }
 
-// one posts a single transaction and sees it through.
-func (h *house) one(ctx context.Context, name string) error {
+// one posts a single transaction and waits until it is final.
+func (h *environment) one(ctx context.Context, name string) error {
 	l, err := h.load(ctx, name, 1)
 	if err != nil {
 		return err
@@ -139,12 +139,11 @@ func (h *house) one(ctx context.Context, name string) error {
 	return errors.Join(h.await(ctx), h.drain(ctx))
 }
 
-// measured begins the requestIds of the transactions that count.
+// measured is the prefix of the requestIds of measured transactions.
 const measured = "tx"
 
-// measure posts n transactions and waits for the end of all. perSecond 0 is as
-// fast as it goes.
-func (h *house) measure(ctx context.Context, r run, n int, perSecond float64) (_ result, err error) {
+// measure posts n transactions and waits until all are final. perSecond 0 means as fast as possible.
+func (h *environment) measure(ctx context.Context, r run, n int, perSecond float64) (_ result, err error) {
 	l, err := h.load(ctx, measured, n)
 	if err != nil {
 		return result{}, err
@@ -183,14 +182,13 @@ func (h *house) measure(ctx context.Context, r run, n int, perSecond float64) (_
 	return sumUp(n, from, busy, to, done, stored), nil
 }
 
-// nextBlock is when a block comes: the chain mines on the second.
+// nextBlock returns the time of a next block: the chain mines at each full second.
 func nextBlock() time.Time {
-	const ahead = 500 * time.Millisecond // for the load's process to be ready
+	const ahead = 500 * time.Millisecond // for the load process to start
 	return time.Now().Add(ahead).Truncate(time.Second).Add(time.Second)
 }
 
-// sumUp makes the figures. CPU counts until all is final, calls until no task is
-// left.
+// sumUp computes the figures. CPU counts until all transactions are final, calls until no task is left.
 func sumUp(n int, from, busy, to mark, done posted, s stored) result {
 	all := counts(from, to, float64(n))
 	maps.Copy(all, times(from, busy, float64(n)))
@@ -204,15 +202,15 @@ func sumUp(n int, from, busy, to mark, done posted, s stored) result {
 	return result{all, s.latencies}
 }
 
-// stored is what the database tells of the transactions that count.
+// stored is the database's record of the measured transactions.
 type stored struct {
-	last, sent time.Time // confirmed_at, and the record of a broadcast
+	last, sent time.Time // confirmed_at, and the time of the last stored broadcast
 	latencies  []float64 // created_at to confirmed_at, in seconds
-	broadcasts []float64 // created_at to the record of the broadcast
-	blocks     float64   // from the first receipt's to the last one's
+	broadcasts []float64 // created_at to the stored broadcast
+	blocks     float64   // from the first receipt's block to the last one's
 }
 
-// readStored also tells whether any did not end as CONFIRMED.
+// readStored also reports whether any transaction is not CONFIRMED.
 const readStored = `
 select m.state = 'CONFIRMED', coalesce(m.confirmed_at, m.updated_at),
        extract(epoch from coalesce(m.confirmed_at, m.updated_at) - m.created_at)::float8,
@@ -220,7 +218,7 @@ select m.state = 'CONFIRMED', coalesce(m.confirmed_at, m.updated_at),
        (m.receipt->>'blockNumber')::float8
   from managed_tx m where m.request_id like $1 || '-%'`
 
-func (h *house) stored(ctx context.Context) (s stored, err error) {
+func (h *environment) stored(ctx context.Context) (s stored, err error) {
 	rows, err := h.db.Query(ctx, readStored, measured)
 	if err != nil {
 		return s, err

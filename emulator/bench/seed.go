@@ -5,22 +5,20 @@ import (
 	"fmt"
 )
 
-// seededSubmitters is how many submitters the finished rows are spread over,
-// beside the one that is measured.
+// seededSubmitters is the number of submitters with finished rows, beside the measured one.
 const seededSubmitters = 100_000
 
-// seed fills the database with what a long life leaves behind: n finished
-// transactions of 100,000 submitters over the last two years, each with its
-// version, its history and its documents, and besides a tenth as many cancelled
+// seed fills the database as after years of use. It adds n finished transactions of 100,000 submitters
+// over two years, each with its version, history and documents. It also adds a tenth as many cancelled
 // ones of the measured submitter.
-func (h *house) seed(ctx context.Context, n int) error {
+func (h *environment) seed(ctx context.Context, n int) error {
 	if n == 0 {
 		return nil
 	}
 	h.bench.log.Info("seeding", "finished", n)
 	for _, statement := range []string{
 		seedQuarters,
-		"set session_replication_role = replica", // neither triggers nor foreign keys: the rows are whole as they are
+		"set session_replication_role = replica", // no triggers and foreign keys: the rows are consistent
 		fmt.Sprintf(seedSubmitters, seededSubmitters),
 		fmt.Sprintf(seedLeases, seededSubmitters),
 		fmt.Sprintf(seedCursors, n/seededSubmitters+1, seededSubmitters),
@@ -39,7 +37,7 @@ func (h *house) seed(ctx context.Context, n int) error {
 	return nil
 }
 
-func pgQuote(text string) string { return "'" + text + "'" } // of submitters: nothing to escape
+func pgQuote(text string) string { return "'" + text + "'" } // of submitters, which need no escape
 
 const (
 	seedQuarters = `
@@ -60,7 +58,7 @@ select 'eip155:1337:0x' || lpad(to_hex(i), 40, '0'), '', 10, '2025-01-01', '2025
 insert into submitter_nonce_cursor (submitter, next_nonce, fencing_token)
 select 'eip155:1337:0x' || lpad(to_hex(i), 40, '0'), %d, 10 from generate_series(0, %d - 1) as i`
 
-	// A txId is of its time, as a UUIDv7 is.
+	// The txId contains its time, as a UUIDv7 does.
 	seedFinal = `
 insert into managed_tx (tx_id, submitter, request_id, caller, fingerprint, nonce, prev_nonce, tx_hash, state,
   first_submit_at, last_submit_at, submit_attempts, receipt, confirmations, confirmed_at, fencing_token, created_at, updated_at)

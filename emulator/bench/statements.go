@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// watchStatements makes Postgres count what each statement costs.
+// watchStatements makes Postgres measure each statement.
 func (b *bench) watchStatements(ctx context.Context) error {
 	if err := b.execute(ctx, "alter system set shared_preload_libraries = 'pg_stat_statements'"); err != nil {
 		return err
@@ -19,7 +19,7 @@ func (b *bench) watchStatements(ctx context.Context) error {
 	return b.execute(ctx, "create extension pg_stat_statements")
 }
 
-// execute runs a statement in the cluster's own database.
+// execute runs a statement in the cluster's postgres database.
 func (b *bench) execute(ctx context.Context, statement string) error {
 	db, err := pgx.Connect(ctx, b.cluster.URL("postgres"))
 	if err != nil {
@@ -30,7 +30,7 @@ func (b *bench) execute(ctx context.Context, statement string) error {
 	return err
 }
 
-func (h *house) resetStatements(ctx context.Context) error {
+func (h *environment) resetStatements(ctx context.Context) error {
 	if h.bench.statements == 0 {
 		return nil
 	}
@@ -41,8 +41,8 @@ const topStatements = `
 select calls, total_exec_time, rows, wal_bytes::float8, query
   from pg_stat_statements order by total_exec_time desc limit $1`
 
-// printStatements prints the statements that n transactions cost most for.
-func (h *house) printStatements(ctx context.Context, n int) error {
+// printStatements prints the statements with the highest cost for n transactions.
+func (h *environment) printStatements(ctx context.Context, n int) error {
 	if h.bench.statements == 0 {
 		return nil
 	}

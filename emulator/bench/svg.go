@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// point is one of a plot, in its units.
+// point is a point of a plot, in the units of the axes.
 type point struct{ x, y float64 }
 
 // plot is a picture with two axes. Both begin at 0, unless x is logarithmic.
@@ -19,7 +19,7 @@ type plot struct {
 	title, x, y string
 	points      []point
 	bars        float64 // width of a bar in units of x; 0: a line with dots
-	log         bool    // x by its logarithm, each point with its own mark
+	log         bool    // x is logarithmic, and each point is labelled
 }
 
 // The picture's size and margins, in pixels.
@@ -28,7 +28,7 @@ const (
 	left, right, top, under = 72, 40, 40, 56
 )
 
-// drawPlots draws what the measurements suffice for into the folder; "": nothing.
+// drawPlots draws the plots with enough measurements into the folder, unless it is "".
 func drawPlots(folder string, all []measurement) error {
 	if folder == "" {
 		return nil
@@ -47,7 +47,7 @@ func drawPlots(folder string, all []measurement) error {
 	return nil
 }
 
-// plots are all there are, by name; some may be without points.
+// plots returns all plots by name; some can be without points.
 func plots(all []measurement) map[string]plot {
 	return map[string]plot{
 		"throughput": {title: "Throughput of one submitter, 1 s blocks, confirmations 0", x: "window", y: "confirmed per second",
@@ -59,8 +59,7 @@ func plots(all []measurement) map[string]plot {
 	}
 }
 
-// byShape are the medians of the scenarios of one submitter, by something of
-// their shape.
+// byShape returns the medians of the scenarios with one submitter, by a value of their shape.
 func byShape(all []measurement, key string, place func(shape) (x float64, ok bool)) (points []point) {
 	for _, m := range all {
 		if x, ok := place(m.scenario.shape); ok && m.scenario.shape.submitters == 1 && m.scenario.shape.confirmations == 0 {
@@ -71,7 +70,7 @@ func byShape(all []measurement, key string, place func(shape) (x float64, ok boo
 	return points
 }
 
-// binWidth is that of the histogram, in seconds.
+// binWidth is the width of the histogram's bins, in seconds.
 const binWidth = 0.05
 
 func histogram(all []measurement) (bins []point) {
@@ -91,7 +90,7 @@ func histogram(all []measurement) (bins []point) {
 	return bins
 }
 
-// svg draws the plot.
+// svg returns the plot as SVG.
 func (p plot) svg() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
@@ -113,7 +112,7 @@ func text(b *strings.Builder, x, y float64, anchor, more, words string) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`+"\n", x, y, anchor, more, html.EscapeString(words))
 }
 
-// span is how far the axes reach.
+// span returns the ends of the axes.
 func (p plot) span() (x0, x1, y1 float64) {
 	x0, x1 = p.points[0].x, p.points[len(p.points)-1].x+p.bars
 	if !p.log {
@@ -126,7 +125,7 @@ func (p plot) span() (x0, x1, y1 float64) {
 	return x0, x1, max(step, math.Ceil(y1/step)*step)
 }
 
-// place is where a point lies in the picture.
+// place returns a point's position in the picture.
 func (p plot) place(at point) (x, y float64) {
 	x0, x1, y1 := p.span()
 	part := (at.x - x0) / (x1 - x0)
@@ -136,7 +135,7 @@ func (p plot) place(at point) (x, y float64) {
 	return left + part*(width-left-right), height - under - at.y/y1*(height-top-under)
 }
 
-// tick is a round step that divides what reaches up to v into three to eight.
+// tick returns a round step that divides the range up to v into three to eight parts.
 func tick(v float64) float64 {
 	if v <= 0 {
 		return 1
@@ -166,7 +165,7 @@ func (p plot) axes(b *strings.Builder) {
 	fmt.Fprintf(b, `<path d="M%d %dV%dH%d" fill="none" stroke="black"/>`+"\n", left, top, height-under, width-right)
 }
 
-// marks are where the axis of x is labelled.
+// marks returns the labelled values of the x axis.
 func (p plot) marks(x0, x1 float64) (at []float64) {
 	if p.log {
 		for _, one := range p.points {

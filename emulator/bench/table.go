@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// printTables prints all figures, and those for which there is a bound beside it.
+// printTables prints all figures, with their bounds where they have one.
 func printTables(out io.Writer, all []measurement) {
 	byName := map[string]figures{}
 	for _, m := range all {
@@ -20,7 +20,7 @@ func printTables(out io.Writer, all []measurement) {
 	printSpeed(out, byName)
 }
 
-// number writes a figure with as many digits as tell something.
+// number formats a figure with its significant digits.
 func number(v float64) string {
 	switch {
 	case v >= 100:
@@ -67,8 +67,8 @@ func printFigures(out io.Writer, all []measurement) {
 	w.Flush()
 }
 
-// countRow is a line of the table of counts: a bound where nothing disturbs, and
-// one under load; "": none.
+// countRow is a line of the table of counts. It has a bound without disturbance and one under load; "":
+// none.
 type countRow struct{ name, key, alone, loaded string }
 
 var countRows = []countRow{
@@ -82,8 +82,7 @@ var countRows = []countRow{
 	{"a create: commits", createCommits, "1", "1"},
 }
 
-// countColumns are the columns of the table of counts: the bound's heading, and
-// the scenarios that are held to it.
+// countColumns are the columns of the table of counts: the bound's heading and its scenarios.
 var countColumns = []struct {
 	bound     string
 	of        func(countRow) string
@@ -120,7 +119,7 @@ func printCounts(out io.Writer, by map[string]figures) {
 	w.Flush()
 }
 
-// speedRow compares what we do with what it is held against.
+// speedRow compares a figure with its reference.
 type speedRow struct {
 	name     string
 	ours     float64
@@ -129,7 +128,7 @@ type speedRow struct {
 	wanted   string
 }
 
-// verdict is the ratio, or the difference where that is what is wanted.
+// verdict returns the ratio, or the difference where that is compared.
 func (r speedRow) verdict() string {
 	if strings.HasPrefix(r.wanted, "+") {
 		return fmt.Sprintf("%+.4f", r.ours-r.possible)

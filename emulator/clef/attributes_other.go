@@ -4,6 +4,6 @@ package clef
 
 import "syscall"
 
-// attributes of the child: a Ctrl-C at the terminal reaches only this process. There is
-// no parent-death signal, and a killed parent leaves its clef behind.
+// attributes returns the child's attributes: a Ctrl-C at the terminal reaches only this process. There is
+// no parent-death signal, so clef outlives a killed parent.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

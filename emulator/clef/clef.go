@@ -1,5 +1,5 @@
-// Package clef runs clef, go-ethereum's signer, as a child that approves whatever it
-// is asked: the emulator is its user interface, over clef's standard input and output.
+// Package clef runs clef, go-ethereum's signer, as a child process, and approves every request as its user
+// interface over standard input and output.
 package clef
 
 import (
@@ -28,14 +28,14 @@ import (
 // password opens every key file.
 const password = "clef asks for it at each signature"
 
-// Options say what to run.
+// Options describe the child process.
 type Options struct {
-	Path    string // the program
+	Path    string // path of the program
 	ChainID uint64
-	Keys    []*ecdsa.PrivateKey // of its accounts
+	Keys    []*ecdsa.PrivateKey // keys of its accounts
 }
 
-// Clef is the running child.
+// Clef is the running child process.
 type Clef struct {
 	url    string
 	folder string
@@ -44,8 +44,8 @@ type Clef struct {
 	ended  chan struct{}
 }
 
-// Start starts clef on a free port of 127.0.0.1, and returns when it answers. The
-// caller ends it with [Clef.Close].
+// Start starts clef on a free port of 127.0.0.1, and returns when it answers. The caller ends it with
+// [Clef.Close].
 func Start(ctx context.Context, o Options) (_ *Clef, err error) {
 	c := &Clef{ended: make(chan struct{}), server: rpc.NewServer()}
 	if c.folder, err = os.MkdirTemp("", "fencepost-clef-"); err != nil {
@@ -70,10 +70,10 @@ func Start(ctx context.Context, o Options) (_ *Clef, err error) {
 	return c, c.awaitAnswer(ctx)
 }
 
-// URL is where clef is.
+// URL is clef's address.
 func (c *Clef) URL() string { return c.url }
 
-// Close ends clef, and removes its files.
+// Close ends clef and removes its files.
 func (c *Clef) Close() error {
 	if c.cmd != nil {
 		_ = c.cmd.Process.Kill()
@@ -101,7 +101,7 @@ func (c *Clef) writeKeys(keys []*ecdsa.PrivateKey) error {
 	return nil
 }
 
-// freePort is a port that is free now.
+// freePort returns a port that is free now.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *Clef) run(o Options, port int) error {
 	cmd.SysProcAttr = attributes()
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // clef dies with the thread that made it
+		runtime.LockOSThread() // clef ends with the thread that started it
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		if err == nil {
@@ -139,13 +139,13 @@ func (c *Clef) run(o Options, port int) error {
 			return
 		}
 		defer close(c.ended)
-		c.server.ServeCodec(rpc.NewCodec(pipes{out, in}), 0) // ends with clef
+		c.server.ServeCodec(rpc.NewCodec(pipes{out, in}), 0) // returns when clef ends
 		_ = cmd.Wait()
 	}()
 	return <-started
 }
 
-// awaitAnswer asks until clef answers.
+// awaitAnswer polls until clef answers.
 func (c *Clef) awaitAnswer(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -169,7 +169,7 @@ func (c *Clef) awaitAnswer(ctx context.Context) error {
 	}
 }
 
-// pipes are clef's output and input as one connection.
+// pipes joins clef's output and input into one connection.
 type pipes struct {
 	io.ReadCloser
 	in io.WriteCloser
@@ -179,38 +179,38 @@ func (p pipes) Write(b []byte) (int, error)      { return p.in.Write(b) }
 func (p pipes) Close() error                     { return errors.Join(p.in.Close(), p.ReadCloser.Close()) }
 func (p pipes) SetWriteDeadline(time.Time) error { return nil }
 
-// approver answers clef's questions to its user.
+// approver answers clef's requests to its user.
 //
 // Source: https://geth.ethereum.org/docs/tools/clef/datatypes
 type approver struct{}
 
-// ApproveTx lets a transaction be signed as it was asked for.
+// ApproveTx approves a transaction unchanged.
 func (approver) ApproveTx(q struct {
 	Transaction json.RawMessage `json:"transaction"`
 }) map[string]any {
 	return map[string]any{"transaction": q.Transaction, "approved": true}
 }
 
-// ApproveListing shows all accounts.
+// ApproveListing returns all accounts.
 func (approver) ApproveListing(q struct {
 	Accounts json.RawMessage `json:"accounts"`
 }) map[string]any {
 	return map[string]any{"accounts": q.Accounts}
 }
 
-// OnInputRequired tells the password.
+// OnInputRequired returns the password.
 func (approver) OnInputRequired(json.RawMessage) map[string]any {
 	return map[string]any{"text": password}
 }
 
-// OnSignerStartup, OnApprovedTx, ShowInfo and ShowError only tell.
+// OnSignerStartup implements a notification.
 func (approver) OnSignerStartup(json.RawMessage) {}
 
-// OnApprovedTx tells what was signed.
+// OnApprovedTx implements a notification.
 func (approver) OnApprovedTx(json.RawMessage) {}
 
-// ShowInfo tells something.
+// ShowInfo implements a notification.
 func (approver) ShowInfo(json.RawMessage) {}
 
-// ShowError tells what went wrong; the caller is told too.
+// ShowError implements a notification; the caller gets the error too.
 func (approver) ShowError(json.RawMessage) {}

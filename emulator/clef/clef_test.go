@@ -21,7 +21,7 @@ import (
 	"github.com/fencepost/fencepost/shared/signer/signertest"
 )
 
-// A signer that asks clef itself keeps the contract of all signers.
+// A signer over clef keeps the contract of all signers.
 func TestClefContract(t *testing.T) {
 	t.Parallel()
 	path := program(t)
@@ -49,7 +49,7 @@ func TestClefContract(t *testing.T) {
 	})
 }
 
-// program is clef's path.
+// program returns clef's path.
 func program(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("FENCEPOST_TEST_CLEF")
@@ -59,11 +59,11 @@ func program(t *testing.T) string {
 	return path
 }
 
-// owner has this test, run as a process of its own, start a clef and wait to be killed.
+// owner is the variable that makes this test, in another process, start a clef and wait to be killed.
 const owner = "FENCEPOST_TEST_OWNER_OF_CLEF"
 
-// A clef that answers whoever asks does not outlive who started it, however that ends.
-func TestClefDiesWithItsOwner(t *testing.T) {
+// A clef that approves every request ends with the process that started it, even if that is killed.
+func TestClefEndsWithItsOwner(t *testing.T) {
 	t.Parallel()
 	path := program(t)
 	if os.Getenv(owner) != "" {
@@ -81,7 +81,7 @@ func TestClefDiesWithItsOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "-test.run=^TestClefDiesWithItsOwner$")
+	cmd := exec.Command(self, "-test.run=^TestClefEndsWithItsOwner$")
 	cmd.Env = append(os.Environ(), owner+"=1", "TMPDIR="+t.TempDir())
 	out, err := cmd.StdoutPipe()
 	if err != nil {

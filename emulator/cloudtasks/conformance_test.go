@@ -186,9 +186,8 @@ func TestConformanceLargestTaskIsOneMiBLessSevenBytesAsStored(t *testing.T) {
 		task.ScheduleTime = timestamppb.New(time.Unix(time.Now().Unix()+3600, 500_000_000)) // a fixed size
 		return b.try(queue, task)
 	}
-	// The rest of the stored form, counted by hand from the wire format: name,
-	// schedule and create time, deadline, and in the request URL, method and
-	// User-Agent, with their keys and lengths.
+	// The rest of the stored form, counted by hand from the wire format with keys and lengths. It has the
+	// name, the schedule and create time, the deadline, and the request's URL, method and User-Agent.
 	rest := (2 + len(queue+"/tasks/a")) + (2 + 6 + 6) + (2 + 6) + (2 + 3) +
 		4 + (2 + len(b.target.url+"/step")) + 2 + (2 + 2 + len("User-Agent") + 2 + len("Google-Cloud-Tasks")) + 4
 	largest := 1<<20 - 7 - rest

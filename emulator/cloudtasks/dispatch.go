@@ -134,21 +134,21 @@ func (s *service) logFailure(ctx context.Context, d delivery, a answer) {
 	}
 }
 
-// answer is what became of a delivery.
+// answer is the result of a delivery.
 type answer struct {
 	// status is the target's HTTP status. Without an answer it is 504 after the
 	// deadline, as recorded, and 503 otherwise, by analogy.
 	status     int
-	heard      bool          // whether the target answered
+	answered   bool          // the target answered
 	retryAfter time.Duration // what the target asked for, or zero
-	err        error         // why nothing was heard
+	err        error         // why no answer came
 }
 
 func (a answer) succeeded() bool { return a.status/100 == 2 }
 
 // overloaded tells whether the target asked the queue to slow down.
 func (a answer) overloaded() bool {
-	return a.heard && (a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable)
+	return a.answered && (a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable)
 }
 
 // deliver sends one request and waits for its answer, at most until the dispatch
@@ -171,7 +171,7 @@ func (s *service) deliver(ctx context.Context, d delivery) answer {
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
 		return unanswered(ctx, fmt.Errorf("read the answer: %w", err))
 	}
-	a := answer{status: response.StatusCode, heard: true}
+	a := answer{status: response.StatusCode, answered: true}
 	if !a.succeeded() {
 		a.retryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())
 	} else if s.faults.Load().dropsAck() {
@@ -251,7 +251,7 @@ func (t *task) record(d delivery, a answer, now time.Time) {
 		ScheduleTime: timestamppb.New(d.scheduled), DispatchTime: microseconds(d.started),
 		ResponseTime: microseconds(now), ResponseStatus: a.rpcStatus(),
 	}
-	if !a.heard {
+	if !a.answered {
 		return
 	}
 	t.responses++

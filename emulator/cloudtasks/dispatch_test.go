@@ -191,8 +191,8 @@ func TestRunTaskDispatchesATaskThatIsRunningAlready(t *testing.T) {
 func TestMaxConcurrentDispatchesIsHeld(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, cloudtasks.Options{})
-	const most = 3
-	queue := b.queue("q", &cloudtaskspb.Queue{RateLimits: &cloudtaskspb.RateLimits{MaxConcurrentDispatches: most}})
+	const limit = 3
+	queue := b.queue("q", &cloudtaskspb.Queue{RateLimits: &cloudtaskspb.RateLimits{MaxConcurrentDispatches: limit}})
 	var mu sync.Mutex
 	running, peak := 0, 0
 	release := make(chan struct{})
@@ -209,14 +209,14 @@ func TestMaxConcurrentDispatchesIsHeld(t *testing.T) {
 	for i := range 20 {
 		b.create(queue, b.task(queue, fmt.Sprint("t", i)))
 	}
-	b.wait(most)
-	if got := b.server.Stats()[queue].Dispatched; got != most {
-		t.Errorf("got %d dispatched while none has answered, want %d", got, most)
+	b.wait(limit)
+	if got := b.server.Stats()[queue].Dispatched; got != limit {
+		t.Errorf("got %d dispatched while none has answered, want %d", got, limit)
 	}
 	close(release)
 	b.settled(queue)
-	if peak != most {
-		t.Errorf("got %d at once, want %d", peak, most)
+	if peak != limit {
+		t.Errorf("got %d at once, want %d", peak, limit)
 	}
 }
 

@@ -26,8 +26,8 @@ type Faults struct {
 	// Drop is the probability that CreateTask answers OK and burns the name but the
 	// task is lost.
 	Drop float64
-	// DropAck is the probability that the 2xx of a target is not heard, so that the
-	// task runs again though it succeeded. It counts as time-out.
+	// DropAck is the probability that a target's 2xx is lost, so that the task runs again although it
+	// succeeded. It counts as a timeout.
 	DropAck float64
 	// DropResponse is the probability that CreateTask stores the task and then
 	// answers UNAVAILABLE.

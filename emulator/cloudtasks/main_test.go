@@ -122,13 +122,13 @@ func (b *bench) settled(queue string) {
 
 func (b *bench) eventually(what string, holds func() bool) {
 	b.Helper()
-	late, look := time.After(deadline), time.NewTicker(time.Millisecond)
-	defer look.Stop()
+	late, tick := time.After(deadline), time.NewTicker(time.Millisecond)
+	defer tick.Stop()
 	for !holds() {
 		select {
 		case <-late:
 			b.Fatalf("got nothing in %v, want %s", deadline, what)
-		case <-look.C:
+		case <-tick.C:
 		}
 	}
 }

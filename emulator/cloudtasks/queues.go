@@ -29,7 +29,7 @@ const (
 type queue struct {
 	name, id string
 	window   time.Duration // how long names of gone tasks stay burnt
-	wake     chan struct{} // tells the dispatcher to look again
+	wake     chan struct{} // makes the dispatcher check the queue again
 	gone     chan struct{} // closed when the queue is deleted
 
 	mu         sync.Mutex
@@ -319,10 +319,10 @@ func (q *queue) removeAll(now time.Time) {
 	q.due, q.forced = nil, nil
 }
 
-// poke makes the dispatcher look at the queue again.
+// poke makes the dispatcher check the queue again.
 func (q *queue) poke() {
 	select {
 	case q.wake <- struct{}{}:
-	default: // it has been told already
+	default: // it has a signal already
 	}
 }

@@ -68,9 +68,8 @@ type Options struct {
 	// Tokens mints OIDC tokens. While it is nil CreateTask refuses tasks with an
 	// oidc_token.
 	Tokens TokenSource
-	// Client sends the tasks; nil means a client with a connection pool of its
-	// own. Redirects are never followed, whatever the client says; its time-out
-	// applies beside the dispatch deadline; [Server.Close] closes its idle
+	// Client sends the tasks; nil means a client with a new connection pool. Redirects are never followed,
+	// and the client's timeout applies beside the dispatch deadline. [Server.Close] closes its idle
 	// connections.
 	Client *http.Client
 	// Log receives failed attempts at level debug; nil discards them.

@@ -79,7 +79,7 @@ func (s *service) CreateTask(ctx context.Context, r *cloudtaskspb.CreateTaskRequ
 	return stored, nil
 }
 
-// newTask makes the stored form of a task a caller sent, or says what is wrong.
+// newTask returns the stored form of a task that a caller sent, or an error.
 func newTask(queue string, from *cloudtaskspb.Task, now time.Time) (*task, error) {
 	t := &task{place: notDue, deadline: defaultDeadline, createdAt: now.Truncate(time.Second)}
 	var err error

@@ -58,7 +58,7 @@ func TestNameIsBurntBySuccessExhaustionDeleteAndPurgeForTheWindowOnly(t *testing
 	}
 }
 
-func TestUnnamedTasksGetNamesOfTheirOwn(t *testing.T) {
+func TestUnnamedTasksGetUniqueNames(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, cloudtasks.Options{})
 	queue := b.pausedQueue("q")

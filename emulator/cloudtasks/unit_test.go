@@ -96,7 +96,7 @@ func TestOverloadHalvesThePaceAndSuccessRestoresIt(t *testing.T) {
 	p := newPace(100, 100, now)
 	shares := []float64{}
 	for _, status := range []int{500, 429, 503, 503, 503, 200} {
-		p.heed(answer{status: status, heard: true}, now)
+		p.heed(answer{status: status, answered: true}, now)
 		shares = append(shares, p.share)
 	}
 	if diff := cmp.Diff([]float64{1, .5, .25, .125, .125, .1875}, shares); diff != "" {

@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// bar is a progress bar: one line that is drawn over on a terminal, and a line
-// for each tenth elsewhere.
+// bar is a progress bar. On a terminal it redraws one line; elsewhere it prints a line for each tenth.
 type bar struct {
 	out      io.Writer
 	all      int
 	terminal bool
-	shown    int // tenths, where not a terminal
+	shown    int // in tenths, unless on a terminal
 }
 
 func newBar(out io.Writer, all int) *bar {
@@ -40,7 +39,7 @@ func (b *bar) show(done int) {
 	}
 }
 
-// say writes a line of its own between two states of the bar.
+// say writes a line between two states of the bar.
 func (b *bar) say(format string, args ...any) {
 	if b.terminal {
 		fmt.Fprintln(b.out)

@@ -12,9 +12,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// printBooks prints how the transfers ended and what both journals add up to, and
-// returns the text of the latter. The error is [ErrNotBalanced] where a unit is
-// missing or too much, or a promise is broken.
+// printBooks prints the ends of the transfers and the sums of both journals, and returns the sums as
+// text. The error is [ErrNotBalanced] if a unit is missing or superfluous, or a promise is broken.
 func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) (books string, err error) {
 	episode := money.Episode{Database: s.Database, Core: s.Core.Ledger(), Settled: true}
 	evidence, err := money.Gather(ctx, episode)
@@ -22,12 +21,12 @@ func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Write
 		return "", err
 	}
 	ends := evidence.Ends()
-	asked := make(map[string]bool)
+	answered := make(map[string]bool)
 	for _, w := range all {
-		asked[w.reqID] = true
+		answered[w.reqID] = true
 	}
 	fmt.Fprintf(out, "%d transfers asked for, %d on record: %d COMMITTED, %d FAILED (the source refused), %d ROLLED_BACK (the target refused).\n\n",
-		len(all), len(asked), ends[transfer.Committed], ends[transfer.Failed], ends[transfer.RolledBack])
+		len(all), len(answered), ends[transfer.Committed], ends[transfer.Failed], ends[transfer.RolledBack])
 	books, balanced := tables(evidence)
 	fmt.Fprint(out, books)
 	var found []money.Violation
@@ -35,7 +34,7 @@ func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Write
 		found = append(found, c.Check(evidence)...)
 	}
 	fmt.Fprintf(out, "\nPromises checked, one transfer and one account at a time: %d. %s", len(money.All()), money.Report(found))
-	if !balanced || len(found) > 0 || len(asked) != len(all) || ends[transfer.Committed]+ends[transfer.Failed]+ends[transfer.RolledBack] != len(all) {
+	if !balanced || len(found) > 0 || len(answered) != len(all) || ends[transfer.Committed]+ends[transfer.Failed]+ends[transfer.RolledBack] != len(all) {
 		fmt.Fprintln(out, "\nThe books do NOT balance.")
 		return "", ErrNotBalanced
 	}
@@ -43,7 +42,7 @@ func printBooks(ctx context.Context, s *stack.Stack, all []*wanted, out io.Write
 	return books, nil
 }
 
-// tables is each side's journal in sum, in units, and then both sides together.
+// tables returns the sum of each side's journal in units, and of both together.
 func tables(evidence *money.Evidence) (text string, balanced bool) {
 	var b strings.Builder
 	balanced = true
@@ -73,7 +72,7 @@ func tables(evidence *money.Evidence) (text string, balanced bool) {
 	return b.String(), balanced
 }
 
-// units is what the side's journal says was applied by op.
+// units returns the sum that the side's journal shows for op.
 func units(t money.Total, op transfer.Op) *big.Int {
 	if sum := t.Applied[op]; sum != nil {
 		return sum
@@ -90,8 +89,7 @@ func assetName(id int32) string {
 	return fmt.Sprint(id)
 }
 
-// repeatAll makes every call that the core ever got once more, late, and wants the
-// books as they were.
+// repeatAll repeats every call that the core ever got, and checks that the sums stay the same.
 func repeatAll(ctx context.Context, s *stack.Stack, before string, out io.Writer) error {
 	calls := s.Core.Proxy.Calls(nil)
 	for _, c := range calls {

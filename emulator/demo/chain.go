@@ -4,20 +4,19 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"math/big"
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
 
+	"github.com/fencepost/fencepost/emulator/chainscan"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// onChain is one transaction that the chain has.
+// onChain is one transaction on the chain.
 type onChain struct {
 	nonce     uint64
 	to        *common.Address
@@ -26,90 +25,62 @@ type onChain struct {
 	succeeded bool
 }
 
-// readChains reads what every chain of the stack has.
+// readChains reads the transactions of every chain of the stack.
 func readChains(ctx context.Context, s *stack.Stack) (map[nonce.Submitter][]onChain, error) {
 	found, err := readChain(ctx, s.Chain.URL())
 	if err != nil || s.Second == nil {
 		return found, err
 	}
 	more, err := readChain(ctx, s.Second.URL())
-	maps.Copy(found, more) // a submitter is on one chain
+	maps.Copy(found, more) // a submitter is on one chain only
 	return found, err
 }
 
-// readChain walks every block and returns each submitter's transactions in the
-// chain's order. It asks the node alone; our database has no say.
+// readChain returns each submitter's transactions in the chain's order. It queries only the node, not the
+// database.
 func readChain(ctx context.Context, url string) (map[nonce.Submitter][]onChain, error) {
-	client, err := ethclient.DialContext(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	chainID, err := client.ChainID(ctx)
-	if err != nil {
-		return nil, err
-	}
-	head, err := client.BlockNumber(ctx)
-	if err != nil {
-		return nil, err
-	}
 	found := make(map[nonce.Submitter][]onChain)
-	signer := types.LatestSignerForChainID(chainID)
-	for n := range head + 1 {
-		block, err := client.BlockByNumber(ctx, new(big.Int).SetUint64(n))
-		if err != nil {
-			return nil, fmt.Errorf("read block %d: %w", n, err)
-		}
-		for _, tx := range block.Transactions() {
-			receipt, err := client.TransactionReceipt(ctx, tx.Hash())
-			if err != nil {
-				return nil, fmt.Errorf("read receipt of %s: %w", tx.Hash(), err)
-			}
-			from, err := types.Sender(signer, tx)
-			if err != nil {
-				return nil, err
-			}
-			s := nonce.NewSubmitter(chainID.Uint64(), nonce.Address(from))
-			found[s] = append(found[s], onChain{
-				nonce: tx.Nonce(), to: tx.To(), valueWei: tx.Value(), data: tx.Data(),
-				succeeded: receipt.Status == types.ReceiptStatusSuccessful,
-			})
-		}
-	}
-	return found, nil
+	err := chainscan.Each(ctx, url, nil, func(tx chainscan.Tx) {
+		s := nonce.NewSubmitter(tx.ChainID, nonce.Address(tx.From))
+		found[s] = append(found[s], onChain{
+			nonce: tx.Nonce(), to: tx.To(), valueWei: tx.Value(), data: tx.Data(),
+			succeeded: tx.Receipt.Status == types.ReceiptStatusSuccessful,
+		})
+	})
+	return found, err
 }
 
-// account is the verdict on one submitter.
+// account is the result for one submitter.
 type account struct {
 	submitter   nonce.Submitter
 	intents     int
 	mined       int
 	first, last uint64
-	gaps        int // nonces below the last that the chain does not have
-	duplicates  int // transactions that no intent asked for, or asked for once and found twice
-	missing     int // intents that no transaction carried out
-	failed      int // carried out, and reverted
+	gaps        int // nonces below the last one without a transaction
+	duplicates  int // transactions without an intent, or a second one for an intent
+	missing     int // intents without a transaction
+	failed      int // transactions that reverted
 }
 
 func (a account) ok() bool {
 	return a.gaps+a.duplicates+a.missing+a.failed == 0 && a.intents == a.mined
 }
 
-// judge compares what was asked for with what the chain has, per submitter.
-func judge(intents []*posted, chain map[nonce.Submitter][]onChain) []account {
-	asked := make(map[nonce.Submitter][]nonce.Call)
+// compare compares the intents with the chain, per submitter.
+func compare(intents []*posted, chain map[nonce.Submitter][]onChain) []account {
+	requested := make(map[nonce.Submitter][]nonce.Call)
 	for _, p := range intents {
-		asked[p.account] = append(asked[p.account], p.call)
+		requested[p.account] = append(requested[p.account], p.call)
 	}
 	var out []account
-	for s, calls := range asked {
-		out = append(out, judgeOne(s, calls, chain[s]))
+	for s, calls := range requested {
+		out = append(out, compareOne(s, calls, chain[s]))
 	}
 	slices.SortFunc(out, func(a, b account) int { return cmp.Compare(a.submitter, b.submitter) })
 	return out
 }
 
-func judgeOne(s nonce.Submitter, calls []nonce.Call, txs []onChain) account {
+func compareOne(s nonce.Submitter, calls []nonce.Call, txs []onChain) account {
 	a := account{submitter: s, intents: len(calls), mined: len(txs)}
 	nonces := make(map[uint64]bool)
 	left := slices.Clone(calls)
@@ -137,7 +108,7 @@ func judgeOne(s nonce.Submitter, calls []nonce.Call, txs []onChain) account {
 	return a
 }
 
-// carriesOut says whether tx does what the call asks.
+// carriesOut reports whether tx does what the call asks.
 func (tx onChain) carriesOut(c nonce.Call) bool {
 	sameTo := (tx.to == nil) == (c.To == nil) && (tx.to == nil || nonce.Address(*tx.to) == *c.To)
 	value := c.Value

@@ -13,14 +13,12 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// ErrNotProven reports that the chain does not say of every intent that it was
-// carried out exactly once with no gap.
+// ErrNotProven reports that the chain does not have every intent exactly once, without a gap.
 var ErrNotProven = errors.New("the chain does not confirm every intent exactly once")
 
-// Run posts the intents to the running stack, kills one function process
-// halfway, waits for every intent's end, and prints what the chain says. Its
-// error is nil only if the chain says that every intent was carried out exactly
-// once and no nonce is missing.
+// Run posts the intents to the running stack, kills one function process halfway, waits until every
+// intent is final, and prints the chain's content. The error is nil only if the chain has every intent
+// exactly once and no nonce is missing.
 func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) error {
 	submitters := make(map[string]bool)
 	for _, in := range intents {
@@ -46,7 +44,7 @@ func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	verdict := judge(all, chain)
+	verdict := compare(all, chain)
 	ok := printVerdict(out, verdict, all)
 	printCosts(out, s, len(all))
 	if !ok {
@@ -55,7 +53,7 @@ func Run(ctx context.Context, s *stack.Stack, intents []Intent, out io.Writer) e
 	return nil
 }
 
-// refreshEvery is how often the demo asks for states.
+// refreshEvery is how often the demo queries the states.
 const refreshEvery = 500 * time.Millisecond
 
 // await shows the progress and kills one process when half is done.
@@ -76,7 +74,7 @@ func await(ctx context.Context, s *stack.Stack, caller *client.Client, all []*po
 			bar.say("Killed function process %d with SIGKILL; the others and its replacement go on.", victim.PID())
 			if len(s.Nodes) > 1 {
 				s.Nodes[0].SetFaults(rpcproxy.Faults{Hang: 1})
-				bar.say("Silenced the first of the chain's %d nodes; the others are asked instead.", len(s.Nodes))
+				bar.say("Stopped the answers of the first of the chain's %d nodes; the others are queried instead.", len(s.Nodes))
 			}
 		}
 		if err := pause(ctx, refreshEvery); err != nil {
@@ -110,11 +108,11 @@ func printVerdict(out io.Writer, verdict []account, all []*posted) bool {
 // printCosts prints the cost table of one transaction as counted in this run.
 func printCosts(out io.Writer, s *stack.Stack, n int) {
 	c, writes := s.Costs, "<= 7"
-	if s.SignedElsewhere() { // the nonce is bound before the signer is asked, and the bytes stored after
+	if s.SignedElsewhere() { // the nonce is bound before the call of the signer, and the bytes are stored after it
 		writes = "<= 8"
 	}
 	trips := "<= 4"
-	if n := len(s.Nodes); n > 1 { // each is sent the bytes, and as many as the quorum needs are asked about the end
+	if n := len(s.Nodes); n > 1 { // each gets the bytes, and a quorum of them is queried for the end
 		trips = fmt.Sprintf("<= %d", 4+(n-1)+max(nodes.DefaultQuorum(n)-1, 1))
 	}
 	create, after := c.Of("create"), c.Of("advance", "receipt", "confirm", "resubmit")

@@ -19,9 +19,8 @@ func devSubmitters(n int) []nonce.Submitter {
 	return names
 }
 
-// The file that comes with the demo is good: 200 intents of 10 submitters, not
-// all alike.
-func TestStandardIntents(t *testing.T) {
+// The file that comes with the demo is valid: 200 different intents of 10 submitters.
+func TestDemosOwnIntentsAreValid(t *testing.T) {
 	t.Parallel()
 	intents, err := LoadIntents("", devSubmitters(10))
 	if err != nil {
@@ -42,8 +41,8 @@ func TestStandardIntents(t *testing.T) {
 	}
 }
 
-// Every bad line is named, with its number and the reason.
-func TestBadLines(t *testing.T) {
+// Every invalid line is named with its number and the reason.
+func TestInvalidLinesAreNamed(t *testing.T) {
 	t.Parallel()
 	known := devSubmitters(1)
 	ok := `{"submitter": "` + string(known[0]) + `", "requestId": "a", "payload": {"to": "` + known[0].Address().String() + `"}}`
@@ -69,8 +68,8 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// The verdict finds each thing that can be wrong with a chain.
-func TestJudgeFindsWhatIsWrong(t *testing.T) {
+// The comparison finds each kind of error on a chain.
+func TestComparisonFindsEachError(t *testing.T) {
 	t.Parallel()
 	s := devSubmitters(1)[0]
 	to := nonce.Address{1}
@@ -95,10 +94,10 @@ func TestJudgeFindsWhatIsWrong(t *testing.T) {
 		"another value":        {[]onChain{tx(0, 1), tx(1, 3)}, account{s, 2, 2, 0, 1, 0, 1, 1, 0}},
 		"nothing was sent yet": {nil, account{s, 2, 0, 0, 0, 0, 0, 2, 0}},
 	} {
-		if got := judgeOne(s, asked, c.chain); got != c.want {
+		if got := compareOne(s, asked, c.chain); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
-		if ok := judgeOne(s, asked, c.chain).ok(); ok != (name == "all is well") {
+		if ok := compareOne(s, asked, c.chain).ok(); ok != (name == "all is well") {
 			t.Errorf("%s: got ok %v", name, ok)
 		}
 	}

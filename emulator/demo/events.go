@@ -8,59 +8,56 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/loopback"
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/shared/client"
 	"github.com/fencepost/fencepost/shared/webhook"
 )
 
-// Receiver is a service that is told of events by webhooks, as a business would run one.
-type Receiver struct {
-	listener net.Listener
-	server   *http.Server
-	secret   string
-	key      webhook.Key
+// WebhookEndpoint is a webhook endpoint for events, as a business would run one.
+type WebhookEndpoint struct {
+	server *loopback.Server
+	secret string
+	key    webhook.Key
 
-	mu    sync.Mutex
-	told  map[string]client.Event // by their keys
-	twice int
-	wrong error // the first that was not proven
+	mu       sync.Mutex
+	received map[string]client.Event // by their keys
+	repeated int
+	wrong    error // the first event without a valid signature
 }
 
-// StartReceiver starts one. The caller closes it.
-func StartReceiver() (*Receiver, error) {
+// StartWebhookEndpoint starts an endpoint. The caller closes it.
+func StartWebhookEndpoint() (*WebhookEndpoint, error) {
 	var random [32]byte
 	rand.Read(random[:]) // never fails: crypto/rand
-	r := &Receiver{secret: "whsec_" + base64.StdEncoding.EncodeToString(random[:]), told: make(map[string]client.Event)}
+	r := &WebhookEndpoint{secret: "whsec_" + base64.StdEncoding.EncodeToString(random[:]), received: make(map[string]client.Event)}
 	var err error
 	if r.key, err = webhook.ParseKey(r.secret); err != nil {
 		return nil, err
 	}
-	if r.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	if r.server, err = loopback.Serve("", r); err != nil {
 		return nil, err
 	}
-	r.server = &http.Server{Handler: r, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = r.server.Serve(r.listener) }() // until it is closed
 	return r, nil
 }
 
-// Close ends it.
-func (r *Receiver) Close() error { return r.server.Close() }
+// Close ends serving.
+func (r *WebhookEndpoint) Close() error { return r.server.Close() }
 
-// Settings have the functions tell it.
-func (r *Receiver) Settings() map[string]string {
+// Settings returns the settings that make the functions deliver to the endpoint.
+func (r *WebhookEndpoint) Settings() map[string]string {
 	return map[string]string{
-		"FENCEPOST_EVENTS_WEBHOOK_URLS":    "demo=http://" + r.listener.Addr().String() + "/",
+		"FENCEPOST_EVENTS_WEBHOOK_URLS":    "demo=" + r.server.URL() + "/",
 		"FENCEPOST_EVENTS_WEBHOOK_SECRETS": "demo=" + r.secret,
 	}
 }
 
 // ServeHTTP implements [http.Handler].
-func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (r *WebhookEndpoint) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, 1<<20))
 	var e client.Event
 	id := ""
@@ -79,43 +76,42 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	if _, known := r.told[id]; known {
-		r.twice++
+	if _, known := r.received[id]; known {
+		r.repeated++
 	}
-	r.told[id] = e
+	r.received[id] = e
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// toldBy is what was told so far, by the events' keys, and how many came twice.
-func toldBy(s *stack.Stack, r *Receiver) (told map[string]client.Event, twice int, err error) {
+// receivedBy returns the events delivered so far by their keys, and the number of repeated deliveries.
+func receivedBy(s *stack.Stack, r *WebhookEndpoint) (received map[string]client.Event, repeated int, err error) {
 	if r != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return maps.Clone(r.told), r.twice, r.wrong
+		return maps.Clone(r.received), r.repeated, r.wrong
 	}
-	told = make(map[string]client.Event)
+	received = make(map[string]client.Event)
 	for _, m := range s.PubSub.Messages() {
 		var e client.Event
 		if err := json.Unmarshal(m.Data, &e); err != nil {
 			return nil, 0, err
 		}
-		if _, known := told[keyOf(e)]; known {
-			twice++
+		if _, known := received[keyOf(e)]; known {
+			repeated++
 		}
-		told[keyOf(e)] = e
+		received[keyOf(e)] = e
 	}
-	return told, twice, nil
+	return received, repeated, nil
 }
 
 func keyOf(e client.Event) string { return fmt.Sprintf("%s-%s-%d", e.TxID, e.Type, e.Sequence) }
 
-// eventsWithin is how long the demo waits for the last event to be told.
+// eventsWithin is how long the demo waits for the last event.
 const eventsWithin = 2 * time.Minute
 
-// ShowEvents reads all events again from the API, waits until the receiver, or the
-// topic where r is nil, was told of each, and prints what came of it. Its error is nil
-// only if no transaction's sequence has a hole.
-func ShowEvents(ctx context.Context, s *stack.Stack, r *Receiver, out io.Writer) error {
+// ShowEvents reads all events from the API, and waits until each was delivered to the endpoint, or to the
+// topic if r is nil. It prints the result. The error is nil only if no transaction's sequence has a gap.
+func ShowEvents(ctx context.Context, s *stack.Stack, r *WebhookEndpoint, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, eventsWithin)
 	defer cancel()
 	operator, err := s.Client(stack.OperatorAccount)
@@ -133,16 +129,16 @@ func ShowEvents(ctx context.Context, s *stack.Stack, r *Receiver, out io.Writer)
 		last[e.TxID] = e.Sequence
 	}
 	for {
-		told, twice, err := toldBy(s, r)
+		received, repeated, err := receivedBy(s, r)
 		switch {
 		case err != nil:
-			return fmt.Errorf("what was told: %w", err)
-		case len(told) >= total:
-			fmt.Fprintf(out, "\nEvents: %d of %d transactions, each sequence without a hole; all were told, %d of them twice.\n", total, len(last), twice)
+			return fmt.Errorf("read the published events: %w", err)
+		case len(received) >= total:
+			fmt.Fprintf(out, "\nEvents: %d of %d transactions, each sequence without a gap; all were delivered, %d of them twice.\n", total, len(last), repeated)
 			return nil
 		}
 		if err := pause(ctx, refreshEvery); err != nil {
-			return fmt.Errorf("%d of %d events were told: %w", len(told), total, err)
+			return fmt.Errorf("%d of %d events were delivered: %w", len(received), total, err)
 		}
 	}
 }

@@ -1,6 +1,5 @@
-// Package demo shows the main job end to end: it posts intents, kills a function
-// process halfway, and asks the chain itself whether each was carried out
-// exactly once, without a gap.
+// Package demo shows the main use end to end. It posts intents, kills a function process halfway, and
+// checks on the chain that each intent was carried out exactly once, without a gap.
 package demo
 
 import (
@@ -33,8 +32,8 @@ type Intent struct {
 // maxLine bounds one line of an intents file, in bytes.
 const maxLine = 256 << 10
 
-// LoadIntents reads the intents file at path, or the one that comes with the
-// demo where path is "". Every bad line is named with its number and reason.
+// LoadIntents reads the intents file at path, or the demo's own file for "". The error names every invalid
+// line with its number and reason.
 func LoadIntents(path string, known []nonce.Submitter) ([]Intent, error) {
 	text := standard
 	if path != "" {
@@ -62,7 +61,7 @@ func readIntents(text []byte, known []nonce.Submitter) ([]Intent, error) {
 		}
 		key := string(in.account) + " " + in.RequestID
 		if first, ok := seen[key]; ok {
-			problems = append(problems, fmt.Errorf("line %d: requestId %q of this submitter stands in line %d already", i+1, in.RequestID, first))
+			problems = append(problems, fmt.Errorf("line %d: requestId %q of this submitter is already in line %d", i+1, in.RequestID, first))
 			continue
 		}
 		seen[key] = i + 1
@@ -74,7 +73,7 @@ func readIntents(text []byte, known []nonce.Submitter) ([]Intent, error) {
 	return intents, errors.Join(problems...)
 }
 
-// OnChain are the same intents of the same keys, on another chain.
+// OnChain returns the same intents of the same keys on another chain.
 func OnChain(intents []Intent, chainID uint64) []Intent {
 	other := slices.Clone(intents)
 	for i, in := range other {
@@ -84,7 +83,7 @@ func OnChain(intents []Intent, chainID uint64) []Intent {
 	return other
 }
 
-// readIntent reads one line as strictly as the API would.
+// readIntent reads one line as strictly as the API does.
 func readIntent(line []byte, known []nonce.Submitter) (in Intent, err error) {
 	if len(line) > maxLine {
 		return in, fmt.Errorf("%d bytes: want at most %d", len(line), maxLine)

@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// posted is one intent and what became of it.
+// posted is one intent with its result.
 type posted struct {
 	Intent
 	txID     string
@@ -17,12 +17,11 @@ type posted struct {
 	subState string
 }
 
-// atOnce is how many requests the demo has under way.
+// atOnce is the demo's number of concurrent requests.
 const atOnce = 16
 
-// postAll posts every intent; each submitter's in the order of the file, the
-// submitters side by side. A request that got no answer is posted again by the
-// client: that is what the requestId is for.
+// postAll posts every intent: each submitter's in the order of the file, the submitters concurrently. The
+// client repeats a request without an answer; the requestId makes this safe.
 func postAll(ctx context.Context, c *client.Client, intents []Intent) ([]*posted, error) {
 	all := make([]*posted, len(intents))
 	for i, in := range intents {
@@ -65,8 +64,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// refresh lists the transactions of each submitter of which some are not final yet,
-// and returns how many are. A list that breaks off is asked for again next time.
+// refresh lists the unfinished submitters' transactions, and returns how many are final. A list that
+// breaks off is read again next time.
 func refresh(ctx context.Context, c *client.Client, all []*posted) (final int) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, atOnce)

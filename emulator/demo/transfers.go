@@ -19,27 +19,26 @@ import (
 // ErrNotBalanced reports that the journals do not account for every unit.
 var ErrNotBalanced = errors.New("the books do not balance")
 
-// TransferOptions say what the demo of transfers does.
+// TransferOptions describe the demo of transfers.
 type TransferOptions struct {
 	Transfers int
 	Users     int
-	Seed      uint64 // of who moves what
+	Seed      uint64 // of the random transfers
 }
 
-// TransferSettings let the demo find within seconds what a killed process has left;
-// in production that takes a minute.
+// TransferSettings make the rescue find the transfers of a killed process within seconds; in production it
+// takes a minute.
 var TransferSettings = map[string]string{
 	"FENCEPOST_TRANSFER_CALL_TIMEOUT": "2s", "FENCEPOST_TRANSFER_RESCUE_AFTER": "3s",
 	"FENCEPOST_TRANSFER_RETRY_FIRST": "200ms", "FENCEPOST_TRANSFER_RETRY_MOST": "2s", "FENCEPOST_DATABASE_MAX_CONNS": "8",
 }
 
-// opening is what each user has of each asset on each side, in units.
+// opening is the opening balance of each user by asset, on each side, in units.
 var opening = map[int32]uint64{stack.USDT.ID: 500_000_000, stack.BTC.ID: 20_000_000, stack.JPY.ID: 100_000}
 
-// RunTransfers moves money between the ledgers of the running stack, which must
-// have been started with transfers, kills a function process and the trading core
-// on the way, waits for every transfer's end, and prints what the two journals say.
-// Its error is nil only if they account for every unit.
+// RunTransfers moves money between the ledgers of a running stack with transfers. On the way it kills a
+// function process and the trading core. It waits for every transfer's end, and prints the sums of both
+// journals. The error is nil only if they account for every unit.
 func RunTransfers(ctx context.Context, s *stack.Stack, o TransferOptions, out io.Writer) error {
 	if err := openAccounts(ctx, s, o.Users, out); err != nil {
 		return err
@@ -61,11 +60,11 @@ func RunTransfers(ctx context.Context, s *stack.Stack, o TransferOptions, out io
 	if err := repeatAll(ctx, s, before, out); err != nil {
 		return err
 	}
-	return askTheHouse(ctx, s, out)
+	return checkConservation(ctx, s, out)
 }
 
-// openAccounts has money come in from outside. The last user may not use Trading, so
-// that some transfers are refused by the source and some by the target.
+// openAccounts books the opening balances. The last user is disabled in Trading, so that the source or
+// the target refuses some transfers.
 func openAccounts(ctx context.Context, s *stack.Stack, users int, out io.Writer) error {
 	for user := range int64(users) {
 		for asset, units := range opening {
@@ -85,16 +84,16 @@ func openAccounts(ctx context.Context, s *stack.Stack, users int, out io.Writer)
 	return nil
 }
 
-// wanted is one transfer, and what became of it.
+// wanted is one transfer with its result.
 type wanted struct {
 	client.TransferRequest
 	user int64
 
-	reqID string // once it was answered
+	reqID string // "": no answer yet
 	ended bool
 }
 
-// draw chooses the transfers: one in eight asks for more than anybody has.
+// draw draws the transfers: one in eight asks for more than any balance.
 func draw(o TransferOptions) []*wanted {
 	source := rand.New(rand.NewPCG(o.Seed, 1))
 	assets := []transfer.Asset{stack.USDT, stack.BTC, stack.JPY}
@@ -116,9 +115,8 @@ func draw(o TransferOptions) []*wanted {
 	return all
 }
 
-// moveAll posts every transfer. One that was not answered is posted again, under the
-// same cid: that is what it is for. After a third a function process is killed, after
-// two thirds the trading core.
+// moveAll posts every transfer. One without an answer is posted again under the same cid. After a third a
+// function process is killed, and after two thirds the trading core.
 func moveAll(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -145,7 +143,7 @@ func moveAll(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) 
 	return errors.Join(err, context.Cause(ctx))
 }
 
-// watch shows the progress, and kills.
+// watch shows the progress, and kills the processes.
 func watch(ctx context.Context, s *stack.Stack, n int, answered *atomic.Int64, done <-chan struct{}, out io.Writer) error {
 	shown := newBar(out, n)
 	kills := []struct {
@@ -154,7 +152,7 @@ func watch(ctx context.Context, s *stack.Stack, n int, answered *atomic.Int64, d
 	}{{n / 3, killFunction}, {2 * n / 3, killCore}}
 	for {
 		so := int(answered.Load())
-		shown.show(min(so, n-1)) // the last is drawn once all have ended
+		shown.show(min(so, n-1)) // the last tenth is shown when all have ended
 		if len(kills) > 0 && so >= kills[0].at {
 			if err := kills[0].act(ctx, s, shown); err != nil {
 				return err
@@ -180,7 +178,7 @@ func killFunction(_ context.Context, s *stack.Stack, bar *bar) error {
 	return nil
 }
 
-// coreIsAway is how long nobody answers after the core was killed.
+// coreIsAway is how long the killed core stays down.
 const coreIsAway = time.Second
 
 func killCore(ctx context.Context, s *stack.Stack, bar *bar) error {
@@ -200,7 +198,7 @@ func killCore(ctx context.Context, s *stack.Stack, bar *bar) error {
 	return nil
 }
 
-// post asks until there is an answer that says something about the transfer.
+// post posts until the answer shows the transfer's state.
 func (w *wanted) post(ctx context.Context, s *stack.Stack) error {
 	user, err := s.UserClient(w.user)
 	if err != nil {
@@ -224,7 +222,7 @@ func (w *wanted) post(ctx context.Context, s *stack.Stack) error {
 	}
 }
 
-// awaitEnds waits for what is still pending.
+// awaitEnds waits for the pending transfers.
 func awaitEnds(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer) error {
 	open := slices.DeleteFunc(slices.Clone(all), func(w *wanted) bool { return w.ended })
 	if len(open) > 0 {
@@ -244,9 +242,8 @@ func awaitEnds(ctx context.Context, s *stack.Stack, all []*wanted, out io.Writer
 	return nil
 }
 
-// askTheHouse has the house check conservation itself, from the beginning of both
-// journals.
-func askTheHouse(ctx context.Context, s *stack.Stack, out io.Writer) error {
+// checkConservation makes the deployment check conservation over both journals.
+func checkConservation(ctx context.Context, s *stack.Stack, out io.Writer) error {
 	operator, err := s.Client(stack.OperatorAccount)
 	if err != nil {
 		return err
@@ -255,7 +252,7 @@ func askTheHouse(ctx context.Context, s *stack.Stack, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "The house's own check of both journals, %d lines from their beginning: %s.\n", report.Entries, report.Result)
+	fmt.Fprintf(out, "The deployment's own check of both journals, %d lines from their beginning: %s.\n", report.Entries, report.Result)
 	if report.Result != "ok" {
 		return ErrNotBalanced
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// The same seed asks for the same transfers, both ways, of every asset, each under a
-// cid of its own, and some for more than there is.
-func TestDraw(t *testing.T) {
+// The same seed draws the same transfers: both directions, every asset, each with its own cid, and some
+// above the balance.
+func TestSameSeedDrawsSameTransfers(t *testing.T) {
 	t.Parallel()
 	o := TransferOptions{Transfers: 400, Users: 5, Seed: 3}
 	a, b := draw(o), draw(o)

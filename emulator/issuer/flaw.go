@@ -10,32 +10,31 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Flaw is one way in which a token can be wrong, all else being right. Every
-// verifier refuses every one of them, but for [EmailNotVerified] and [NoEmail],
-// which are valid tokens of holders whose e-mail proves nothing.
+// Flaw is one error in an otherwise correct token. Every verifier must refuse each of them, except
+// [EmailNotVerified] and [NoEmail]: those are valid tokens whose e-mail proves nothing.
 type Flaw int
 
-// The flaws that [Issuer.FlawedToken] knows.
+// The flaws of [Issuer.FlawedToken].
 const (
-	Expired           Flaw = iota // its hour ended a minute ago
-	FromTheFuture                 // made an hour from now
+	Expired           Flaw = iota // expired a minute ago
+	FromTheFuture                 // issued an hour from now
 	NotBeforeLater                // "nbf" an hour from now
 	WrongIssuer                   // another "iss"
 	NoAudience                    // no "aud"
 	NoExpiry                      // no "exp"
 	NoIssuedAt                    // no "iat"
 	NoSubject                     // an empty "sub"
-	OtherKey                      // signed by a key that is not served, under the id of the one that is
-	UnknownKey                    // signed by a key that is not served, under an id of its own
+	OtherKey                      // signed by a key that is not served, under the served key's id
+	UnknownKey                    // signed by a key that is not served, under its own id
 	Unsigned                      // "alg": "none"
-	HMACWithPublicKey             // HS256, the served public key (PEM) being the secret
-	Tampered                      // another holder put in after signing
+	HMACWithPublicKey             // HS256 with the served public key (PEM) as the secret
+	Tampered                      // another holder, put in after signing
 	EmailNotVerified              // "email_verified": false
 	NoEmail                       // no "email"
 )
 
-// FlawedToken is a token for a known account and audience with one flaw, for
-// tests. Errors are as of [Issuer.Token].
+// FlawedToken returns a token for a known account and audience with one flaw, for tests. Errors are those
+// of [Issuer.Token].
 func (i *Issuer) FlawedToken(email, audience string, flaw Flaw) (string, error) {
 	k, err := i.keyFor(email)
 	if err != nil {
@@ -51,11 +50,11 @@ func (k key) flawed(claims jwt.MapClaims, flaw Flaw) (string, error) {
 	case OtherKey, UnknownKey, Unsigned, HMACWithPublicKey, Tampered:
 		return k.signWrongly(claims, flaw)
 	}
-	spoil(claims, flaw)
+	applyFlaw(claims, flaw)
 	return k.sign(claims)
 }
 
-func spoil(claims jwt.MapClaims, flaw Flaw) {
+func applyFlaw(claims jwt.MapClaims, flaw Flaw) {
 	now := time.Now()
 	switch flaw {
 	case Expired:
@@ -105,7 +104,7 @@ func (k key) signWrongly(claims jwt.MapClaims, flaw Flaw) (string, error) {
 	return other.sign(claims)
 }
 
-// tampered is another account's token under the signature of the right one.
+// tampered returns another account's claims under the signature of the right ones.
 func (k key) tampered(claims jwt.MapClaims) (string, error) {
 	signed, err := k.sign(claims)
 	if err != nil {

@@ -1,9 +1,8 @@
-// Package issuer is the emulator's stand-in for Google as an issuer of OIDC ID
-// tokens: one key, a discovery document and a key set over HTTP on the loopback
-// interface, and a set of accounts it knows. Functions verify its tokens by the
-// same code as Google's.
+// Package issuer is the emulator's issuer of OIDC ID tokens, in the place of Google's. It has one key, and a
+// set of known accounts. It serves a discovery document and a key set over HTTP on the loopback interface.
+// Functions verify its tokens by the same code as Google's.
 //
-// For tests it also makes tokens that are wrong in one chosen way; see [Flaw].
+// For tests it also makes tokens with one chosen error; see [Flaw].
 package issuer
 
 import (
@@ -25,29 +24,29 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// lifetime of a token, as Google's have it.
+// lifetime is the lifetime of a token, as of Google's.
 const lifetime = time.Hour
 
 // ErrUnknownAccount reports an e-mail that the issuer has no account for.
 var ErrUnknownAccount = errors.New("unknown account")
 
-// Options say what an issuer is.
+// Options describe an issuer.
 type Options struct {
-	Accounts  []string // e-mails it makes tokens for; see [Issuer.AddAccount] for more
+	Accounts  []string // e-mails of known accounts; see [Issuer.AddAccount] for more
 	Algorithm string   // RS256 or ES256; "": RS256
 	Addr      string   // where to listen; "": a free port of 127.0.0.1
 
-	// Span makes tokens valid from so long before they are made until so long
-	// after, for who has a wrong clock. 0: from then on for an hour.
+	// Span makes tokens valid from so long before their creation until so long after it, for verifiers
+	// with a wrong clock. 0: from the creation on for an hour.
 	Span time.Duration
 }
 
-// Issuer makes tokens and serves the key to verify them by. It is safe for use
-// by several goroutines. Make one with [Start].
+// Issuer makes tokens and serves the key that verifies them. Several goroutines can use it. Make one with
+// [Start].
 type Issuer struct {
 	url        string
 	algorithm  string
-	before     time.Duration // a token is made, it is valid
+	before     time.Duration // a token is valid so long before its creation
 	after      time.Duration
 	server     *http.Server
 	keyFetches atomic.Int64
@@ -57,8 +56,7 @@ type Issuer struct {
 	accounts map[string]bool
 }
 
-// Start makes a key and begins to serve; the caller ends that with
-// [Issuer.Close].
+// Start makes a key and serves it until [Issuer.Close].
 func Start(o Options) (*Issuer, error) {
 	o.Algorithm = cmp.Or(o.Algorithm, jwt.SigningMethodRS256.Alg())
 	k, err := keyWith(o.Algorithm, firstRSA)
@@ -82,36 +80,34 @@ func Start(o Options) (*Issuer, error) {
 	return i, nil
 }
 
-// Close ends serving at once. Tokens made before can no longer be verified by
-// who has not fetched the keys yet.
+// Close ends serving at once. A verifier that has not fetched the keys yet can no longer verify tokens.
 func (i *Issuer) Close() error { return i.server.Close() }
 
-// URL is the issuer's name, the "iss" of its tokens, and where its discovery
-// document is found.
+// URL is the issuer's name (the "iss" of its tokens) and the address of its discovery document.
 func (i *Issuer) URL() string { return i.url }
 
-// JWKSURL is where its key set is.
+// JWKSURL is the address of its key set.
 func (i *Issuer) JWKSURL() string { return i.url + "/jwks" }
 
-// KeyFetches is how often the key set has been asked for.
+// KeyFetches returns how often the key set was fetched.
 func (i *Issuer) KeyFetches() int64 { return i.keyFetches.Load() }
 
-// AddAccount makes the issuer know an account. Twice is once.
+// AddAccount adds a known account. A second call with it does nothing.
 func (i *Issuer) AddAccount(email string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.accounts[email] = true
 }
 
-// Accounts are the e-mails that the issuer knows, sorted.
+// Accounts returns the known e-mails, sorted.
 func (i *Issuer) Accounts() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Sorted(maps.Keys(i.accounts))
 }
 
-// Rotate replaces the key by a fresh one with another id, and serves that alone:
-// tokens signed before are no longer valid for who fetches the keys anew.
+// Rotate replaces the key by a new one with another id, and serves only that. A verifier that fetches the
+// keys again refuses earlier tokens.
 func (i *Issuer) Rotate() error {
 	k, err := newKey(i.algorithm)
 	if err != nil {
@@ -123,9 +119,9 @@ func (i *Issuer) Rotate() error {
 	return nil
 }
 
-// Token is an ID token that says to audience that its holder is the account,
-// with a verified e-mail, valid for an hour or as [Options] say. The error wraps [ErrUnknownAccount]
-// if it is not a known one; the account's name is in the error either way.
+// Token returns an ID token for the audience. Its holder is the account, with a verified e-mail. It is valid
+// for an hour or as [Options] say. The error contains the account's name, and wraps [ErrUnknownAccount] if
+// the account is not known.
 func (i *Issuer) Token(ctx context.Context, email, audience string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", fmt.Errorf("token for %s: %w", email, err)
@@ -146,7 +142,7 @@ func (i *Issuer) keyFor(email string) (key, error) {
 	return i.key, nil
 }
 
-// claims has what Google puts into the token of a service account.
+// claims returns the claims of Google's tokens for service accounts.
 func (i *Issuer) claims(email, audience string) jwt.MapClaims {
 	now := time.Now()
 	return jwt.MapClaims{
@@ -156,15 +152,15 @@ func (i *Issuer) claims(email, audience string) jwt.MapClaims {
 	}
 }
 
-// subject is an account's id: 21 digits, the same every time, like Google's.
+// subject returns an account's id: 21 digits as of Google's, always the same.
 func subject(email string) string {
 	sum := sha256.Sum256([]byte(email))
 	span := new(big.Int).Exp(big.NewInt(10), big.NewInt(20), nil)
 	return "1" + fmt.Sprintf("%020d", new(big.Int).Mod(new(big.Int).SetBytes(sum[:]), span))
 }
 
-// serveDiscovery serves what OpenID Connect Discovery 1.0, section 3, requires
-// of the parts that exist here.
+// serveDiscovery serves the fields that OpenID Connect Discovery 1.0, section 3, requires for the parts that
+// exist here.
 func (i *Issuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]any{
 		"issuer":                                i.url,
@@ -185,5 +181,5 @@ func (i *Issuer) serveKeys(w http.ResponseWriter, _ *http.Request) {
 
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // fails only if the caller has gone
+	_ = json.NewEncoder(w).Encode(v) // fails only if the caller has left
 }

@@ -77,7 +77,7 @@ func code(err error) string {
 	return ""
 }
 
-func TestARightTokenIsTakenWithBothAlgorithms(t *testing.T) {
+func TestValidTokenIsAcceptedWithBothAlgorithms(t *testing.T) {
 	t.Parallel()
 	for _, algorithm := range []string{"RS256", "ES256"} {
 		i := start(t, issuer.Options{Algorithm: algorithm})
@@ -125,7 +125,7 @@ func TestATokenForAnotherAudienceOrAlgorithmIsUnauthorized(t *testing.T) {
 	}
 }
 
-func TestARefusalSaysWhyInShortAndNothingMore(t *testing.T) {
+func TestRefusalHasAShortReasonOnly(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})
 	v := verifier(t, i, 0)
@@ -157,7 +157,7 @@ func TestTwoAuthorizationHeadersAreUnauthorized(t *testing.T) {
 	}
 }
 
-func TestKeysOutOfReachIsUnavailableAndNotUnauthorized(t *testing.T) {
+func TestUnreachableKeysAreUnavailableNotUnauthorized(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})
 	text, unseen := token(t, i, tasks), token(t, i, tenant)

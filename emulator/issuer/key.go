@@ -14,7 +14,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// key signs tokens; jwk is its public half as RFC 7517 writes it.
+// key signs tokens; jwk is its public key in the format of RFC 7517.
 type key struct {
 	id      string
 	method  jwt.SigningMethod
@@ -22,16 +22,16 @@ type key struct {
 	jwk     map[string]string
 }
 
-// firstRSA is made once for all issuers of a process: a key takes seconds under the race
-// detector. Each issuer gives it an id of its own.
+// firstRSA is one key for all issuers of a process, because a key takes seconds under the race detector. Each
+// issuer gives it another id.
 var firstRSA = sync.OnceValues(freshRSA)
 
 func freshRSA() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) }
 
-// newKey is a fresh key with a fresh id.
+// newKey returns a new key with a new id.
 func newKey(algorithm string) (key, error) { return keyWith(algorithm, freshRSA) }
 
-// keyWith is a key with a fresh id, and of RSA the private key that makeRSA returns.
+// keyWith returns a key with a new id. For RSA the private key is that of makeRSA.
 func keyWith(algorithm string, makeRSA func() (*rsa.PrivateKey, error)) (key, error) {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails, by its documentation
@@ -73,7 +73,7 @@ func (k key) withECDSA() (key, error) {
 	return k, nil
 }
 
-// sign is the token with the claims, signed by the key and naming it.
+// sign returns the token with the claims, signed by the key and with its id.
 func (k key) sign(claims jwt.Claims) (string, error) {
 	return signAs(k.id, k.method, k.private, claims)
 }

@@ -6,9 +6,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// Mint is a token for audience that says what claims say over what a token has otherwise:
-// of no account, for tests of who may do what. No path of the issuer's server leads here,
-// and nothing that is deployed imports this package.
+// Mint returns a token for the audience without an account. The claims given replace the usual ones. It is for
+// tests of authorisation: the issuer's server has no path to it, and no deployed code imports this package.
 func (i *Issuer) Mint(audience string, claims map[string]any) (string, error) {
 	i.mu.Lock()
 	k := i.key

@@ -7,15 +7,14 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// UserToken is a token that says to audience that its holder is the user: "sub"
-// is the user's id in decimal, and there is no e-mail. Unlike accounts, every user
-// is known. It is valid as a token of [Issuer.Token] is.
+// UserToken returns a token for the audience whose holder is the user: "sub" is the user's id in decimal, and
+// there is no e-mail. Every user is known. It is valid as long as a token of [Issuer.Token].
 func (i *Issuer) UserToken(userID int64, audience string) (string, error) {
 	return i.signingKey().sign(i.userClaims(userID, audience))
 }
 
-// FlawedUserToken is a user's token with one flaw, for tests. [EmailNotVerified]
-// and [NoEmail] leave a user's token as it is.
+// FlawedUserToken returns a user's token with one flaw, for tests. [EmailNotVerified] and [NoEmail] do not
+// change it.
 func (i *Issuer) FlawedUserToken(userID int64, audience string, flaw Flaw) (string, error) {
 	return i.signingKey().flawed(i.userClaims(userID, audience), flaw)
 }

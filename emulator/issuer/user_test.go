@@ -6,8 +6,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/issuer"
 )
 
-// A user's token says who its holder is, and no more.
-func TestAUsersToken(t *testing.T) {
+// A user's token contains the holder's id only.
+func TestUserTokenContainsOnlyTheID(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{})
 	text, err := i.UserToken(77, audience)
@@ -20,7 +20,7 @@ func TestAUsersToken(t *testing.T) {
 	}
 }
 
-// A user's token that is wrong in any way is nobody's.
+// A user's token with any flaw is refused as unauthorized.
 func TestEveryFlawOfAUsersTokenIsUnauthorized(t *testing.T) {
 	t.Parallel()
 	i := start(t, issuer.Options{Algorithm: "ES256"})

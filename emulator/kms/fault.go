@@ -10,32 +10,32 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Fault is one way to answer wrongly.
+// Fault is one kind of wrong answer.
 type Fault int
 
-// The faults. None is all well, with low and high s in turns.
+// The faults. None answers correctly, with high and low s in turn.
 const (
 	None         Fault = iota
-	HighS              // always the higher s: as good, but no node takes it
+	HighS              // always the higher s: valid, but no node takes it
 	LowS               // always the lower s
-	BadChecksum        // of what is sent
-	NoChecksum         // none is sent
-	Unverified         // KMS has not compared the digest with its checksum
-	AnotherName        // of the key version
-	AnotherKey         // signs
-	AnotherCurve       // has the key, as its public half says
+	BadChecksum        // of the signature
+	NoChecksum         // the answer has no checksum
+	Unverified         // KMS did not compare the digest with its checksum
+	AnotherName        // the key version has another name
+	AnotherKey         // another key signs
+	AnotherCurve       // the public key is on another curve
 	Malformed          // not DER
-	TrailingDER        // one byte more than the DER form
+	TrailingDER        // one byte after the DER form
 	ZeroR              // r is 0
-	NegativeS          // s is below 0
-	LargeS             // s is beyond the group's order
-	Unavailable        // no answer, at once
-	Forbidden          // refused, as without the right to sign
-	Hanging            // no answer, until the fault is another
+	NegativeS          // s is negative
+	LargeS             // s is above the group's order
+	Unavailable        // an error at once
+	Forbidden          // permission denied
+	Hanging            // no answer until the fault changes
 )
 
-// before does what a fault does in place of an answer.
-func (f Fault) before(ctx context.Context, release chan struct{}) error {
+// before returns the error, if the fault prevents an answer.
+func (f Fault) before(ctx context.Context, release <-chan struct{}) error {
 	switch f {
 	case Unavailable:
 		return status.Error(codes.Unavailable, "The service is currently unavailable.")
@@ -51,7 +51,7 @@ func (f Fault) before(ctx context.Context, release chan struct{}) error {
 	return nil
 }
 
-// encode is r and s in DER, or what a fault makes of them.
+// encode returns r and s in DER, or as the fault changes them.
 func (f Fault) encode(r, s *big.Int) ([]byte, error) {
 	switch f {
 	case Malformed:
@@ -70,7 +70,7 @@ func (f Fault) encode(r, s *big.Int) ([]byte, error) {
 	return der, err
 }
 
-// after spoils a whole answer.
+// after changes a complete answer.
 func (f Fault) after(answer *kmspb.AsymmetricSignResponse) *kmspb.AsymmetricSignResponse {
 	switch f {
 	case BadChecksum:

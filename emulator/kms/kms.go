@@ -1,5 +1,5 @@
-// Package kms is the emulator's stand-in for Cloud KMS, over gRPC as Google's client
-// speaks it: it signs digests by real keys on secp256k1, and tells their public halves.
+// Package kms is the emulator's Cloud KMS over gRPC, as Google's client calls it. It signs digests with
+// real keys on secp256k1, and returns their public keys.
 //
 // For tests it also answers wrongly in one chosen way; see [Fault].
 package kms
@@ -13,7 +13,6 @@ import (
 	"hash/crc32"
 	"math/big"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,33 +22,33 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/fencepost/fencepost/emulator/faultswitch"
 )
 
-// Server holds keys by the full names of their versions. It may be used from many
-// goroutines. Make one with [Start].
+// Server has keys by the full names of their versions. Several goroutines can use it. Make one with
+// [Start].
 type Server struct {
 	kmspb.UnimplementedKeyManagementServiceServer
 
 	server *grpc.Server
 	addr   string
 
-	mu      sync.Mutex
-	keys    map[string]*ecdsa.PrivateKey
-	macs    map[string][]byte
-	fault   Fault
-	delay   time.Duration
-	asked   []string
-	release chan struct{} // closed when nothing hangs any more
+	mu    sync.Mutex
+	keys  map[string]*ecdsa.PrivateKey
+	macs  map[string][]byte
+	delay time.Duration
+
+	*faultswitch.Switch[Fault]
 }
 
-// Start begins to serve on a free port of 127.0.0.1; the caller ends that with
-// [Server.Close].
+// Start serves on a free port of 127.0.0.1 until [Server.Close].
 func Start() (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen as Cloud KMS: %w", err)
 	}
-	s := &Server{server: grpc.NewServer(), addr: l.Addr().String(), keys: map[string]*ecdsa.PrivateKey{}, release: make(chan struct{})}
+	s := &Server{server: grpc.NewServer(), addr: l.Addr().String(), keys: map[string]*ecdsa.PrivateKey{}, Switch: faultswitch.New[Fault]()}
 	kmspb.RegisterKeyManagementServiceServer(s.server, s)
 	go func() { _ = s.server.Serve(l) }() // ends with Close
 	return s, nil
@@ -58,14 +57,13 @@ func Start() (*Server, error) {
 // Addr is host:port of the server.
 func (s *Server) Addr() string { return s.addr }
 
-// Close ends serving at once, and lets go what hangs.
+// Close ends serving at once and releases requests that hang.
 func (s *Server) Close() {
 	s.SetFault(None)
 	s.server.Stop()
 }
 
-// Add makes the server hold a key as the first version of a name of its own, and
-// returns that version's.
+// Add adds a key as the first version of the named key, and returns the version's full name.
 func (s *Server) Add(name string, key *ecdsa.PrivateKey) string {
 	version := Version(name)
 	s.mu.Lock()
@@ -74,55 +72,38 @@ func (s *Server) Add(name string, key *ecdsa.PrivateKey) string {
 	return version
 }
 
-// Import makes the server hold the key that one name has as another's too, as one that
-// was made elsewhere is imported, and returns that version's name.
+// Import adds the key of one name under another name too, as an imported key, and returns the version's
+// full name.
 func (s *Server) Import(from, name string) string {
 	key, _, _ := s.now(Version(from))
 	return s.Add(name, key)
 }
 
-// Version is the full name of the one version of a key.
+// Version returns the full name of the first version of a key.
 func Version(name string) string {
 	return "projects/emulator/locations/local/keyRings/signers/cryptoKeys/" + name + "/cryptoKeyVersions/1"
 }
 
-// SetFault has every answer from now on be wrong in that way; what hung is let go.
-func (s *Server) SetFault(f Fault) {
+func (s *Server) now(name string) (key *ecdsa.PrivateKey, f Fault, release <-chan struct{}) {
+	f, release = s.Current()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fault = f
-	close(s.release)
-	s.release = make(chan struct{})
+	return s.keys[name], f, release
 }
 
-// Asked are the digests that were to be signed, in hex, in the order of the calls,
-// answered or not.
-func (s *Server) Asked() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.asked)
-}
-
-func (s *Server) now(name string) (key *ecdsa.PrivateKey, f Fault, release chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.keys[name], s.fault, s.release
-}
-
-// SetDelay has each signature from now on take so long.
+// SetDelay delays each later signature.
 func (s *Server) SetDelay(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.delay = d
 }
 
-// AsymmetricSign implements the call of that name. Half of its signatures have the
-// higher s, as KMS's own do.
+// AsymmetricSign implements the call. Half of the signatures have the higher s, as those of KMS do.
 func (s *Server) AsymmetricSign(ctx context.Context, q *kmspb.AsymmetricSignRequest) (*kmspb.AsymmetricSignResponse, error) {
 	key, fault, release := s.now(q.GetName())
 	digest := q.GetDigest().GetSha256()
+	s.Record(hex.EncodeToString(digest))
 	s.mu.Lock()
-	s.asked = append(s.asked, hex.EncodeToString(digest))
 	delay := s.delay
 	s.mu.Unlock()
 	select {
@@ -154,7 +135,7 @@ func (s *Server) AsymmetricSign(ctx context.Context, q *kmspb.AsymmetricSignRequ
 	}), nil
 }
 
-// sign is a signature of digest in DER.
+// sign returns the signature of the digest in DER.
 func sign(key *ecdsa.PrivateKey, digest []byte, fault Fault) ([]byte, error) {
 	if key == nil {
 		return nil, fmt.Errorf("no key")
@@ -170,7 +151,7 @@ func sign(key *ecdsa.PrivateKey, digest []byte, fault Fault) ([]byte, error) {
 	return fault.encode(r, low)
 }
 
-// GetPublicKey implements the call of that name.
+// GetPublicKey implements the call.
 func (s *Server) GetPublicKey(ctx context.Context, q *kmspb.GetPublicKeyRequest) (*kmspb.PublicKey, error) {
 	key, fault, release := s.now(q.GetName())
 	if err := fault.before(ctx, release); err != nil {
@@ -195,8 +176,8 @@ func (s *Server) GetPublicKey(ctx context.Context, q *kmspb.GetPublicKeyRequest)
 	return answer, nil
 }
 
-// header stands before the 65 bytes of a public key on secp256k1 in its DER form (RFC
-// 5480): a sequence of the algorithm and a bit string.
+// header precedes the 65 bytes of a public key on secp256k1 in DER (RFC 5480): a sequence of the
+// algorithm and a bit string.
 var header = []byte{0x30, 0x56, 0x30, 0x10, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01,
 	0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x0a, 0x03, 0x42, 0x00}
 

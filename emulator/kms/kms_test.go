@@ -20,15 +20,15 @@ import (
 	"github.com/fencepost/fencepost/shared/signer/signertest"
 )
 
-// house is a Cloud KMS with one key, and the signer of it.
-type house struct {
+// rig is a Cloud KMS with one key, and a signer that uses it.
+type rig struct {
 	server    *kms.Server
 	signer    *kmssigner.Key
 	submitter nonce.Submitter
 	key       *ecdsa.PrivateKey
 }
 
-func start(t *testing.T, timeout time.Duration) house {
+func start(t *testing.T, timeout time.Duration) rig {
 	t.Helper()
 	key, err := crypto.GenerateKey()
 	if err != nil {
@@ -46,14 +46,14 @@ func start(t *testing.T, timeout time.Duration) house {
 		server.Close()
 	})
 	s := nonce.NewSubmitter(1337, nonce.Address(crypto.PubkeyToAddress(key.PublicKey)))
-	return house{server, client.Key(server.Add("treasury", key)), s, key}
+	return rig{server, client.Key(server.Add("treasury", key)), s, key}
 }
 
-func (h house) transfer(n uint64) nonce.Unsigned {
+func (h rig) transfer(n uint64) nonce.Unsigned {
 	return nonce.Unsigned{ChainID: 1337, Nonce: n, To: &nonce.Address{9}, Value: big.NewInt(5), Gas: 21_000, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
 }
 
-// A signer that asks Cloud KMS keeps the contract of all signers.
+// A signer over Cloud KMS keeps the contract of all signers.
 func TestKMSContract(t *testing.T) {
 	t.Parallel()
 	signertest.Run(t, func(t *testing.T) signertest.Fixture {
@@ -63,8 +63,7 @@ func TestKMSContract(t *testing.T) {
 	})
 }
 
-// Of the two s that are as good, nodes take the lower alone (EIP-2): whatever KMS
-// sends, that is what is stored.
+// Nodes take only the lower of the two valid s (EIP-2), so the signer stores it whatever KMS sends.
 func TestKMSLowersS(t *testing.T) {
 	t.Parallel()
 	half := new(big.Int).Rsh(crypto.S256().Params().N, 1)
@@ -87,7 +86,7 @@ func TestKMSLowersS(t *testing.T) {
 	}
 }
 
-// Nothing that KMS or the way to it does wrong becomes a signed transaction.
+// A wrong answer of KMS, or a fault of the connection, never becomes a signed transaction.
 func TestKMSFaults(t *testing.T) {
 	t.Parallel()
 	h := start(t, 20*time.Second)
@@ -111,9 +110,9 @@ func TestKMSFaults(t *testing.T) {
 	}
 }
 
-// A service that is away, or silent, ends in an error within the time-out; when it is
-// there again the same question is answered.
-func TestKMSTimesOut(t *testing.T) {
+// If KMS is down or does not answer, the call fails within the timeout. Once it is back, the same call
+// succeeds.
+func TestKMSCallEndsWithinTheTimeout(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []kms.Fault{kms.Unavailable, kms.Hanging} {
 		h := start(t, 300*time.Millisecond)
@@ -148,9 +147,9 @@ func TestKMSKeepsTheCallersDeadline(t *testing.T) {
 	}
 }
 
-// Registration learns whether the key version is there, of the right kind, and the
-// account's; where that is not known it is no refusal.
-func TestKMSCheck(t *testing.T) {
+// Registration checks that the key version exists, has the right kind, and is the account's. If that is
+// unknown, registration is not refused.
+func TestKMSCheckFindsAWrongKey(t *testing.T) {
 	t.Parallel()
 	h := start(t, 300*time.Millisecond)
 	client := kmssigner.New(kmssigner.Options{Endpoint: h.server.Addr(), Timeout: 300 * time.Millisecond})

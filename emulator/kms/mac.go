@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// AddMAC makes the server hold a key for HMAC_SHA256 as the first version of a name of its
-// own, and returns that version's.
+// AddMAC adds a key for HMAC_SHA256 as the first version of the named key, and returns the version's full
+// name.
 func (s *Server) AddMAC(name string, key []byte) string {
 	version := Version(name)
 	s.mu.Lock()
@@ -43,7 +43,7 @@ func (s *Server) mac(ctx context.Context, name string, data []byte, crc *wrapper
 	return h.Sum(nil), fault, nil
 }
 
-// MacSign implements the call of that name.
+// MacSign implements the call.
 func (s *Server) MacSign(ctx context.Context, q *kmspb.MacSignRequest) (*kmspb.MacSignResponse, error) {
 	sum, fault, err := s.mac(ctx, q.GetName(), q.GetData(), q.GetDataCrc32C())
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Server) MacSign(ctx context.Context, q *kmspb.MacSignRequest) (*kmspb.M
 	return answer, nil
 }
 
-// MacVerify implements the call of that name.
+// MacVerify implements the call.
 func (s *Server) MacVerify(ctx context.Context, q *kmspb.MacVerifyRequest) (*kmspb.MacVerifyResponse, error) {
 	sum, fault, err := s.mac(ctx, q.GetName(), q.GetData(), q.GetDataCrc32C())
 	if err != nil {

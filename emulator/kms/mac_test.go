@@ -12,9 +12,9 @@ import (
 	kmssigner "github.com/fencepost/fencepost/shared/signer/kms"
 )
 
-// A MAC of Cloud KMS is checked by Cloud KMS. An answer that is damaged, or none, says
-// nothing of the MAC: it is never taken for forged.
-func TestMACByKMS(t *testing.T) {
+// Cloud KMS verifies its own MACs. A damaged or missing answer leaves the result unknown: it never counts
+// as a forged MAC.
+func TestDamagedKMSAnswerIsNoForgedMAC(t *testing.T) {
 	t.Parallel()
 	server, err := kms.Start()
 	if err != nil {
@@ -23,7 +23,7 @@ func TestMACByKMS(t *testing.T) {
 	t.Cleanup(server.Close)
 	client := kmssigner.New(kmssigner.Options{Endpoint: server.Addr(), Timeout: 20 * time.Second})
 	t.Cleanup(func() { _ = client.Close() })
-	fresh := func() *intentmac.Keys { // remembers no MAC
+	fresh := func() *intentmac.Keys { // has no MAC in its cache
 		keys, err := intentmac.New([]string{"gcpkms:" + server.AddMAC("intents", make([]byte, 32))}, client)
 		if err != nil {
 			t.Fatal(err)

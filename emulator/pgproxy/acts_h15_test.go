@@ -9,15 +9,13 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 )
 
-// cutKinds are the moments at which a caller loses the answer to its commit, and
-// whether the commit has happened.
+// cutKinds are the ways to lose the answer to a commit, and whether the commit has happened.
 var cutKinds = map[pgproxy.Kind]bool{
 	pgproxy.CutBeforeCommit: false, pgproxy.CutAfterCommit: true, pgproxy.CutMidReply: true,
 }
 
-// H15: nobody may act on a compare-and-set that got no answer, neither as if it
-// had happened nor as if it had not: an intent would run under FAILED, or be
-// called cancelled and run.
+// H15: a compare-and-set without an answer must be read back. If the caller assumed either result, an
+// intent could run under FAILED, or be reported cancelled and run.
 func TestH15ACASWithoutAnAnswerIsReadBack(t *testing.T) {
 	t.Parallel()
 	for name, trace := range map[string]func(scene, pgproxy.Kind, bool){
@@ -45,12 +43,12 @@ func queuedOne(sc scene) string {
 	return in.TxID
 }
 
-// cancelOf is a cancel by the intent's caller.
+// cancelOf returns a cancel by the intent's caller.
 func cancelOf(txID string) store.Decision {
 	return store.Decision{TxID: txID, By: store.Viewer{Caller: "test"}, Action: nonce.OrderCancel, Reason: "asked by test"}
 }
 
-// cut makes an act that gets no answer, and checks what became of it.
+// cut makes an act that gets no answer, and checks its effect in the database.
 func (sc scene) cut(kind pgproxy.Kind, fragment string, act func() error, done func() bool, want bool) {
 	sc.Helper()
 	sc.proxy.Arm(pgproxy.Fault{Kind: kind, Match: pgproxy.Containing(fragment)})
@@ -74,8 +72,7 @@ func (sc scene) cutCancel(kind pgproxy.Kind, txID string, committed bool) {
 	}, func() bool { return sc.row(txID) == "FAILED CANCELLED" }, committed)
 }
 
-// cutAllocation loses the answer to an allocation by owner a/1, and returns what
-// it was about to send.
+// cutAllocation loses the answer to an allocation by owner a/1, and returns the commit it was part of.
 func (sc scene) cutAllocation(kind pgproxy.Kind, txID string, committed bool) nonce.Write {
 	sc.Helper()
 	held, err := sc.direct.Take(sc.Context(), alice, "a/1", true)
@@ -90,13 +87,13 @@ func (sc scene) cutAllocation(kind pgproxy.Kind, txID string, committed bool) no
 	return write
 }
 
-// row is the state, sub-state and nonce of a transaction, as far as it has them.
+// row returns the state, sub-state and nonce of a transaction.
 func (sc scene) row(txID string) string {
 	sc.Helper()
-	return value[string](sc, sc.look, `select concat_ws(' ', state, sub_state, nonce) from managed_tx where tx_id = $1`, txID)
+	return value[string](sc, sc.conn, `select concat_ws(' ', state, sub_state, nonce) from managed_tx where tx_id = $1`, txID)
 }
 
-// decided asks for the cancel twice more, through the proxy.
+// decided repeats the cancel twice through the proxy, and checks the answers.
 func (sc scene) decided(txID string, want nonce.State, sub nonce.SubState, ordered nonce.Order) {
 	sc.Helper()
 	for range 2 {
@@ -105,12 +102,12 @@ func (sc scene) decided(txID string, want nonce.State, sub nonce.SubState, order
 			sc.Errorf("cancel again: got %+v, %v; want %s %s, order %q", got, err, want, sub, ordered)
 		}
 	}
-	if n := value[int](sc, sc.look, `select count(*) from tx_decision where tx_id = $1`, txID); n != 1 {
+	if n := value[int](sc, sc.conn, `select count(*) from tx_decision where tx_id = $1`, txID); n != 1 {
 		sc.Errorf("decisions on record: got %d, want 1 however often it was asked", n)
 	}
 }
 
-// cancelAskedAgain: a query tells the truth, and the same cancel ends it.
+// cancelAskedAgain: a query returns the stored state, and the same cancel completes.
 func cancelAskedAgain(sc scene, kind pgproxy.Kind, committed bool) {
 	txID := queuedOne(sc)
 	sc.cutCancel(kind, txID, committed)
@@ -124,9 +121,8 @@ func cancelAskedAgain(sc scene, kind pgproxy.Kind, committed bool) {
 	sc.decided(txID, nonce.Failed, nonce.Cancelled, "")
 }
 
-// cancelOvertaken: before the caller asks again, a holder that had loaded the
-// intent allocates it. Only one of the two has happened, and the caller hears
-// which.
+// cancelOvertaken: before the caller repeats the cancel, a lease holder that had loaded the intent
+// allocates it. Only one of the two has happened, and the caller gets that one.
 func cancelOvertaken(sc scene, kind pgproxy.Kind, committed bool) {
 	txID := queuedOne(sc)
 	held, err := sc.direct.Take(sc.Context(), alice, "a/1", true)
@@ -147,8 +143,8 @@ func cancelOvertaken(sc scene, kind pgproxy.Kind, committed bool) {
 	sc.wantVersions(1)
 }
 
-// allocationThenCancel: the caller cancels while the holder does not know what
-// became of its nonce. What the holder reads back is what the caller was told.
+// allocationThenCancel: the caller cancels while the lease holder does not know the result of its
+// allocation. The holder reads back the state that the caller got.
 func allocationThenCancel(sc scene, kind pgproxy.Kind, committed bool) {
 	txID := queuedOne(sc)
 	write := sc.cutAllocation(kind, txID, committed)
@@ -175,12 +171,12 @@ func allocationThenCancel(sc scene, kind pgproxy.Kind, committed bool) {
 	sc.wantVersions(1)
 }
 
-// allocationThenNextOwner: the holder is gone, and whoever comes next sends what
-// is stored, or binds the same nonce: never a further one.
+// allocationThenNextOwner: the lease holder has ended. The next one sends the stored transaction, or binds
+// the same nonce, and no other.
 func allocationThenNextOwner(sc scene, kind pgproxy.Kind, committed bool) {
 	txID := queuedOne(sc)
 	lost := sc.cutAllocation(kind, txID, committed)
-	do(sc, sc.look, `update submitter_lease set expires_at = clock_timestamp() - interval '1 min' where submitter = $1`, alice)
+	do(sc, sc.conn, `update submitter_lease set expires_at = clock_timestamp() - interval '1 min' where submitter = $1`, alice)
 	next, err := sc.store.Take(sc.Context(), alice, "b/1", true)
 	if err != nil || !next.Held {
 		sc.Fatalf("take by the next: got %+v, %v; want it held", next, err)
@@ -204,7 +200,7 @@ func allocationThenNextOwner(sc scene, kind pgproxy.Kind, committed bool) {
 
 func (sc scene) wantVersions(want int) {
 	sc.Helper()
-	if got := value[int](sc, sc.look, `select count(*) from tx_version where submitter = $1`, alice); got != want {
+	if got := value[int](sc, sc.conn, `select count(*) from tx_version where submitter = $1`, alice); got != want {
 		sc.Errorf("signed versions stored: got %d, want %d", got, want)
 	}
 }

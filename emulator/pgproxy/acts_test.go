@@ -14,21 +14,20 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 )
 
-// act is one of the store's transactions, and how its caller finds out what
-// became of it.
+// act is one of the store's transactions, with the way to find out its result.
 type act struct {
-	fragment string // of a statement that only this act runs
+	fragment string // part of a statement that only this act runs
 
-	// begin prepares around the proxy.
+	// begin prepares the act without the proxy.
 	begin func(scene) attempt
 }
 
 // attempt is an act about to be made.
 type attempt struct {
 	do   func(scene) error
-	done func(scene) bool // by what is in the database
+	done func(scene) bool // reads the effect from the database
 
-	// resolve asks through the proxy, and goes on. committed is what is true.
+	// resolve queries through the proxy and continues. committed is the real result.
 	resolve func(sc scene, committed bool)
 }
 
@@ -39,7 +38,7 @@ var acts = map[string]act{
 	"write":  {"hold_lease", beginWrite},
 }
 
-// Create again: what is stored answers, once, whatever the retry's own id.
+// Create is repeated: the stored transaction answers once, whatever the id of the repetition.
 func beginCreate(sc scene) attempt {
 	in := intent("r1")
 	return attempt{
@@ -48,7 +47,7 @@ func beginCreate(sc scene) attempt {
 			return err
 		},
 		done: func(sc scene) bool {
-			return value[bool](sc, sc.look, `select exists (select from managed_tx where tx_id = $1)`, in.TxID)
+			return value[bool](sc, sc.conn, `select exists (select from managed_tx where tx_id = $1)`, in.TxID)
 		},
 		resolve: func(sc scene, committed bool) {
 			other := intent("r1")
@@ -70,11 +69,10 @@ func beginCreate(sc scene) attempt {
 }
 
 func token(sc scene) int64 {
-	return value[int64](sc, sc.look, `select coalesce(max(fencing_token), 0) from submitter_lease where owner_node = 'a/1'`)
+	return value[int64](sc, sc.conn, `select coalesce(max(fencing_token), 0) from submitter_lease where owner_node = 'a/1'`)
 }
 
-// takeAgain takes the lease as its owner, which gets the next token and never
-// waits for itself.
+// takeAgain acquires the lease as its owner: it gets the next token without a wait.
 func takeAgain(sc scene) nonce.Work {
 	before := token(sc)
 	got, err := sc.store.Take(sc.Context(), alice, "a/1", true)
@@ -95,7 +93,7 @@ func beginTake(scene) attempt {
 	}
 }
 
-// The lease as it was is fenced if the round began; its owner takes it anew.
+// A commit with the old lease is fenced if the iteration began. The owner acquires the lease again.
 func beginAgain(sc scene) attempt {
 	held, err := sc.direct.Take(sc.Context(), alice, "a/1", true)
 	if err != nil {
@@ -117,7 +115,7 @@ func beginAgain(sc scene) attempt {
 	}
 }
 
-// The write made once more binds nothing twice, and the next load shows what is.
+// A repeated commit binds no nonce twice, and the next load shows the stored state.
 func beginWrite(sc scene) attempt {
 	if _, err := sc.direct.Create(sc.Context(), intent("r1"), 10); err != nil {
 		sc.Fatal(err)
@@ -133,7 +131,7 @@ func beginWrite(sc scene) attempt {
 			return err
 		},
 		done: func(sc scene) bool {
-			return value[bool](sc, sc.look, `select exists (select from tx_version where submitter = $1)`, alice)
+			return value[bool](sc, sc.conn, `select exists (select from tx_version where submitter = $1)`, alice)
 		},
 		resolve: func(sc scene, committed bool) {
 			w := takeAgain(sc)
@@ -148,7 +146,7 @@ func beginWrite(sc scene) attempt {
 			if got, err := sc.store.Write(sc.Context(), write); err != nil || got.Allocated != want {
 				sc.Errorf("write again: allocated %d, %v; want %d", got.Allocated, err, want)
 			}
-			if got := value[string](sc, sc.look, `select next_nonce || ' ' || count(*)
+			if got := value[string](sc, sc.conn, `select next_nonce || ' ' || count(*)
 				from submitter_nonce_cursor join tx_version using (submitter) where submitter = $1 group by next_nonce`, alice); got != "1 1" {
 				sc.Errorf("next nonce and versions: got %s, want 1 1", got)
 			}
@@ -156,8 +154,7 @@ func beginWrite(sc scene) attempt {
 	}
 }
 
-// Whatever the client hears of its commit, an error is all it knows. What the
-// server did is found out by asking.
+// A client that loses its connection around a commit gets an error. It finds out the result by a query.
 func TestCutAroundCommitIsResolvedByAsking(t *testing.T) {
 	t.Parallel()
 	cuts := []pgproxy.Kind{pgproxy.CutBeforeCommit, pgproxy.CutAfterCommit, pgproxy.CutMidReply}
@@ -173,8 +170,8 @@ func TestCutAroundCommitIsResolvedByAsking(t *testing.T) {
 	}
 }
 
-// cutOnce makes one act that is cut. A warm connection has prepared every
-// statement before, so that only names of them go over the wire.
+// cutOnce makes one act that is cut. A warm connection has prepared every statement before, so that it
+// sends only the statements' names.
 func cutOnce(t *testing.T, act act, kind pgproxy.Kind, warm bool) {
 	sc := newScene(t, 1, nil)
 	attempt := act.begin(sc)
@@ -204,8 +201,8 @@ func cutOnce(t *testing.T, act act, kind pgproxy.Kind, warm bool) {
 	}
 }
 
-// warmUp runs every act on the scene's one connection, for another submitter,
-// and returns what each cost.
+// warmUp runs every act on the scene's one connection, for another submitter, and returns the counts of
+// each.
 func warmUp(sc scene) map[string]pgproxy.Counts {
 	sc.Helper()
 	const bob = nonce.Submitter("eip155:1337:0x0000000000000000000000000000000000000b0b")
@@ -239,7 +236,7 @@ func warmUp(sc scene) map[string]pgproxy.Counts {
 	return costs
 }
 
-// What each act costs can be read off the wire.
+// The proxy counts the round trips and commits of each act.
 func TestCountsRoundTripsAndCommits(t *testing.T) {
 	t.Parallel()
 	one := pgproxy.Counts{RoundTrips: 1, Commits: 1}

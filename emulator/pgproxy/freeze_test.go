@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 )
 
-// created is what a create in the background came to.
+// created is the result of a create in the background.
 type created struct {
 	store.Accepted
 	error
@@ -34,9 +34,8 @@ func freezeCreate() pgproxy.Fault {
 	return pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("insert into managed_tx")}
 }
 
-// The only connection is frozen: whoever waits for it waits no longer than it
-// wants to, and has stored nothing. After the thaw all is as if nothing had
-// happened.
+// With its only connection frozen, a caller waits until its own deadline, and nothing is stored. After the
+// thaw everything works as before.
 func TestExhaustedPoolEndsWithTheCallersDeadline(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t, 1, nil)
@@ -62,8 +61,8 @@ func TestExhaustedPoolEndsWithTheCallersDeadline(t *testing.T) {
 	}
 }
 
-// A commit that reaches the server long after its client gave up still counts,
-// and a retry meanwhile waits for it instead of storing a second transaction.
+// A commit that reaches the server long after its client gave up still counts. A repetition waits for it
+// and stores no second transaction.
 func TestCommitReleasedLateIsMetByTheRetry(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t, 1, nil)
@@ -79,7 +78,7 @@ func TestCommitReleasedLateIsMetByTheRetry(t *testing.T) {
 	}
 	second := createInBackground(t.Context(), retrier, retry)
 	await(t, "the retry waits for the first", func() bool {
-		return value[bool](t, sc.look, `select exists (select from pg_stat_activity
+		return value[bool](t, sc.conn, `select exists (select from pg_stat_activity
 			where datname = current_database() and wait_event_type = 'Lock' and query like '%insert into managed_tx%')`)
 	})
 	sc.proxy.Thaw()
@@ -88,7 +87,7 @@ func TestCommitReleasedLateIsMetByTheRetry(t *testing.T) {
 	}
 }
 
-// A frozen connection is cut: the server rolls back.
+// If a frozen connection is cut, the server rolls back.
 func TestFrozenConnectionCanBeCut(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t, 1, nil)
@@ -110,7 +109,7 @@ func TestFrozenConnectionCanBeCut(t *testing.T) {
 	}
 }
 
-func TestFreezeEndsByItself(t *testing.T) {
+func TestFreezeEndsAfterItsTime(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t, 1, nil)
 	f := freezeCreate()
@@ -125,11 +124,10 @@ func TestFreezeEndsByItself(t *testing.T) {
 	}
 }
 
-// A lease row locked by a taker that froze in the middle of its batch keeps
-// others waiting for lock_timeout and no longer; the lease is theirs once the
-// connection is gone. (No time-out of the server's ends such a transaction: it
-// is neither running a statement nor idle.)
-func TestFrozenTakerHoldsUpOthersForTheLockTimeout(t *testing.T) {
+// A lease row locked by a client frozen in the middle of its batch delays others by lock_timeout at most.
+// They get the lease once the connection is gone. No timeout of the server ends such a transaction: it is
+// neither running a statement nor idle.
+func TestFrozenHolderDelaysOthersByLockTimeout(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t, 1, nil)
 	sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.Freeze, Match: pgproxy.Containing("insert into submitter_lease")})
@@ -153,12 +151,11 @@ func TestFrozenTakerHoldsUpOthersForTheLockTimeout(t *testing.T) {
 	})
 }
 
-// Neither side notices the other's end: what the client sent before it died
-// arrives when the freeze ends.
+// Neither side notices the other's end: the client's last messages arrive when the freeze ends.
 func TestFreezeOutlivesItsClient(t *testing.T) {
 	t.Parallel()
 	database := emptyDatabase(t)
-	p, look := proxied(t, database), connect(t, database)
+	p, direct := proxied(t, database), connect(t, database)
 	c := connect(t, p.URL(database))
 	p.Arm(pgproxy.Fault{Kind: pgproxy.Freeze})
 	wrote := make(chan error, 1)
@@ -168,18 +165,18 @@ func TestFreezeOutlivesItsClient(t *testing.T) {
 	if err := <-wrote; err == nil {
 		t.Error("on a closed socket: got no error")
 	}
-	if got := value[int](t, look, `select count(*) from t`); got != 0 {
+	if got := value[int](t, direct, `select count(*) from t`); got != 0 {
 		t.Errorf("rows before the thaw: got %d, want none", got)
 	}
 	p.Thaw()
-	await(t, "the commit arrives", func() bool { return value[int](t, look, `select count(*) from t`) == 1 })
+	await(t, "the commit arrives", func() bool { return value[int](t, direct, `select count(*) from t`) == 1 })
 }
 
-// What the server says is held back as well, until its socket takes no more.
-func TestFreezeHoldsBackAnswersToo(t *testing.T) {
+// The server's messages are held too, until its socket takes no more.
+func TestFreezeHoldsAnswersToo(t *testing.T) {
 	t.Parallel()
 	database := emptyDatabase(t)
-	p, look := proxied(t, database), connect(t, database)
+	p, direct := proxied(t, database), connect(t, database)
 	c := connect(t, p.URL(database))
 	p.Arm(pgproxy.Fault{Kind: pgproxy.Freeze})
 	const rows = 50_000
@@ -197,7 +194,7 @@ func TestFreezeHoldsBackAnswersToo(t *testing.T) {
 	go func() { read <- c.SendBatch(t.Context(), b).Close() }()
 	still, before := 0, int64(0)
 	await(t, "the server waits to be read, and the client gets nothing", func() bool {
-		waits := value[bool](t, look, `select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'ClientWrite')`)
+		waits := value[bool](t, direct, `select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'ClientWrite')`)
 		now := got.Load()
 		if still++; !waits || now != before {
 			still, before = 0, now
@@ -210,12 +207,12 @@ func TestFreezeHoldsBackAnswersToo(t *testing.T) {
 	}
 }
 
-// The server gives up a statement: the client hears so, nothing is stored, and
-// a fault that waits for a commit goes on waiting.
-func TestStatementTimeoutIsNoCommit(t *testing.T) {
+// If the server's statement timeout ends a statement, the client gets that error, nothing is stored, and a
+// fault that waits for a commit keeps waiting.
+func TestStatementTimeoutDoesNotCommit(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t, 1, func(o *store.Options) { o.StatementTimeout = 100 * time.Millisecond })
-	do(t, sc.look, `
+	do(t, sc.conn, `
 		create function dawdle() returns trigger language plpgsql as $$ begin perform pg_sleep(60); return new; end $$;
 		create trigger dawdle before insert on managed_tx for each row execute function dawdle()`)
 	sc.proxy.Arm(pgproxy.Fault{Kind: pgproxy.CutAfterCommit, Match: pgproxy.Containing("insert into managed_tx")})
@@ -226,7 +223,7 @@ func TestStatementTimeoutIsNoCommit(t *testing.T) {
 	if got := sc.proxy.Counts(); got.Commits != 0 || got.Hits[pgproxy.CutAfterCommit] != 0 || sc.proxy.Armed() != 1 {
 		t.Errorf("got %+v and %d armed, want no commit, no hit and the fault still armed", got, sc.proxy.Armed())
 	}
-	do(t, sc.look, `drop trigger dawdle on managed_tx`)
+	do(t, sc.conn, `drop trigger dawdle on managed_tx`)
 	sc.proxy.Disarm()
 	if got, err := sc.store.Create(t.Context(), in, 10); err != nil || got.TxID != in.TxID {
 		t.Errorf("create again: got %+v, %v; want it stored", got, err)
@@ -236,7 +233,7 @@ func TestStatementTimeoutIsNoCommit(t *testing.T) {
 	}
 }
 
-// sqlState is the code of the server's error, or "".
+// sqlState returns the code of the server's error, or "".
 func sqlState(err error) string {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) {
@@ -245,9 +242,9 @@ func sqlState(err error) string {
 	return ""
 }
 
-// H18: a client that is frozen in the middle of sending a fenced batch holds the
-// lease row locked, and no time-out of the server ends that. Who wants the lease
-// ends the session once its transaction is older than a lease, and takes over.
+// H18: a client frozen in the middle of a fenced batch holds the lease row locked, and no timeout of the
+// server ends that. Another invocation ends the session once its transaction is older than a lease, and
+// takes over.
 func TestH18FrozenInMidBatchIsEndedByTheTaker(t *testing.T) {
 	t.Parallel()
 	short := func(o *store.Options) {
@@ -255,7 +252,7 @@ func TestH18FrozenInMidBatchIsEndedByTheTaker(t *testing.T) {
 		o.LockTimeout = 300 * time.Millisecond
 	}
 	sc := newScene(t, 1, short)
-	taker := sc.open(2, short)
+	successor := sc.open(2, short)
 	if _, err := sc.store.Create(t.Context(), intent("r1"), 10); err != nil {
 		t.Fatal(err)
 	}
@@ -270,12 +267,12 @@ func TestH18FrozenInMidBatchIsEndedByTheTaker(t *testing.T) {
 		written <- err
 	}()
 	await(t, "the write is frozen and holds its lock", func() bool {
-		return sc.proxy.Counts().Hits[pgproxy.Freeze] == 1 && value[bool](t, sc.look, `select exists (
+		return sc.proxy.Counts().Hits[pgproxy.Freeze] == 1 && value[bool](t, sc.conn, `select exists (
 			select from pg_locks where relation = 'submitter_lease'::regclass and mode = 'RowShareLock')`)
 	})
 	blocked := 0
 	await(t, "another takes the lease", func() bool {
-		got, err := taker.Take(t.Context(), alice, "b/1", true)
+		got, err := successor.Take(t.Context(), alice, "b/1", true)
 		if err != nil {
 			blocked++
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store/storetest"
 )
 
-// After the last test nothing of any proxy runs any more.
+// After the last test no goroutine of a proxy is left.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const alice = nonce.Submitter("eip155:1337:0x00000000000000000000000000000000000a11ce")
@@ -40,7 +40,7 @@ func proxied(t testing.TB, databaseURL string) *pgproxy.Proxy {
 	return p
 }
 
-// connect is a pgx connection to the database of that URL.
+// connect opens a connection to the database of that URL.
 func connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
@@ -51,7 +51,7 @@ func connect(t testing.TB, url string) *pgx.Conn {
 	return c
 }
 
-// emptyDatabase is the URL of a database with one table, t (n int primary key).
+// emptyDatabase returns the URL of a database with one table, t (n int primary key).
 func emptyDatabase(t testing.TB) string {
 	t.Helper()
 	cluster, err := pgcluster.Shared()
@@ -75,7 +75,7 @@ func do(t testing.TB, c *pgx.Conn, statement string, args ...any) {
 	}
 }
 
-// value is the only value of a query.
+// value returns the only value of a query.
 func value[T any](t testing.TB, c *pgx.Conn, query string, args ...any) (v T) {
 	t.Helper()
 	if err := c.QueryRow(t.Context(), query, args...).Scan(&v); err != nil {
@@ -99,12 +99,11 @@ func await(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// scene is a database of alice's, a store that reaches it through a proxy, and
-// ways around the proxy.
+// scene is a database with the submitter alice, a store behind a proxy, and connections without the proxy.
 type scene struct {
 	*testing.T
 	direct storetest.Bundle
-	look   *pgx.Conn // direct, too
+	conn   *pgx.Conn // without the proxy, too
 	proxy  *pgproxy.Proxy
 	store  *store.Store
 }
@@ -114,15 +113,15 @@ func newScene(t *testing.T, maxConns int, change func(*store.Options)) scene {
 	t.Helper()
 	sc := scene{T: t, direct: storetest.New(t)}
 	sc.direct.Register(t, alice, 1)
-	sc.look = connect(t, sc.direct.URL)
+	sc.conn = connect(t, sc.direct.URL)
 	sc.proxy = proxied(t, sc.direct.URL)
 	sc.store = sc.open(maxConns, change)
-	// The pool waits for its connections: the proxy lets go of them first.
+	// Close waits for the pool's connections, so the proxy must release them first.
 	t.Cleanup(sc.proxy.Close)
 	return sc
 }
 
-// open is one more store through the proxy.
+// open returns one more store behind the proxy.
 func (sc scene) open(maxConns int, change func(*store.Options)) *store.Store {
 	sc.Helper()
 	o := storetest.Options(sc.proxy.URL(sc.direct.URL), storetest.Rules)
@@ -138,21 +137,20 @@ func (sc scene) open(maxConns int, change func(*store.Options)) *store.Store {
 	return s
 }
 
-// awaitFrozen waits until a transaction is frozen, and the server has run what
-// stands before its commit: it waits for the rest of a batch.
+// awaitFrozen waits until a transaction is frozen and the server waits for the rest of its batch.
 func (sc scene) awaitFrozen() {
 	sc.Helper()
 	await(sc, "a transaction is frozen", func() bool {
-		return sc.proxy.Counts().Hits[pgproxy.Freeze] == 1 && value[bool](sc, sc.look, `select exists (
+		return sc.proxy.Counts().Hits[pgproxy.Freeze] == 1 && value[bool](sc, sc.conn, `select exists (
 			select from pg_stat_activity
 			 where datname = current_database() and application_name = 'fencepost'
 			   and query = 'commit' and state = 'active' and wait_event = 'ClientRead')`)
 	})
 }
 
-// txs is how many transactions of alice's are stored.
+// txs returns how many transactions of alice are stored.
 func (sc scene) txs() int {
-	return value[int](sc, sc.look, `select count(*) from managed_tx where submitter = $1`, alice)
+	return value[int](sc, sc.conn, `select count(*) from managed_tx where submitter = $1`, alice)
 }
 
 func intent(requestID string) store.Intent {
@@ -162,7 +160,7 @@ func intent(requestID string) store.Intent {
 	}
 }
 
-// allocation binds the head of the queue of w, with its bytes.
+// allocation binds the head of the queue of w, with its signed bytes.
 func allocation(w nonce.Work) nonce.Write {
 	head := w.Queue[0]
 	one := big.NewInt(1)

@@ -1,11 +1,9 @@
-// Package pgproxy is a TCP proxy before a Postgres server that understands the
-// wire protocol, so that a test can break a connection at the one moment that
-// matters: around a commit.
+// Package pgproxy is a TCP proxy before a Postgres server that understands the wire protocol. With it a
+// test can break a connection around a commit, the one moment that matters.
 //
-// It forwards every message unchanged, logging in included, and encrypts
-// nothing. What it does harm to is chosen by the SQL of the transaction. A
-// batch is forwarded message by message as it comes, so the server has run what
-// stands before a commit when the fault strikes.
+// It forwards every message unchanged, including the login, and encrypts nothing. The SQL of a transaction
+// selects the fault. Messages are forwarded one by one as they come, so the server has run the statements
+// before a commit when the fault strikes.
 //
 // Source: https://www.postgresql.org/docs/15/protocol.html, version 3.0.
 package pgproxy
@@ -19,14 +17,13 @@ import (
 	"time"
 )
 
-// Options say between whom the proxy stands.
+// Options are the proxy's two ends.
 type Options struct {
 	Target string // the server, host:port
-	Addr   string // where to listen, host:port; "" is a free port of 127.0.0.1
+	Addr   string // where to listen, host:port; "": a free port of 127.0.0.1
 }
 
-// Proxy is a running proxy. Its methods may be called from several goroutines
-// at once.
+// Proxy is a running proxy. Several goroutines can use it.
 type Proxy struct {
 	listener net.Listener
 	stop     context.CancelFunc
@@ -41,15 +38,15 @@ type Proxy struct {
 	counts   Counts
 }
 
-// Counts is what a proxy has seen and done since its start.
+// Counts are what a proxy saw and did since its start.
 type Counts struct {
 	RoundTrips int          // messages after which a client waits for the server: Sync and simple Query
 	Commits    int          // that the server confirmed: of a commit statement, or of a batch that writes
 	Hits       map[Kind]int // transactions that a fault struck
 }
 
-// Start listens and forwards until [Proxy.Close] or until ctx ends. The server
-// need not be there yet: a client that comes while it is away is hung up on.
+// Start listens and forwards until [Proxy.Close] or until ctx ends. While the server is down, the proxy
+// closes new connections.
 func Start(ctx context.Context, o Options) (*Proxy, error) {
 	address := o.Addr
 	if address == "" {
@@ -74,11 +71,10 @@ func Start(ctx context.Context, o Options) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is where the proxy listens, host:port.
+// Addr is the proxy's host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// URL is the Postgres URL given, led through the proxy. A text that is no URL
-// becomes one that leads to the proxy in nobody's name.
+// URL returns the given Postgres URL with the proxy's address. For an invalid URL the result has no user.
 func (p *Proxy) URL(databaseURL string) string {
 	u, err := url.Parse(databaseURL)
 	if err != nil {
@@ -93,23 +89,22 @@ func (p *Proxy) URL(databaseURL string) string {
 	return u.String()
 }
 
-// Close cuts every connection and returns when nothing of the proxy runs any
-// more. A second call does nothing.
+// Close cuts every connection and waits until all goroutines of the proxy have ended. A second call does
+// nothing.
 func (p *Proxy) Close() {
 	p.stop()
 	p.running.Wait()
 }
 
-// Refuse makes the proxy hang up on every new client, or stop doing so. It
-// still listens, so a client sees its connection closed before a word is said.
+// Refuse makes the proxy close every new connection at once, or ends that.
 func (p *Proxy) Refuse(refuse bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refusing = refuse
 }
 
-// Retarget leads every connection that begins from now on to another server, host:port,
-// and cuts those to the old one, as a failover does.
+// Retarget directs new connections to another server, host:port, and cuts the present ones, as a failover
+// does.
 func (p *Proxy) Retarget(target string) {
 	p.mu.Lock()
 	p.target = target
@@ -117,7 +112,7 @@ func (p *Proxy) Retarget(target string) {
 	p.CutAll()
 }
 
-// CutAll cuts every connection there is, frozen ones too, and says how many.
+// CutAll cuts every connection, frozen ones too, and returns how many there were.
 func (p *Proxy) CutAll() int {
 	all := p.all()
 	for _, s := range all {
@@ -126,7 +121,7 @@ func (p *Proxy) CutAll() int {
 	return len(all)
 }
 
-// Thaw ends every [Freeze] that lasts: all that was held back goes on its way.
+// Thaw ends every running [Freeze] and delivers the held bytes.
 func (p *Proxy) Thaw() {
 	for _, s := range p.all() {
 		s.thaw()
@@ -159,7 +154,7 @@ func (p *Proxy) accept(ctx context.Context) {
 	}
 }
 
-// serve is one client's connection from beginning to end.
+// serve serves one client's connection until it ends.
 func (p *Proxy) serve(ctx context.Context, client net.Conn) {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	p.mu.Lock()
@@ -173,12 +168,12 @@ func (p *Proxy) serve(ctx context.Context, client net.Conn) {
 	s := newSession(p, client, server)
 	defer s.cut()
 	p.mu.Lock()
-	welcome := !p.ended && !p.refusing && target == p.target
-	if welcome {
+	accepted := !p.ended && !p.refusing && target == p.target
+	if accepted {
 		p.sessions[s] = true
 	}
 	p.mu.Unlock()
-	if !welcome {
+	if !accepted {
 		return
 	}
 	s.run()

@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/pgproxy"
 )
 
-// through is a connection through p that sends statements the given way.
+// through returns a connection through p that sends statements in the given mode.
 func through(t *testing.T, p *pgproxy.Proxy, databaseURL string, mode pgx.QueryExecMode) *pgx.Conn {
 	t.Helper()
 	u, err := url.Parse(p.URL(databaseURL))
@@ -31,7 +31,7 @@ func through(t *testing.T, p *pgproxy.Proxy, databaseURL string, mode pgx.QueryE
 	return connect(t, u.String())
 }
 
-// ways are the ways in which a client may write n and commit.
+// ways are the ways in which a client can write n and commit.
 var ways = map[string]func(ctx context.Context, c *pgx.Conn, n int) error{
 	"one statement": func(ctx context.Context, c *pgx.Conn, n int) error {
 		_, err := c.Exec(ctx, `insert into t values ($1)`, n)
@@ -67,7 +67,7 @@ var ways = map[string]func(ctx context.Context, c *pgx.Conn, n int) error{
 	},
 }
 
-// However a client sends its transaction, each cut comes where it says, once.
+// Each cut strikes once at its moment, in whichever way the client sends its transaction.
 func TestCutsFindTheCommitOfEveryWayToWrite(t *testing.T) {
 	t.Parallel()
 	modes := []pgx.QueryExecMode{
@@ -78,7 +78,7 @@ func TestCutsFindTheCommitOfEveryWayToWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			database := emptyDatabase(t)
-			p, look := proxied(t, database), connect(t, database)
+			p, direct := proxied(t, database), connect(t, database)
 			n := 0
 			for _, mode := range modes {
 				for _, kind := range []pgproxy.Kind{pgproxy.CutBeforeCommit, pgproxy.CutAfterCommit, pgproxy.CutMidReply} {
@@ -91,7 +91,7 @@ func TestCutsFindTheCommitOfEveryWayToWrite(t *testing.T) {
 					}
 					after := p.Counts()
 					committed := kind != pgproxy.CutBeforeCommit
-					if got := value[bool](t, look, `select exists (select from t where n = $1)`, n); got != committed {
+					if got := value[bool](t, direct, `select exists (select from t where n = $1)`, n); got != committed {
 						t.Errorf("%v, %v: committed %t, want %t", mode, kind, got, committed)
 					}
 					if got := after.Commits - before.Commits; got == 1 != committed {
@@ -118,9 +118,8 @@ func (r *received) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Of the answer INSERT 0 1 (16 bytes) and ReadyForQuery (6) a client gets all,
-// half or nothing.
-func TestWhatReachesTheClientOfAnAnswer(t *testing.T) {
+// Of the answer INSERT 0 1 (16 bytes) and ReadyForQuery (6) a client gets all, half or nothing.
+func TestClientGetsAllHalfOrNothing(t *testing.T) {
 	t.Parallel()
 	database := emptyDatabase(t)
 	p := proxied(t, database)
@@ -135,7 +134,7 @@ func TestWhatReachesTheClientOfAnAnswer(t *testing.T) {
 		config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, address)
 			dialled := &received{Conn: conn}
-			if client == nil { // a later one is there to cancel
+			if client == nil { // a later connection cancels the query
 				client = dialled
 			}
 			return dialled, err
@@ -156,8 +155,7 @@ func TestWhatReachesTheClientOfAnAnswer(t *testing.T) {
 	}
 }
 
-// A fault strikes as often as it was told to, and only what it was told to;
-// what it does not strike passes unchanged.
+// A fault strikes only its matches, and as often as it says. Other traffic passes unchanged.
 func TestFaultsStrikeTheirMatchesOnly(t *testing.T) {
 	t.Parallel()
 	database := emptyDatabase(t)
@@ -186,8 +184,7 @@ func TestFaultsStrikeTheirMatchesOnly(t *testing.T) {
 	}
 }
 
-// A transaction that fails by itself is no commit: its answer passes, the
-// fault waits for the next.
+// A failed transaction does not commit: its answer passes, and the fault waits for the next one.
 func TestFailedTransactionsAreNotStruckAfterCommit(t *testing.T) {
 	t.Parallel()
 	for name, write := range ways {
@@ -214,9 +211,9 @@ func TestFailedTransactionsAreNotStruckAfterCommit(t *testing.T) {
 	}
 }
 
-// Logging in is between client and server: the right password opens, a wrong
-// one does not, and a client that prefers encryption goes on without.
-func TestLogInPassesUntouched(t *testing.T) {
+// Login passes the proxy: the right password works, a wrong one fails, and a client that prefers
+// encryption continues without.
+func TestLoginPassesUnchanged(t *testing.T) {
 	t.Parallel()
 	database := emptyDatabase(t)
 	p := proxied(t, database)
@@ -244,7 +241,7 @@ func TestLogInPassesUntouched(t *testing.T) {
 func TestCancelRequestsPass(t *testing.T) {
 	t.Parallel()
 	database := emptyDatabase(t)
-	p, look := proxied(t, database), connect(t, database)
+	p, direct := proxied(t, database), connect(t, database)
 	c := connect(t, p.URL(database))
 	slept := make(chan error, 1)
 	go func() {
@@ -252,7 +249,7 @@ func TestCancelRequestsPass(t *testing.T) {
 		slept <- err
 	}()
 	await(t, "the server sleeps", func() bool {
-		return value[bool](t, look, `select exists (select from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database())`)
+		return value[bool](t, direct, `select exists (select from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database())`)
 	})
 	if err := c.PgConn().CancelRequest(t.Context()); err != nil {
 		t.Fatal(err)
@@ -288,7 +285,7 @@ func TestRefuseAndCutAll(t *testing.T) {
 	}
 }
 
-// The end of its context closes a proxy, and no server is no reason to hang.
+// A proxy ends with its context, also without a server.
 func TestProxyEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	database := emptyDatabase(t)

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// session is one client's connection and the one to the server that stands for
-// it.
+// session is one client's connection with its connection to the server.
 type session struct {
 	proxy          *Proxy
 	client, server net.Conn
@@ -20,29 +19,29 @@ type session struct {
 	prepared map[string]string // SQL by the statement's name
 	portals  map[string]string // SQL by the portal's name
 	tx       transaction
-	open     *batch   // the client has not ended it
-	batches  []*batch // not answered in full, oldest first
+	open     *batch   // the batch that the client is sending
+	batches  []*batch // without a complete answer, oldest first
 }
 
-// batch is what a client sends up to the message after which it waits, and the
-// answer to it, which ends with ReadyForQuery.
+// batch is the client's messages up to the one after which it waits, with the answer up to
+// ReadyForQuery.
 type batch struct {
-	commits   bool // by its end, outside a begin
+	commits   bool // its end commits, outside a begin
 	failed    bool
 	committed bool
-	fault     *fault // that strikes the answer
-	held      []byte // the answer, as long as there is a fault
+	fault     *fault // strikes the answer
+	held      []byte // the answer so far, if there is a fault
 }
 
 func newSession(p *Proxy, client, server net.Conn) *session {
 	return &session{
 		proxy: p, client: client, server: server,
 		prepared: map[string]string{}, portals: map[string]string{},
-		batches: []*batch{{}}, // the log-in is answered by a ReadyForQuery as well
+		batches: []*batch{{}}, // the login is answered by a ReadyForQuery too
 	}
 }
 
-// run forwards both ways until either side has ended.
+// run forwards in both directions until either side has ended.
 func (s *session) run() {
 	var ways sync.WaitGroup
 	ways.Go(s.up)
@@ -96,7 +95,7 @@ func (s *session) awaitThaw() {
 	}
 }
 
-// up forwards what the client says.
+// up forwards the client's messages.
 func (s *session) up() {
 	defer s.cut()
 	r, w := bufio.NewReader(s.client), bufio.NewWriter(s.server)
@@ -114,7 +113,7 @@ func (s *session) up() {
 			_ = w.Flush()
 			return
 		}
-		if f := s.hear(m); f != nil {
+		if f := s.observeClient(m); f != nil {
 			_ = w.Flush()
 			if f.Kind == CutBeforeCommit {
 				s.proxy.hit(CutBeforeCommit)
@@ -126,10 +125,9 @@ func (s *session) up() {
 	}
 }
 
-// hear takes note of a client's message. If it commits and a fault is to strike
-// now, before it is forwarded, the fault is returned; one that is to strike the
-// answer is left with the batch.
-func (s *session) hear(m message) *fault {
+// observeClient records a client's message. If the message commits, it returns a fault that strikes before
+// the message is forwarded. A fault that strikes the answer is stored in the batch.
+func (s *session) observeClient(m message) *fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b, commits := s.follow(m)
@@ -138,7 +136,7 @@ func (s *session) hear(m message) *fault {
 	}
 	sql := s.tx.sql
 	s.tx = transaction{}
-	if b.fault != nil { // struck once is enough
+	if b.fault != nil { // it already has a fault
 		return nil
 	}
 	f := s.proxy.claim(sql)
@@ -149,8 +147,8 @@ func (s *session) hear(m message) *fault {
 	return nil
 }
 
-// follow keeps up with what the client has the server run, and says which batch
-// m belongs to and whether m commits. Messages that run nothing have no batch.
+// follow tracks the statements that the client runs. It returns the batch of m, and whether m commits.
+// Messages that run nothing have no batch.
 func (s *session) follow(m message) (b *batch, commits bool) {
 	ends := false
 	switch m.kind() {
@@ -169,7 +167,7 @@ func (s *session) follow(m message) (b *batch, commits bool) {
 	default:
 		return nil, false
 	}
-	b = s.batch()
+	b = s.currentBatch()
 	if ends {
 		b.commits = s.tx.endBatch()
 		s.open = nil
@@ -178,8 +176,8 @@ func (s *session) follow(m message) (b *batch, commits bool) {
 	return b, commits || b.commits
 }
 
-// batch is the one that the client is sending.
-func (s *session) batch() *batch {
+// currentBatch returns the batch that the client is sending.
+func (s *session) currentBatch() *batch {
 	if s.open == nil {
 		s.open = new(batch)
 		s.batches = append(s.batches, s.open)
@@ -187,8 +185,8 @@ func (s *session) batch() *batch {
 	return s.open
 }
 
-// down forwards what the server says. When the client has gone it goes on
-// reading, until the client's last words have been forwarded too.
+// down forwards the server's messages. After the client's end it keeps reading until the client's last
+// messages have been forwarded too.
 func (s *session) down() {
 	defer s.cut()
 	r, w := bufio.NewReader(s.server), bufio.NewWriter(s.client)
@@ -210,8 +208,8 @@ func (s *session) down() {
 	}
 }
 
-// answer takes note of a server's message and says what the client gets now,
-// and whether that is the last it gets.
+// answer records a server's message. It returns the bytes that the client gets now, and whether they are
+// the last.
 func (s *session) answer(m message) (out []byte, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +230,7 @@ func (s *session) answer(m message) (out []byte, last bool) {
 		}
 		s.batches = s.batches[1:]
 		if status := m[headerSize]; len(s.batches) == 0 && status == 'I' {
-			s.tx = transaction{} // it was rolled back, by whomever
+			s.tx = transaction{} // the transaction was rolled back
 		}
 	}
 	if b.fault == nil {
@@ -250,10 +248,10 @@ func (s *session) committed(b *batch) {
 	s.proxy.count(func(c *Counts) { c.Commits++ })
 }
 
-// strike does to the answer of b what its fault says.
+// strike applies the fault of b to its answer.
 func (s *session) strike(b *batch) (out []byte, last bool) {
 	if !b.committed {
-		s.proxy.giveBack(b.fault)
+		s.proxy.unclaim(b.fault)
 		return b.held, false
 	}
 	s.proxy.hit(b.fault.Kind)

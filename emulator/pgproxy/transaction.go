@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// Statements are told apart by their first words, as clients write them: no
-// comment before them. A function that writes and is called by a select is not
-// seen to write.
+// Statements are recognised by their first words, without comments before them. A select that calls a
+// writing function does not count as a write.
 var (
 	begins  = regexp.MustCompile(`(?is)^(begin|start\s+transaction)(\s+(work|transaction|isolation|read|not|deferrable)\b.*)?$`)
 	commits = regexp.MustCompile(`(?i)^(commit|end)(\s+(work|transaction))?$`)
@@ -15,14 +14,14 @@ var (
 		`\b(insert\s+into|update\s.*\bset|delete\s+from|merge\s+into)\b`)
 )
 
-// transaction is what a connection has run since its last commit or rollback.
+// transaction is the statements that a connection has run since its last commit or rollback.
 type transaction struct {
 	sql   []string
 	block bool // between begin and commit
 	wrote bool
 }
 
-// run adds a statement and says whether it commits.
+// run adds a statement and reports whether it commits.
 func (t *transaction) run(sql string) bool {
 	sql = strings.Trim(sql, "; \t\r\n")
 	t.sql = append(t.sql, sql)
@@ -37,9 +36,8 @@ func (t *transaction) run(sql string) bool {
 	return false
 }
 
-// runAll is run for each statement of a simple Query. A semicolon within a
-// statement splits it too, which does no harm: the pieces begin with no word
-// that counts.
+// runAll calls run for each statement of a simple Query. A semicolon inside a statement splits it too. This
+// is harmless: the parts begin with no word that counts.
 func (t *transaction) runAll(text string) (commits bool) {
 	for sql := range strings.SplitSeq(text, ";") {
 		commits = t.run(sql) || commits
@@ -47,8 +45,8 @@ func (t *transaction) runAll(text string) (commits bool) {
 	return commits
 }
 
-// endBatch says whether the end of the batch commits. Outside a begin, a batch
-// that only reads is forgotten with its end.
+// endBatch reports whether the end of the batch commits. Outside a begin, a batch that only reads is
+// dropped.
 func (t *transaction) endBatch() bool {
 	if !t.block && !t.wrote {
 		*t = transaction{}

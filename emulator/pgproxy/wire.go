@@ -9,8 +9,7 @@ import (
 	"net"
 )
 
-// The messages that the proxy looks into. Some letters mean different things
-// from a client and from the server.
+// The messages that the proxy reads. Some letters mean different things from a client and from the server.
 // Source: https://www.postgresql.org/docs/15/protocol-message-formats.html
 const (
 	parse        = 'P'
@@ -25,8 +24,7 @@ const (
 	readyForQuery   = 'Z'
 )
 
-// Codes in place of a version in a client's first message, before it asks for
-// encryption and begins anew.
+// Codes in the place of the version in a client's first message, which ask for encryption.
 const (
 	sslRequest    = 80877103
 	gssEncRequest = 80877104
@@ -39,7 +37,7 @@ const headerSize = 5
 
 func (m message) kind() byte { return m[0] }
 
-// texts are the first n zero-terminated texts of the body; those missing are "".
+// texts returns the first n zero-terminated texts of the body, "" for missing ones.
 func (m message) texts(n int) []string {
 	texts, rest := make([]string, n), []byte(m[headerSize:])
 	for i := range texts {
@@ -50,7 +48,7 @@ func (m message) texts(n int) []string {
 	return texts
 }
 
-// readMessage reads the next message. The error is the connection's.
+// readMessage reads the next message. An error is the connection's.
 func readMessage(r *bufio.Reader) (message, error) {
 	kind, err := r.ReadByte()
 	if err != nil {
@@ -60,10 +58,9 @@ func readMessage(r *bufio.Reader) (message, error) {
 	return append(message{kind}, rest...), err
 }
 
-// readStartup reads a message without a type: its length, which counts itself,
-// and its body.
+// readStartup reads a message without a type: its length, which includes itself, and its body.
 func readStartup(r *bufio.Reader) ([]byte, error) {
-	const longest = 1 << 30 // Postgres takes no longer message
+	const longest = 1 << 30 // the longest message that Postgres accepts
 	length, err := r.Peek(4)
 	if err != nil {
 		return nil, err
@@ -77,8 +74,7 @@ func readStartup(r *bufio.Reader) ([]byte, error) {
 	return raw, err
 }
 
-// handshake reads a client's first message, and answers no each time it asks
-// for encryption instead.
+// handshake reads a client's first message, and answers no to each request for encryption.
 func handshake(r *bufio.Reader, client net.Conn) ([]byte, error) {
 	for {
 		first, err := readStartup(r)
@@ -94,7 +90,7 @@ func handshake(r *bufio.Reader, client net.Conn) ([]byte, error) {
 	}
 }
 
-// half is about half of a row of messages, ending inside one of them.
+// half returns about half of the messages, ending inside one of them.
 func half(messages []byte) []byte {
 	middle := len(messages) / 2
 	for at := 0; at <= middle; at += 1 + int(binary.BigEndian.Uint32(messages[at+1:])) {

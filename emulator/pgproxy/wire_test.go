@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// A reply is never cut between two messages, where a client could take what it
-// has for whole.
+// A reply is never cut between two messages, where a client could take it as complete.
 func TestHalfEndsInsideAMessage(t *testing.T) {
 	t.Parallel()
 	short, long := []byte("Z\x00\x00\x00\x05I"), []byte("C\x00\x00\x00\x0bCOMMIT\x00")

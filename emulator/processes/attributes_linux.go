@@ -2,9 +2,8 @@ package processes
 
 import "syscall"
 
-// attributes of a child: it dies with the thread that made it, and has a process
-// group of its own, so that Ctrl-C at the terminal reaches only the parent,
-// which then stops its children in order.
+// attributes returns a child's attributes. The child ends with the thread that started it. It has its own
+// process group, so that Ctrl-C at the terminal reaches only the parent, which then stops its children.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

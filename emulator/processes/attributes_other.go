@@ -4,6 +4,6 @@ package processes
 
 import "syscall"
 
-// attributes of a child: a process group of its own, so that Ctrl-C at the
-// terminal reaches only the parent, which then stops its children in order.
+// attributes returns a child's attributes. It has its own process group, so that Ctrl-C at the terminal
+// reaches only the parent, which then stops its children.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -56,7 +56,7 @@ func beChild() int {
 	return 0
 }
 
-// beParent starts a child, says where it listens, and waits to be killed.
+// beParent starts a child, prints its address, and waits to be killed.
 func beParent() int {
 	p, err := processes.Start(context.Background(), spec("child", nil))
 	if err != nil {
@@ -73,7 +73,7 @@ func spec(as string, output func(processes.Line)) processes.Spec {
 	return processes.Spec{Name: as, Path: os.Args[0], Env: env, Output: output}
 }
 
-// within gives a test's waits their end.
+// within returns a context that bounds a test's waits.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -101,7 +101,7 @@ func wait(t *testing.T, done <-chan struct{}, what string) {
 	}
 }
 
-// answers reports whether a listener at addr answers in a short while.
+// answers reports whether a listener at addr answers within the time.
 func answers(addr string, patience time.Duration) bool {
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + addr + "/healthz")
@@ -111,7 +111,7 @@ func answers(addr string, patience time.Duration) bool {
 	return err == nil
 }
 
-// until waits for a condition that only asking can show.
+// until waits until the condition holds.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	ctx := within(t)
@@ -138,8 +138,7 @@ func (l *lines) add(line processes.Line) {
 	l.got[fmt.Sprintf("%s %t %s", line.Name, line.Stderr, line.Text)] = true
 }
 
-// killedParent runs this binary as a parent and kills it by SIGKILL; the result
-// is where its child listened.
+// killedParent runs this binary as a parent and kills it by SIGKILL. It returns the child's address.
 func killedParent(t *testing.T) string {
 	t.Helper()
 	cmd := exec.CommandContext(within(t), os.Args[0])

@@ -34,7 +34,7 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// flush emits a last line that has no end, and ends a report of the race detector.
+// flush emits a last line without an end, and ends a report of the race detector.
 func (w *lineWriter) flush() {
 	if len(w.rest) > 0 {
 		w.emit()
@@ -48,7 +48,7 @@ func (w *lineWriter) emit() {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	p := w.process
-	p.said.Store(&text)
+	p.lastWritten.Store(&text)
 	w.races.read(p.spec.Name, text)
 	if p.spec.Output != nil {
 		p.spec.Output(Line{Name: p.spec.Name, PID: p.PID(), Stderr: w.stderr, Text: text})

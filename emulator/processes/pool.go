@@ -9,34 +9,31 @@ import (
 	"time"
 )
 
-// How long a pool waits before it starts the next child after one that could
-// not be started: doubling from the first to the last.
+// How long a pool waits after a failed start: doubling from the first to the last.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
 	startLimit = 30 * time.Second // for a child to become healthy
 )
 
-// PoolOptions say what a pool keeps alive and whom it tells.
+// PoolOptions describe the children of a pool and its callbacks.
 type PoolOptions struct {
 	Spec Spec
-	Size int // how many children
+	Size int // number of children
 
-	// Started, if not nil, is called with each child once it is healthy. Ended,
-	// if not nil, is called with each such child after its end, before the next
-	// is started; err is the child's, and unexpected says that the pool was not
-	// being stopped. For one child the calls follow one another; for several
-	// they may overlap. Neither may call the pool's Stop.
+	// Started, if not nil, is called with each child once it is healthy. Ended, if not nil, is called
+	// after the end of each such child, before the next is started. The error err is the child's, and
+	// unexpected is false while the pool is being stopped. The calls for one child are sequential, those for several
+	// may overlap. Neither may call the pool's Stop.
 	Started func(*Process)
 	Ended   func(p *Process, err error, unexpected bool)
 
-	// Failed, if not nil, is called when a replacement could not be started; the
-	// pool goes on trying.
+	// Failed, if not nil, is called after a failed start of a replacement. The pool tries again.
 	Failed func(error)
 }
 
-// Pool keeps a number of children alive: whenever one ends unexpectedly, however
-// it did, another is started. Make one with [StartPool].
+// Pool keeps a number of children running: whenever one ends unexpectedly, it starts another. Make one with
+// [StartPool].
 type Pool struct {
 	options  PoolOptions
 	stop     context.CancelFunc
@@ -47,9 +44,8 @@ type Pool struct {
 	live []*Process
 }
 
-// StartPool starts the children and returns when all are healthy. If one cannot
-// be started, or ctx ends before, it stops the others and returns why. ctx
-// bounds the start only.
+// StartPool starts the children and returns when all are healthy. If one fails to start, or ctx ends before,
+// it stops the others and returns the error. ctx bounds the start only.
 func StartPool(ctx context.Context, o PoolOptions) (*Pool, error) {
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	pool := &Pool{options: o, stop: cancel, stopping: background.Done()}
@@ -77,17 +73,15 @@ func StartPool(ctx context.Context, o PoolOptions) (*Pool, error) {
 	return pool, nil
 }
 
-// Processes are the children that are alive and have been healthy, the oldest
-// first.
+// Processes returns the running children that have been healthy, oldest first.
 func (pool *Pool) Processes() []*Process {
 	pool.mu.Lock()
 	defer pool.mu.Unlock()
 	return slices.Clone(pool.live)
 }
 
-// Stop ends the pool: nothing is started any more, and every child is stopped as
-// by [Process.Stop]. When it returns, all children have ended. Stopping again is
-// harmless.
+// Stop ends the pool: it starts no more children and stops each by [Process.Stop]. All have ended when it
+// returns. A second call does nothing.
 func (pool *Pool) Stop(ctx context.Context) error {
 	pool.stop()
 	children := pool.Processes()
@@ -101,7 +95,7 @@ func (pool *Pool) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// keep watches one place of the pool: p, and after it its successors.
+// keep watches one child of the pool and its successors.
 func (pool *Pool) keep(ctx context.Context, p *Process) {
 	for p != nil {
 		<-p.Done()
@@ -110,7 +104,7 @@ func (pool *Pool) keep(ctx context.Context, p *Process) {
 	}
 }
 
-// successor starts a child, trying until it is healthy; nil if the pool stops.
+// successor starts a child, and tries until it is healthy; nil if the pool stops.
 func (pool *Pool) successor(ctx context.Context) *Process {
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {
 		limited, cancel := context.WithTimeout(ctx, startLimit)
@@ -119,7 +113,7 @@ func (pool *Pool) successor(ctx context.Context) *Process {
 		switch {
 		case err == nil && pool.add(p):
 			return p
-		case err == nil: // the pool began to stop in the meantime
+		case err == nil: // the pool began to stop meanwhile
 			_ = p.Kill()
 			<-p.Done()
 			return nil
@@ -136,8 +130,7 @@ func (pool *Pool) successor(ctx context.Context) *Process {
 	return nil
 }
 
-// add makes p one of the pool's children, unless the pool is stopping: whoever
-// stops it must have seen every child.
+// add adds p to the pool's children, unless the pool is stopping: Stop must see every child.
 func (pool *Pool) add(p *Process) bool {
 	pool.mu.Lock()
 	select {

@@ -8,24 +8,22 @@ import (
 	"sync"
 )
 
-// Ports below those that systems hand out by themselves (Linux from 32768, the
-// others from 49152): a connection that goes out under load cannot take the port
-// in the moment between our look and the child's listening.
+// The range is below the ports that systems assign to outgoing connections (Linux from 32768, others from
+// 49152). So no outgoing connection can take a port between its reservation and the child's listening.
 const (
 	firstPort = 15000
 	lastPort  = 29999
 )
 
-// reserved are the ports of this process' children. The UDP port of the same number is
-// kept with each: another process that starts children sees by it that the port is taken,
-// also before the child listens.
+// reserved are the ports of this process' children. The UDP port of the same number is held with each.
+// Another process that starts children sees by it that the port is taken, even before the child listens.
 var reserved = struct {
 	sync.Mutex
 	ports map[int]net.PacketConn
 }{ports: map[int]net.PacketConn{}}
 
-// reservePort is a port on which nobody listens and that no other child has, of this
-// process or of another that reserves ports.
+// reservePort returns a port without a listener that no other child has, of this process or of another one
+// that reserves ports.
 func reservePort() (int, error) {
 	reserved.Lock()
 	defer reserved.Unlock()
@@ -38,7 +36,7 @@ func reservePort() (int, error) {
 		if err != nil {
 			continue
 		}
-		l, err := net.Listen("tcp", ":"+strconv.Itoa(port)) // every address, as the functions do
+		l, err := net.Listen("tcp", ":"+strconv.Itoa(port)) // on every address, as the functions do
 		if err != nil {
 			_ = kept.Close()
 			continue

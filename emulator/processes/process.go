@@ -1,15 +1,11 @@
-// Package processes runs real operating-system processes of one binary, each
-// listening on a port of its own, so that the emulator and the tests can kill,
-// pause and restart what in production are instances.
+// Package processes runs processes of one binary, each listening on its own port. The emulator and the tests
+// can kill, pause and restart them like the instances of production.
 //
-// A child dies with its parent, even if that is killed by SIGKILL and can clean
-// up nothing. On Linux the kernel does it: the child has SIGKILL as its
-// parent-death signal (prctl(2), PR_SET_PDEATHSIG). "Parent" there means the
-// thread that made the child, not the process; so each child is started and
-// waited for by one goroutine that keeps its thread for as long as the child
-// lives. Without that the Go runtime could end the thread, and the kernel would
-// kill a healthy child. Elsewhere than on Linux there is no such signal, and a
-// killed parent leaves its children behind.
+// A child ends with its parent, even if the parent is killed by SIGKILL. On Linux the kernel does this: the
+// child has SIGKILL as its parent-death signal (prctl(2), PR_SET_PDEATHSIG). "Parent" means the thread that
+// started the child, not the process. So one goroutine starts each child and waits for it, and keeps its
+// thread for that time. Otherwise the Go runtime could end the thread, and the kernel would kill a healthy
+// child. Other systems have no such signal, and the children of a killed parent stay.
 package processes
 
 import (
@@ -31,50 +27,46 @@ import (
 
 const (
 	healthPoll = 10 * time.Millisecond
-	healthCall = time.Second // one question to /healthz; a child may be paused
+	healthCall = time.Second // one request of /healthz; a child can be paused
 
-	// outputDelay is how long a dead child's output may be kept open by a child
-	// of its own.
+	// outputDelay is how long a grandchild may keep an ended child's output open.
 	outputDelay = 2 * time.Second
 )
 
-// Spec says what to run.
+// Spec describes the process to run.
 type Spec struct {
 	Name string   // of the service, for errors and output
 	Path string   // the binary
 	Args []string // without the binary's own name
-	Env  []string // the whole environment, as KEY=value; PORT is added to it, and GORACE if this process has it
+	Env  []string // the whole environment, as KEY=value; PORT is added, and GORACE if this process has it
 
-	// Output, if not nil, is called for each line that the child writes, one at
-	// a time for each child. While it runs the child may be unable to write.
+	// Output, if not nil, is called for each line that the child writes, one at a time for each child. The
+	// child may be blocked in its write meanwhile.
 	Output func(Line)
 }
 
-// Line is one line of a child's output, without its end. Lines longer than
-// 64 KiB come in pieces.
+// Line is one line of a child's output, without its end. Lines longer than 64 KiB are split.
 type Line struct {
-	Name   string // the Spec's
+	Name   string // of the Spec
 	PID    int
 	Stderr bool // else standard output
 	Text   string
 }
 
-// Process is one running child. Its methods may be called from several
-// goroutines, and after its end.
+// Process is one child. Several goroutines can use it, also after its end.
 type Process struct {
-	spec    Spec
-	port    int
-	cmd     *exec.Cmd
-	started chan error    // gets the result of starting it
-	done    chan struct{} // closed at its end
-	err     error         // why it ended; read after done only
-	said    atomic.Pointer[string]
+	spec        Spec
+	port        int
+	cmd         *exec.Cmd
+	started     chan error    // receives the result of the start
+	done        chan struct{} // closed at its end
+	err         error         // why it ended; read after done only
+	lastWritten atomic.Pointer[string]
 }
 
-// Start starts a child on a free port of 127.0.0.1 and waits until GET /healthz
-// answers 200. The error says how the child ended, with the last line that it
-// wrote, or that it was not healthy before the end of ctx; either way it is gone
-// then. A ctx that ends later changes nothing.
+// Start starts a child on a free port of 127.0.0.1 and waits until GET /healthz answers 200. The error has
+// the child's end with its last line, or reports that it was not healthy before the end of ctx. The child
+// has then ended. Later ctx has no effect.
 func Start(ctx context.Context, spec Spec) (*Process, error) {
 	port, err := reservePort()
 	if err != nil {
@@ -93,7 +85,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// run is the child's life, on one thread; the package comment says why.
+// run runs the child on one thread; the package comment has the reason.
 func (p *Process) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -150,10 +142,10 @@ func (p *Process) healthy(ctx context.Context, client *http.Client) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// ErrExited stands for a child that ended with status 0.
+// ErrExited is the error of a child that ended with status 0.
 var ErrExited = errors.New("exit status 0")
 
-// Addr is where the child listens, as host:port.
+// Addr is the child's address, as host:port.
 func (p *Process) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.port)) }
 
 // PID is the child's process id; after its end another process may have it.
@@ -162,8 +154,8 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed when the child has ended and all its output is delivered.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err is nil while the child runs; then it is [ErrExited] for status 0, or says
-// the status or the signal that ended it.
+// Err is nil while the child runs. Then it is [ErrExited] for status 0, or an error with the status or the
+// signal.
 func (p *Process) Err() error {
 	select {
 	case <-p.done:
@@ -176,12 +168,11 @@ func (p *Process) Err() error {
 	return p.err
 }
 
-// Signal sends a signal, such as SIGSTOP to pause the child and SIGCONT to let
-// it go on. The error is [os.ErrProcessDone] if the child has ended.
+// Signal sends a signal, such as SIGSTOP to pause the child and SIGCONT to resume it. The error is
+// [os.ErrProcessDone] if the child has ended.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Kill sends SIGKILL and does not wait; see [Process.Done]. A child that has
-// ended is no error.
+// Kill sends SIGKILL without a wait; see [Process.Done]. It does nothing for an ended child.
 func (p *Process) Kill() error {
 	if err := p.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill %s: %w", p.spec.Name, err)
@@ -189,9 +180,8 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Stop sends SIGTERM, and SIGCONT in case the child is paused, and waits for its
-// end. At the end of ctx it is killed, and the error says so; it has ended in
-// any case when Stop returns.
+// Stop sends SIGTERM, and SIGCONT in case the child is paused, and waits for its end. At the end of ctx it
+// kills the child and returns an error. The child has ended when Stop returns.
 func (p *Process) Stop(ctx context.Context) error {
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
 		if err := p.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -209,8 +199,8 @@ func (p *Process) Stop(ctx context.Context) error {
 }
 
 func (p *Process) lastLine() string {
-	if said := p.said.Load(); said != nil {
-		return *said
+	if line := p.lastWritten.Load(); line != nil {
+		return *line
 	}
 	return ""
 }

@@ -62,13 +62,13 @@ func TestStopKillsAChildThatWillNotEnd(t *testing.T) {
 	wait(t, p.Done(), "end of the child when Stop has returned")
 }
 
-func TestAPausedChildIsSilentUntilItGoesOn(t *testing.T) {
+func TestPausedChildAnswersOnlyAfterItResumes(t *testing.T) {
 	t.Parallel()
 	p := start(t, spec("child", nil))
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	// Stopping is asynchronous: a request may still slip through.
+	// Stopping is asynchronous: one more request can succeed.
 	until(t, "a paused child does not answer", func() bool { return !answers(p.Addr(), 100*time.Millisecond) })
 	if err := p.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestAPausedChildIsSilentUntilItGoesOn(t *testing.T) {
 	}
 }
 
-func TestAChildThatEndsBeforeItIsHealthyIsAnErrorWithItsLastWords(t *testing.T) {
+func TestChildThatEndsBeforeItIsHealthyIsAnErrorWithItsLastLine(t *testing.T) {
 	t.Parallel()
 	p, err := processes.Start(within(t), spec("broken", nil))
 	if err == nil || !strings.Contains(err.Error(), "exit status 7") || !strings.Contains(err.Error(), "no such setting") {
@@ -92,9 +92,9 @@ func TestAChildThatEndsBeforeItIsHealthyIsAnErrorWithItsLastWords(t *testing.T) 
 	}
 }
 
-// What the race detector reports in a child is told to the child's parent, and the
-// child has the parent's settings of the detector.
-func TestARaceInAChildIsTold(t *testing.T) {
+// A report of the race detector in a child reaches its parent, and the child has the parent's settings of the
+// detector.
+func TestRaceInAChildIsReported(t *testing.T) {
 	t.Setenv("GORACE", "atexit_sleep_ms=10")
 	s := spec("racing", nil)
 	s.Env = slices.DeleteFunc(s.Env, func(v string) bool { return strings.HasPrefix(v, "GORACE=") })

@@ -11,20 +11,18 @@ import (
 const (
 	raceBegins = "WARNING: DATA RACE"
 	raceEnds   = "=================="
-	maxRaces   = 10 // reports that are kept
+	maxRaces   = 10 // maximum of reports kept
 )
 
-// found is what the race detector reported in the children of this process.
+// found are the race detector's reports in the children of this process.
 var found struct {
 	lock  sync.Mutex
 	races []error
 }
 
-// Races is an error with each report, 10 at most, that Go's race detector wrote
-// in a child of this process; nil if it wrote none. A child that was built
-// without the detector never reports. A test whose children are built with it
-// fails on this: the report is in the child's output, where nobody reads it,
-// and a child that is killed has no status that would tell.
+// Races returns an error with each report of Go's race detector in a child of this process, at most 10; nil
+// without reports. Only children built with the detector report. Tests with such children fail on this:
+// otherwise the report would be only in the child's output, and a killed child has no exit status.
 func Races() error {
 	found.lock.Lock()
 	defer found.lock.Unlock()
@@ -48,7 +46,7 @@ func (r *raceReader) read(child, line string) {
 	}
 }
 
-// keep ends a report. It is called too when the child has ended within one.
+// keep ends a report. It is also called if the child ends within one.
 func (r *raceReader) keep(child string) {
 	if r.report == nil {
 		return
@@ -61,9 +59,8 @@ func (r *raceReader) keep(child string) {
 	r.report = nil
 }
 
-// raceSettings is how the race detector is set in this process, for a child's
-// environment: nothing if it is not set. A child of the detector otherwise
-// waits for a second before it ends.
+// raceSettings returns this process' settings of the race detector for a child's environment. By default a
+// child with the detector waits for a second before it ends.
 func raceSettings() []string {
 	if v := os.Getenv("GORACE"); v != "" {
 		return []string{"GORACE=" + v}

@@ -11,42 +11,42 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// Fault is one way to answer wrongly.
+// Fault is one kind of wrong answer.
 type Fault int
 
-// The faults. None is all well.
+// The faults. None answers correctly.
 const (
-	None            Fault = iota
-	AnotherNonce          // is signed
-	AnotherChain          // is signed for
-	AnotherValue          // is signed
-	AnotherReceiver       // is signed
-	AnotherData           // is signed
-	MoreGas               // is signed
-	MoreFee               // is signed: the cap
-	MoreTip               // is signed
-	AccessList            // is signed, on top
-	HighS                 // is in the signature: as good, but no node takes it
-	LegacyType            // is signed, with the same fields
-	AnotherKey            // signs
-	NoList                // of accounts is offered
-	NotJSON               // is the answer
-	NoResult              // is in the answer
-	Broken                // status 500, without an answer
-	BrokenAnswer          // status 500, and the right answer
-	BothAnswers           // the right one, and an error
-	ToldToken             // an error, which quotes the token
-	Elsewhere             // a redirect
-	Endless               // an answer that never stops
-	CutOff                // the connection, in place of an answer
-	Hanging               // no answer, until the fault is another
+	None             Fault = iota
+	AnotherNonce           // signs another nonce
+	AnotherChain           // signs for another chain
+	AnotherValue           // signs another value
+	AnotherRecipient       // signs another recipient
+	AnotherData            // signs other data
+	MoreGas                // signs more gas
+	MoreFee                // signs a higher fee cap
+	MoreTip                // signs a higher tip
+	AccessList             // adds an access list
+	HighS                  // signs with the higher s: valid, but no node takes it
+	LegacyType             // signs a legacy transaction with the same fields
+	AnotherKey             // signs with another key
+	NoList                 // offers no list of accounts
+	NotJSON                // answers with HTML
+	NoResult               // answers without a result
+	Broken                 // status 500, without an answer
+	BrokenAnswer           // status 500 with the correct answer
+	BothAnswers            // the correct answer and an error
+	QuotedToken            // an error that quotes the token
+	Elsewhere              // a redirect
+	Endless                // an answer that never stops
+	CutOff                 // closes the connection without an answer
+	Hanging                // no answer until the fault changes
 )
 
-// elsewhere is where a redirect leads.
+// elsewhere is the path of the redirect.
 const elsewhere = "/elsewhere"
 
-// instead does what a fault does in place of an answer, and says whether it did.
-func (f Fault) instead(w http.ResponseWriter, r *http.Request, release chan struct{}) bool {
+// replaceAnswer serves the fault if it replaces the whole answer, and reports whether it did.
+func (f Fault) replaceAnswer(w http.ResponseWriter, r *http.Request, release <-chan struct{}) bool {
 	switch f {
 	case NotJSON:
 		_, _ = io.WriteString(w, "<html>signed</html>")
@@ -55,7 +55,7 @@ func (f Fault) instead(w http.ResponseWriter, r *http.Request, release chan stru
 	case Broken:
 		w.WriteHeader(http.StatusInternalServerError)
 	case Elsewhere:
-		if r.URL.Path == elsewhere { // who comes here is answered as if nothing were wrong
+		if r.URL.Path == elsewhere { // the redirected request is answered normally
 			return false
 		}
 		http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
@@ -79,8 +79,8 @@ func (f Fault) instead(w http.ResponseWriter, r *http.Request, release chan stru
 	return true
 }
 
-// spoil has another transaction signed than was asked for, or by another key.
-func (f Fault) spoil(key *ecdsa.PrivateKey, tx *types.DynamicFeeTx) (*ecdsa.PrivateKey, types.TxData) {
+// change changes the transaction or the key, if the fault does.
+func (f Fault) change(key *ecdsa.PrivateKey, tx *types.DynamicFeeTx) (*ecdsa.PrivateKey, types.TxData) {
 	switch f {
 	case AnotherNonce:
 		tx.Nonce++
@@ -88,7 +88,7 @@ func (f Fault) spoil(key *ecdsa.PrivateKey, tx *types.DynamicFeeTx) (*ecdsa.Priv
 		tx.ChainID = new(big.Int).Add(tx.ChainID, big.NewInt(1))
 	case AnotherValue:
 		tx.Value = new(big.Int).Add(tx.Value, big.NewInt(1))
-	case AnotherReceiver:
+	case AnotherRecipient:
 		tx.To = &common.Address{8}
 	case AnotherData:
 		tx.Data = append([]byte{1}, tx.Data...)
@@ -110,7 +110,7 @@ func (f Fault) spoil(key *ecdsa.PrivateKey, tx *types.DynamicFeeTx) (*ecdsa.Priv
 	return key, tx
 }
 
-// sign signs tx, by the higher s where that is the fault.
+// sign signs tx, with the higher s for HighS.
 func (f Fault) sign(key *ecdsa.PrivateKey, tx types.TxData, chainID *big.Int) (*types.Transaction, error) {
 	by := types.LatestSignerForChainID(chainID)
 	unsigned := types.NewTx(tx)

@@ -1,5 +1,5 @@
-// Package remotesigner is the emulator's stand-in for a signing service: it signs by
-// eth_signTransaction over HTTP, with keys of its own, for whoever brings its token.
+// Package remotesigner is the emulator's signing service. It signs by eth_signTransaction over HTTP with
+// its own keys, for callers with its token.
 //
 // For tests it also answers wrongly in one chosen way; see [Fault].
 package remotesigner
@@ -12,26 +12,26 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
-	"net"
 	"net/http"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
+
+	"github.com/fencepost/fencepost/emulator/faultswitch"
+	"github.com/fencepost/fencepost/emulator/loopback"
 )
 
-// Options say what a service is.
+// Options describe a service.
 type Options struct {
-	Token string              // the bearer token that it wants; "": none
+	Token string              // the bearer token required; "": none
 	Keys  []*ecdsa.PrivateKey // of its accounts
 	Style Style               // of its answers
 }
 
-// Style is how a service answers.
+// Style is the form of a service's answers.
 type Style int
 
 // Web3signer answers eth_signTransaction with hex digits, clef
@@ -41,46 +41,38 @@ const (
 	Clef
 )
 
-// Server signs. It may be used from many goroutines, and is an [http.Handler].
+// Server is a signing service and an [http.Handler]. Several goroutines can use it.
 type Server struct {
 	options Options
 	keys    map[common.Address]*ecdsa.PrivateKey
-	server  *http.Server
-	url     string
+	server  *loopback.Server
 
-	mu      sync.Mutex
-	fault   Fault
-	asked   []string
-	release chan struct{} // closed when nothing hangs any more
+	*faultswitch.Switch[Fault]
 }
 
-// New makes a service that is not served yet.
+// New returns a service without a listener.
 func New(o Options) *Server {
-	s := &Server{options: o, keys: map[common.Address]*ecdsa.PrivateKey{}, release: make(chan struct{})}
+	s := &Server{options: o, keys: map[common.Address]*ecdsa.PrivateKey{}, Switch: faultswitch.New[Fault]()}
 	for _, key := range o.Keys {
 		s.keys[crypto.PubkeyToAddress(key.PublicKey)] = key
 	}
 	return s
 }
 
-// Start makes a service and serves it on a free port of 127.0.0.1; the caller ends
-// that with [Server.Close].
+// Start serves on a free port of 127.0.0.1 until [Server.Close].
 func Start(o Options) (*Server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	s := New(o)
+	var err error
+	if s.server, err = loopback.Serve("", s); err != nil {
 		return nil, fmt.Errorf("listen as a remote signer: %w", err)
 	}
-	s := New(o)
-	s.url = "http://" + l.Addr().String()
-	s.server = &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = s.server.Serve(l) }() // ends with Close
 	return s, nil
 }
 
-// URL is where the service is.
-func (s *Server) URL() string { return s.url }
+// URL is the service's address.
+func (s *Server) URL() string { return s.server.URL() }
 
-// Close ends serving at once, and lets go what hangs.
+// Close ends serving at once and releases requests that hang.
 func (s *Server) Close() error {
 	s.SetFault(None)
 	if s.server == nil {
@@ -89,39 +81,7 @@ func (s *Server) Close() error {
 	return s.server.Close()
 }
 
-// SetFault has every answer from now on be wrong in that way; what hung is let go.
-func (s *Server) SetFault(f Fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fault = f
-	close(s.release)
-	s.release = make(chan struct{})
-}
-
-// Asked are the transactions that were to be signed, as they were told, in the order
-// of the calls, answered or not.
-func (s *Server) Asked() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.asked)
-}
-
-// note keeps what is to be signed.
-func (s *Server) note(c call) {
-	if len(c.Params) == 1 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.asked = append(s.asked, string(c.Params[0]))
-	}
-}
-
-func (s *Server) now() (Fault, chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.fault, s.release
-}
-
-// call is one request of JSON-RPC.
+// call is a JSON-RPC request.
 type call struct {
 	ID     json.RawMessage   `json:"id"`
 	Method string            `json:"method"`
@@ -131,7 +91,7 @@ type call struct {
 // ServeHTTP answers one call.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if want := "Bearer " + s.options.Token; s.options.Token != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(want)) != 1 {
-		http.Error(w, "who are you?", http.StatusUnauthorized)
+		http.Error(w, "send the service's bearer token", http.StatusUnauthorized)
 		return
 	}
 	var c call
@@ -139,9 +99,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not JSON-RPC", http.StatusBadRequest)
 		return
 	}
-	s.note(c)
-	fault, release := s.now()
-	if fault.instead(w, r, release) {
+	if len(c.Params) == 1 {
+		s.Record(string(c.Params[0]))
+	}
+	fault, release := s.Current()
+	if fault.replaceAnswer(w, r, release) {
 		return
 	}
 	answer := map[string]any{"jsonrpc": "2.0", "id": c.ID}
@@ -154,15 +116,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch fault {
 	case BothAnswers:
 		answer["error"] = refusal{-32000, "not approved"}
-	case ToldToken:
+	case QuotedToken:
 		answer["error"] = refusal{-32000, "not approved for " + r.Header.Get("Authorization")}
 	case BrokenAnswer:
 		w.WriteHeader(http.StatusInternalServerError)
 	}
-	_ = json.NewEncoder(w).Encode(answer) // who asked may have left
+	_ = json.NewEncoder(w).Encode(answer) // the caller may have left
 }
 
-// refusal is an error of JSON-RPC.
+// refusal is a JSON-RPC error.
 type refusal struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -197,7 +159,7 @@ func (s *Server) answer(_ context.Context, c call, fault Fault) (any, *refusal) 
 	return hexutil.Bytes(raw), nil
 }
 
-// arguments are a transaction that is to be signed.
+// arguments are a transaction to be signed.
 type arguments struct {
 	From    common.Address  `json:"from"`
 	To      *common.Address `json:"to"`
@@ -222,7 +184,7 @@ func (a arguments) sign(key *ecdsa.PrivateKey, fault Fault) ([]byte, error) {
 		ChainID: (*big.Int)(a.ChainID), Nonce: uint64(*a.Nonce), To: a.To, Value: (*big.Int)(a.Value), Data: a.Data,
 		Gas: uint64(a.Gas), GasFeeCap: (*big.Int)(a.FeeCap), GasTipCap: (*big.Int)(a.TipCap),
 	}
-	key, tx := fault.spoil(key, inner)
+	key, tx := fault.change(key, inner)
 	signed, err := fault.sign(key, tx, inner.ChainID)
 	if err != nil {
 		return nil, err
@@ -230,7 +192,7 @@ func (a arguments) sign(key *ecdsa.PrivateKey, fault Fault) ([]byte, error) {
 	return signed.MarshalBinary()
 }
 
-// signLegacy signs a transaction of legacy form.
+// signLegacy signs a legacy transaction.
 func (a arguments) signLegacy(key *ecdsa.PrivateKey) ([]byte, error) {
 	if a.Value == nil || a.Nonce == nil || a.ChainID == nil {
 		return nil, fmt.Errorf("want nonce, chainId, value and gasPrice")

@@ -20,15 +20,15 @@ import (
 
 const token = "0123456789abcdef-the-token"
 
-// house is a signing service with one account, and the signer of it.
-type house struct {
+// rig is a signing service with one account, and a signer that uses it.
+type rig struct {
 	server    *remotesigner.Server
 	signer    *remote.Signer
 	submitter nonce.Submitter
 	key       *ecdsa.PrivateKey
 }
 
-func start(t *testing.T, style remotesigner.Style, timeout time.Duration) house {
+func start(t *testing.T, style remotesigner.Style, timeout time.Duration) rig {
 	t.Helper()
 	key, err := crypto.GenerateKey()
 	if err != nil {
@@ -45,15 +45,14 @@ func start(t *testing.T, style remotesigner.Style, timeout time.Duration) house 
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	return house{server, s, nonce.NewSubmitter(1337, nonce.Address(crypto.PubkeyToAddress(key.PublicKey))), key}
+	return rig{server, s, nonce.NewSubmitter(1337, nonce.Address(crypto.PubkeyToAddress(key.PublicKey))), key}
 }
 
 func transfer(n uint64) nonce.Unsigned {
 	return nonce.Unsigned{ChainID: 1337, Nonce: n, To: &nonce.Address{9}, Value: big.NewInt(5), Data: []byte{7}, Gas: 30_000, FeeCapWei: big.NewInt(3), TipCapWei: big.NewInt(2)}
 }
 
-// A signer that asks a service keeps the contract of all signers, whichever way the
-// service answers.
+// A signer over a service keeps the contract of all signers, with either style of answers.
 func TestRemoteContract(t *testing.T) {
 	t.Parallel()
 	for name, style := range map[string]remotesigner.Style{"web3signer": remotesigner.Web3signer, "clef": remotesigner.Clef} {
@@ -67,12 +66,12 @@ func TestRemoteContract(t *testing.T) {
 	}
 }
 
-// Nothing that a service or the way to it does wrong becomes a signed transaction.
+// A wrong answer of the service, or a fault of the connection, never becomes a signed transaction.
 func TestRemoteFaults(t *testing.T) {
 	t.Parallel()
 	h := start(t, remotesigner.Web3signer, 20*time.Second)
 	for name, fault := range map[string]remotesigner.Fault{
-		"receiver": remotesigner.AnotherReceiver, "data": remotesigner.AnotherData, "fee": remotesigner.MoreFee, "tip": remotesigner.MoreTip,
+		"receiver": remotesigner.AnotherRecipient, "data": remotesigner.AnotherData, "fee": remotesigner.MoreFee, "tip": remotesigner.MoreTip,
 		"access list": remotesigner.AccessList, "high s": remotesigner.HighS, "status 500 with an answer": remotesigner.BrokenAnswer,
 		"an answer and an error": remotesigner.BothAnswers,
 		"nonce":                  remotesigner.AnotherNonce, "chain": remotesigner.AnotherChain, "value": remotesigner.AnotherValue, "gas": remotesigner.MoreGas,
@@ -90,9 +89,9 @@ func TestRemoteFaults(t *testing.T) {
 	}
 }
 
-// A silent service ends in an error within the time-out; when it speaks again the
-// same question is answered.
-func TestRemoteTimesOut(t *testing.T) {
+// If a service does not answer, the call fails within the timeout. Once it answers again, the same call
+// succeeds.
+func TestRemoteCallEndsWithinTheTimeout(t *testing.T) {
 	t.Parallel()
 	h := start(t, remotesigner.Web3signer, 200*time.Millisecond)
 	h.server.SetFault(remotesigner.Hanging)
@@ -105,9 +104,8 @@ func TestRemoteTimesOut(t *testing.T) {
 	}
 }
 
-// A service without a list of accounts is taken as it is; one that is out of reach is
-// no refusal.
-func TestRemoteCheck(t *testing.T) {
+// A service without a list of accounts is accepted, and so is one that is down.
+func TestRemoteCheckAcceptsAnUnavailableService(t *testing.T) {
 	t.Parallel()
 	h := start(t, remotesigner.Web3signer, 200*time.Millisecond)
 	for fault, known := range map[remotesigner.Fault]bool{remotesigner.NoList: true, remotesigner.Broken: false, remotesigner.Hanging: false} {
@@ -118,8 +116,8 @@ func TestRemoteCheck(t *testing.T) {
 	}
 }
 
-// Another token opens nothing, and is not told in the error.
-func TestRemoteToken(t *testing.T) {
+// Another token is refused, and the error does not contain it.
+func TestWrongRemoteTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	h := start(t, remotesigner.Web3signer, 20*time.Second)
 	other, err := remote.New(remote.Options{Name: "treasury", URL: h.server.URL(), Method: remote.EthSign, BearerToken: "another", Timeout: time.Second})
@@ -132,12 +130,11 @@ func TestRemoteToken(t *testing.T) {
 	}
 }
 
-// A service that quotes in its error what it was sent does not bring the token into a
-// log.
+// The token does not reach a log, even if the service quotes it in an error.
 func TestRemoteTokenIsNotQuoted(t *testing.T) {
 	t.Parallel()
 	h := start(t, remotesigner.Web3signer, 20*time.Second)
-	h.server.SetFault(remotesigner.ToldToken)
+	h.server.SetFault(remotesigner.QuotedToken)
 	_, err := h.signer.Sign(t.Context(), h.submitter, transfer(1))
 	if err == nil || strings.Contains(err.Error(), token) || !strings.Contains(err.Error(), "not approved for Bearer") {
 		t.Errorf("got %v, want the service's words without the token", err)

@@ -31,7 +31,7 @@ type pair struct {
 	private          *ecdsa.PrivateKey
 }
 
-// issue makes a certificate, signed by an authority, or by itself where there is none.
+// issue makes a certificate signed by the authority, or self-signed without one.
 func issue(t *testing.T, by *pair) pair {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -65,16 +65,16 @@ func issue(t *testing.T, by *pair) pair {
 	}
 }
 
-// By mTLS a service signs for the holder of the right certificate, and the signer asks
-// the holder of the right one.
-func TestRemoteMTLS(t *testing.T) {
+// With mTLS the service signs only for the right client certificate, and the signer calls only a service
+// with the right certificate.
+func TestRemoteSignerUsesMTLS(t *testing.T) {
 	t.Parallel()
 	key, err := crypto.GenerateKey()
 	if err != nil {
 		t.Fatal(err)
 	}
 	authority, foreign := issue(t, nil), issue(t, nil)
-	server, client, stranger := issue(t, &authority), issue(t, &authority), issue(t, &foreign)
+	server, client, unauthorised := issue(t, &authority), issue(t, &authority), issue(t, &foreign)
 	trusted := x509.NewCertPool()
 	trusted.AddCert(authority.parsed)
 	own, err := tls.X509KeyPair([]byte(server.certificate), []byte(server.key))
@@ -92,7 +92,7 @@ func TestRemoteMTLS(t *testing.T) {
 		signs     bool
 	}{
 		"the right two":         {client, authority.certificate, true},
-		"a stranger":            {stranger, authority.certificate, false},
+		"unauthorised":          {unauthorised, authority.certificate, false},
 		"a service not trusted": {client, foreign.certificate, false},
 		"the system's trust":    {client, "", false},
 	} {

@@ -10,14 +10,13 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 )
 
-// behind is the view of a node whose head, or whose tags, are lower than the real
-// one's.
+// behind is the view of a node whose head, or whose tags, are lower than the real node's.
 type behind struct {
-	head uint64            // the highest number where only the tags are lower
-	tags map[string]uint64 // the height that a tag names there
+	head uint64            // the largest number if only the tags are lower
+	tags map[string]uint64 // the height of each tag
 }
 
-// newBehind asks the node how high it is.
+// newBehind queries the node's heights and lowers them.
 func (p *Proxy) newBehind(ctx context.Context, lag, tagsBehind uint64) (*behind, error) {
 	tags := []string{"latest", "safe", "finalized"}
 	calls := make([]*call, len(tags))
@@ -57,12 +56,12 @@ func params(list ...any) []json.RawMessage {
 	return raw
 }
 
-// blockParameter is where each method takes the block that it answers for.
+// blockParameter is the index of each method's block parameter.
 var blockParameter = map[string]int{
 	"eth_getBlockByNumber": 0, "eth_getHeaderByNumber": 0, getBlockReceipts: 0, "eth_getTransactionCount": 1, "eth_getBalance": 1, "eth_getCode": 1, "eth_call": 1, "eth_estimateGas": 1,
 }
 
-// atTag says that the call is for, or at, the safe or the finalized block.
+// atTag reports whether the call is for, or at, the safe or the finalized block.
 func (c *call) atTag() bool {
 	at, ok := blockParameter[c.Method]
 	if !ok || len(c.Params) <= at {
@@ -72,8 +71,7 @@ func (c *call) atTag() bool {
 	return name == "safe" || name == "finalized"
 }
 
-// prepare turns a question about a tag into one about the height that the tag
-// names for a node so far behind.
+// prepare replaces a tag in the call by the height that the tag has for such a node.
 func (b *behind) prepare(c *call) {
 	if c.Method == "eth_blockNumber" && b.head != math.MaxUint64 {
 		c.answer(fmt.Appendf(nil, "%q", hexutil.EncodeUint64(b.head)))
@@ -96,8 +94,8 @@ func (b *behind) prepare(c *call) {
 	c.above = err == nil && asked > b.head
 }
 
-// hides says that a node so far behind would not have what a tells: a block, or
-// a transaction in a block, above its head.
+// hides reports whether such a node would not have the answer: a block, or a transaction in a
+// block, above its head.
 func (b *behind) hides(c *call, a response) bool {
 	if c.above {
 		return c.Method == "eth_getBlockByNumber" || c.Method == "eth_getHeaderByNumber" || c.Method == getBlockReceipts

@@ -35,7 +35,7 @@ var null = json.RawMessage("null")
 
 func (a response) empty() bool { return len(a.Result) == 0 || bytes.Equal(a.Result, null) }
 
-// exchange is one HTTP request and the answer to it.
+// exchange is one HTTP request with its answer.
 type exchange struct {
 	proxy  *Proxy
 	faults Faults
@@ -44,7 +44,7 @@ type exchange struct {
 	behind *behind // the lagging node that answers; nil: the node itself
 }
 
-// run has the request answered. What is no JSON-RPC goes to the node as it is.
+// run returns the answer to the request. A body that is not JSON-RPC goes to the node unchanged.
 func (x *exchange) run(ctx context.Context, body []byte) ([]byte, error) {
 	if !x.read(body) {
 		return x.proxy.forward(ctx, body)
@@ -66,7 +66,7 @@ func (x *exchange) run(ctx context.Context, body []byte) ([]byte, error) {
 	return x.write(answers)
 }
 
-// choose decides which node answers: the one there is, or one that is behind.
+// choose decides which node answers: the real one, or one that is behind.
 func (x *exchange) choose(ctx context.Context) (err error) {
 	lag := uint64(0)
 	if x.faults.Lag > 0 && x.proxy.strikes(Lag, x.faults.LagShare) {
@@ -78,7 +78,7 @@ func (x *exchange) choose(ctx context.Context) (err error) {
 	return err
 }
 
-// read is false for what is neither a call nor a batch of calls with an id each.
+// read parses a call, or a batch of calls. It returns false if one has no id, or for other bodies.
 func (x *exchange) read(body []byte) bool {
 	if x.single = !bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")); x.single {
 		body = slices.Concat([]byte("["), body, []byte("]"))
@@ -94,8 +94,8 @@ func (x *exchange) read(body []byte) bool {
 	return true
 }
 
-// sends says whether a raw transaction is among what was asked.
-func (x *exchange) sends() bool {
+// hasSend reports whether one of the calls sends a raw transaction.
+func (x *exchange) hasSend() bool {
 	return slices.ContainsFunc(x.calls, func(c *call) bool { return c.Method == sendRaw })
 }
 
@@ -105,7 +105,7 @@ const (
 	getBlockReceipts = "eth_getBlockReceipts"
 )
 
-// prepare does what happens to a call before the node is asked.
+// prepare applies the faults that strike a call before the node gets it.
 func (x *exchange) prepare(c *call) {
 	switch {
 	case c.Method == sendRaw:
@@ -122,7 +122,7 @@ func (x *exchange) prepare(c *call) {
 func (x *exchange) prepareSend(c *call) {
 	tx, err := c.transaction()
 	if err != nil {
-		return // the node will say what is wrong with it
+		return // the node reports the problem
 	}
 	if x.faults.Refuse != nil {
 		if text := x.faults.Refuse(tx); text != "" && x.proxy.strikes(Refuse, 1) {
@@ -151,13 +151,13 @@ func (c *call) answer(result json.RawMessage) {
 	c.own = &response{Version: "2.0", ID: c.ID, Result: result}
 }
 
-// refuse answers with an error, under the code that go-ethereum gives to most.
+// refuse answers with an error and go-ethereum's most common error code.
 func (c *call) refuse(text string) {
-	message, _ := json.Marshal(text) // a string: never fails
+	message, _ := json.Marshal(text) // never fails for a string
 	c.own = &response{Version: "2.0", ID: c.ID, Error: fmt.Appendf(nil, `{"code":-32000,"message":%s}`, message)}
 }
 
-// write puts the node's and the proxy's answers together, in the order asked.
+// write combines the answers of the node and the proxy in the order of the calls.
 func (x *exchange) write(answers map[string]response) ([]byte, error) {
 	list := make([]response, 0, len(x.calls))
 	for _, c := range x.calls {
@@ -166,7 +166,7 @@ func (x *exchange) write(answers map[string]response) ([]byte, error) {
 			a, ok = *c.own, true
 		}
 		if ok {
-			list = append(list, x.spoil(c, a))
+			list = append(list, x.applyFaults(c, a))
 		}
 	}
 	if x.single && len(list) == 1 {
@@ -175,8 +175,8 @@ func (x *exchange) write(answers map[string]response) ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// spoil does what happens to an answer on its way back.
-func (x *exchange) spoil(c *call, a response) response {
+// applyFaults applies the faults that strike an answer.
+func (x *exchange) applyFaults(c *call, a response) response {
 	if x.behind != nil && x.behind.hides(c, a) {
 		a.Result = null
 	}

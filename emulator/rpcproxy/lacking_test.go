@@ -15,9 +15,9 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// A node that has no finalized block is not who answers what asks for one, as long as
-// another has it; it is not left out for that, and once it has one it is first again.
-func TestNodeWithoutTags(t *testing.T) {
+// A node without a finalized block is skipped for reads of it while another node has it. It is not
+// excluded, and it is first again once it has one.
+func TestNodeWithoutTagsIsSkippedForThem(t *testing.T) {
 	t.Parallel()
 	account := nonce.NewSubmitter(1337, devchain.DevAccounts(1)[0].Address)
 	for name, q := range map[string]nonce.Look{
@@ -30,26 +30,26 @@ func TestNodeWithoutTags(t *testing.T) {
 			if err := s.chain.Mine(100); err != nil {
 				t.Fatal(err)
 			}
-			look := func(when string, node int) {
+			query := func(when string, node int) {
 				t.Helper()
 				v, err := s.connector.Look(t.Context(), q)
 				if err != nil || s.number(v.Node) != node || v.Tagged == nil && v.FinalCount == nil {
-					t.Fatalf("look %s: got node %d, tag %v, count %v, %v; want it told by node %d", when, s.number(v.Node), v.Tagged, v.FinalCount, err, node)
+					t.Fatalf("query %s: got node %d, tag %v, count %v, %v; want it from node %d", when, s.number(v.Node), v.Tagged, v.FinalCount, err, node)
 				}
 			}
-			look("before", 0)
+			query("before", 0)
 			for i := range 3 {
 				s.proxies[i].SetFaults(rpcproxy.Faults{NoTags: true})
 				if i < 2 {
-					look("while the first have none", i+1)
+					query("while the first have none", i+1)
 				}
-				s.look(t, "for something else", 0)
+				s.query(t, "for something else", 0)
 			}
 			if v, err := s.connector.Look(t.Context(), q); err != nil || v.Tagged != nil || v.FinalCount != nil {
-				t.Fatalf("look while none has one: got tag %v, count %v, %v; want a view without", v.Tagged, v.FinalCount, err)
+				t.Fatalf("query while none has one: got tag %v, count %v, %v; want an observation without", v.Tagged, v.FinalCount, err)
 			}
 			if got := s.connector.LeftOut(); len(got) != 0 {
-				t.Errorf("left out: got %v, want none", got)
+				t.Errorf("excluded: got %v, want none", got)
 			}
 			for i := 2; i >= 0; i-- {
 				s.proxies[i].SetFaults(rpcproxy.Faults{})
@@ -67,13 +67,13 @@ func TestNodeWithoutTags(t *testing.T) {
 	}
 }
 
-// What every healthy node refuses alike is offered to those that are left out, but not
-// for as long as one of them is silent.
-func TestRefusedSendDoesNotWaitForTheSilent(t *testing.T) {
+// A send refused by all healthy nodes alone is offered to the excluded ones, without a wait for one
+// that does not answer.
+func TestRefusedSendDoesNotWaitForAnUnresponsiveNode(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 3, nil)
 	s.proxies[0].SetFaults(rpcproxy.Faults{Unavailable: 1})
-	s.look(t, "without the first", 1)
+	s.query(t, "without the first", 1)
 	s.proxies[0].SetFaults(rpcproxy.Faults{Hang: 1})
 	for _, p := range s.proxies[1:] {
 		p.SetFaults(rpcproxy.Faults{Refuse: func(*types.Transaction) string { return "nonce too low" }})
@@ -85,34 +85,34 @@ func TestRefusedSendDoesNotWaitForTheSilent(t *testing.T) {
 	}
 }
 
-// That all places of rpc.maxInFlight are taken is no node's fault: none is left out.
-func TestNoPlaceIsNoFaultOfANode(t *testing.T) {
+// Full request slots (rpc.maxInFlight) exclude no node.
+func TestFullRequestSlotsExcludeNoNode(t *testing.T) {
 	t.Parallel()
-	places := evm.NewPlaces(1)
-	s := severalNodes(t, 3, func(o *nodes.Options) { o.Node.Places = places })
-	s.look(t, "before", 0)
-	places <- struct{}{} // somebody else's round trip, to another chain
+	slots := evm.NewPlaces(1)
+	s := severalNodes(t, 3, func(o *nodes.Options) { o.Node.Places = slots })
+	s.query(t, "before", 0)
+	slots <- struct{}{} // a request to another chain has it
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if v, err := s.connector.Look(ctx, nonce.Look{}); err == nil {
-		t.Fatalf("look without a place: got %+v, want an error", v)
+		t.Fatalf("query without a request slot: got %+v, want an error", v)
 	}
 	if got := s.connector.Ask(ctx, nonce.Look{}, 9); slices.ContainsFunc(got, func(v nonce.View) bool { return !v.Silent }) || len(got) != 3 {
 		t.Fatalf("ask without a place: got %+v, want nobody heard, and nobody away", got)
 	}
 	if got := s.connector.LeftOut(); len(got) != 0 {
-		t.Errorf("left out: got %v, want none", got)
+		t.Errorf("excluded: got %v, want none", got)
 	}
-	<-places
-	s.look(t, "with a place", 0)
+	<-slots
+	s.query(t, "with a place", 0)
 }
 
-// A witness that fails was a node like the others until then, and may have known better:
-// it is named as silent once. After that it is away, and nobody waits for its word.
-func TestWitnessIsSilentOnceThenAway(t *testing.T) {
+// A voting node that fails is named once as not answering: until then it was healthy. After that it
+// is down, and no query waits for its vote.
+func TestFailedVoterIsNamedOnceThenDown(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 2, nil)
-	s.look(t, "before", 0)
+	s.query(t, "before", 0)
 	first := s.connector.Nodes()[0]
 	if views := s.connector.Ask(t.Context(), nonce.Look{}, 1, first); len(views) != 1 || views[0].Silent {
 		t.Fatalf("while it answers: got %+v, want its view", views)

@@ -22,8 +22,7 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// several are nodes of one chain, each behind a proxy of its own, and a connector
-// over them.
+// several is some nodes of one chain, each behind its own proxy, and a connector over them.
 type several struct {
 	chain     *devchain.Chain
 	proxies   []*rpcproxy.Proxy
@@ -33,8 +32,8 @@ type several struct {
 	seen []string // "node result", in order, by the number of the node
 }
 
-// leaveOut is how long nodes are left out in these tests.
-const leaveOut = 100 * time.Millisecond
+// excludeFor is how long nodes are excluded in these tests.
+const excludeFor = 100 * time.Millisecond
 
 func severalNodes(t *testing.T, n int, edit func(*nodes.Options)) *several {
 	t.Helper()
@@ -42,7 +41,7 @@ func severalNodes(t *testing.T, n int, edit func(*nodes.Options)) *several {
 	if err := s.chain.Mine(10); err != nil {
 		t.Fatal(err)
 	}
-	o := nodes.Options{Node: evm.Options{ChainID: s.chain.ChainID(), Timeout: 5 * time.Second}, LeaveOut: leaveOut, Watch: s.watch}
+	o := nodes.Options{Node: evm.Options{ChainID: s.chain.ChainID(), Timeout: 5 * time.Second}, LeaveOut: excludeFor, Watch: s.watch}
 	for range n {
 		proxy, err := rpcproxy.Start(rpcproxy.Options{Target: s.chain.URL(), Seed: 1})
 		if err != nil {
@@ -82,47 +81,47 @@ func (s *several) number(name string) int {
 	return slices.IndexFunc(s.proxies, func(p *rpcproxy.Proxy) bool { return p.URL() == "http://"+name })
 }
 
-// saw says that this result of node i was told.
+// saw reports whether this result of node i was reported.
 func (s *several) saw(i int, result nodes.Result) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Contains(s.seen, fmt.Sprintf("%d %s", i, result))
 }
 
-// look looks, and wants the answer of that node.
-func (s *several) look(t *testing.T, when string, node int) nonce.View {
+// query queries the chain and checks that the node answers.
+func (s *several) query(t *testing.T, when string, node int) nonce.View {
 	t.Helper()
 	v, err := s.connector.Look(t.Context(), nonce.Look{})
 	if err != nil {
-		t.Fatalf("look %s: %v", when, err)
+		t.Fatalf("query %s: %v", when, err)
 	}
 	if got := s.number(v.Node); got != node {
-		t.Fatalf("look %s: got node %d, want %d; left out: %v", when, got, node, s.connector.LeftOut())
+		t.Fatalf("query %s: got node %d, want %d; excluded: %v", when, got, node, s.connector.LeftOut())
 	}
 	return v
 }
 
-// lookUntil looks until that node answers.
-func (s *several) lookUntil(t *testing.T, when string, node int) {
+// queryUntil repeats the query until the node answers it.
+func (s *several) queryUntil(t *testing.T, when string, node int) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); {
 		v, err := s.connector.Look(t.Context(), nonce.Look{})
 		if err != nil {
-			t.Fatalf("look %s: %v", when, err)
+			t.Fatalf("query %s: %v", when, err)
 		}
 		if s.number(v.Node) == node {
 			return
 		}
 	}
-	t.Fatalf("%s: node %d does not answer again; left out: %v", when, node, s.connector.LeftOut())
+	t.Fatalf("%s: node %d does not answer again; excluded: %v", when, node, s.connector.LeftOut())
 }
 
-// compared looks until every node has told its head: a loaded machine does not wait for
-// all of them in one look.
+// compared repeats the query until every node has given its head: on a loaded machine one query may
+// not wait for all.
 func (s *several) compared(t *testing.T) nonce.View {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; {
-		v := s.look(t, "before", 0)
+		v := s.query(t, "before", 0)
 		all := true
 		for i := range s.proxies {
 			all = all && s.saw(i, nodes.OK)
@@ -131,14 +130,14 @@ func (s *several) compared(t *testing.T) nonce.View {
 			return v
 		}
 		if time.Now().After(end) {
-			t.Fatalf("before: not every node has told its head: %v", s.seen)
+			t.Fatalf("before: not every node has given its head: %v", s.seen)
 		}
 	}
 }
 
-// A node that lags, errs, is silent, or answers for another chain is left out: the
-// next one answers the same look. Once it is well it is asked first again.
-func TestNodesAreLeftOutAndComeBack(t *testing.T) {
+// A node that lags, returns errors, does not answer, or is on another chain is excluded, and the next
+// one answers the same query. Once it is healthy it is asked first again.
+func TestUnhealthyNodesAreExcludedAndReturn(t *testing.T) {
 	t.Parallel()
 	other := devChain(t, 1338)
 	if err := other.Mine(200); err != nil { // far ahead
@@ -146,7 +145,7 @@ func TestNodesAreLeftOutAndComeBack(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		result nodes.Result
-		spoil  func(s *several)
+		inject func(s *several)
 	}{
 		"lagging":  {nodes.Lags, func(s *several) { s.proxies[0].SetFaults(rpcproxy.Faults{Lag: 8, LagShare: 1}) }},
 		"erring":   {nodes.Failed, func(s *several) { s.proxies[0].SetFaults(rpcproxy.Faults{Unavailable: 1}) }},
@@ -154,34 +153,34 @@ func TestNodesAreLeftOutAndComeBack(t *testing.T) {
 		"another":  {nodes.WrongChain, func(s *several) { s.proxies[0].SetTarget(other.URL()) }},
 	} {
 		for _, first := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s from the first look %v", name, first), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s from the first query %v", name, first), func(t *testing.T) {
 				t.Parallel()
 				s := severalNodes(t, 3, nil)
 				if !first {
-					s.look(t, "before", 0)
+					s.query(t, "before", 0)
 				}
-				c.spoil(s)
-				s.lookUntil(t, "while it is "+name, 1)
+				c.inject(s)
+				s.queryUntil(t, "while it is "+name, 1)
 				if !s.saw(0, c.result) {
 					t.Errorf("results: got %v, want %q of node 0", s.seen, c.result)
 				}
-				s.look(t, "while it is "+name, 1)
+				s.query(t, "while it is "+name, 1)
 				if got := s.connector.LeftOut(); len(got) != 1 {
-					t.Errorf("left out: got %v, want one", got)
+					t.Errorf("excluded: got %v, want one", got)
 				}
 				s.proxies[0].SetFaults(rpcproxy.Faults{})
 				s.proxies[0].SetTarget(s.chain.URL())
-				s.lookUntil(t, "once it is well", 0)
+				s.queryUntil(t, "once it is well", 0)
 				if got := s.connector.LeftOut(); len(got) != 0 {
-					t.Errorf("left out at the end: got %v, want none", got)
+					t.Errorf("excluded at the end: got %v, want none", got)
 				}
 			})
 		}
 	}
 }
 
-// A silent node costs a look half of its time, not all of it.
-func TestSilentNodeLeavesTimeForOthers(t *testing.T) {
+// A node that does not answer costs a query half of its time only.
+func TestUnresponsiveNodeLeavesTimeForOthers(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 2, nil)
 	s.proxies[0].SetFaults(rpcproxy.Faults{Hang: 1})
@@ -189,16 +188,16 @@ func TestSilentNodeLeavesTimeForOthers(t *testing.T) {
 	defer cancel()
 	v, err := s.connector.Look(ctx, nonce.Look{})
 	if err != nil || s.number(v.Node) != 1 {
-		t.Fatalf("look: got node %q, %v; want the second node's answer", v.Node, err)
+		t.Fatalf("query: got node %q, %v; want the second node's answer", v.Node, err)
 	}
 	if !s.saw(0, nodes.Failed) {
 		t.Errorf("results: got %v, want node 0 failed", s.seen)
 	}
 }
 
-// Of nodes that all lag or fail the highest answers; where none answers that is an
-// error, and the next look asks again.
-func TestLastResort(t *testing.T) {
+// If all nodes lag or fail, the highest one answers. If none answers, the query fails, and the next
+// one asks all again.
+func TestHighestNodeAnswersWhenAllAreExcluded(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 3, nil)
 	if err := s.chain.Mine(10); err != nil {
@@ -208,21 +207,21 @@ func TestLastResort(t *testing.T) {
 	s.proxies[0].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	s.proxies[1].SetFaults(rpcproxy.Faults{Lag: 13, LagShare: 1}) // behind the third too
 	s.proxies[2].SetFaults(rpcproxy.Faults{Lag: 6, LagShare: 1})
-	if v := s.look(t, "while two lag and one fails", 2); v.Head.Number != want-6 {
+	if v := s.query(t, "while two lag and one fails", 2); v.Head.Number != want-6 {
 		t.Errorf("head: got %d, want %d", v.Head.Number, want-6)
 	}
 	for _, p := range s.proxies {
 		p.SetFaults(rpcproxy.Faults{Unavailable: 1})
 	}
 	if v, err := s.connector.Look(t.Context(), nonce.Look{}); err == nil {
-		t.Errorf("look while all fail: got %+v, want an error", v)
+		t.Errorf("query while all fail: got %+v, want an error", v)
 	}
 	s.proxies[2].SetFaults(rpcproxy.Faults{})
-	s.look(t, "once one is well", 2)
+	s.query(t, "once one is well", 2)
 }
 
-// One node alone with a height beyond reason does not make the others lag.
-func TestOneHighNodeDoesNotLead(t *testing.T) {
+// A single node with an implausible height does not make the others count as lagging.
+func TestSingleHighNodeIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 3, nil)
 	fork := devChain(t, 0)
@@ -231,10 +230,10 @@ func TestOneHighNodeDoesNotLead(t *testing.T) {
 	}
 	s.proxies[2].SetTarget(fork.URL())
 	for range 3 {
-		s.look(t, "beside a high node", 0)
+		s.query(t, "beside a high node", 0)
 	}
 	if got := s.connector.LeftOut(); len(got) != 0 {
-		t.Errorf("left out: got %v, want none", got)
+		t.Errorf("excluded: got %v, want none", got)
 	}
 }
 
@@ -256,8 +255,8 @@ func (s *several) transfer(t *testing.T, n uint64, edit func(*types.DynamicFeeTx
 	return raw
 }
 
-// Sends go to every node, and succeed if one has the bytes; they are refused only
-// if all refuse them alike; else nobody knows.
+// A send goes to every node and succeeds if one takes it. It is refused only if all refuse it for the
+// same reason; otherwise its result is unknown.
 func TestSendsGoToAll(t *testing.T) {
 	t.Parallel()
 	refusing := func(text string) rpcproxy.Faults {
@@ -279,7 +278,7 @@ func TestSendsGoToAll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := severalNodes(t, 3, nil)
-			s.look(t, "before", 0)
+			s.query(t, "before", 0)
 			for i, f := range c.faults {
 				s.proxies[i].SetFaults(f)
 			}
@@ -289,18 +288,18 @@ func TestSendsGoToAll(t *testing.T) {
 				t.Errorf("got %+v, want one of %v by a node", got, c.want)
 			}
 			if took := time.Since(began); took > 4*time.Second { // the time-out is 5 s
-				t.Errorf("took %s: a node that hangs is waited for", took)
+				t.Errorf("took %s: it waited for a node that hangs", took)
 			}
 		})
 	}
 }
 
-// Every node is sent the bytes, whichever is read from; and one that is left out
-// gets them where the others do not take them.
+// Every node gets a send, including the ones not used for reads. An excluded one gets it if the others
+// do not take it.
 func TestSendReachesEachNode(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 3, nil)
-	s.look(t, "before", 0)
+	s.query(t, "before", 0)
 	var got [3]atomic.Int64
 	for i, p := range s.proxies {
 		p.SetFaults(rpcproxy.Faults{Refuse: func(*types.Transaction) string { got[i].Add(1); return "" }})
@@ -314,20 +313,20 @@ func TestSendReachesEachNode(t *testing.T) {
 		}
 	}
 	s.proxies[0].SetFaults(rpcproxy.Faults{Unavailable: 1})
-	s.look(t, "without the first", 1)
+	s.query(t, "without the first", 1)
 	s.proxies[0].SetFaults(rpcproxy.Faults{})
 	for _, p := range s.proxies[1:] {
 		p.SetFaults(rpcproxy.Faults{Refuse: func(*types.Transaction) string { return "txpool is full" }})
 	}
 	if r := s.connector.Send(t.Context(), [][]byte{s.transfer(t, 2, nil)}); !r[0].Acknowledged() {
-		t.Errorf("got %+v, want it taken by the node that is left out", r)
+		t.Errorf("got %+v, want it taken by the excluded node", r)
 	}
 }
 
-// rpc.maxInFlight is one bound over all nodes of all chains that share its places.
+// rpc.maxInFlight bounds the requests to all nodes of all chains that share its slots.
 func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 	t.Parallel()
-	const most = 2
+	const limit = 2
 	var now, peak atomic.Int64
 	trace := func(ctx context.Context, _ string) (context.Context, func(error)) {
 		n := now.Add(1)
@@ -335,9 +334,9 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 		}
 		return ctx, func(error) { now.Add(-1) }
 	}
-	places, other := evm.NewPlaces(most), devChain(t, 1338)
-	s := severalNodes(t, 3, func(o *nodes.Options) { o.Node.Places, o.Node.Trace = places, trace })
-	second, err := evm.New(evm.Options{URL: other.URL(), ChainID: other.ChainID(), Places: places, Trace: trace})
+	slots, other := evm.NewPlaces(limit), devChain(t, 1338)
+	s := severalNodes(t, 3, func(o *nodes.Options) { o.Node.Places, o.Node.Trace = slots, trace })
+	second, err := evm.New(evm.Options{URL: other.URL(), ChainID: other.ChainID(), Places: slots, Trace: trace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +347,7 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 			for range 5 {
 				for _, chain := range []nonce.ChainConnector{s.connector, second} {
 					if _, err := chain.Look(t.Context(), nonce.Look{}); err != nil {
-						t.Errorf("look: %v", err)
+						t.Errorf("query: %v", err)
 					}
 				}
 				s.connector.Ask(t.Context(), nonce.Look{}, 9)
@@ -356,20 +355,20 @@ func TestMaxInFlightHoldsOverAllNodes(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if got := peak.Load(); got != most {
-		t.Errorf("round trips at once: got %d, want %d", got, most)
+	if got := peak.Load(); got != limit {
+		t.Errorf("round trips at once: got %d, want %d", got, limit)
 	}
 }
 
-// A node that the others contradicted stays left out for its time, however well it
-// answers; its word counts meanwhile, so that two against two is no majority.
+// An outvoted node stays excluded for its time, even with correct answers. Its vote still counts, so
+// that two against two is no majority.
 func TestOutvotedNodeKeepsItsVote(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 4, func(o *nodes.Options) { o.LeaveOut = time.Second })
-	name := s.look(t, "before", 0).Node
+	name := s.query(t, "before", 0).Node
 	s.connector.Contradicted(t.Context(), name, "block 7 is final")
 	asked := func() (names []string) {
-		for _, v := range s.connector.Ask(t.Context(), nonce.Look{}, 9, s.look(t, "while it is left out", 1).Node) {
+		for _, v := range s.connector.Ask(t.Context(), nonce.Look{}, 9, s.query(t, "while it is left out", 1).Node) {
 			names = append(names, v.Node)
 		}
 		return names
@@ -378,26 +377,26 @@ func TestOutvotedNodeKeepsItsVote(t *testing.T) {
 		t.Errorf("asked: got %v, want all others, %s among them", got, name)
 	}
 	if got := s.connector.LeftOut(); len(got) != 1 || got[name] != nodes.Outvoted {
-		t.Errorf("left out after it was asked: got %v, want %s outvoted", got, name)
+		t.Errorf("excluded after the query: got %v, want %s outvoted", got, name)
 	}
-	s.lookUntil(t, "after its time", 0)
+	s.queryUntil(t, "after its time", 0)
 }
 
-// Who lags is asked as well, and said to lag; who failed is not, where the others are
-// enough for a quorum; and who is of another chain never.
-func TestWhoIsAsked(t *testing.T) {
+// A lagging node is asked too, and reported as lagging. A failed node is not asked if the others are
+// enough for a quorum. A node of another chain is never asked.
+func TestLaggingNodesAreAskedFailedOnesAreNot(t *testing.T) {
 	t.Parallel()
 	other := devChain(t, 1338)
 	s := severalNodes(t, 4, func(o *nodes.Options) { o.LeaveOut, o.Quorum = time.Hour, 2 })
 	s.proxies[3].SetTarget(other.URL()) // before the first contact, which asks for the chain
-	s.look(t, "before", 0)
+	s.query(t, "before", 0)
 	s.proxies[1].SetFaults(rpcproxy.Faults{Lag: 8, LagShare: 1})
 	s.proxies[2].SetFaults(rpcproxy.Faults{Unavailable: 1})
-	s.connector.Ask(t.Context(), nonce.Look{}, 9) // finds it out
-	s.proxies[2].SetFaults(rpcproxy.Faults{})     // nobody knows yet
+	s.connector.Ask(t.Context(), nonce.Look{}, 9) // detects the other chain
+	s.proxies[2].SetFaults(rpcproxy.Faults{})     // not detected yet
 	views := s.connector.Ask(t.Context(), nonce.Look{}, 9)
 	if len(views) != 2 || s.number(views[0].Node) > 1 || s.number(views[1].Node) > 1 {
-		t.Fatalf("got %d views; want those of the first two; left out: %v", len(views), s.connector.LeftOut())
+		t.Fatalf("got %d views; want those of the first two; excluded: %v", len(views), s.connector.LeftOut())
 	}
 	for _, v := range views {
 		if want := s.number(v.Node) == 1; v.Lags != want {
@@ -406,57 +405,54 @@ func TestWhoIsAsked(t *testing.T) {
 	}
 }
 
-// Who is left out for long, and is well again meanwhile, answers who asks those that are
-// away, and is back by that. Who still fails, or is of another chain, says nothing; who is
-// not left out is not asked.
-func TestWhoIsAwayIsAskedAgain(t *testing.T) {
+// An excluded node that has recovered answers a query of the excluded ones, and is used again. A node
+// that still fails, or is on another chain, gives no answer. A healthy one is not asked.
+func TestRecoveredNodeIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	other := devChain(t, 1338)
 	s := severalNodes(t, 5, func(o *nodes.Options) { o.LeaveOut, o.Quorum = time.Hour, 2 })
 	s.proxies[3].SetTarget(other.URL()) // before the first contact, which asks for the chain
 	s.proxies[4].SetTarget(other.URL())
-	s.look(t, "before", 0)
+	s.query(t, "before", 0)
 	s.proxies[1].SetFaults(rpcproxy.Faults{Unavailable: 1})
 	s.proxies[2].SetFaults(rpcproxy.Faults{Unavailable: 1})
-	s.connector.Ask(t.Context(), nonce.Look{}, 9) // finds it out
+	s.connector.Ask(t.Context(), nonce.Look{}, 9) // detects the other chain
 	if got := s.connector.LeftOut(); len(got) != 4 {
-		t.Fatalf("left out: got %v, want all but the first", got)
+		t.Fatalf("excluded: got %v, want all but the first", got)
 	}
-	s.proxies[2].SetFaults(rpcproxy.Faults{}) // nobody knows yet
+	s.proxies[2].SetFaults(rpcproxy.Faults{}) // not detected yet
 	s.proxies[3].SetTarget(s.chain.URL())
 	well := s.connector.Nodes()[2:4]
 	views := s.connector.AskAway(t.Context(), nonce.Look{})
 	if len(views) != 2 || views[0].Silent || views[1].Silent || !slices.Contains(well, views[0].Node) || !slices.Contains(well, views[1].Node) {
-		t.Errorf("those away: got %+v, want the views of %v", views, well)
+		t.Errorf("down nodes: got %+v, want the views of %v", views, well)
 	}
 	want := map[string]nodes.Result{s.connector.Nodes()[1]: nodes.Failed, s.connector.Nodes()[4]: nodes.WrongChain}
 	if got := s.connector.LeftOut(); !maps.Equal(got, want) {
-		t.Errorf("left out: got %v, want %v", got, want)
+		t.Errorf("excluded: got %v, want %v", got, want)
 	}
 	s.proxies[1].SetFaults(rpcproxy.Faults{})
 	if views := s.connector.AskAway(t.Context(), nonce.Look{}, s.connector.Nodes()[1]); len(views) != 0 {
-		t.Errorf("those away but one: got %+v, want none", views)
+		t.Errorf("down nodes but one: got %+v, want none", views)
 	}
 	s.proxies[1].SetTarget(other.URL()) // it was of this chain when it failed
 	if views := s.connector.AskAway(t.Context(), nonce.Look{}); len(views) != 0 {
-		t.Errorf("those away, all of another chain: got %+v, want none", views)
+		t.Errorf("down nodes, all of another chain: got %+v, want none", views)
 	}
 }
 
-// A question about an account of another chain is the caller's mistake: no node is
-// blamed for it.
-func TestAnotherChainsSubmitter(t *testing.T) {
+// A query about an account of another chain is the caller's error and excludes no node.
+func TestQueryOfAnotherChainExcludesNoNode(t *testing.T) {
 	t.Parallel()
 	s := severalNodes(t, 2, nil)
 	_, err := s.connector.Look(t.Context(), nonce.Look{Submitter: nonce.NewSubmitter(7, devchain.DevAccounts(1)[0].Address), Account: true})
 	if !errors.Is(err, evm.ErrWrongChain) || len(s.connector.LeftOut()) != 0 {
-		t.Errorf("got %v, left out %v; want a wrong chain, and nobody left out", err, s.connector.LeftOut())
+		t.Errorf("got %v, excluded %v; want a wrong chain and no node excluded", err, s.connector.LeftOut())
 	}
 }
 
-// What a connector over nodes cannot be made of is refused with the reason, and
-// credentials are in no name.
-func TestNodesOptions(t *testing.T) {
+// Invalid options are refused with the reason, and no name of a node has credentials.
+func TestInvalidNodesOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	one := evm.Options{ChainID: 1}
 	for name, o := range map[string]nodes.Options{

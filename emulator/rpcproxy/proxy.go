@@ -1,6 +1,5 @@
-// Package rpcproxy is an HTTP proxy before a real node that speaks JSON-RPC. It
-// spoils what passes in ways that nodes and networks do, at random from a seed,
-// and counts what it did. What it does not spoil it passes on unchanged.
+// Package rpcproxy is an HTTP proxy before a real JSON-RPC node. It injects faults of nodes and
+// networks at random from a seed, and counts them. All other traffic passes unchanged.
 package rpcproxy
 
 import (
@@ -10,10 +9,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/fencepost/fencepost/emulator/loopback"
 )
 
 const (
@@ -21,20 +21,16 @@ const (
 	hangLimit = time.Minute
 )
 
-// Options say which node the proxy stands before.
+// Options are the proxy's node and its seed.
 type Options struct {
 	Target string // the node's URL
-	Seed   uint64 // of the draws: which request gets which depends on timing
+	Seed   uint64 // of the draws; timing decides which request gets which draw
 }
 
-// Proxy is a running proxy. Its methods may be called from several goroutines at
-// once.
+// Proxy is a running proxy. Several goroutines can use it.
 type Proxy struct {
-	url     string
-	server  *http.Server
-	client  *http.Client
-	stop    context.CancelFunc
-	serving sync.WaitGroup
+	server *loopback.Server
+	client *http.Client
 
 	mu     sync.Mutex
 	target string
@@ -43,31 +39,24 @@ type Proxy struct {
 	counts map[string]int
 }
 
-// Start listens on a free port of 127.0.0.1 until [Proxy.Close]. The node need
-// not be there yet: while it is away, requests are answered 502.
+// Start serves on a free port of 127.0.0.1 until [Proxy.Close]. While the node is down, requests are
+// answered 502.
 func Start(o Options) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	p := &Proxy{
+		target: o.Target, client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
+		rand: rand.New(rand.NewPCG(o.Seed, o.Seed)), counts: map[string]int{},
+	}
+	var err error
+	if p.server, err = loopback.Serve("", http.HandlerFunc(p.serve)); err != nil {
 		return nil, fmt.Errorf("start the proxy of %s: %w", o.Target, err)
 	}
-	base, stop := context.WithCancel(context.Background())
-	p := &Proxy{
-		target: o.Target, url: "http://" + listener.Addr().String(), stop: stop,
-		client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
-		rand:   rand.New(rand.NewPCG(o.Seed, o.Seed)), counts: map[string]int{},
-	}
-	p.server = &http.Server{
-		Handler: http.HandlerFunc(p.serve), ReadHeaderTimeout: 10 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return base },
-	}
-	p.serving.Go(func() { _ = p.server.Serve(listener) }) // ends with Close
 	return p, nil
 }
 
-// URL is where clients find the proxy.
-func (p *Proxy) URL() string { return p.url }
+// URL is the proxy's address.
+func (p *Proxy) URL() string { return p.server.URL() }
 
-// SetTarget has the node at target answer from now on, behind the same address.
+// SetTarget replaces the node behind the proxy's address.
 func (p *Proxy) SetTarget(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,9 +71,7 @@ func (p *Proxy) node() string {
 
 // Close cuts every connection. A second call does nothing.
 func (p *Proxy) Close() error {
-	p.stop()
 	err := p.server.Close()
-	p.serving.Wait()
 	p.client.CloseIdleConnections()
 	return err
 }
@@ -105,15 +92,15 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	if x.sends() && p.strikes(DropSendAnswer, x.faults.DropSendAnswer) || p.strikes(Drop, x.faults.Drop) {
-		panic(http.ErrAbortHandler) // the one way to close without an answer
+	if x.hasSend() && p.strikes(DropSendAnswer, x.faults.DropSendAnswer) || p.strikes(Drop, x.faults.Drop) {
+		panic(http.ErrAbortHandler) // closes the connection without an answer
 	}
 	if p.strikes(Hang, x.faults.Hang) {
 		hang(r.Context())
 		panic(http.ErrAbortHandler)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(answer) // a client that has gone needs none
+	_, _ = w.Write(answer) // the client may have left
 }
 
 func hang(ctx context.Context) {
@@ -122,7 +109,7 @@ func hang(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// forward asks the node and returns its answer.
+// forward sends the body to the node and returns its answer.
 func (p *Proxy) forward(ctx context.Context, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.node(), bytes.NewReader(body))
 	if err != nil {
@@ -141,7 +128,7 @@ func (p *Proxy) forward(ctx context.Context, body []byte) ([]byte, error) {
 	return answer, err
 }
 
-// ask asks the node some calls in one batch and returns the answers by id.
+// ask sends the calls to the node in one batch and returns the answers by id.
 func (p *Proxy) ask(ctx context.Context, calls []*call) (map[string]response, error) {
 	if len(calls) == 0 {
 		return nil, nil

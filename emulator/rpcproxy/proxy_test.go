@@ -23,13 +23,12 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// bundle is a chain whose blocks come when they are asked for, and a client of
-// it and one of the proxy before it.
+// bundle is a chain that mines on request, a client of it, and a client of the proxy before it.
 type bundle struct {
-	chain         *devchain.Chain
-	proxy         *rpcproxy.Proxy
-	direct, spoil *ethclient.Client
-	account       devchain.Account
+	chain           *devchain.Chain
+	proxy           *rpcproxy.Proxy
+	direct, proxied *ethclient.Client
+	account         devchain.Account
 }
 
 func setup(t *testing.T) bundle {
@@ -43,14 +42,14 @@ func setup(t *testing.T) bundle {
 		t.Fatal(err)
 	}
 	b := bundle{chain: chain, proxy: proxy, account: devchain.DevAccounts(1)[0]}
-	for url, client := range map[string]**ethclient.Client{chain.URL(): &b.direct, proxy.URL(): &b.spoil} {
+	for url, client := range map[string]**ethclient.Client{chain.URL(): &b.direct, proxy.URL(): &b.proxied} {
 		if *client, err = ethclient.Dial(url); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Cleanup(func() {
 		b.direct.Close()
-		b.spoil.Close()
+		b.proxied.Close()
 		if err := errors.Join(proxy.Close(), proxy.Close(), chain.Close()); err != nil {
 			t.Errorf("close: got %v, want nil", err)
 		}
@@ -71,7 +70,7 @@ func (b bundle) transfer(t *testing.T, n uint64) *types.Transaction {
 	return tx
 }
 
-// pending is what the node itself counts, its pool included.
+// pending is the node's own transaction count, with its pool.
 func (b bundle) pending(t *testing.T) uint64 {
 	t.Helper()
 	n, err := b.direct.PendingNonceAt(t.Context(), common.Address(b.account.Address))
@@ -81,7 +80,7 @@ func (b bundle) pending(t *testing.T) uint64 {
 	return n
 }
 
-// mined sends a transfer past the proxy and mines it.
+// mined sends a transfer directly to the node and mines it.
 func (b bundle) mined(t *testing.T, n uint64) *types.Transaction {
 	t.Helper()
 	tx := b.transfer(t, n)
@@ -106,15 +105,15 @@ func (b bundle) struck(t *testing.T, want map[string]int) {
 	}
 }
 
-// Without faults a client cannot tell the proxy from the node.
-func TestPassesOn(t *testing.T) {
+// Without faults the proxy answers as the node does.
+func TestProxyWithoutFaultsPassesEverything(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	tx := b.transfer(t, 0)
-	if err := b.spoil.SendTransaction(t.Context(), tx); err != nil {
+	if err := b.proxied.SendTransaction(t.Context(), tx); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.spoil.SendTransaction(t.Context(), tx); err == nil || err.Error() != "already known" {
+	if err := b.proxied.SendTransaction(t.Context(), tx); err == nil || err.Error() != "already known" {
 		t.Errorf("sent again: got %v, want the node's own words", err)
 	}
 	b.mine(t, 1)
@@ -122,17 +121,17 @@ func TestPassesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := b.spoil.TransactionReceipt(t.Context(), tx.Hash())
+	got, err := b.proxied.TransactionReceipt(t.Context(), tx.Hash())
 	if err != nil || got.BlockHash != own.BlockHash {
 		t.Errorf("receipt: got %v, %v; want the node's", got, err)
 	}
-	if _, err := b.spoil.TransactionReceipt(t.Context(), common.Hash{1}); !errors.Is(err, ethereum.NotFound) {
+	if _, err := b.proxied.TransactionReceipt(t.Context(), common.Hash{1}); !errors.Is(err, ethereum.NotFound) {
 		t.Errorf("receipt of nothing: got %v, want not found", err)
 	}
 	b.struck(t, map[string]int{})
 }
 
-// A lost answer says nothing: the node has the transaction.
+// If an answer is lost, the node still has the transaction.
 func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]rpcproxy.Faults{
@@ -144,7 +143,7 @@ func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 			b.proxy.SetFaults(f)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			if name == rpcproxy.Hang { // nobody answers: it is given up once the node has it
+			if name == rpcproxy.Hang { // the client gives up once the node has it
 				go func() {
 					for n, err := uint64(0), error(nil); n == 0 && err == nil; {
 						n, err = b.direct.PendingNonceAt(ctx, common.Address(b.account.Address))
@@ -152,7 +151,7 @@ func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 					cancel()
 				}()
 			}
-			if err := b.spoil.SendTransaction(ctx, b.transfer(t, 0)); err == nil {
+			if err := b.proxied.SendTransaction(ctx, b.transfer(t, 0)); err == nil {
 				t.Error("send: got an answer, want none")
 			} else if _, said := err.(rpc.Error); said {
 				t.Errorf("send: got the node's words %v, want none", err)
@@ -165,14 +164,14 @@ func TestAnswersLostAfterTheNodeAccepted(t *testing.T) {
 				another, stop = context.WithTimeout(t.Context(), 300*time.Millisecond)
 			}
 			defer stop()
-			if _, err := b.spoil.BlockNumber(another); (err == nil) != (name == rpcproxy.DropSendAnswer) {
+			if _, err := b.proxied.BlockNumber(another); (err == nil) != (name == rpcproxy.DropSendAnswer) {
 				t.Errorf("another question under %s: got %v", name, err)
 			}
 		})
 	}
 }
 
-// These faults keep the node from having the transaction, and say so or do not.
+// These faults keep the transaction from the node, with or without an error.
 func TestSendsThatNeverReachTheNode(t *testing.T) {
 	t.Parallel()
 	refusal := func(tx *types.Transaction) string {
@@ -183,7 +182,7 @@ func TestSendsThatNeverReachTheNode(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		faults rpcproxy.Faults
-		want   string // of the error; "": none
+		want   string // text of the error; "": none
 	}{
 		rpcproxy.Unavailable: {rpcproxy.Faults{Unavailable: 1}, "503"},
 		rpcproxy.LoseSend:    {rpcproxy.Faults{LoseSend: 1}, ""},
@@ -193,7 +192,7 @@ func TestSendsThatNeverReachTheNode(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.proxy.SetFaults(c.faults)
-			err := b.spoil.SendTransaction(t.Context(), b.transfer(t, 0))
+			err := b.proxied.SendTransaction(t.Context(), b.transfer(t, 0))
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("send: got %v, want %q", err, c.want)
 			}
@@ -205,8 +204,8 @@ func TestSendsThatNeverReachTheNode(t *testing.T) {
 	}
 }
 
-// In a batch, calls are struck one by one, and each gets the answer to itself.
-func TestBatchIsSpoiledCallByCall(t *testing.T) {
+// In a batch each call is struck separately.
+func TestBatchIsStruckCallByCall(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.proxy.SetFaults(rpcproxy.Faults{Refuse: func(tx *types.Transaction) string {
@@ -223,7 +222,7 @@ func TestBatchIsSpoiledCallByCall(t *testing.T) {
 		}
 		calls = append(calls, rpc.BatchElem{Method: "eth_sendRawTransaction", Args: []any{"0x" + common.Bytes2Hex(raw)}, Result: new(common.Hash)})
 	}
-	if err := b.spoil.Client().BatchCallContext(t.Context(), calls); err != nil {
+	if err := b.proxied.Client().BatchCallContext(t.Context(), calls); err != nil {
 		t.Fatal(err)
 	}
 	for n, c := range calls {
@@ -240,37 +239,37 @@ func TestBatchIsSpoiledCallByCall(t *testing.T) {
 	}
 }
 
-// A receipt may be unknown, or gone, though the transaction is mined; what is not
-// there is not counted as forgotten.
-func TestReceiptsThatComeAndGo(t *testing.T) {
+// A receipt can be unknown or forgotten although the transaction is mined. A missing receipt does not
+// count as forgotten.
+func TestReceiptsCanBeUnknownOrForgotten(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	tx := b.mined(t, 0)
 	b.proxy.SetFaults(rpcproxy.Faults{NotIndexed: 1})
-	if _, err := b.spoil.TransactionReceipt(t.Context(), tx.Hash()); err == nil || err.Error() != "transaction indexing is in progress" {
+	if _, err := b.proxied.TransactionReceipt(t.Context(), tx.Hash()); err == nil || err.Error() != "transaction indexing is in progress" {
 		t.Errorf("receipt without an index: got %v, want the node's words for that", err)
 	}
 	b.proxy.SetFaults(rpcproxy.Faults{ForgetReceipt: 1})
 	for _, hash := range []common.Hash{tx.Hash(), {1}} {
-		if _, err := b.spoil.TransactionReceipt(t.Context(), hash); !errors.Is(err, ethereum.NotFound) {
+		if _, err := b.proxied.TransactionReceipt(t.Context(), hash); !errors.Is(err, ethereum.NotFound) {
 			t.Errorf("forgotten receipt: got %v, want not found", err)
 		}
 	}
 	block := rpc.BlockNumberOrHashWithNumber(rpc.BlockNumber(b.chain.Head()))
-	if all, err := b.spoil.BlockReceipts(t.Context(), block); !errors.Is(err, ethereum.NotFound) {
+	if all, err := b.proxied.BlockReceipts(t.Context(), block); !errors.Is(err, ethereum.NotFound) {
 		t.Errorf("forgotten receipts of a block: got %d, %v; want not found", len(all), err)
 	}
 	b.struck(t, map[string]int{rpcproxy.NotIndexed: 1, rpcproxy.ForgetReceipt: 2})
 }
 
-// A share is a share: some strike, some do not.
-func TestShares(t *testing.T) {
+// A share between 0 and 1 strikes some requests and not others.
+func TestShareStrikesSomeRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.proxy.SetFaults(rpcproxy.Faults{Unavailable: 0.5})
 	failed := 0
 	for range 100 {
-		if _, err := b.spoil.BlockNumber(t.Context()); err != nil {
+		if _, err := b.proxied.BlockNumber(t.Context()); err != nil {
 			failed++
 		}
 	}
@@ -280,8 +279,8 @@ func TestShares(t *testing.T) {
 	b.struck(t, map[string]int{rpcproxy.Unavailable: failed})
 }
 
-// To the connector a lagging node is whole and consistent: it is only behind.
-func TestLag(t *testing.T) {
+// A lagging node is consistent for the connector: its head is lower.
+func TestLaggingNodeIsConsistent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.mine(t, 67) // the finalized block is 32
@@ -292,18 +291,18 @@ func TestLag(t *testing.T) {
 	}
 	t.Cleanup(connector.Close)
 	hash, head := nonce.Hash(tx.Hash()), b.chain.Head()
-	look := func(lag uint64) nonce.View {
+	query := func(lag uint64) nonce.View {
 		b.proxy.SetFaults(rpcproxy.Faults{Lag: lag, LagShare: 1})
 		v, err := connector.Look(t.Context(), nonce.Look{
 			Submitter: nonce.NewSubmitter(b.chain.ChainID(), b.account.Address), Account: true, Finality: "finalized", FinalCount: true,
 			Receipts: []nonce.Hash{hash}, Known: []nonce.Hash{hash}, FromBlock: head - 2, ToBlock: head,
 		})
 		if err != nil {
-			t.Fatalf("look at a node %d blocks behind: %v", lag, err)
+			t.Fatalf("query of a node %d blocks behind: %v", lag, err)
 		}
 		return v
 	}
-	now, before := look(0), look(1)
+	now, before := query(0), query(1)
 	if now.Head.Number != head || now.Account.LatestCount != 1 || now.Receipts[hash].Answer != nonce.AnswerFound || len(now.Headers) != 3 {
 		t.Errorf("without a lag: got %+v, want head %d with the receipt", now, head)
 	}
@@ -314,42 +313,42 @@ func TestLag(t *testing.T) {
 	if before.Tagged.Number != 32 || *before.FinalCount != 0 {
 		t.Errorf("finalized, a block behind: got %d, count %d; want the real one, 32, count 0", before.Tagged.Number, *before.FinalCount)
 	}
-	if far := look(40); far.Tagged.Number != far.Head.Number || far.Head.Number != head-40 {
+	if far := query(40); far.Tagged.Number != far.Head.Number || far.Head.Number != head-40 {
 		t.Errorf("finalized, behind it: got %d at head %d, want the head %d", far.Tagged.Number, far.Head.Number, head-40)
 	}
-	if err := b.spoil.SendTransaction(t.Context(), b.transfer(t, 1)); err != nil || b.pending(t) != 2 {
+	if err := b.proxied.SendTransaction(t.Context(), b.transfer(t, 1)); err != nil || b.pending(t) != 2 {
 		t.Errorf("send to a lagging node: got %v, pending %d; want it taken", err, b.pending(t))
 	}
-	if h, err := b.spoil.HeaderByNumber(t.Context(), new(big.Int).SetUint64(head-39)); !errors.Is(err, ethereum.NotFound) {
+	if h, err := b.proxied.HeaderByNumber(t.Context(), new(big.Int).SetUint64(head-39)); !errors.Is(err, ethereum.NotFound) {
 		t.Errorf("a block above its head: got %v, %v; want not found", h, err)
 	}
 	for number, want := range map[uint64]string{head - 40: "[]", head - 39: "null"} {
 		var got json.RawMessage
-		if err := b.spoil.Client().CallContext(t.Context(), &got, "eth_getBlockReceipts", hexutil.EncodeUint64(number)); err != nil || string(got) != want {
+		if err := b.proxied.Client().CallContext(t.Context(), &got, "eth_getBlockReceipts", hexutil.EncodeUint64(number)); err != nil || string(got) != want {
 			t.Errorf("receipts of block %d by a node at %d: got %s, %v; want %s", number, head-40, got, err, want)
 		}
 	}
-	if n, err := b.spoil.BlockNumber(t.Context()); err != nil || n != head-40 {
+	if n, err := b.proxied.BlockNumber(t.Context()); err != nil || n != head-40 {
 		t.Errorf("its block number: got %d, %v; want %d", n, err, head-40)
 	}
 }
 
-// The tags may be held back alone; all else is as the node says.
-func TestTagsBehind(t *testing.T) {
+// The tags can be lowered without any other change.
+func TestTagsCanLagAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.mine(t, 67)
 	tx := b.mined(t, 0)
 	b.proxy.SetFaults(rpcproxy.Faults{TagsBehind: 5})
 	for tag, want := range map[rpc.BlockNumber]uint64{rpc.SafeBlockNumber: 64, rpc.FinalizedBlockNumber: 27, rpc.LatestBlockNumber: 69} {
-		if h, err := b.spoil.HeaderByNumber(t.Context(), big.NewInt(int64(tag))); err != nil || h.Number.Uint64() != want {
+		if h, err := b.proxied.HeaderByNumber(t.Context(), big.NewInt(int64(tag))); err != nil || h.Number.Uint64() != want {
 			t.Errorf("block %s: got %v, %v; want number %d", tag, h, err, want)
 		}
 	}
-	if _, err := b.spoil.TransactionReceipt(t.Context(), tx.Hash()); err != nil {
+	if _, err := b.proxied.TransactionReceipt(t.Context(), tx.Hash()); err != nil {
 		t.Errorf("receipt above the tags: got %v, want it", err)
 	}
-	if n, err := b.spoil.BlockNumber(t.Context()); err != nil || n != b.chain.Head() {
+	if n, err := b.proxied.BlockNumber(t.Context()); err != nil || n != b.chain.Head() {
 		t.Errorf("block number: got %d, %v; want %d", n, err, b.chain.Head())
 	}
 	b.struck(t, map[string]int{})

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// attempt POSTs once and tells how it went; once the scheduler is stopped it does
-// neither, since a job may be due at the same moment.
+// attempt sends one POST and reports its result. After Stop it does neither: a job can be due at the same moment.
 func (s *Scheduler) attempt(ctx context.Context, j Job, due time.Time) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("job %s: %w", j.Name, ErrStopped)
@@ -50,7 +49,7 @@ func (s *Scheduler) post(ctx context.Context, j Job, due time.Time) error {
 		return err
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20)) // so that the connection can be kept
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20)) // lets the connection be used again
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return fmt.Errorf("answered %s", resp.Status)
 	}

@@ -1,10 +1,8 @@
-// Package scheduler is the emulator's stand-in for Cloud Scheduler: HTTP jobs
-// that POST to a function at a fixed interval, with an OIDC token of the job's
-// account.
+// Package scheduler is the emulator's Cloud Scheduler: HTTP jobs that POST to a function at a fixed interval,
+// with an OIDC token of the job's account.
 //
-// As in the service, an attempt is good if it is answered 2xx before its
-// deadline; a failed one is retried as often as the job's [Retry] says, and a
-// job never runs beside itself: what falls due meanwhile is left out.
+// As in the service, an attempt succeeds if it is answered 2xx before its deadline. A failed one is retried as
+// often as the job's [Retry] allows. A job never runs twice at once: runs that fall due meanwhile are skipped.
 package scheduler
 
 import (
@@ -23,60 +21,59 @@ var (
 	ErrStopped    = errors.New("the scheduler is stopped")
 )
 
-// defaultDeadline is the service's for HTTP jobs.
+// defaultDeadline is the service's default for HTTP jobs.
 const defaultDeadline = 3 * time.Minute
 
 // Job is one entry of the schedule.
 type Job struct {
 	Name     string
-	Every    time.Duration // from one start to the next; the service knows whole minutes only
+	Every    time.Duration // from one start to the next; the service allows only whole minutes
 	URL      string
 	Body     []byte        // sent as application/json; may be empty
-	Account  string        // whose token is sent, by e-mail
-	Audience string        // for whom the token is
+	Account  string        // e-mail of the account whose token is sent
+	Audience string        // of the token
 	Deadline time.Duration // of one attempt; 0: 3 min
 	Retry    Retry
 }
 
-// Retry says when a failed attempt is made again. The zero Retry never does.
+// Retry describes the retries of a failed attempt. The zero value has none.
 //
 // Source: https://docs.cloud.google.com/scheduler/docs/reference/rest/v1/projects.locations.jobs#retryconfig
 type Retry struct {
-	Count        int           // how many more attempts, at most
-	MinBackoff   time.Duration // before the first of them; 0: 5 s
-	MaxBackoff   time.Duration // never longer than this; 0: 1 h
-	MaxDoublings int           // how often the pause doubles before it grows by equal steps; 0: 5
+	Count        int           // maximum of retries
+	MinBackoff   time.Duration // before the first retry; 0: 5 s
+	MaxBackoff   time.Duration // longest pause; 0: 1 h
+	MaxDoublings int           // number of doublings before the pause grows by equal steps; 0: 5
 }
 
-// Pause is how long the service waits before the retry with this number, from 1
-// on: it doubles MaxDoublings times, then grows by the last step, up to
-// MaxBackoff. (Of 10 s, 300 s and 3: 10, 20, 40, 80, 160, 240, 300, 300 s.)
+// Pause returns the time before the retry with this number, from 1 on. It doubles MaxDoublings times, then
+// grows by the last step, up to MaxBackoff. (For 10 s, 300 s and 3: 10, 20, 40, 80, 160, 240, 300, 300 s.)
 func (r Retry) Pause(retry int) time.Duration {
 	first := cmp.Or(r.MinBackoff, 5*time.Second)
-	most := cmp.Or(r.MaxBackoff, time.Hour)
+	limit := cmp.Or(r.MaxBackoff, time.Hour)
 	doublings := cmp.Or(r.MaxDoublings, 5)
 	pause, step := first, first
 	for n := range retry - 1 {
-		if n <= doublings { // a step as long as the pause doubles it
+		if n <= doublings { // the step is the pause after the last doubling
 			step = pause
 		}
-		pause = min(pause+step, most)
+		pause = min(pause+step, limit)
 	}
-	return min(pause, most)
+	return min(pause, limit)
 }
 
-// Options say what a scheduler runs.
+// Options are a scheduler's jobs and connections.
 type Options struct {
 	Jobs []Job
 
-	// Token makes the token of an attempt. An error fails the attempt.
+	// Token returns the token of an attempt. An error fails the attempt.
 	Token func(ctx context.Context, account, audience string) (string, error)
 
-	// Transport carries the attempts; nil: one of the scheduler's own.
+	// Transport sends the attempts; nil: a new one.
 	Transport http.RoundTripper
 
-	// Attempted, if not nil, is told of each attempt's end; err is nil if it was
-	// good. Calls for different jobs overlap.
+	// Attempted, if not nil, is called after each attempt; err is nil if it succeeded. Calls for different
+	// jobs overlap.
 	Attempted func(job string, err error)
 }
 
@@ -90,8 +87,8 @@ type Scheduler struct {
 	running sync.WaitGroup
 }
 
-// Start begins the schedule: each job runs for the first time when its interval
-// has passed. The error says which job has no interval or an other job's name.
+// Start starts the schedule: each job first runs after its interval. The error names a job without an interval,
+// or with the name of another job.
 func Start(o Options) (*Scheduler, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Scheduler{options: o, stop: cancel, stopped: ctx.Done(), runs: map[string]chan chan<- error{}}
@@ -99,7 +96,7 @@ func Start(o Options) (*Scheduler, error) {
 		s.options.Transport = &http.Transport{}
 	}
 	s.client = &http.Client{Transport: s.options.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // the service follows none: an answer other than 2xx failed
+		return http.ErrUseLastResponse // the service follows no redirect: an answer other than 2xx fails
 	}}
 	for _, j := range o.Jobs {
 		if _, twice := s.runs[j.Name]; twice || j.Every <= 0 {
@@ -114,19 +111,16 @@ func Start(o Options) (*Scheduler, error) {
 	return s, nil
 }
 
-// Stop ends the schedule, cuts off attempts that are under way, and waits for
-// their end. Stopping again is harmless.
+// Stop ends the schedule, cancels attempts in progress, and waits for their end. A second call does nothing.
 func (s *Scheduler) Stop() {
 	s.stop()
 	s.running.Wait()
 	s.client.CloseIdleConnections()
 }
 
-// RunNow makes one attempt of the job, besides its schedule and its pauses, and
-// waits for its end. If an attempt of the job is under way, it begins after
-// that. It returns what the attempt came to: nil if it was answered 2xx. Other
-// errors are [ErrUnknownJob], [ErrStopped] and ctx's; the attempt goes on when
-// ctx ends.
+// RunNow runs one attempt of the job outside its schedule, after an attempt of the job in progress, and waits
+// for its end. It returns nil if the attempt was answered 2xx, and the attempt's error otherwise. Other errors
+// are [ErrUnknownJob], [ErrStopped] and ctx's; the attempt continues when ctx ends.
 func (s *Scheduler) RunNow(ctx context.Context, name string) error {
 	runs, ok := s.runs[name]
 	if !ok {
@@ -148,8 +142,8 @@ func (s *Scheduler) RunNow(ctx context.Context, name string) error {
 	}
 }
 
-// keep is one job's life. That it is a single goroutine keeps the job from
-// running beside itself; the ticker drops what falls due during a run.
+// keep runs one job. Its single goroutine prevents two runs at once; the ticker drops the runs that fall due
+// during a run.
 func (s *Scheduler) keep(ctx context.Context, j Job, runs <-chan chan<- error) {
 	tick := time.NewTicker(j.Every)
 	defer tick.Stop()
@@ -165,7 +159,7 @@ func (s *Scheduler) keep(ctx context.Context, j Job, runs <-chan chan<- error) {
 	}
 }
 
-// run makes the attempts of one scheduled execution.
+// run runs the attempts of one scheduled execution.
 func (s *Scheduler) run(ctx context.Context, j Job, due time.Time, runs <-chan chan<- error) {
 	err := s.attempt(ctx, j, due)
 	for retry := 1; err != nil && retry <= j.Retry.Count; retry++ {

@@ -39,7 +39,7 @@ func start(t *testing.T, o scheduler.Options) *scheduler.Scheduler {
 	return s
 }
 
-// function serves a function's handler and is its address.
+// function serves a function's handler and returns its address.
 func function(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -47,8 +47,8 @@ func function(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
-// over is a network inside the process, so that a test's clock can be a false
-// one: it asks the handler's function for the status, and ends with the request.
+// over is a network inside the process, for tests with a fake clock. It calls the function for the status, and
+// ends with the request.
 type over func(r *http.Request) int
 
 func (status over) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -59,7 +59,7 @@ func (status over) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: code, Status: http.StatusText(code), Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
 }
 
-func TestAJobProvesWhoItIs(t *testing.T) {
+func TestJobSendsItsAccountsToken(t *testing.T) {
 	t.Parallel()
 	i, err := issuer.Start(issuer.Options{Accounts: []string{account}})
 	if err != nil {
@@ -76,9 +76,9 @@ func TestAJobProvesWhoItIs(t *testing.T) {
 		got = []string{r.Method, r.Header.Get("X-CloudScheduler"), r.Header.Get("Content-Type"), string(body)}
 	})).ServeHTTP)
 	job := scheduler.Job{Name: "sweep", Every: time.Hour, URL: url, Body: []byte("{}"), Account: account, Audience: audience}
-	stranger := job
-	stranger.Name, stranger.Account = "stranger", "stranger@fencepost.test"
-	s := start(t, scheduler.Options{Jobs: []scheduler.Job{job, stranger}, Token: i.Token})
+	unknown := job
+	unknown.Name, unknown.Account = "stranger", "stranger@fencepost.test"
+	s := start(t, scheduler.Options{Jobs: []scheduler.Job{job, unknown}, Token: i.Token})
 	if err := s.RunNow(t.Context(), "sweep"); err != nil {
 		t.Fatalf("got %v, want the function to let the job in", err)
 	}
@@ -112,8 +112,8 @@ func TestJobsRunAtTheirIntervalAndNeverBesideThemselves(t *testing.T) {
 		})
 		<-time.After(6*time.Minute + time.Second)
 		s.Stop()
-		// The run due at 3 min begins when the one of 2 min has ended, the one due
-		// at 4 min is left out, since its tick finds that of 3 min still waiting.
+		// The run due at 3 min begins when the one of 2 min has ended. The one due at 4 min is skipped: its tick
+		// finds that of 3 min still waiting.
 		want := []time.Duration{time.Minute, 2 * time.Minute, 4*time.Minute + 30*time.Second, 5 * time.Minute, 6 * time.Minute}
 		if diff := cmp.Diff(want, at); diff != "" {
 			t.Errorf("starts (-want +got):\n%s", diff)
@@ -162,7 +162,7 @@ func TestAnAttemptEndsAtItsDeadline(t *testing.T) {
 
 func TestPausesDoubleThenGrowEvenlyThenStay(t *testing.T) {
 	t.Parallel()
-	// The example of the service's reference, in its own numbers.
+	// The example is that of the service's reference.
 	r := scheduler.Retry{MinBackoff: 10 * time.Second, MaxBackoff: 300 * time.Second, MaxDoublings: 3}
 	want := []time.Duration{10, 20, 40, 80, 160, 240, 300, 300}
 	for i, seconds := range want {
@@ -172,11 +172,11 @@ func TestPausesDoubleThenGrowEvenlyThenStay(t *testing.T) {
 	}
 }
 
-func TestStopCutsOffWhatRuns(t *testing.T) {
+func TestStopCancelsAttempts(t *testing.T) {
 	t.Parallel()
 	in := make(chan struct{})
 	url := function(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.ReadAll(r.Body) // without that net/http does not see the caller go
+		_, _ = io.ReadAll(r.Body) // only after this read does net/http notice that the caller left
 		in <- struct{}{}
 		<-r.Context().Done()
 	})
@@ -210,7 +210,7 @@ func TestAnAnswerOtherThan2xxFails(t *testing.T) {
 	}
 }
 
-func TestJobsNeedAnIntervalAndANameOfTheirOwn(t *testing.T) {
+func TestJobsNeedAnIntervalAndAUniqueName(t *testing.T) {
 	t.Parallel()
 	for _, jobs := range [][]scheduler.Job{{{Name: "a"}}, {{Name: "a", Every: 1}, {Name: "a", Every: 1}}} {
 		if s, err := scheduler.Start(scheduler.Options{Jobs: jobs}); err == nil {

@@ -6,13 +6,12 @@ import (
 	"github.com/fencepost/fencepost/shared/client"
 )
 
-// Client calls the public paths as the account. All clients of the stack share its
-// connections.
+// Client returns a client of the public paths for the account. All clients of the stack share connections.
 func (s *Stack) Client(account string) (*client.Client, error) {
 	return s.client(func(ctx context.Context) (string, error) { return s.Issuer.Token(ctx, account, PublicAudience) })
 }
 
-// UserClient calls the public paths as the user.
+// UserClient returns a client of the public paths for the user.
 func (s *Stack) UserClient(userID int64) (*client.Client, error) {
 	return s.client(func(context.Context) (string, error) { return s.Users.UserToken(userID, UsersAudience) })
 }

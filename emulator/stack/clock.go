@@ -12,10 +12,10 @@ import (
 
 // Variables of a program that was built with the overlay of [WrongClock].
 const (
-	// ShiftVariable says by how much the program's wall clock is wrong, as a duration.
+	// ShiftVariable is the error of the program's wall clock, as a duration.
 	ShiftVariable = "TIME_SHIFT"
-	// SpreadVariable spreads the clocks of several processes: of each three process ids
-	// one is behind by this duration, one is right, and one is ahead.
+	// SpreadVariable spreads the clocks of several processes. Of each three process ids one clock is
+	// behind by this duration, one is right, and one is ahead.
 	SpreadVariable = "TIME_SPREAD"
 )
 
@@ -30,10 +30,9 @@ var shift = func() int64 {
 }()
 `
 
-// WrongClock writes an overlay for go build into folder and returns its path. A program
-// that is built with -overlay and this path has a time.Now whose wall clock can be wrong,
-// see [ShiftVariable]; its monotonic clock stays right, as a machine's does. (Go reads
-// the clock without a system call that something outside could change.)
+// WrongClock writes an overlay for go build into folder and returns its path. A program built with -overlay
+// and this path has a wrong wall clock (see [ShiftVariable]) and a right monotonic clock. (Go reads the
+// clock without a system call that could be intercepted.)
 func WrongClock(ctx context.Context, folder string) (overlay string, err error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {

@@ -15,11 +15,10 @@ import (
 	"github.com/fencepost/fencepost/shared/ledger/trading"
 )
 
-// Core is the trading core beside the functions: one process after the other on
-// one folder, behind a proxy that is its address.
+// Core is the trading core: successive processes on one folder, behind a proxy with a fixed address.
 type Core struct {
-	Proxy  *ubsproxy.Proxy // where the functions find it, whichever process it is
-	Secret string          // that its callers show
+	Proxy  *ubsproxy.Proxy // the core's address for the functions
+	Secret string          // of its callers
 
 	options ubscore.Options
 
@@ -31,16 +30,16 @@ type Core struct {
 // ErrNoCore reports that no process of the core runs.
 var ErrNoCore = errors.New("no process of the trading core runs")
 
-// CoreOptions say how the trading core is run. The zero value is production's.
+// CoreOptions describe how the trading core is run. The zero value is as in production.
 type CoreOptions struct {
 	Binary        string // see [ubscore.Build]; "": it is built
 	CrashPoints   string // the folder of armed points; "": none
 	SnapshotEvery int    // journal lines between two snapshots; 0: the core's own
 
-	Horizon     time.Duration // how long keys are kept at least; 0: the core's own
-	ForgetCalls bool          // the proxy takes no calls down: nothing can be replayed
+	Horizon     time.Duration // the least time that keys are kept; 0: the core's default
+	ForgetCalls bool          // the proxy records no calls
 
-	Environment map[string]string // of the process, beside the core's own variables
+	Environment map[string]string // of the process, beside the core's variables
 }
 
 func (s *Stack) startCore(ctx context.Context) (err error) {
@@ -64,8 +63,8 @@ func (s *Stack) startCore(ctx context.Context) (err error) {
 	return c.Start(ctx)
 }
 
-// Start starts a process on the core's folder, in place of one that has ended,
-// and waits until it has recovered.
+// Start starts a process on the core's folder after the previous one has ended, and waits until it has
+// recovered.
 func (c *Core) Start(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,24 +84,22 @@ func (c *Core) Start(ctx context.Context) error {
 	return nil
 }
 
-// Process is the process that was started last. It may have ended.
+// Process returns the process started last. It may have ended.
 func (c *Core) Process() *processes.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.process
 }
 
-// Ledger leads to the core itself, past the proxy: for what comes from outside,
-// and for who looks behind the functions' back. It is the process' own: who has
-// restarted the core asks again.
+// Ledger returns a client of the current process without the proxy. After a restart the caller needs a new
+// one.
 func (c *Core) Ledger() *trading.Ledger {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ledger
 }
 
-// Kill ends the process by SIGKILL and waits for its end. What it had answered
-// is in its folder.
+// Kill ends the process by SIGKILL and waits for its end. Its folder has all that it answered.
 func (c *Core) Kill() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,11 +113,10 @@ func (c *Core) Kill() error {
 	return err
 }
 
-// Pause stops the process by SIGSTOP until [Core.Continue]: its callers hear
-// nothing.
+// Pause stops the process by SIGSTOP until [Core.Continue]: it answers no caller.
 func (c *Core) Pause() error { return c.signal(syscall.SIGSTOP) }
 
-// Continue lets a paused process go on.
+// Continue resumes a paused process.
 func (c *Core) Continue() error { return c.signal(syscall.SIGCONT) }
 
 func (c *Core) signal(s syscall.Signal) error {
@@ -131,12 +127,11 @@ func (c *Core) signal(s syscall.Signal) error {
 	return p.Signal(s)
 }
 
-// Tear cuts the log of a core that was killed, as a crash of the machine may: of
-// the bytes that no fsync has returned for, the first keep are left. It says how
-// many there were.
+// Tear cuts the log of a killed core as a crash of the machine can: of the bytes without an fsync only the
+// first keep stay. It returns the number of bytes without an fsync.
 func (c *Core) Tear(keep int64) (undurable int64, err error) {
 	return ubscore.Tear(c.options.Folder, keep)
 }
 
-// Folder is where the core's log and snapshots are.
+// Folder is the folder of the core's log and snapshots.
 func (c *Core) Folder() string { return c.options.Folder }

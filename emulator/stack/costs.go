@@ -6,14 +6,13 @@ import (
 	"sync"
 )
 
-// Costs adds up what the functions' own log lines say each invocation cost. An
-// invocation that was killed wrote no line and is not in it.
+// Costs adds up the costs in the functions' log lines. A killed invocation wrote no line.
 type Costs struct {
 	mu         sync.Mutex
 	byFunction map[string]Cost
 }
 
-// Cost is what a number of invocations cost together.
+// Cost is the cost of some invocations together.
 type Cost struct {
 	Invocations   int64 `json:"-"`
 	SQLRoundTrips int64 `json:"sqlRoundTrips"`
@@ -50,7 +49,7 @@ func (c *Costs) read(line string) {
 	c.byFunction[entry.Function] = c.byFunction[entry.Function].plus(entry.Cost)
 }
 
-// Of is the cost of the named functions together.
+// Of returns the cost of the named functions together.
 func (c *Costs) Of(functions ...string) Cost {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,16 +13,14 @@ import (
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )
 
-// functionRole is who the functions are to the database: they read and write
-// rows and change nothing else.
+// functionRole is the functions' database role: it can only read and write rows.
 const functionRole = "fencepost_function"
 
-// migrated is the template of all databases of one cluster: migrating each anew takes
-// longer than many a test.
+// migrated is the template of all databases of one cluster: a new migration for each would take longer
+// than many tests.
 const migrated = "migrated"
 
-// startDatabase makes a cluster where none was given, and a migrated database in
-// it.
+// startDatabase creates a migrated database, in a new cluster if none was given.
 func (s *Stack) startDatabase(ctx context.Context) error {
 	cluster := s.options.Cluster
 	if cluster == nil {
@@ -52,15 +50,14 @@ func (s *Stack) startDatabase(ctx context.Context) error {
 	return nil
 }
 
-// roleURL makes a role with the rights of a function, or of all where one target serves
-// them, and says how it reaches the database.
+// roleURL creates a role with the rights of a target's functions, and returns its URL.
 func (s *Stack) roleURL(ctx context.Context, target string) (string, error) {
 	db, err := pgx.Connect(ctx, s.Database)
 	if err != nil {
 		return "", err
 	}
 	defer db.Close(ctx)
-	password := rand.Text() // base32: nothing to quote
+	password := rand.Text() // base32: needs no quotes
 	role := functionRole + "_" + target + "_" + rand.Text()[:8]
 	if _, err := db.Exec(ctx, fmt.Sprintf("create role %s login password '%s'", pgx.Identifier{role}.Sanitize(), password)); err != nil {
 		return "", fmt.Errorf("make the role of %s: %w", target, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// deployed reads one of the files that Terraform deploys by.
+// deployed reads one of Terraform's data files.
 func deployed[T any](t *testing.T, name string) (parsed T) {
 	t.Helper()
 	text, err := os.ReadFile("../../terraform/" + name)
@@ -23,8 +23,7 @@ func deployed[T any](t *testing.T, name string) (parsed T) {
 	return parsed
 }
 
-// The queues here are those that are deployed, with the settings that the code
-// relies on.
+// The stack's queues are the deployed ones, with the settings that the code relies on.
 func TestQueuesAreThoseDeployed(t *testing.T) {
 	t.Parallel()
 	got := deployed[struct {
@@ -53,8 +52,7 @@ func TestQueuesAreThoseDeployed(t *testing.T) {
 	}
 }
 
-// The load balancer leads where the URL map here does, and nowhere else; behind
-// it are the same functions, each with the queue that it serves here.
+// The stack's URL map has the load balancer's routes, and the same functions with the same queues.
 func TestFunctionsAreThoseDeployed(t *testing.T) {
 	t.Parallel()
 	type function struct {

@@ -1,5 +1,5 @@
 package stack
 
-// Environment is what every function process is given, in the form of
-// [os.Environ]: a business' own program that posts requests has the same.
+// Environment returns the environment of every function process, in the form of [os.Environ]. A business'
+// own program that posts requests gets the same.
 func (s *Stack) Environment() []string { return list(s.settings) }

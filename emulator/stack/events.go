@@ -29,7 +29,7 @@ func (s *Stack) startPubSub(ctx context.Context) error {
 	return nil
 }
 
-// eventSettings say where that is.
+// eventSettings returns the settings of that service.
 func (s *Stack) eventSettings() map[string]string {
 	if s.PubSub == nil {
 		return nil

@@ -12,14 +12,14 @@ import (
 // ETH is the chain's own coin. Only a stack with payouts has it.
 var ETH = transfer.Asset{ID: 4, Name: "ETH", Precision: 8, MinUnits: 1, MaxUnits: 1_000_000_000_000, Active: true, Enabled: true}
 
-// The decimals of what is paid out, on the chain.
+// The decimals of paid-out assets on the chain.
 const (
 	coinDecimals  = 18
 	tokenDecimals = 6
 )
 
-// payable puts USDT's contract on the chain, and returns the assets of a stack with
-// payouts: USDT is paid out by the contract, ETH as the coin, the others not at all.
+// payable deploys USDT's contract, and returns the assets of a stack with payouts. USDT is paid out by the
+// contract, and ETH as the coin.
 func (s *Stack) payable(ctx context.Context) ([]transfer.Asset, error) {
 	s.Payer = nonce.NewSubmitter(s.Chain.ChainID(), s.payer.Address)
 	var err error
@@ -29,25 +29,22 @@ func (s *Stack) payable(ctx context.Context) ([]transfer.Asset, error) {
 	return []transfer.Asset{s.PaidBy(USDT, s.Token), BTC, JPY, s.PaidOut(ETH)}, nil
 }
 
-// PayerAccount is the payer with its key, for whoever is to use that beside the house.
+// PayerAccount returns the payer with its key, for a foreign signer in tests.
 func (s *Stack) PayerAccount() devchain.Account { return s.payer }
 
-// PaidOut is the asset with the terms by which the payer pays it out as the chain's
-// coin, for [Stack.AddAsset].
+// PaidOut returns the asset with terms for payouts as the chain's coin, for [Stack.AddAsset].
 func (s *Stack) PaidOut(a transfer.Asset) transfer.Asset {
 	a.Payout = &transfer.PayoutTerms{Submitter: string(s.Payer), ChainID: s.Chain.ChainID(), Decimals: coinDecimals}
 	return a
 }
 
-// PaidBy is the asset with the terms by which the payer pays it out as the token with
-// that contract.
+// PaidBy returns the asset with terms for payouts as the token of that contract.
 func (s *Stack) PaidBy(a transfer.Asset, token nonce.Address) transfer.Asset {
 	a.Payout = &transfer.PayoutTerms{Submitter: string(s.Payer), ChainID: s.Chain.ChainID(), Token: token.String(), Decimals: max(tokenDecimals, a.Precision)}
 	return a
 }
 
-// Deploy puts a contract on the chain, in a block that is made at once, and returns
-// where it is.
+// Deploy deploys a contract in a block that is mined at once, and returns its address.
 func (s *Stack) Deploy(ctx context.Context, code []byte) (nonce.Address, error) {
 	s.deploying.Lock()
 	defer s.deploying.Unlock()

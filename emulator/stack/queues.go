@@ -16,7 +16,7 @@ import (
 	"github.com/fencepost/fencepost/shared/tasks"
 )
 
-// How soon, and how rarely at most, a failed task comes again.
+// The shortest and the longest time until a failed task is retried.
 const (
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 10 * time.Second
@@ -28,26 +28,24 @@ const (
 	parent   = "projects/" + project + "/locations/" + location
 )
 
-// TasksClient is the ordinary client of Cloud Tasks, connected to the emulator.
-// The caller closes it.
+// TasksClient returns a client of Cloud Tasks for the emulator. The caller closes it.
 func (s *Stack) TasksClient(ctx context.Context) (*cloudtasksapi.Client, error) {
 	return cloudtasksapi.NewClient(ctx, option.WithEndpoint(s.Tasks.Addr()), option.WithoutAuthentication(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
 }
 
-// QueueName is the full name of the queue of kind.
+// QueueName returns the full name of the kind's queue.
 func QueueName(kind nonce.Kind) string { return fmt.Sprintf("%s/queues/fencepost-%s-0", parent, kind) }
 
-// queueWorkers is how many tasks of each queue are under way at once; that of
-// receipts is confirmations.receiptWorkers.
+// queueWorkers is the number of concurrent tasks of each queue; that of receipts is
+// confirmations.receiptWorkers.
 var queueWorkers = map[nonce.Kind]int32{
 	nonce.KindAdvance: 100, nonce.KindReceipt: 10, nonce.KindConfirm: 10, nonce.KindResubmit: 10, transferService: 20,
 	tasks.Publish: 50,
 }
 
-// createQueues makes one queue for each function that moves transactions, with
-// the settings that the code relies on: retried without end, soon, and never
-// further apart than ten seconds.
+// createQueues creates a queue for each function that moves transactions, with the settings that the code
+// relies on: unlimited retries, at most ten seconds apart.
 func (s *Stack) createQueues(ctx context.Context) error {
 	client, err := s.TasksClient(ctx)
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/fencepost/fencepost/shared/store"
 )
 
-// register puts the dev accounts under management, by the admin function like
-// any operator.
+// register registers the dev accounts by the admin function.
 func (s *Stack) register(ctx context.Context) error {
 	operator, err := s.Client(OperatorAccount)
 	if err != nil {
@@ -30,7 +29,7 @@ func (s *Stack) register(ctx context.Context) error {
 	return s.registerFor(ctx, operator, s.Payer, store.PayoutCaller)
 }
 
-// registerFor registers the submitter for one caller alone.
+// registerFor registers the submitter for one caller only.
 func (s *Stack) registerFor(ctx context.Context, operator *client.Client, sub nonce.Submitter, caller string) error {
 	_, err := operator.RegisterSubmitter(ctx, client.Registration{Submitter: string(sub), Signer: s.signing.names[sub], Callers: []string{caller}, MaxInFlight: s.options.Window, Unlimited: true})
 	if p := client.ProposedBy(err); p != nil {
@@ -51,8 +50,7 @@ func (s *Stack) approve(ctx context.Context, proposal string) error {
 	return err
 }
 
-// Call makes one request of the public API as the account given; body is sent
-// as JSON unless it is nil.
+// Call makes one request of the public API as the account given. A body other than nil is sent as JSON.
 func (s *Stack) Call(ctx context.Context, account, method, path string, body any) (status int, answer []byte, err error) {
 	token, err := s.Issuer.Token(ctx, account, PublicAudience)
 	if err != nil {
@@ -61,7 +59,7 @@ func (s *Stack) Call(ctx context.Context, account, method, path string, body any
 	return CallWith(ctx, token, method, s.URLMap.PublicURL()+path, body)
 }
 
-// Info is what a newcomer needs to play with a running stack.
+// Info describes a running stack for its users.
 type Info struct {
 	API         string       `json:"api"`
 	Token       string       `json:"token"`
@@ -74,11 +72,10 @@ type Info struct {
 	ChainID     uint64       `json:"chainId"`
 	Submitters  []DevAccount `json:"submitters"`
 	Processes   []Instance   `json:"processes"`
-	GeneratedAt time.Time    `json:"generatedAt"` // the tokens are good for an hour from then
+	GeneratedAt time.Time    `json:"generatedAt"` // the tokens are valid for an hour from then on
 }
 
-// DevAccount is a registered submitter with its key, which is worth nothing
-// anywhere else.
+// DevAccount is a registered submitter with its key, which has no value elsewhere.
 type DevAccount struct {
 	Submitter  string `json:"submitter"`
 	PrivateKey string `json:"privateKey"`
@@ -90,7 +87,7 @@ type Instance struct {
 	Addr string `json:"addr"`
 }
 
-// Info describes the stack as it is now, with fresh tokens.
+// Info returns the stack's current description, with new tokens.
 func (s *Stack) Info(ctx context.Context) (Info, error) {
 	token, err := s.Issuer.Token(ctx, CallerAccount, PublicAudience)
 	if err != nil {
@@ -113,7 +110,7 @@ func (s *Stack) Info(ctx context.Context) (Info, error) {
 	return info, nil
 }
 
-// Curl is a request that works when pasted into a shell.
+// Curl returns a command that works when pasted into a shell.
 func (i Info) Curl() string {
 	to := strings.Repeat("0", 36) + "cafe"
 	return fmt.Sprintf(`curl -sS %s/api/v1/tx \

@@ -19,7 +19,7 @@ import (
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
-// publicRoutes are the load balancer's URL map: the one list of public paths.
+// publicRoutes are the public paths of the load balancer's URL map.
 var publicRoutes = []urlmap.Route{
 	{Pattern: "/api/v1/tx", Service: "create"},
 	{Pattern: "/api/v1/tx:batch", Service: "create"},
@@ -29,7 +29,7 @@ var publicRoutes = []urlmap.Route{
 	{Pattern: "/admin/v1/", Service: "admin"},
 }
 
-// transferRoutes are the paths beside them where there are transfers.
+// transferRoutes are the additional paths with transfers.
 var transferRoutes = []urlmap.Route{
 	{Pattern: "/api/v1/internal_transfer", Service: transferService},
 	{Pattern: "/api/v1/internal_transfer/", Service: transferService},
@@ -38,10 +38,10 @@ var transferRoutes = []urlmap.Route{
 	{Pattern: "/api/v1/payout_address/", Service: transferService},
 }
 
-// internalServices are reached by tasks and the scheduler alone.
+// internalServices are called only by tasks and the scheduler.
 var internalServices = []string{"advance", "receipt", "confirm", "resubmit", "sweep", "publish"}
 
-// routes are the public paths, and the services at the internal ones.
+// routes returns the public routes and the internal services.
 func (s *Stack) routes() (public []urlmap.Route, internal []string) {
 	if !s.options.Transfers {
 		return publicRoutes, internalServices
@@ -52,7 +52,7 @@ func (s *Stack) routes() (public []urlmap.Route, internal []string) {
 // all is the target that serves every function.
 const all = migrations.EveryFunction
 
-// functionsOf are the functions that are deployed with a target.
+// functionsOf returns the functions deployed with a target.
 func functionsOf(target string) []string {
 	switch target {
 	case transferService:
@@ -79,11 +79,11 @@ func (s *Stack) startURLMap(context.Context) (err error) {
 // service is a set of processes that serve the same functions.
 type service struct {
 	target    string
-	functions []string // the routes that lead to it
+	functions []string // with routes to it
 	pool      *processes.Pool
 }
 
-// functionNames are all services that a route leads to.
+// functionNames returns all functions with a route.
 func (s *Stack) functionNames() []string {
 	public, internal := s.routes()
 	names := slices.Clone(internal)
@@ -107,7 +107,7 @@ func (s *Stack) startServices(ctx context.Context) (err error) {
 	}
 	for _, svc := range s.services {
 		settings := s.settingsOf(svc.target)
-		if svc.target != all { // as deployed, each function logs in as its own role
+		if svc.target != all { // as in the deployment, each function has its own role
 			if settings["FENCEPOST_DATABASE_URL"], err = s.roleURL(ctx, svc.target); err != nil {
 				return err
 			}
@@ -123,12 +123,12 @@ func (s *Stack) startServices(ctx context.Context) (err error) {
 // callers are the functions that call the trading core.
 var callers = []string{all, "admin", transferService, conservationJob}
 
-// nodeless are the functions that query no node. Of these only create reads the list of
-// chains, for their ids.
+// nodeless are the functions that query no node. Only create among them reads the list of chains, for
+// their ids.
 var nodeless = []string{"cancel", "create", "publish", "query"}
 
-// settingsOf are a service's settings, as deployed: a function that does not call the
-// trading core has none of its settings, and one that queries no node has no node's URL.
+// settingsOf returns a service's settings as deployed. Only callers of the trading core get its settings,
+// and only functions that query nodes get the nodes' URLs.
 func (s *Stack) settingsOf(target string) map[string]string {
 	settings := maps.Clone(s.settings)
 	if !slices.Contains(callers, target) {
@@ -178,8 +178,7 @@ func (s *Stack) startService(ctx context.Context, svc *service, env []string) (e
 	return err
 }
 
-// tell writes the functions' log lines, one at a time, and counts the costs that
-// they tell.
+// tell writes the functions' log lines one at a time, and counts their costs.
 func (s *Stack) tell(line processes.Line) {
 	s.Costs.read(line.Text)
 	s.write(line.Text)
@@ -191,7 +190,7 @@ func (s *Stack) write(line string) {
 	fmt.Fprintln(s.options.Output, line)
 }
 
-// Processes are the function processes that are alive.
+// Processes returns the running function processes.
 func (s *Stack) Processes() []*processes.Process {
 	var list []*processes.Process
 	for _, svc := range s.services {
@@ -200,17 +199,14 @@ func (s *Stack) Processes() []*processes.Process {
 	return list
 }
 
-// DatabaseURLOf is how a function reaches the database where each has a process and a role
-// of its own; "" where one role serves all.
+// DatabaseURLOf returns the function's database URL if each function has its own role, and "" otherwise.
 func (s *Stack) DatabaseURLOf(function string) string { return s.roles[function] }
 
-// Setting is what the function processes have been given as an environment
-// variable.
+// Setting returns the value of the function processes' environment variable.
 func (s *Stack) Setting(variable string) string { return s.settings[variable] }
 
-// StartProcess starts one more process, which serves every function beside the
-// others, with settings over theirs. Nobody replaces it when it ends. The caller
-// may stop it; [Stack.Close] does.
+// StartProcess starts one more process that serves every function, with the settings in addition. It is not
+// replaced when it ends. The caller may stop it; [Stack.Close] does too.
 func (s *Stack) StartProcess(ctx context.Context, settings map[string]string) (*processes.Process, error) {
 	p, err := s.StartAside(ctx, settings)
 	if err != nil {
@@ -229,16 +225,15 @@ func (s *Stack) StartProcess(ctx context.Context, settings map[string]string) (*
 	return p, nil
 }
 
-// StartAside starts one more process, with settings over the others', to which
-// no route leads: whoever wants something of it asks at its address. The caller
-// ends it.
+// StartAside starts one more process without a route, with the settings in addition. Its address is the
+// only way to it. The caller ends it.
 func (s *Stack) StartAside(ctx context.Context, settings map[string]string) (*processes.Process, error) {
 	env := maps.Clone(s.settings)
 	maps.Copy(env, settings)
 	return processes.Start(ctx, processes.Spec{Name: "extra", Path: s.options.Binary, Env: list(env), Output: s.tell})
 }
 
-// environment is what every function process gets.
+// environment returns the environment of every function process.
 func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 	if s.options.WireProxy {
 		if err := s.startWireProxy(ctx); err != nil {
@@ -268,7 +263,7 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 		"FENCEPOST_TELEMETRY_PROMETHEUS":   "true",
 		"CLOUD_RUN_TIMEOUT_SECONDS":        "60",
 	}
-	// No Cloud Run stands before these processes, and bounds what each serves at once.
+	// Without Cloud Run no load balancer bounds the concurrent requests of a process.
 	env["FENCEPOST_HTTP_MAX_REQUESTS_PER_CALLER"] = "2000"
 	if s.options.Window > 1 {
 		env["FENCEPOST_NONCE_STRICT_ENABLED"] = "false"
@@ -282,7 +277,7 @@ func (s *Stack) environment(ctx context.Context) (map[string]string, error) {
 	return env, nil
 }
 
-// list is an environment as a process takes it.
+// list returns the environment in the form of [os.Environ].
 func list(env map[string]string) (entries []string) {
 	for name, value := range env {
 		entries = append(entries, name+"="+value)
@@ -290,21 +285,21 @@ func list(env map[string]string) (entries []string) {
 	return entries
 }
 
-// key is the private key of the i-th dev account.
+// key returns the private key of the i-th dev account.
 func (s *Stack) key(i int) string { return keyOf(s.accounts[i]) }
 
 func keyOf(a devchain.Account) string {
 	return "0x" + hex.EncodeToString(crypto.FromECDSA(a.Key))
 }
 
-// Build compiles the function server, with crash points, into folder and returns its path. It runs
-// in the module's tree.
+// Build compiles the function server with crash points into folder and returns its path. It runs in the
+// module's tree.
 func Build(ctx context.Context, folder string, flags ...string) (string, error) {
 	return BuildProgram(ctx, folder, "functions/server", flags...)
 }
 
-// BuildProgram compiles another main package of the module, such as the function server
-// with a business' handlers, as [Build] does.
+// BuildProgram compiles another main package of the module in the same way, such as the function server
+// with a business' handlers.
 func BuildProgram(ctx context.Context, folder, program string, flags ...string) (string, error) {
 	path := filepath.Join(folder, "server")
 	args := append([]string{"build", "-tags", crash.Tag, "-o", path}, flags...)

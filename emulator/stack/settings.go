@@ -7,8 +7,7 @@ import (
 	"unicode"
 )
 
-// Settings are those of the functions that a command line gives, by variable. It is a
-// flag that may be given again.
+// Settings are settings of the functions from the command line, by variable. The flag can be repeated.
 type Settings map[string]string
 
 var _ flag.Value = Settings{}
@@ -16,8 +15,8 @@ var _ flag.Value = Settings{}
 // String implements [flag.Value].
 func (s Settings) String() string { return "" }
 
-// Set implements [flag.Value]. A name is read as docs/settings.md has it, or as the
-// variable; what is no setting the functions refuse.
+// Set implements [flag.Value]. A name is one of docs/settings.md or a variable. The functions refuse an
+// unknown one.
 func (s Settings) Set(text string) error {
 	name, value, ok := strings.Cut(text, "=")
 	if !ok || name == "" {

@@ -19,35 +19,35 @@ import (
 	"github.com/fencepost/fencepost/shared/signer/remote"
 )
 
-// SignerKind says who has the keys of the stack's accounts.
+// SignerKind is the kind of signer that has the keys of the stack's accounts.
 type SignerKind string
 
-// The functions themselves, a Cloud KMS, or a signing service.
+// The kinds: the functions themselves, a Cloud KMS, or a signing service.
 const (
 	SignerLocal  SignerKind = "local"
 	SignerKMS    SignerKind = "kms"
 	SignerRemote SignerKind = "remote"
 )
 
-// signing is what the functions and the registrations are told of the signer.
+// signing is the signer's configuration for the functions and registrations.
 type signing struct {
 	settings map[string]string
-	names    map[nonce.Submitter]string // of the signer, as each submitter is registered with it
+	names    map[nonce.Submitter]string // of the signer, by submitter, as registered
 }
 
-// macKeys is the variable of the keys of the MACs of intents.
+// macKeys is the variable of the keys of the intents' MACs.
 const macKeys = "FENCEPOST_INTENTS_MAC_KEYS"
 
-// remoteName is the signing service, as registrations name it.
+// remoteName is the signing service's name in registrations.
 const remoteName = "emulator"
 
 // clefWithin bounds the start of clef.
 const clefWithin = 30 * time.Second
 
-// SignedElsewhere says that another process than the functions sees what is signed.
+// SignedElsewhere reports whether another process than the functions signs.
 func (s *Stack) SignedElsewhere() bool { return s.options.Signer == SignerRemote }
 
-// holders are the accounts that sign, with their keys.
+// holders returns the signing accounts with their keys.
 func (s *Stack) holders() map[nonce.Submitter]devchain.Account {
 	all := map[nonce.Submitter]devchain.Account{}
 	for i, sub := range s.Submitters() {
@@ -62,7 +62,7 @@ func (s *Stack) holders() map[nonce.Submitter]devchain.Account {
 	return all
 }
 
-// startSigner puts the keys where the options want them, and nowhere else.
+// startSigner stores the keys where the options want them.
 func (s *Stack) startSigner(ctx context.Context) error {
 	s.signing = signing{map[string]string{}, map[nonce.Submitter]string{}}
 	key := make([]byte, 32)
@@ -79,7 +79,7 @@ func (s *Stack) startSigner(ctx context.Context) error {
 	return fmt.Errorf("signer %q: want %s, %s or %s", s.options.Signer, SignerLocal, SignerKMS, SignerRemote)
 }
 
-// signHere writes the keys where the local signer reads them.
+// signHere writes the keys for the local signer.
 func (s *Stack) signHere() error {
 	var text strings.Builder
 	for sub, account := range s.holders() {
@@ -100,7 +100,7 @@ func (s *Stack) signByKMS() (err error) {
 	}
 	key := make([]byte, 32)
 	rand.Read(key)               // never fails: crypto/rand
-	s.KMS.AddMAC("intents", key) // for those that name it in intents.macKeys
+	s.KMS.AddMAC("intents", key) // for stacks with it in intents.macKeys
 	s.signing.settings["FENCEPOST_SIGNER_KMS_ENDPOINT"] = s.KMS.Addr()
 	return nil
 }
@@ -124,7 +124,7 @@ func (s *Stack) signRemotely(ctx context.Context) error {
 	return os.WriteFile(path, list, 0o600)
 }
 
-// startRemote starts clef, or else a service of the stack's own.
+// startRemote starts clef, or else the emulator's own signing service.
 func (s *Stack) startRemote(ctx context.Context, keys []*ecdsa.PrivateKey) (remote.Options, error) {
 	if s.options.Clef != "" {
 		ctx, cancel := context.WithTimeout(ctx, clefWithin)

@@ -1,6 +1,5 @@
-// Package stack puts the whole house together on one machine, out of real
-// parts: Postgres, a chain, Cloud Tasks over gRPC, a scheduler, an issuer of
-// OIDC tokens, and real function processes behind a URL map.
+// Package stack runs the whole deployment on one machine from real parts: Postgres, a chain, Cloud Tasks over
+// gRPC, a scheduler, an issuer of OIDC tokens, and function processes.
 package stack
 
 import (
@@ -34,36 +33,36 @@ import (
 	"github.com/fencepost/fencepost/shared/store/transfers"
 )
 
-// Options say what to start. The zero value is the demo: three processes, each
-// serving every function, on blocks of one second.
+// Options describe what to start. The zero value is the demo: three processes that serve every function,
+// with a block each second.
 type Options struct {
 	Binary     string                          // the function server, see [Build]; "": it is built
-	Cluster    *pgcluster.Cluster              // where to make the database; nil: a durable cluster of its own
+	Cluster    *pgcluster.Cluster              // for the database; nil: a new durable cluster
 	Processes  int                             // of each service; 0: 3
 	Split      bool                            // one service per function, as deployed, instead of all in each process
 	BlockTime  time.Duration                   // 0: 1 s
-	PriceBump  uint64                          // by how many percent the chain's node wants a replacement to pay more; 0: 10
-	Submitters int                             // how many dev accounts are registered; 0: 10
+	PriceBump  uint64                          // the least percentage by which the chain's node wants a replacement to pay more; 0: 10
+	Submitters int                             // number of registered dev accounts; 0: 10
 	Window     int                             // max_in_flight of the dev accounts; 0: 1
-	SweepEvery time.Duration                   // 0: 1 min; negative: never, but for RunSweep
-	Signer     SignerKind                      // who has the accounts' keys; "": the functions themselves
-	Clef       string                          // of SignerRemote: the clef program; "": a signing service of the stack's own
+	SweepEvery time.Duration                   // 0: 1 min; negative: only RunSweep
+	Signer     SignerKind                      // the signer of the accounts; "": the functions themselves
+	Clef       string                          // of SignerRemote: path of clef; "": the emulator's own signing service
 	Settings   map[string]string               // environment of the functions, over the stack's own
-	Transfers  bool                            // the second system too: a trading core, users' tokens, assets
-	Payouts    bool                            // and USDT and ETH can be paid out to the chain; implies Transfers
+	Transfers  bool                            // with transfers: a trading core, users' tokens, assets
+	Payouts    bool                            // with payouts of USDT and ETH to the chain; implies Transfers
 	Core       CoreOptions                     // of the trading core
-	CheckEvery time.Duration                   // conservation; 0: 1 min; negative: never, but for RunConservation
+	CheckEvery time.Duration                   // of conservation; 0: 1 min; negative: only RunConservation
 	PublicAddr string                          // where the public paths listen; "": a free port
-	Around     func(http.Handler) http.Handler // what public requests and their answers pass; nil: nothing
-	WireProxy  bool                            // functions reach Postgres through a proxy that can break connections
-	RPCProxy   bool                            // functions reach the chain through a proxy that can spoil answers
-	Nodes      int                             // how many nodes of the chain the functions know, each behind a proxy that can spoil answers; 0: the one of RPCProxy
-	Mark       bool                            // a mark is kept outside the database, in a Cloud Storage of the stack's own
+	Around     func(http.Handler) http.Handler // wraps the public paths; nil: unchanged
+	WireProxy  bool                            // puts a proxy before Postgres that can break connections
+	RPCProxy   bool                            // puts a proxy before the chain that can inject faults
+	Nodes      int                             // number of nodes of the chain, each behind such a proxy; 0: the one of RPCProxy
+	Mark       bool                            // keeps the mark outside the database, in a Cloud Storage emulator
 	TwoChains  bool                            // a second chain, with the same accounts registered on it
 	Seed       uint64                          // of the RPC proxy's draws
-	TokenSpan  time.Duration                   // how long before and after they are made tokens are valid; 0: an hour from then on
+	TokenSpan  time.Duration                   // how long before and after their creation tokens are valid; 0: an hour from then on
 	Output     io.Writer                       // the functions' log; nil: nowhere
-	Log        *slog.Logger                    // what the stack itself tells; nil: nowhere
+	Log        *slog.Logger                    // log of the stack itself; nil: discarded
 }
 
 func (o Options) withDefaults() Options {
@@ -95,36 +94,36 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Stack is the running house.
+// Stack is the running deployment.
 type Stack struct {
 	Chain    *devchain.Chain
 	Tasks    *cloudtasks.Server
 	Issuer   *issuer.Issuer
 	URLMap   *urlmap.Map
-	Proxy    *pgproxy.Proxy  // between functions and Postgres, where asked for
-	RPC      *rpcproxy.Proxy // between functions and the chain, where asked for: the first of Nodes
+	Proxy    *pgproxy.Proxy  // between functions and Postgres, with WireProxy
+	RPC      *rpcproxy.Proxy // between functions and the chain, with RPCProxy: the first of Nodes
 	Nodes    []*rpcproxy.Proxy
-	Second   *devchain.Chain // where asked for; nil otherwise
+	Second   *devchain.Chain // with TwoChains; nil otherwise
 	Costs    *Costs
 	Database string // URL, as the database's owner
 
-	// Of signers outside the functions, where asked for; nil otherwise.
+	// With a signer outside the functions; nil otherwise.
 	KMS     *kms.Server
 	Signing *remotesigner.Server
 
-	Storage *Storage // has the mark outside the database, where asked for; nil otherwise
+	Storage *Storage // has the mark, with Options.Mark; nil otherwise
 
-	PubSub *pstest.Server // where events.mode is mq_outbox; nil otherwise
+	PubSub *pstest.Server // with events.mode mq_outbox; nil otherwise
 
-	// Of transfers, where asked for; nil otherwise.
+	// With transfers; nil otherwise.
 	Core      *Core
 	Users     *issuer.Issuer   // of the users' tokens
 	Funding   *funding.Ledger  // as the database's owner
 	Transfers *transfers.Store // as the database's owner
 
-	// Of payouts, where asked for.
-	Payer nonce.Submitter // who pays, and does nothing else
-	Token nonce.Address   // the contract by which USDT is paid out
+	// With payouts.
+	Payer nonce.Submitter // signs payouts only
+	Token nonce.Address   // the contract of USDT
 
 	options     Options
 	folder      string
@@ -132,13 +131,13 @@ type Stack struct {
 	settings    map[string]string // the function processes' environment
 	signing     signing
 	services    []*service
-	roles       map[string]string // by function: the URL that it reaches the database by
+	roles       map[string]string // by function: its database URL
 	scheduler   *scheduler.Scheduler
 	accounts    []devchain.Account
 	payer       devchain.Account
 	deployer    devchain.Account // of the tokens' contracts
 	deploying   sync.Mutex       // one contract at a time
-	closers     []func() error   // run in reverse
+	closers     []func() error   // called in reverse order
 	tables      *store.Store     // of transfers, as the database's owner
 	writing     sync.Mutex       // of one line at a time to options.Output
 }
@@ -157,11 +156,11 @@ const (
 // stopWithin bounds the end of the whole stack.
 const stopWithin = 12 * time.Second
 
-// Start starts every part and returns when intents can be posted. What it had
-// started is stopped again if it fails. The caller ends it with [Stack.Close].
+// Start starts every part and returns when intents can be posted. If it fails, it stops what it had
+// started. The caller ends the stack with [Stack.Close].
 func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	s := &Stack{options: o.withDefaults(), Costs: new(Costs), roles: make(map[string]string), connections: http.DefaultTransport.(*http.Transport).Clone()}
-	s.connections.MaxIdleConnsPerHost = 64 // of one URL map; usually 2 are kept
+	s.connections.MaxIdleConnsPerHost = 64 // of one URL map; the default is 2
 	s.onClose(func() error { s.connections.CloseIdleConnections(); return nil })
 	defer func() {
 		if err != nil {
@@ -196,7 +195,7 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	return s, nil
 }
 
-// Close stops everything and removes what it made. A second Close does nothing.
+// Close stops everything and removes its files. A second call does nothing.
 func (s *Stack) Close() error {
 	var failures []error
 	for len(s.closers) > 0 {
@@ -253,7 +252,7 @@ func (s *Stack) startChain(ctx context.Context) (err error) {
 // SecondChainID is the EIP-155 id of [Stack.Second].
 const SecondChainID = devchain.DefaultChainID + 1
 
-// startSecond starts a second chain, half as quick as the first and with other terms.
+// startSecond starts a second chain with slower blocks and other terms.
 func (s *Stack) startSecond(ctx context.Context, accounts []devchain.Account) (err error) {
 	if !s.options.TwoChains {
 		return nil
@@ -265,7 +264,7 @@ func (s *Stack) startSecond(ctx context.Context, accounts []devchain.Account) (e
 	return err
 }
 
-// chainSettings say where the chains are.
+// chainSettings returns the settings of the chains.
 func (s *Stack) chainSettings() map[string]string {
 	var urls []string
 	for _, n := range s.Nodes {
@@ -301,8 +300,8 @@ func (s *Stack) startTasks(ctx context.Context) (err error) {
 	return s.createQueues(ctx)
 }
 
-// taskTokens lets Cloud Tasks mint the tokens of the issuer's accounts. Signing is
-// dear, so that one token serves many tasks for a few seconds.
+// taskTokens makes the tokens of Cloud Tasks. Signing is slow, so one token serves many tasks for a few
+// seconds.
 type taskTokens struct {
 	issuer *issuer.Issuer
 
@@ -315,7 +314,7 @@ type mintedToken struct {
 	until time.Time
 }
 
-// tokenServes is how long a token is given out again.
+// tokenServes is how long a token is used again.
 const tokenServes = 5 * time.Second
 
 func (t *taskTokens) Token(ctx context.Context, email, audience string) (string, error) {
@@ -361,7 +360,7 @@ func (s *Stack) startScheduler(context.Context) (err error) {
 	return err
 }
 
-// job posts to the internal function of its name.
+// job returns a job that posts to the internal function of its name.
 func (s *Stack) job(name string, every time.Duration) scheduler.Job {
 	if every < 0 {
 		every = 24 * 365 * time.Hour
@@ -372,10 +371,10 @@ func (s *Stack) job(name string, every time.Duration) scheduler.Job {
 	}
 }
 
-// RunSweep makes one sweep now and returns what it answered.
+// RunSweep runs one sweep now and returns its error.
 func (s *Stack) RunSweep(ctx context.Context) error { return s.scheduler.RunNow(ctx, sweepJob) }
 
-// OnSecond are the same accounts on the second chain, where there is one.
+// OnSecond returns the same accounts on the second chain, if there is one.
 func (s *Stack) OnSecond() []nonce.Submitter {
 	if s.Second == nil {
 		return nil
@@ -387,7 +386,7 @@ func (s *Stack) OnSecond() []nonce.Submitter {
 	return names
 }
 
-// Submitters are the registered dev accounts, in order, without the [Stack.Payer].
+// Submitters returns the registered dev accounts in order, without [Stack.Payer].
 func (s *Stack) Submitters() []nonce.Submitter {
 	names := make([]nonce.Submitter, len(s.accounts))
 	for i, a := range s.accounts {

@@ -2,33 +2,33 @@ package stack
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
+
+	"github.com/fencepost/fencepost/emulator/loopback"
 )
 
-// markBucket has the mark.
+// markBucket is the bucket with the mark.
 const markBucket = "marks"
 
-// Storage is Cloud Storage, as its client knows it: fake-gcs-server over HTTP.
+// Storage is Cloud Storage: fake-gcs-server over HTTP.
 type Storage struct {
-	address string
-	down    atomic.Bool
+	server *loopback.Server
+	down   atomic.Bool
 }
 
-// Endpoint is where its API is.
-func (s *Storage) Endpoint() string { return "http://" + s.address + "/storage/v1/" }
+// Endpoint is the address of its API.
+func (s *Storage) Endpoint() string { return s.server.URL() + "/storage/v1/" }
 
-// Bucket is the one that has the mark.
+// Bucket is the bucket with the mark.
 func (s *Storage) Bucket() string { return markBucket }
 
-// Break has every connection end without an answer, or no more.
+// Break makes every connection end without an answer, or ends that.
 func (s *Storage) Break(down bool) { s.down.Store(down) }
 
-// startStorage starts it where the mark is kept.
+// startStorage starts it if the stack keeps a mark.
 func (s *Stack) startStorage(context.Context) error {
 	if !s.options.Mark {
 		return nil
@@ -38,14 +38,11 @@ func (s *Stack) startStorage(context.Context) error {
 		return err
 	}
 	fake.CreateBucketWithOpts(fakestorage.CreateBucketOpts{Name: markBucket})
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	s.Storage = &Storage{}
+	if s.Storage.server, err = loopback.Serve("", s.Storage.around(fake.HTTPHandler())); err != nil {
 		return err
 	}
-	s.Storage = &Storage{address: listener.Addr().String()}
-	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: s.Storage.around(fake.HTTPHandler())}
-	go func() { _ = server.Serve(listener) }() // ends with Close
-	s.onClose(server.Close)
+	s.onClose(s.Storage.server.Close)
 	return nil
 }
 
@@ -58,7 +55,7 @@ func (s *Storage) around(next http.Handler) http.Handler {
 	})
 }
 
-// markSettings are none where no mark is kept.
+// markSettings returns the settings of the mark, if there is one.
 func (s *Stack) markSettings() map[string]string {
 	if s.Storage == nil {
 		return nil

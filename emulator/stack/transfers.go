@@ -18,11 +18,10 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// UsersAudience is whom the tokens of users are made for.
+// UsersAudience is the audience of the users' tokens.
 const UsersAudience = "https://exchange.fencepost.example"
 
-// The assets that a stack with transfers begins with. Each may be transferred
-// from its smallest unit on.
+// The first assets of a stack with transfers. Any positive amount can be transferred.
 var (
 	USDT = transfer.Asset{ID: 1, Name: "USDT", Precision: 6, MinUnits: 1, MaxUnits: 1_000_000_000_000_000, Active: true, Enabled: true}
 	BTC  = transfer.Asset{ID: 2, Name: "BTC", Precision: 8, MinUnits: 1, MaxUnits: 2_100_000_000_000_000, Active: true, Enabled: true}
@@ -32,12 +31,10 @@ var (
 // transferService serves transfers, and has the queue of their steps.
 const transferService = "transfer"
 
-// conservationJob is the schedule's name for the check that no money comes from
-// nothing.
+// conservationJob is the schedule's name of the conservation check.
 const conservationJob = "conservation"
 
-// startTransfers brings up what transfers stand on: the core, the issuer of users'
-// tokens, and what leads to the tables.
+// startTransfers starts the core, the issuer of users' tokens, and the store of transfers.
 func (s *Stack) startTransfers(ctx context.Context) (err error) {
 	if !s.options.Transfers {
 		return nil
@@ -72,7 +69,7 @@ func (s *Stack) startTransfers(ctx context.Context) (err error) {
 	return nil
 }
 
-// AddAsset makes an asset known to both ledgers, or changes its terms.
+// AddAsset adds an asset to both ledgers, or changes its terms.
 func (s *Stack) AddAsset(ctx context.Context, a transfer.Asset) error {
 	if err := s.Transfers.PutAsset(ctx, a); err != nil {
 		return err
@@ -82,18 +79,17 @@ func (s *Stack) AddAsset(ctx context.Context, a transfer.Asset) error {
 	return applied("make asset "+a.Name+" known to the core", outcome)
 }
 
-// assetsSince is when every asset was first heard of: the same at each attempt,
-// and late enough for every horizon of the core.
+// assetsSince is the creation time of every asset: the same at each attempt, and within each horizon of the
+// core.
 var assetsSince = time.Now().Truncate(time.Microsecond)
 
-// Deposit puts units of the asset into the user's account on that side, from
-// outside, by the ledger's own operation. It makes the account if there is none.
+// Deposit books units of the asset from outside into the user's account on that side. It creates the
+// account if there is none.
 func (s *Stack) Deposit(ctx context.Context, side transfer.AccountType, userID int64, assetID int32, units uint64) error {
 	return applied(fmt.Sprintf("deposit for user %d", userID), s.Outside(ctx, side, transfer.OutsideDeposit, userID, assetID, units))
 }
 
-// Outside has the side's ledger do an operation of its own, OutsideDeposit or
-// OutsideWithdrawal, under a fresh name.
+// Outside makes the side's ledger apply OutsideDeposit or OutsideWithdrawal under a new id.
 func (s *Stack) Outside(ctx context.Context, side transfer.AccountType, op transfer.Op, userID int64, assetID int32, units uint64) transfer.Outcome {
 	call := transfer.Call{ReqID: "outside-" + rand.Text(), UserID: userID, AssetID: assetID, Units: units, CreatedAt: time.Now().Truncate(time.Microsecond)}
 	var ledger interface {
@@ -134,8 +130,7 @@ func (s *Stack) CallAsUser(ctx context.Context, userID int64, method, path strin
 	return CallWith(ctx, token, method, s.URLMap.PublicURL()+path, body)
 }
 
-// CallWith makes one request with a bearer token; "": without any. body is sent as
-// JSON unless it is nil.
+// CallWith makes one request with a bearer token; "": without one. A body other than nil is sent as JSON.
 func CallWith(ctx context.Context, token, method, url string, body any) (status int, answer []byte, err error) {
 	var reader io.Reader
 	if body != nil {
@@ -164,13 +159,12 @@ func CallWith(ctx context.Context, token, method, url string, body any) (status 
 	return resp.StatusCode, answer, err
 }
 
-// RunConservation makes one check of conservation now and returns what it
-// answered.
+// RunConservation runs one check of conservation now and returns its error.
 func (s *Stack) RunConservation(ctx context.Context) error {
 	return s.scheduler.RunNow(ctx, conservationJob)
 }
 
-// transferSettings is what the functions are told of transfers.
+// transferSettings returns the functions' settings of transfers.
 func (s *Stack) transferSettings() map[string]string {
 	if !s.options.Transfers {
 		return nil

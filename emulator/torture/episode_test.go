@@ -21,7 +21,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/checkers/money"
 	"github.com/fencepost/fencepost/emulator/torture/load"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/ledger/trading"
@@ -29,8 +29,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// short is a run of a few seconds, in which most kinds come.
-func short(t *testing.T, seed uint64) flags {
+// shortFlags returns the flags of a run of a few seconds, in which most kinds of fault come.
+func shortFlags(t *testing.T, seed uint64) flags {
 	t.Helper()
 	f, err := parse([]string{"--minutes", "0.1", "--submitters", "4", "-json", filepath.Join(t.TempDir(), "figures.json")})
 	if err != nil {
@@ -40,13 +40,13 @@ func short(t *testing.T, seed uint64) flags {
 	return f
 }
 
-// A run in which nothing is wrong says so, and leaves nothing behind.
+// A run without violations passes and leaves no files behind.
 func TestShortRunPasses(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	f := short(t, 11)
+	f := shortFlags(t, 11)
 	var kept string
-	err := run(t.Context(), f, &out, func(_ context.Context, e *episode) error { kept = e.kept.path; return nil })
+	err := run(t.Context(), f, &out, func(_ context.Context, e *episode) error { kept = e.folder.path; return nil })
 	if err != nil || !strings.Contains(out.String(), "PASSED: seed 11") {
 		t.Fatalf("run: got %v, want it passed; it printed:\n%s", err, &out)
 	}
@@ -68,20 +68,20 @@ func TestShortRunPasses(t *testing.T) {
 	}
 }
 
-// A row that says something else than the chain, and than its caller was told,
-// is found; the run fails, and keeps what one needs to look into it.
+// A row that differs from the chain and from its caller's answers is found. The run fails and
+// keeps its logs and tables.
 func TestTamperedRowIsFound(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	var kept string
-	err := run(t.Context(), short(t, 12), &out, func(ctx context.Context, e *episode) error {
-		kept = e.kept.path
+	err := run(t.Context(), shortFlags(t, 12), &out, func(ctx context.Context, e *episode) error {
+		kept = e.folder.path
 		return tamper(ctx, e)
 	})
 	if !errors.Is(err, errVerdict) {
 		t.Fatalf("run with a tampered row: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
 	}
-	for _, want := range []string{"one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsWhole + ": eip155", eventsTold + ": eip155", "FAILED: seed 12", kept, "./scripts/torture --seed 12"} {
+	for _, want := range []string{"one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsComplete + ": eip155", eventsPublished + ": eip155", "FAILED: seed 12", kept, "./scripts/torture --seed 12"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it printed no %q:\n%s", want, &out)
 		}
@@ -93,8 +93,8 @@ func TestTamperedRowIsFound(t *testing.T) {
 	}
 }
 
-// tamper makes a placeholder of one that was carried out, and another event of one that
-// was told, as only the tables' owner can.
+// tamper changes a confirmed transaction to a placeholder, and one published event. Only the
+// tables' owner can do so.
 func tamper(ctx context.Context, e *episode) error {
 	_, err := e.db.Exec(ctx, `
 		alter table managed_tx disable trigger user;
@@ -105,13 +105,12 @@ func tamper(ctx context.Context, e *episode) error {
 	return err
 }
 
-// Money that is stolen, and a call that a ledger has kept nothing of, are found: by
-// the house's own check, by the journals, by what people were told, and by making
-// every call again.
+// Stolen money is found by the deployment's check, the journals, and the users' answers. A call
+// that a ledger did not store is found by the repetition of every call.
 func TestTamperedMoneyIsFound(t *testing.T) {
 	t.Parallel()
-	out := tampered(t, 14, func(ctx context.Context, e *episode) error {
-		if err := e.stray(ctx); err != nil {
+	out := runTampered(t, 14, func(ctx context.Context, e *episode) error {
+		if err := e.addLostCall(ctx); err != nil {
 			return err
 		}
 		_, err := e.db.Exec(ctx, `update balances_tb set available = available - 0.01 where user_id = 1 and asset_id = 1`)
@@ -127,11 +126,10 @@ func TestTamperedMoneyIsFound(t *testing.T) {
 	}
 }
 
-// stray has a call of a deposit go to the core that never arrives there: nothing is
-// stored for it, so that a late copy of it applies.
-func (e *episode) stray(ctx context.Context) error {
-	e.house.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, UserID: 2})
-	functions, err := trading.New(trading.Options{URL: e.house.Core.Proxy.URL(), Secret: e.house.Core.Secret, Timeout: time.Second})
+// addLostCall records a deposit call that never arrives at the core: its late copy would apply.
+func (e *episode) addLostCall(ctx context.Context) error {
+	e.env.Core.Proxy.Arm(ubsproxy.Fault{Kind: ubsproxy.Refuse, UserID: 2})
+	functions, err := trading.New(trading.Options{URL: e.env.Core.Proxy.URL(), Secret: e.env.Core.Secret, Timeout: time.Second})
 	if err != nil {
 		return err
 	}
@@ -143,15 +141,14 @@ func (e *episode) stray(ctx context.Context) error {
 	return nil
 }
 
-// A core that does not start again is found: here its log has lost what it had
-// answered.
+// A core that does not start again is found. Here its log has lost an answered record.
 func TestDamagedCoreIsFound(t *testing.T) {
 	t.Parallel()
-	out := tampered(t, 15, func(_ context.Context, e *episode) error {
-		if err := e.house.Core.Kill(); err != nil {
+	out := runTampered(t, 15, func(_ context.Context, e *episode) error {
+		if err := e.env.Core.Kill(); err != nil {
 			return err
 		}
-		logs, err := filepath.Glob(filepath.Join(e.house.Core.Folder(), "wal-*.log"))
+		logs, err := filepath.Glob(filepath.Join(e.env.Core.Folder(), "wal-*.log"))
 		if err != nil || len(logs) == 0 {
 			return fmt.Errorf("the core's log: %v, %w", logs, err)
 		}
@@ -162,70 +159,68 @@ func TestDamagedCoreIsFound(t *testing.T) {
 	}
 }
 
-// tampered is what a short run prints that is tampered with, and so must fail.
-func tampered(t *testing.T, seed uint64, tamper func(context.Context, *episode) error) string {
+// runTampered runs a short run with tamper, which must fail, and returns its output.
+func runTampered(t *testing.T, seed uint64, tamper func(context.Context, *episode) error) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := run(t.Context(), short(t, seed), &out, tamper); !errors.Is(err, errVerdict) {
+	if err := run(t.Context(), shortFlags(t, seed), &out, tamper); !errors.Is(err, errVerdict) {
 		t.Fatalf("a run that was tampered with: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
 	}
 	return out.String()
 }
 
-// Without transfers there is no trading core, and nobody asks for one; here on a chain of
-// three nodes.
-func TestWithoutTransfers(t *testing.T) {
+// A run without transfers has no trading core and passes. The chain has three nodes here.
+func TestRunWithoutTransfersPasses(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	f := short(t, 16)
+	f := shortFlags(t, 16)
 	f.transfers, f.nodes = 0, 3
 	if err := run(t.Context(), f, &out, nil); err != nil || strings.Contains(out.String(), "core") {
 		t.Errorf("a run without transfers: got %v, want it passed without a core; it printed:\n%s", err, &out)
 	}
 }
 
-// restored is a short run in which the database is lost.
-func restored(t *testing.T, seed uint64) flags {
+// restoredFlags returns the flags of a short run in which the database is lost.
+func restoredFlags(t *testing.T, seed uint64) flags {
 	t.Helper()
-	f := short(t, seed)
+	f := shortFlags(t, seed)
 	f.transfers, f.restores, f.minutes = 0, 1, 0.25
 	return f
 }
 
-// A run in which the database is lost, and its backup put in its place, ends like any
-// other.
-func TestARunWithARestorePasses(t *testing.T) {
+// A run passes in which the database is lost and restored from its backup.
+func TestRunWithARestorePasses(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := run(t.Context(), restored(t, 17), &out, nil); err != nil || !strings.Contains(out.String(), "its backup of") {
+	if err := run(t.Context(), restoredFlags(t, 17), &out, nil); err != nil || !strings.Contains(out.String(), "its backup of") {
 		t.Errorf("a run with a restore: got %v, want it passed; it printed:\n%s", err, &out)
 	}
 }
 
-// A restore excuses nothing but what was lost with it: a request that is done twice, and
-// a row from before the backup that says something else than the chain, are found.
+// A restore excuses only lost rows. A request carried out twice is found, and so is a row from
+// before the backup that differs from the chain.
 func TestARestoreHidesNothing(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	err := run(t.Context(), restored(t, 18), &out, func(ctx context.Context, e *episode) error {
+	err := run(t.Context(), restoredFlags(t, 18), &out, func(ctx context.Context, e *episode) error {
 		return errors.Join(e.doAgain(ctx), tamper(ctx, e))
 	})
 	if !errors.Is(err, errVerdict) {
 		t.Fatalf("run with a tampered row and a request that is done twice: got %v, want %v; it printed:\n%s", err, errVerdict, &out)
 	}
-	for _, want := range []string{"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsWhole + ": eip155"} {
+	for _, want := range []string{"the chain has it 2 times succeeded", "which is bound to nobody", "one-effect: eip155", "legal-history: eip155", toldTrue + ": eip155", eventsComplete + ": eip155"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it printed no %q:\n%s", want, &out)
 		}
 	}
 }
 
-// Money that moves while the database is lost ends like any other: the run's people follow
-// the runbook, and every payout is paid once or given back once.
+// Transfers pass a run in which the database is lost: the operators follow the runbook, and
+// every payout is paid once or given back once.
 func TestTransfersGoOnAcrossARestore(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	f := restored(t, 20)
+	f := restoredFlags(t, 20)
 	f.transfers = 4
 	err := run(t.Context(), f, &out, nil)
 	if text := out.String(); err != nil || !strings.Contains(text, "its backup of") || !strings.Contains(text, "AFTER A RESTORE") {
@@ -233,12 +228,11 @@ func TestTransfersGoOnAcrossARestore(t *testing.T) {
 	}
 }
 
-// A restore excuses no money: a payout that is paid twice, one whose withdrawal is gone, and
-// a refund that is gone are found after it.
+// After a restore a payout paid twice, a deleted withdrawal and a deleted refund are found.
 func TestARestoreHidesNoMoney(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	f := restored(t, 21)
+	f := restoredFlags(t, 21)
 	f.transfers = 4
 	wants := []string{"the chain has 2 payments of", paidOnce + ": user", "books: user", "ends-as-journaled: user"}
 	err := run(t.Context(), f, &out, func(ctx context.Context, e *episode) error {
@@ -258,8 +252,8 @@ func TestARestoreHidesNoMoney(t *testing.T) {
 	}
 }
 
-// loseLines deletes the withdrawal of the first payout that was paid, and the refund of the
-// first that was given back, if there is one. It says what is to be found.
+// loseLines deletes the withdrawal of the first paid payout, and the refund of the first one
+// given back. It returns the violations that must be found.
 func (e *episode) loseLines(ctx context.Context) (wants []string, err error) {
 	for _, one := range []struct {
 		state transfer.State
@@ -285,7 +279,7 @@ func (e *episode) loseLines(ctx context.Context) (wants []string, err error) {
 	return wants, nil
 }
 
-// payAgain sends a payment of a payout that is COMMITTED once more, past the house.
+// payAgain repeats a payment of a COMMITTED payout without the deployment.
 func (e *episode) payAgain(ctx context.Context) error {
 	var hash string
 	err := e.db.QueryRow(ctx, `
@@ -297,7 +291,7 @@ select m.tx_hash
 	if err != nil {
 		return err
 	}
-	client, err := ethclient.DialContext(ctx, e.house.Chain.URL())
+	client, err := ethclient.DialContext(ctx, e.env.Chain.URL())
 	if err != nil {
 		return err
 	}
@@ -306,34 +300,34 @@ select m.tx_hash
 	if err != nil {
 		return err
 	}
-	return e.sendPast(ctx, client, e.house.PayerAccount(), paid.To(), paid.Value(), paid.Data(), paid.Gas())
+	return e.sendPast(ctx, client, e.env.PayerAccount(), paid.To(), paid.Value(), paid.Data(), paid.Gas())
 }
 
-// doAgain sends the last request that was carried out once more, past the house.
+// doAgain repeats the last confirmed request without the deployment.
 func (e *episode) doAgain(ctx context.Context) error {
-	client, err := ethclient.DialContext(ctx, e.house.Chain.URL())
+	client, err := ethclient.DialContext(ctx, e.env.Chain.URL())
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	key := devchain.DevAccounts(1)[0]
-	s := nonce.NewSubmitter(e.house.Chain.ChainID(), key.Address)
+	s := nonce.NewSubmitter(e.env.Chain.ChainID(), key.Address)
 	var value *big.Int
 	for _, in := range e.load.Ledger.Intents() {
-		if told := in.Told(); in.Submitter == s && told.End != nil && told.End.State == nonce.Confirmed {
+		if answers := in.Answers(); in.Submitter == s && answers.End != nil && answers.End.State == nonce.Confirmed {
 			value = in.ValueWei
 		}
 	}
 	return e.sendPast(ctx, client, key, &common.Address{1}, value, nil, 21_000)
 }
 
-// sendPast sends a transaction of the key past the house, and waits until it is mined.
+// sendPast sends a transaction of the key directly to the node, and waits until it is mined.
 func (e *episode) sendPast(ctx context.Context, client *ethclient.Client, key devchain.Account, to *common.Address, value *big.Int, data []byte, gas uint64) error {
 	n, err := client.PendingNonceAt(ctx, common.Address(key.Address))
 	if err != nil {
 		return err
 	}
-	id := new(big.Int).SetUint64(e.house.Chain.ChainID())
+	id := new(big.Int).SetUint64(e.env.Chain.ChainID())
 	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
 		ChainID: id, Nonce: n, To: to, Value: value, Data: data, Gas: gas, GasFeeCap: big.NewInt(1e12), GasTipCap: big.NewInt(1e10),
 	})
@@ -344,18 +338,18 @@ func (e *episode) sendPast(ctx context.Context, client *ethclient.Client, key de
 		if _, err := client.TransactionReceipt(ctx, tx.Hash()); err == nil {
 			return nil
 		}
-		patience.Pause(ctx, 100*time.Millisecond)
+		retry.Pause(ctx, 100*time.Millisecond)
 		err = ctx.Err()
 	}
 	return err
 }
 
-// An interrupted run ends soon, cleanly and without a verdict.
-func TestInterrupted(t *testing.T) {
+// An interrupted run ends soon and without a verdict.
+func TestInterruptedRunEndsWithoutVerdict(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	out := &watcher{want: "Up after", then: interrupt}
-	err := run(ctx, short(t, 13), out, nil)
+	err := run(ctx, shortFlags(t, 13), out, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: got %v, want %v", err, context.Canceled)
 	}
@@ -364,7 +358,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// watcher does something once it has been told what it waits for.
+// watcher is a writer that calls a function once a text was written.
 type watcher struct {
 	text bytes.Buffer
 	want string
@@ -379,27 +373,27 @@ func (w *watcher) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A kind that never came in a run long enough for it is a failure of the run.
-func TestMissing(t *testing.T) {
+// A run that is long enough fails if a kind of fault never came.
+func TestLongRunFailsWithoutEachKind(t *testing.T) {
 	t.Parallel()
 	f := figures{
 		Faults: map[string]int{"a": 1, "b": 0}, Callers: map[string]int{"c": 0}, CrashPoints: map[string]int{"p": 0},
 		Operators: map[string]int{load.Decides + "wait": 1, load.Decides + "replace": 0, load.Resyncs: 2},
 	}
-	f.Bank = &bankFigures{Users: map[string]int{"d": 0, "e": 1}, Operators: map[string]int{"f": 0}}
-	if got := (&episode{flags: flags{minutes: 2.9, restores: 2}}).missing(f); len(got) > 0 {
+	f.Transfers = &transferFigures{Users: map[string]int{"d": 0, "e": 1}, Operators: map[string]int{"f": 0}}
+	if got := (&episode{flags: flags{minutes: 2.9, restores: 2}}).missingKinds(f); len(got) > 0 {
 		t.Errorf("missing after 2.9 minutes with 2 restores: got %q, want nothing asked for", got)
 	}
 	for minutes, want := range map[float64]string{0.9: "", 1: "b, c, d", 19: "b, c, d", 20: "STUCK decided: replace, b, c, d, f, p"} {
 		e := &episode{flags: flags{minutes: minutes}}
-		if got := strings.Join(e.missing(f), ", "); got != want {
+		if got := strings.Join(e.missingKinds(f), ", "); got != want {
 			t.Errorf("missing after %v minutes: got %q, want %q", minutes, got, want)
 		}
 	}
 }
 
-// What cannot be meant is refused before anything starts.
-func TestFlags(t *testing.T) {
+// Invalid flags are refused before anything starts.
+func TestInvalidFlagsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--minutes", "0"}, {"--submitters", "2"}, {"-window", "0"}, {"--rate", "0"}, {"--transfers", "-1"}, {"--every", "1ms"}, {"--nodes", "0"}, {"--set", "gasbump.enabled"}, {"more"}, {"--sead", "1"}} {
 		if err := realMain(t.Context(), args, &bytes.Buffer{}); err == nil {

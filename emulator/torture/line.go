@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// lines lets several goroutines write to one reader, one line at a time.
+// lines lets several goroutines write to one writer, one line at a time.
 type lines struct {
 	mu sync.Mutex
 	to io.Writer

@@ -1,7 +1,7 @@
-// Command torture runs a long episode that mixes every fault at random on the
-// real house, under a steady load of intents, transfers and payouts; then it stops the faults, lets
-// everything end, and asks the chain and the whole history what came of it. The
-// seed decides which fault comes when.
+// Command torture runs an episode that injects every kind of fault at random into a real
+// deployment, under a steady load of intents, transfers and payouts. Then it stops the faults,
+// waits for everything to end, and checks the chain and the whole history. The seed determines
+// the faults and their times.
 package main
 
 import (
@@ -24,8 +24,8 @@ import (
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )
 
-// errVerdict reports a run after which not every promise holds, or which was no
-// torture. What is wrong has been printed.
+// errVerdict reports a run with violations, or without the faults that it must have. The details
+// have been printed.
 var errVerdict = errors.New("FAILED")
 
 func main() {
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// flags are what the command line says.
+// flags are the command line's flags.
 type flags struct {
 	seed       uint64
 	minutes    float64
@@ -67,21 +67,21 @@ func parse(args []string) (flags, error) {
 	set := flag.NewFlagSet("torture", flag.ContinueOnError)
 	set.Uint64Var(&f.seed, "seed", 0, "a `number` that decides which fault comes when, and how; default: drawn anew")
 	set.Float64Var(&f.minutes, "minutes", 5, "how long the faults last, in minutes, a `number`; from 1 on, and 1 more for each restore, each kind must come")
-	set.IntVar(&f.submitters, "submitters", 8, "how many submitters there are, a `number`; somebody else uses the keys of the last two, and the payer's")
+	set.IntVar(&f.submitters, "submitters", 8, "how many submitters there are, a `number`; a foreign signer also uses the keys of the last two, and the payer's")
 	set.IntVar(&f.window, "window", 8, "the widest window of a submitter, a `number`; every second one has window 1")
 	set.Float64Var(&f.rate, "rate", 5, "how many intents are posted a second, a `number`, as far as the submitters keep up")
 	set.Float64Var(&f.transfers, "transfers", 4, "how many transfers are posted a second, a `number`, one in five a payout; 0: none, and no trading core")
 	set.DurationVar(&f.every, "every", 1500*time.Millisecond, "the `time` from one fault to the next, on average")
-	set.BoolVar(&f.verbose, "verbose", false, "tell each fault, and what each part does, on standard error")
+	set.BoolVar(&f.verbose, "verbose", false, "log each fault, and the parts of the stack, to standard error")
 	set.StringVar(&f.json, "json", "", "write the figures to this `file` too")
 	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
 	set.StringVar(&f.core, "core", "", "the trading core, a `program` already built; default: it is built now")
 	set.IntVar(&f.nodes, "nodes", 1, "how many nodes of the chain there are, a `number`; each fault of a node strikes one of them")
 	set.IntVar(&f.restores, "restores", 0, "how often the database is lost, and its backup put in its place with the operator following the runbook, a `number`; the program of the deployment reserves nothing then")
 	set.Var(f.set, "set", "a setting of the functions over those of a run, as `NAME=VALUE`, such as gasbump.enabled=false; may be given again")
-	set.StringVar(&f.only, "only", "", "of the faults only those with this `text` in their name, to look closer at one")
+	set.StringVar(&f.only, "only", "", "inject only faults with this `text` in their name")
 	set.Usage = func() {
-		fmt.Fprint(set.Output(), "torture mixes every fault at random on the real house, and then asks the chain and the history.\n\n")
+		fmt.Fprint(set.Output(), "torture mixes every fault at random on the real deployment, and then checks the chain and the history.\n\n")
 		set.PrintDefaults()
 	}
 	if err := set.Parse(args); err != nil {
@@ -121,19 +121,19 @@ func (f flags) check(rest []string) error {
 	return nil
 }
 
-// kinds are the faults that may come.
+// kinds returns the faults that can come.
 func (f flags) kinds() []faults.Fault {
 	return slices.DeleteFunc(faults.All(f.transfers > 0, pgcluster.FindClockLibrary() != ""), func(k faults.Fault) bool { return !strings.Contains(k.Name, f.only) })
 }
 
-// length is how long the faults last.
+// length returns how long the faults last.
 func (f flags) length() time.Duration { return time.Duration(f.minutes * float64(time.Minute)) }
 
-// forEachKind is how long a run must be for each kind of fault to come. Across each restore
-// nothing goes on for about a minute, and what would strike a call finds none.
+// forEachKind is the shortest run in which each kind of fault must come. Around each restore
+// most work stops for about a minute, and faults find no target.
 func (f flags) forEachKind() time.Duration { return time.Duration(1+f.restores) * time.Minute }
 
-// command repeats the run.
+// command returns the command line that repeats the run.
 func (f flags) command() string {
 	c := fmt.Sprintf("./scripts/torture --seed %d --minutes %v --submitters %d --window %d --rate %v --transfers %v --every %v",
 		f.seed, f.minutes, f.submitters, f.window, f.rate, f.transfers, f.every)

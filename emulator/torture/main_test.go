@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/ubscore"
 )
 
-// binary is the function server, core the trading core, built once for all tests.
+// binary is the function server and core the trading core, built once for all tests.
 var binary, core string
 
 func TestMain(m *testing.M) {
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	// What a run keeps is kept here, and goes with it.
+	// The folders of failed runs are created here, and removed after the tests.
 	os.Setenv("TMPDIR", folder)
 	binary, err = stack.BuildProgram(context.Background(), folder, "emulator/acceptance/payroll/server")
 	if err == nil {

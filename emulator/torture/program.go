@@ -15,18 +15,18 @@ import (
 	"github.com/fencepost/fencepost/shared/config"
 )
 
-// programAccounts are how many submitters the deployment's own program uses, the first
-// ones: nobody else has their keys, and one has window 1.
+// programAccounts is how many submitters the deployment's own program uses. They are the first
+// ones: the foreign signer does not have their keys, and one has window 1.
 const programAccounts = 2
 
-// programSettings let a forgotten reservation end soon.
+// programSettings make a forgotten reservation expire soon.
 var programSettings = map[string]string{
 	"FENCEPOST_HOOKS_ENABLED": "true", "FENCEPOST_HOOKS_RESERVATION_TIMEOUT": "5s", "FENCEPOST_HANDLERS_TIMEOUT": "900ms", "FENCEPOST_HANDLERS_PATIENCE": "10s",
 }
 
 // openProgram starts the deployment's own Go program, in this process.
 func (e *episode) openProgram(ctx context.Context) error {
-	c, err := config.Load(e.house.Environment())
+	c, err := config.Load(e.env.Environment())
 	if err != nil {
 		return err
 	}
@@ -35,11 +35,11 @@ func (e *episode) openProgram(ctx context.Context) error {
 		return err
 	}
 	e.program = &load.Program{
-		App: app, Stack: e.house, Accounts: devchain.DevAccounts(programAccounts), Ledger: e.load.Ledger, Source: e.fork(), Note: e.kept.event,
+		App: app, Stack: e.env, Accounts: devchain.DevAccounts(programAccounts), Ledger: e.load.Ledger, Source: e.forkSource(), Note: e.folder.event,
 		OnlyHandlers: e.flags.restores > 0,
 	}
 	const allow = `update submitter set callers = callers || '{handler:wage,hooks}' where submitter = any ($1)`
-	_, err = e.db.Exec(ctx, allow, e.house.Submitters()[:programAccounts])
+	_, err = e.db.Exec(ctx, allow, e.env.Submitters()[:programAccounts])
 	return err
 }
 
@@ -50,10 +50,9 @@ func (e *episode) closeProgram(ctx context.Context) error {
 	return e.program.App.Close(context.WithoutCancel(ctx))
 }
 
-// setPolicies gives every third submitter a policy that allows what is posted, and
-// nothing else.
+// setPolicies gives every third submitter a policy that allows exactly the load's intents.
 func (e *episode) setPolicies(ctx context.Context) error {
-	operator, err := e.house.Client(stack.OperatorAccount)
+	operator, err := e.env.Client(stack.OperatorAccount)
 	if err != nil {
 		return err
 	}
@@ -69,7 +68,7 @@ func (e *episode) setPolicies(ctx context.Context) error {
 	return nil
 }
 
-// finality is how finality is judged: one seed of three goes by the chain's tag.
+// finality returns the finality settings: every third seed uses the chain's finalized tag.
 func (e *episode) finality() map[string]string {
 	if e.seed%3 != 1 {
 		return nil
@@ -77,20 +76,20 @@ func (e *episode) finality() map[string]string {
 	return map[string]string{"FENCEPOST_FINALITY_MODE": "finalized"}
 }
 
-// clockSpread is by how much the wall clocks of processes are wrong, in both directions:
-// of each three process ids one is behind, one is right, and one is ahead. It is below
-// the hour by which the trading core lets a request be ahead of its own clock.
+// clockSpread is the error of the processes' wall clocks. Of each three process ids one is
+// behind, one is right, and one is ahead. It is less than the hour by which the trading core
+// lets a request be ahead of its clock.
 const clockSpread = 45 * time.Minute
 
 var clocks = map[string]string{stack.SpreadVariable: clockSpread.String()}
 
-// buildPrograms builds the functions with the payroll's handlers, and the trading core,
-// each with a wall clock that is wrong, unless they were given.
+// buildPrograms builds the function server with the payroll's handlers, and the trading core,
+// unless they were given. Both get a wrong wall clock.
 func (e *episode) buildPrograms(ctx context.Context) error {
 	if e.server != "" && e.core != "" {
 		return nil
 	}
-	folder := e.kept.file("programs")
+	folder := e.folder.file("programs")
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return err
 	}

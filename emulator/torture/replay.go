@@ -16,11 +16,11 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// duplicates makes every call that was ever made to either ledger three times more,
-// and every transfer's task, and looks whether anything has changed.
-func (e *episode) duplicates(ctx context.Context) ([]check, error) {
+// checkDuplicates repeats every call to either ledger three times, and every transfer's task
+// once, and checks that nothing changes.
+func (e *episode) checkDuplicates(ctx context.Context) ([]check, error) {
 	c := check{Name: lateDuplicates, Promise: "every call ever made to a ledger, made three times more, is answered as before and changes nothing; so is every task"}
-	before, err := e.picture(ctx)
+	before, err := e.moneySnapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -39,19 +39,19 @@ func (e *episode) duplicates(ctx context.Context) ([]check, error) {
 	if err := e.replayTasks(ctx, report); err != nil {
 		return nil, err
 	}
-	after, err := e.picture(ctx)
+	after, err := e.moneySnapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.Violations = append(c.Violations, changed(before, after)...)
+	c.Violations = append(c.Violations, snapshotDifferences(before, after)...)
 	return []check{c}, nil
 }
 
-// reporter takes a violation.
+// reporter records a violation.
 type reporter func(userID int64, reqID, format string, args ...any)
 
-// together does one for each, some at once.
-func together[T any](all []T, one func(T)) {
+// forEachConcurrently calls one for each element, eight at a time.
+func forEachConcurrently[T any](all []T, one func(T)) {
 	slots := make(chan struct{}, 8)
 	var working sync.WaitGroup
 	for _, x := range all {
@@ -65,13 +65,13 @@ func together[T any](all []T, one func(T)) {
 }
 
 func (e *episode) replayCore(ctx context.Context, report reporter) {
-	core, answered := e.house.Core, make(map[string]bool)
+	core, answered := e.env.Core, make(map[string]bool)
 	for _, c := range core.Proxy.Calls(nil) {
 		answered[c.Path+c.Operation.ReqID] = answered[c.Path+c.Operation.ReqID] || c.Status == http.StatusOK
 	}
-	together(core.Proxy.Calls(nil), func(c ubsproxy.Call) {
+	forEachConcurrently(core.Proxy.Calls(nil), func(c ubsproxy.Call) {
 		if e.restores.transfers[c.Operation.ReqID] && !answered[c.Path+c.Operation.ReqID] {
-			return // whoever made it was lost before it was answered, and nobody makes it again
+			return // its caller was lost before an answer came, and no process repeats it
 		}
 		status, text, err := core.Proxy.Replay(ctx, c, core.Secret)
 		switch {
@@ -101,20 +101,20 @@ select o.req_id, o.op_type, coalesce(o.reason, ''), o.user_id, o.asset_id, o.uni
 	if err != nil {
 		return fmt.Errorf("read Funding's journal: %w", err)
 	}
-	together(all, func(f funded) {
+	forEachConcurrently(all, func(f funded) {
 		want := transfer.Outcome{Verdict: transfer.Success}
 		if f.Refused != "" {
 			want = transfer.Outcome{Verdict: transfer.Refused, Reason: f.Refused}
 		}
 		call := transfer.Call{ReqID: f.ReqID, UserID: f.UserID, AssetID: f.AssetID, Units: f.Units}
-		if got := askLedger(ctx, e.house.Funding, f.Op, call); got != want {
+		if got := askLedger(ctx, e.env.Funding, f.Op, call); got != want {
 			report(f.UserID, f.ReqID, "%s in Funding, made again: got %+v, want %+v", f.Op, got, want)
 		}
 	})
 	return nil
 }
 
-// askLedger has a ledger do op.
+// askLedger calls the ledger's operation op.
 func askLedger(ctx context.Context, l transfer.Ledger, op transfer.Op, c transfer.Call) transfer.Outcome {
 	switch op {
 	case transfer.Withdraw:
@@ -133,12 +133,12 @@ func (e *episode) replayTasks(ctx context.Context, report reporter) error {
 	if err != nil {
 		return err
 	}
-	token, err := e.house.Issuer.Token(ctx, stack.TasksAccount, stack.InternalAudience)
+	token, err := e.env.Issuer.Token(ctx, stack.TasksAccount, stack.InternalAudience)
 	if err != nil {
 		return err
 	}
-	together(all, func(reqID string) {
-		url := e.house.URLMap.InternalURL() + "/internal/transfer"
+	forEachConcurrently(all, func(reqID string) {
+		url := e.env.URLMap.InternalURL() + "/internal/transfer"
 		status, text, err := stack.CallWith(ctx, token, http.MethodPost, url, map[string]string{"req_id": reqID})
 		if err != nil || status != http.StatusNoContent {
 			report(0, reqID, "its task, delivered again: got %d %s, %v; want 204", status, text, err)
@@ -147,8 +147,8 @@ func (e *episode) replayTasks(ctx context.Context, report reporter) error {
 	return nil
 }
 
-// picture is all that is on record about money, a line each, in order.
-func (e *episode) picture(ctx context.Context) (lines []string, err error) {
+// moneySnapshot returns the stored state of all money as sorted lines.
+func (e *episode) moneySnapshot(ctx context.Context) (lines []string, err error) {
 	rows, _ := e.db.Query(ctx, `
 select concat_ws(' ', 'funding', id, req_id, op_type, result, reason, user_id, asset_id, units) from transfer_operations
 union all
@@ -163,7 +163,7 @@ select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) fro
 		return nil, err
 	}
 	for after := uint64(0); ; {
-		some, _, err := e.house.Core.Ledger().Journal(ctx, after, 5000)
+		some, _, err := e.env.Core.Ledger().Journal(ctx, after, 5000)
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +176,7 @@ select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) fro
 			}
 		}
 	}
-	_, balances, err := e.house.Core.Ledger().AllBalances(ctx)
+	_, balances, err := e.env.Core.Ledger().AllBalances(ctx)
 	for _, b := range balances {
 		lines = append(lines, fmt.Sprintf("trading balance %d %d %d", b.UserID, b.AssetID, b.Units))
 	}
@@ -184,8 +184,8 @@ select concat_ws(' ', 'managed', tx_id, request_id, state, sub_state, nonce) fro
 	return lines, err
 }
 
-// changed lists the lines of one picture that are not in the other; both are in order.
-func changed(before, after []string) (found []checkers.Violation) {
+// snapshotDifferences lists the lines that are in only one of the two sorted snapshots.
+func snapshotDifferences(before, after []string) (found []checkers.Violation) {
 	for len(before) > 0 || len(after) > 0 {
 		switch {
 		case len(after) == 0 || len(before) > 0 && before[0] < after[0]:

@@ -12,18 +12,18 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/checkers"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/emulator/torture/plan"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
-// announce says what will be done, before anything is.
+// announce prints what the run will do.
 func (e *episode) announce(events []plan.Event, kinds int) {
 	fmt.Fprintf(e.out, "Torture with seed %d: %v of faults, %d events of %d kinds, on %d submitters (windows 1 and %d;\n",
 		e.seed, e.length(), len(events), kinds, e.submitters, e.window)
-	fmt.Fprintf(e.out, "two of them share their key with a stranger), %v intents a second, %v blocks, confirmations.required=%d.\n",
+	fmt.Fprintf(e.out, "a foreign signer also has the keys of two of them), %v intents a second, %v blocks, confirmations.required=%d.\n",
 		e.rate, blockTime, confirmations)
 	if e.transfers > 0 {
-		fmt.Fprintf(e.out, "%d users move money between two ledgers and out to the chain, %v times a second; the payer's key is a stranger's, too.\n", users, e.transfers)
+		fmt.Fprintf(e.out, "%d users move money between two ledgers and out to the chain, %v times a second; the foreign signer also has the payer's key.\n", userCount, e.transfers)
 	}
 	fmt.Fprintf(e.out, "The chain has %d nodes; unless --set says otherwise, events, gas bump, fee history and mempool diagnosis are on.\n", e.nodes)
 	fmt.Fprintf(e.out, "The same again:\n  %s\n", e.command())
@@ -33,30 +33,30 @@ func (e *episode) announce(events []plan.Event, kinds int) {
 }
 
 func (e *episode) clock() string {
-	s := int(time.Since(e.kept.began).Seconds())
+	s := int(time.Since(e.folder.began).Seconds())
 	return fmt.Sprintf("[%2d:%02d]", s/60, s%60)
 }
 
-// report prints a line of progress now and then.
+// report prints a line of progress every ten seconds.
 func (e *episode) report(ctx context.Context) {
 	for {
-		patience.Pause(ctx, progressEvery)
+		retry.Pause(ctx, progressEvery)
 		if ctx.Err() != nil {
 			return
 		}
 		t := e.load.Ledger.Tally()
 		fmt.Fprintf(e.out, "%s accepted %d, confirmed %d, failed %d, unfinished %d, refused %d; faults so far %d\n",
-			e.clock(), t.Accepted, t.Confirmed, t.Failed, t.Waiting, t.Refused, e.storm.total())
-		if e.bank != nil {
-			m := e.bank.Ledger.Tally()
+			e.clock(), t.Accepted, t.Confirmed, t.Failed, t.Waiting, t.Refused, e.chaos.total())
+		if e.transferRun != nil {
+			m := e.transferRun.Ledger.Tally()
 			fmt.Fprintf(e.out, "        transfers accepted %d, committed %d, failed %d, rolled back %d, unfinished %d\n",
 				m.Accepted, m.Committed, m.Failed, m.Returned, m.Waiting)
 		}
 	}
 }
 
-// conclude prints the table, keeps what is needed to look into a bad end, and
-// turns the verdict into an error.
+// conclude prints the table, dumps the tables of a failed run, and returns errVerdict if the
+// verdict is bad.
 func (e *episode) conclude(ctx context.Context, v verdict) error {
 	good := v.violations() == 0 && len(v.missing) == 0 && e.ended
 	e.table(v)
@@ -64,7 +64,7 @@ func (e *episode) conclude(ctx context.Context, v verdict) error {
 		return err
 	}
 	if good {
-		fmt.Fprintf(e.out, "\nPASSED: seed %d, %d faults, 0 violations, everything ended.\n", e.seed, e.storm.total())
+		fmt.Fprintf(e.out, "\nPASSED: seed %d, %d faults, 0 violations, everything ended.\n", e.seed, e.chaos.total())
 		return nil
 	}
 	e.details(v)
@@ -72,16 +72,16 @@ func (e *episode) conclude(ctx context.Context, v verdict) error {
 		fmt.Fprintf(e.out, "  never injected, in a run long enough for it: %s\n", strings.Join(v.missing, "; "))
 	}
 	if !e.ended {
-		fmt.Fprintf(e.out, "  not everything ended within %s after the faults\n", bound)
+		fmt.Fprintf(e.out, "  not everything ended within %s after the faults\n", endTimeout)
 	}
-	if err := e.kept.dump(ctx, e.db); err != nil {
+	if err := e.folder.dump(ctx, e.db); err != nil {
 		fmt.Fprintf(e.out, "  the database could not be dumped: %v\n", err)
 	}
-	fmt.Fprintf(e.out, "\nFAILED: seed %d, %d violations. Logs and tables are kept in\n  %s\nRepeat with\n  %s\n", e.seed, v.violations(), e.kept.path, e.command())
+	fmt.Fprintf(e.out, "\nFAILED: seed %d, %d violations. Logs and tables are kept in\n  %s\nRepeat with\n  %s\n", e.seed, v.violations(), e.folder.path, e.command())
 	return errVerdict
 }
 
-// shown bounds how many violations of one checker are printed; all are kept.
+// shown bounds the printed violations of one checker; the log has all.
 const shown = 10
 
 func (e *episode) details(v verdict) {
@@ -89,7 +89,7 @@ func (e *episode) details(v verdict) {
 	for _, c := range v.checks {
 		for i, one := range c.Violations {
 			line := strings.TrimSpace(strings.SplitN(checkers.Report([]checkers.Violation{one}), "\n", 2)[1])
-			e.kept.event("violation of %s", line)
+			e.folder.event("violation of %s", line)
 			if i < shown {
 				fmt.Fprintln(e.out, " ", line)
 			}
@@ -118,7 +118,7 @@ func (e *episode) table(v verdict) {
 	}
 	e.counts("callers", f.Callers)
 	e.counts("operators", f.Operators)
-	e.counts("powers", f.Powers)
+	e.counts("powers", f.Features)
 	e.heading("intents", "")
 	e.row("posted", f.Posted)
 	e.row("refused, in PROTECT", f.Refused)
@@ -132,7 +132,7 @@ func (e *episode) table(v verdict) {
 	e.row("longest accept to final, accepted after the faults", fmt.Sprintf("%.1f s", f.LongestCalm))
 	e.row("last end of what was unfinished, after the faults", fmt.Sprintf("%.1f s", f.LastLeftovers))
 	e.row("the whole run", fmt.Sprintf("%.1f s", f.TookSeconds))
-	e.bankTable(f.Bank)
+	e.transferTable(f.Transfers)
 	e.heading("checker", "violations")
 	for _, c := range v.checks {
 		e.row(c.Name, len(c.Violations))
@@ -145,7 +145,7 @@ func (e *episode) heading(name, column string) {
 
 func (e *episode) row(name string, value any) { fmt.Fprintf(e.out, "%-56s %12v\n", name, value) }
 
-// counts prints the most frequent first.
+// counts prints the counts, the largest first.
 func (e *episode) counts(heading string, all map[string]int) {
 	e.heading(heading, "times")
 	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {

@@ -12,81 +12,81 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/torture/faults"
 	"github.com/fencepost/fencepost/emulator/torture/load"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
-// restores is what is known of the databases that were lost in the run, beyond what
-// their backups have.
+// restores is the state of the databases that were lost in the run, without their backups'
+// state.
 type restores struct {
-	made []*faults.Restore
-	kept []*memory // of each of their backups, as it was made
-	memory
+	done    []*faults.Restore
+	backups []*storedState // state of each backup when it was made
+	storedState
 }
 
-// memory is what a database has stored and told.
-type memory struct {
-	hashes map[string]bool   // of every version
-	told   map[string]string // the events: by key, the submitter
-	txs    map[string]bool   // the transactions that these are of
+// storedState is the state of one database that the checks use.
+type storedState struct {
+	hashes    map[string]bool   // of every version
+	published map[string]string // submitters of the events by key
+	txs       map[string]bool   // the transactions of these events
 
 	transfers map[string]bool   // req_ids
-	open      map[string]bool   // of the transfers that have not ended
-	payouts   map[string]payout // of the transfers; of lost ones also those that were withdrawn after the backup
+	open      map[string]bool   // the transfers that are not terminal
+	payouts   map[string]payout // by req_id; of lost databases also those withdrawn after the backup
 }
 
-// restoreAll loses the database as often as it is asked for, evenly over the storm: each
-// time some seconds after a backup.
+// restoreAll loses the database as often as the flag says, evenly over the run, each time some
+// seconds after a backup.
 func (e *episode) restoreAll(ctx context.Context) {
 	each := e.length() / time.Duration(max(e.flags.restores, 1))
 	for n := range e.flags.restores {
 		began := time.Now()
-		patience.Pause(ctx, each/4)
+		retry.Pause(ctx, each/4)
 		if err := e.restore(ctx, n); err != nil {
-			e.kept.event("restore %d: %v", n, err)
+			e.folder.event("restore %d: %v", n, err)
 			fmt.Fprintf(e.out, "%s restore %d did not happen: %v\n", e.clock(), n, err)
 			return
 		}
-		patience.Pause(ctx, time.Until(began.Add(each)))
+		retry.Pause(ctx, time.Until(began.Add(each)))
 	}
 }
 
-// restore follows docs/runbooks/restore.md. The callers and the operator do their part by
-// themselves, once they know of it.
+// restore follows docs/runbooks/restore.md. Callers and operators do their part once they know of
+// the restore.
 func (e *episode) restore(ctx context.Context, n int) error {
 	backedUp := time.Now()
 	r, err := e.world.BackUp(ctx, n)
 	if err != nil {
 		return fmt.Errorf("back up: %w", err)
 	}
-	e.kept.event("restore %d: backed up", n)
-	had, err := remember(ctx, r.Backup)
-	for ; err != nil && ctx.Err() == nil; had, err = remember(ctx, r.Backup) { // Postgres may be away
-		patience.Pause(ctx, 200*time.Millisecond)
+	e.folder.event("restore %d: backed up", n)
+	had, err := readState(ctx, r.Backup)
+	for ; err != nil && ctx.Err() == nil; had, err = readState(ctx, r.Backup) { // Postgres can be down
+		retry.Pause(ctx, 200*time.Millisecond)
 	}
 	if err != nil {
 		return fmt.Errorf("read the backup: %w", err)
 	}
-	patience.Pause(ctx, e.length()/time.Duration(4*e.flags.restores))
-	if err := e.operator.Restore(ctx, e.managed(), backedUp, func() error {
+	retry.Pause(ctx, e.length()/time.Duration(4*e.flags.restores))
+	if err := e.operator.Restore(ctx, e.managedSubmitters(), backedUp, func() error {
 		return e.world.PutBack(ctx, r, n, func() { e.replaced(backedUp) })
 	}); err != nil {
 		return fmt.Errorf("put back: %w", err)
 	}
-	e.restores.made, e.restores.kept = append(e.restores.made, r), append(e.restores.kept, had)
+	e.restores.done, e.restores.backups = append(e.restores.done, r), append(e.restores.backups, had)
 	fmt.Fprintf(e.out, "%s the database was lost, and its backup of %s before is in its place\n", e.clock(), time.Since(backedUp).Round(time.Second))
 	return nil
 }
 
-// replaced tells everybody that the database is another from here on.
+// replaced notifies the clients that the database was replaced.
 func (e *episode) replaced(backedUp time.Time) {
 	e.load.Ledger.Restored(backedUp)
-	if e.bank != nil {
-		e.bank.Ledger.Restored(backedUp)
+	if e.transferRun != nil {
+		e.transferRun.Ledger.Restored(backedUp)
 	}
 }
 
-// names says that a text names a transaction of a database that was lost.
-func (r *restores) names(text string) bool {
+// namesLostTx reports whether the text names a transaction that only a lost database had.
+func (r *restores) namesLostTx(text string) bool {
 	for hash := range r.hashes {
 		if strings.Contains(text, hash) {
 			return true
@@ -95,17 +95,17 @@ func (r *restores) names(text string) bool {
 	return false
 }
 
-// explains says of what a check of conservation found that a database which was lost is the
-// cause: the core has a line of a transfer whose row was lost, or the payer a transaction
-// that only a lost database had, which nothing here explains, or a payout that was refused
-// here. Whether that payout's money was taken is [afterRestores]'s to say.
+// isExplained reports whether a lost database explains a finding of a check of conservation. The
+// core can have a line of a transfer whose row was lost. The payer can have a transaction that
+// only a lost database had, or one for a payout that the copy refused. The check
+// of payouts in [afterRestores] includes the amount of such a payout.
 //
-// What a copy has open may have gone further at the core. Until it has caught up a check
-// finds that, and it stands no longer afterwards.
-func (r *restores) explains(kind, reqID, detail string, stands bool) bool {
+// The core can be ahead of a transfer that is open in the copy. A check can find that until the
+// copy has caught up.
+func (r *restores) isExplained(kind, reqID, detail string, stands bool) bool {
 	switch kind {
 	case "CREDIT_WITHOUT_DEBIT", "CREDIT_AND_REFUND":
-		if !stands && slices.ContainsFunc(r.kept, func(m *memory) bool { return m.open[reqID] }) {
+		if !stands && slices.ContainsFunc(r.backups, func(m *storedState) bool { return m.open[reqID] }) {
 			return true
 		}
 	}
@@ -113,30 +113,29 @@ func (r *restores) explains(kind, reqID, detail string, stands bool) bool {
 	case "NO_TRANSFER", "CREDIT_WITHOUT_DEBIT", "CREDIT_AND_REFUND":
 		return r.transfers[reqID]
 	case "PAYMENT_WITHOUT_TRANSFER":
-		return r.names(detail)
-	case "PAYMENT_DIFFERS": // it was paid by a lost database, and Funding has refused it in the copy
+		return r.namesLostTx(detail)
+	case "PAYMENT_DIFFERS": // paid by a lost database, and refused by Funding in the copy
 		p := r.payouts[reqID]
-		return p.Withdrawn > 0 && p.Refunded == 0 && r.names(detail) && strings.Contains(detail, "no payment: it is FAILED")
+		return p.Withdrawn > 0 && p.Refunded == 0 && r.namesLostTx(detail) && strings.Contains(detail, "no Payment: it is FAILED")
 	}
 	return false
 }
 
-// read takes from the databases that were lost what they had signed and told, and what
-// their backups had not.
+// read reads what the lost databases had stored and their backups had not.
 func (r *restores) read(ctx context.Context) error {
-	r.memory = *newMemory()
-	for i, one := range r.made {
-		lost, err := remember(ctx, one.Lost)
+	r.storedState = *newStoredState()
+	for i, one := range r.done {
+		lost, err := readState(ctx, one.Lost)
 		if err != nil {
 			return fmt.Errorf("read the database that was lost: %w", err)
 		}
-		r.add(lost, r.kept[i])
+		r.addLost(lost, r.backups[i])
 	}
 	return nil
 }
 
-// add adds what lost has and kept has not.
-func (m *memory) add(lost, kept *memory) {
+// addLost adds the state that lost has and its backup kept has not.
+func (m *storedState) addLost(lost, kept *storedState) {
 	for hash := range lost.hashes {
 		if !kept.hashes[hash] {
 			m.hashes[hash] = true
@@ -154,24 +153,24 @@ func (m *memory) add(lost, kept *memory) {
 			m.payouts[reqID] = p
 		}
 	}
-	for key, submitter := range lost.told {
-		if _, also := kept.told[key]; !also {
-			m.told[key], m.txs[txOf(key)] = submitter, true
+	for key, submitter := range lost.published {
+		if _, also := kept.published[key]; !also {
+			m.published[key], m.txs[txOfEvent(key)] = submitter, true
 		}
 	}
 }
 
-// txOf is the transaction of an event's key.
-func txOf(key string) string { return key[:len(uuid.Nil.String())] }
+// txOfEvent returns the transaction id in an event's key.
+func txOfEvent(key string) string { return key[:len(uuid.Nil.String())] }
 
-// remember reads what a database has stored and told.
-func remember(ctx context.Context, url string) (*memory, error) {
+// readState reads the state of a database.
+func readState(ctx context.Context, url string) (*storedState, error) {
 	db, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	m := newMemory()
+	m := newStoredState()
 	var hash, txID, kind, submitter string
 	var sequence int
 	rows, _ := db.Query(ctx, `select tx_hash from tx_version`) // the reader has the error
@@ -180,7 +179,7 @@ func remember(ctx context.Context, url string) (*memory, error) {
 	}
 	rows, _ = db.Query(ctx, `select e.tx_id::text, e.type, e.sequence, m.submitter from event e join managed_tx m using (tx_id)`)
 	_, err = pgx.ForEachRow(rows, []any{&txID, &kind, &sequence, &submitter}, func() error {
-		m.told[fmt.Sprintf("%s-%s-%d", txID, kind, sequence)], m.txs[txID] = submitter, true
+		m.published[fmt.Sprintf("%s-%s-%d", txID, kind, sequence)], m.txs[txID] = submitter, true
 		return nil
 	})
 	if err != nil {
@@ -199,24 +198,22 @@ func remember(ctx context.Context, url string) (*memory, error) {
 	return m, err
 }
 
-func newMemory() *memory {
-	return &memory{make(map[string]bool), make(map[string]string), make(map[string]bool), make(map[string]bool), make(map[string]bool), make(map[string]payout)}
+func newStoredState() *storedState {
+	return &storedState{make(map[string]bool), make(map[string]string), make(map[string]bool), make(map[string]bool), make(map[string]bool), make(map[string]payout)}
 }
 
-// acrossRestore says how the chain, or the last word, is other than a caller was told
-// before a restore. What is not promised across one: that a request which was not
-// carried out is still on record, that its end has the same name, and that one which was
-// carried out shows how the database that was lost had named its end. The chain is
-// asked all the same, and has each effect at most once.
-func acrossRestore(told load.Told, l last, succeeded, reverted int) string {
+// contradictsAcrossRestore describes a difference between a caller's answers from before a restore
+// and the chain or the last answer. A restore may lose the record of a request without an effect,
+// and may give an end another name. The chain must still have each effect exactly once.
+func contradictsAcrossRestore(answers load.Answers, l lastAnswer, succeeded, reverted int) string {
 	mined := fmt.Sprintf("the chain has it %d times succeeded, %d times reverted", succeeded, reverted)
 	switch {
-	case succeeded != told.End.Successes() || reverted != told.End.Reverts():
-		return fmt.Sprintf("its caller was told %s before a restore, and %s", told.End, mined)
-	case l.stored && !told.End.Survives(l.end):
-		return fmt.Sprintf("its caller was told %s before a restore, and it is %s after it", told.End, l.end)
+	case succeeded != answers.End.Successes() || reverted != answers.End.Reverts():
+		return fmt.Sprintf("its caller got %s before a restore, and %s", answers.End, mined)
+	case l.stored && !answers.End.Survives(l.end):
+		return fmt.Sprintf("its caller got %s before a restore, and it is %s after it", answers.End, l.end)
 	case !l.stored && succeeded+reverted > 0:
-		return "a restore has lost it, nobody has put it on record again, and " + mined
+		return "a restore has lost it, no operator has recorded it again, and " + mined
 	}
 	return ""
 }

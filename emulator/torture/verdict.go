@@ -11,22 +11,22 @@ import (
 	"github.com/fencepost/fencepost/emulator/checkers"
 	"github.com/fencepost/fencepost/emulator/torture/faults"
 	"github.com/fencepost/fencepost/emulator/torture/load"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// check is one checker and what it found.
+// check is one checker with its violations.
 type check struct {
 	Name       string               `json:"name"`
 	Promise    string               `json:"promise"`
 	Violations []checkers.Violation `json:"violations"`
 }
 
-// verdict is everything that was asked at the end.
+// verdict is the result of all checks.
 type verdict struct {
 	checks  []check
 	figures figures
-	missing []string // kinds that a run of this length must have injected, and did not
+	missing []string // kinds of fault that a run of this length must have, and has not
 }
 
 func (v verdict) violations() (n int) {
@@ -36,35 +36,35 @@ func (v verdict) violations() (n int) {
 	return n
 }
 
-func (e *episode) judge(ctx context.Context) (v verdict, err error) {
+func (e *episode) checkAll(ctx context.Context) (v verdict, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	if err := e.restores.read(ctx); err != nil {
 		return v, err
 	}
-	found, err := e.checkers(ctx)
+	found, err := e.runCheckers(ctx)
 	if err != nil {
 		return v, err
 	}
 	for _, c := range checkers.All() {
-		v.checks = append(v.checks, check{c.Name, c.Promise, of(found, c.Name)})
+		v.checks = append(v.checks, check{c.Name, c.Promise, violationsOf(found, c.Name)})
 	}
-	told, err := e.told(ctx)
+	answers, err := e.checkAnswers(ctx)
 	if err != nil {
 		return v, err
 	}
-	v.checks = append(v.checks, told...)
-	alarms, err := e.falseAlarms(ctx)
+	v.checks = append(v.checks, answers...)
+	alarms, err := e.checkFalseAlarms(ctx)
 	if err != nil {
 		return v, err
 	}
 	v.checks = append(v.checks, alarms)
-	whole, err := e.whole(ctx)
+	whole, err := e.checkEvents(ctx)
 	if err != nil {
 		return v, err
 	}
 	v.checks = append(v.checks, whole...)
-	books, err := e.books(ctx)
+	books, err := e.checkMoney(ctx)
 	if err != nil {
 		return v, err
 	}
@@ -72,7 +72,7 @@ func (e *episode) judge(ctx context.Context) (v verdict, err error) {
 	if v.figures, err = e.count(ctx); err != nil {
 		return v, err
 	}
-	v.missing = e.missing(v.figures)
+	v.missing = e.missingKinds(v.figures)
 	return v, nil
 }
 
@@ -80,11 +80,11 @@ const selectFalseAlarms = `
 select submitter, episode, evidence::text, coalesce(evidence ->> 'what', '') like 'the database is not the one written last%'
   from protect_episode where submitter <> all ($1) order by opened_at`
 
-// falseAlarms finds the episodes of PROTECT of submitters whose keys nobody else
-// used: the faults are none of the causes that open it. Each restore opens one of each.
-func (e *episode) falseAlarms(ctx context.Context) (check, error) {
-	c := check{Name: "protect-for-cause", Promise: "PROTECT opens only where somebody else used the key"}
-	rows, err := e.db.Query(ctx, selectFalseAlarms, foreigners(e.world))
+// checkFalseAlarms finds PROTECT incidents of submitters whose keys only the deployment has: no
+// fault may open one. Each restore opens one for each submitter.
+func (e *episode) checkFalseAlarms(ctx context.Context) (check, error) {
+	c := check{Name: "protect-for-cause", Promise: "PROTECT opens only where a foreign signer used the key"}
+	rows, err := e.db.Query(ctx, selectFalseAlarms, foreignSubmitters(e.world))
 	if err != nil {
 		return c, err
 	}
@@ -100,7 +100,7 @@ func (e *episode) falseAlarms(ctx context.Context) (check, error) {
 		if restored {
 			byRestore[submitter]++
 		}
-		if restored && byRestore[submitter] <= len(e.restores.made) || e.restores.names(evidence) {
+		if restored && byRestore[submitter] <= len(e.restores.done) || e.restores.namesLostTx(evidence) {
 			continue
 		}
 		c.Violations = append(c.Violations, checkers.Violation{Checker: c.Name, Submitter: submitter, Detail: fmt.Sprintf("episode %d: %s", n, evidence)})
@@ -108,75 +108,75 @@ func (e *episode) falseAlarms(ctx context.Context) (check, error) {
 	return c, rows.Err()
 }
 
-func of(all []checkers.Violation, name string) []checkers.Violation {
+func violationsOf(all []checkers.Violation, name string) []checkers.Violation {
 	return slices.DeleteFunc(slices.Clone(all), func(v checkers.Violation) bool { return v.Checker != name })
 }
 
-// managed are all accounts that sign: with the one that pays out, if there is one.
-func (e *episode) managed() []nonce.Submitter {
-	all := e.house.Submitters()
-	if e.bank != nil {
-		all = append(all, e.house.Payer)
+// managedSubmitters returns all accounts that sign, including the payer.
+func (e *episode) managedSubmitters() []nonce.Submitter {
+	all := e.env.Submitters()
+	if e.transferRun != nil {
+		all = append(all, e.env.Payer)
 	}
 	return all
 }
 
-// checkers reads the chain and the history. A task that comes late takes a lease
-// for a moment, so what is only not at rest is looked at again.
-func (e *episode) checkers(ctx context.Context) (found []checkers.Violation, err error) {
+// runCheckers checks the chain and the history. A late task can hold a lease for a moment, so
+// unfinished work alone is checked again.
+func (e *episode) runCheckers(ctx context.Context) (found []checkers.Violation, err error) {
 	all := checkers.Episode{
-		Database: e.house.Database, RPC: e.house.Chain.URL(), Submitters: e.managed(), Foreign: e.world.Foreign.Nonces(), Lost: e.restores.hashes, Settled: e.ended,
+		Database: e.env.Database, RPC: e.env.Chain.URL(), Submitters: e.managedSubmitters(), Foreign: e.world.Foreign.Nonces(), Lost: e.restores.hashes, Settled: e.ended,
 	}
 	if !e.ended {
-		return unended(ctx, all)
+		return checkUnfinished(ctx, all)
 	}
 	for range 10 {
 		found, err = checkers.Check(ctx, all)
-		if err != nil || len(found) == 0 || len(of(found, "settled")) < len(found) {
+		if err != nil || len(found) == 0 || len(violationsOf(found, "settled")) < len(found) {
 			break
 		}
-		patience.Pause(ctx, time.Second)
+		retry.Pause(ctx, time.Second)
 	}
 	return found, err
 }
 
-// unended judges a run that is still moving: what must hold at any time, and beside it
-// what has not ended. It asks for no end of anything else.
-func unended(ctx context.Context, all checkers.Episode) (found []checkers.Violation, err error) {
+// checkUnfinished checks a run that has not ended: the promises that always hold, and the rows
+// that are not terminal.
+func checkUnfinished(ctx context.Context, all checkers.Episode) (found []checkers.Violation, err error) {
 	if found, err = checkers.Check(ctx, all); err != nil {
 		return nil, err
 	}
 	all.Settled = true
 	open, err := checkers.Check(ctx, all)
-	return append(found, of(open, "settled")...), err
+	return append(found, violationsOf(open, "settled")...), err
 }
 
-// missing lists what never came in a run that is long enough for it.
-func (e *episode) missing(f figures) (names []string) {
+// missingKinds lists what never came in a run that is long enough for it.
+func (e *episode) missingKinds(f figures) (names []string) {
 	if e.length() < e.forEachKind() || e.only != "" {
 		return nil
 	}
 	required := maps.Clone(f.Faults)
 	maps.Copy(required, f.Callers)
-	maps.Copy(required, f.Powers)
+	maps.Copy(required, f.Features)
 	if e.flags.restores > 0 {
 		maps.DeleteFunc(required, func(name string, _ int) bool { return strings.HasPrefix(name, load.Reserved) })
-		required["restores from a backup"] = len(e.restores.made) / e.flags.restores
+		required["restores from a backup"] = len(e.restores.done) / e.flags.restores
 	}
-	if f.Bank != nil {
-		maps.Copy(required, f.Bank.Users)
+	if f.Transfers != nil {
+		maps.Copy(required, f.Transfers.Users)
 	}
 	for what, n := range f.Operators {
-		if strings.HasPrefix(what, load.Decides) && e.nodes < 2 { // beside others a node's fault leaves hardly anything STUCK
+		if strings.HasPrefix(what, load.Decides) && e.nodes < 2 { // with several nodes a node's fault leaves hardly anything STUCK
 			required["a decision on STUCK"] += n
 		}
 	}
 	required[load.Resyncs] = f.Operators[load.Resyncs]
-	if e.length() >= 20*time.Minute { // in less, chance may leave one out
+	if e.length() >= 20*time.Minute { // a shorter run can miss one by chance
 		maps.Copy(required, f.Operators)
 		maps.Copy(required, f.CrashPoints)
-		if f.Bank != nil {
-			maps.Copy(required, f.Bank.Operators)
+		if f.Transfers != nil {
+			maps.Copy(required, f.Transfers.Operators)
 		}
 	}
 	for name, n := range required {
@@ -188,7 +188,7 @@ func (e *episode) missing(f figures) (names []string) {
 	return names
 }
 
-// figures are what a run is told by.
+// figures are the printed figures of a run.
 type figures struct {
 	Seed        uint64         `json:"seed"`
 	Minutes     float64        `json:"minutes"`
@@ -199,9 +199,9 @@ type figures struct {
 	CrashPoints map[string]int `json:"crashPoints"`
 	Callers     map[string]int `json:"callers"`
 	Operators   map[string]int `json:"operators"`
-	Powers      map[string]int `json:"powers"`
+	Features    map[string]int `json:"powers"`
 
-	Bank *bankFigures `json:"transfers,omitempty"`
+	Transfers *transferFigures `json:"transfers,omitempty"`
 
 	Posted    int            `json:"posted"`
 	Refused   int            `json:"refused"`  // SUBMITTER_PROTECTED
@@ -220,22 +220,22 @@ func (e *episode) count(ctx context.Context) (f figures, err error) {
 	t := e.load.Ledger.Tally()
 	f = figures{
 		Seed: e.seed, Minutes: e.minutes, Submitters: e.submitters, Window: e.window, Rate: e.rate,
-		Faults: e.storm.injected(), CrashPoints: e.world.Crashes.Hits(), Callers: e.load.Ledger.Did(),
+		Faults: e.chaos.injected(), CrashPoints: e.world.Crashes.Hits(), Callers: e.load.Ledger.Did(slices.Concat(load.Habits(), load.ProgramHabits())),
 		Operators: map[string]int{load.Mistakes: e.operator.Decisions[load.Mistakes]}, Failed: make(map[string]int),
-		Posted: t.Posted, Refused: t.Refused, Accepted: t.Accepted, TookSeconds: time.Since(e.kept.began).Seconds(),
+		Posted: t.Posted, Refused: t.Refused, Accepted: t.Accepted, TookSeconds: time.Since(e.folder.began).Seconds(),
 	}
 	if e.flags.restores > 0 {
-		f.Faults["database lost, and restored from its backup"] = len(e.restores.made)
+		f.Faults["database lost, and restored from its backup"] = len(e.restores.done)
 		f.Operators[load.Matched], f.Operators[load.WrittenOff] = e.operator.Decisions[load.Matched], e.operator.Decisions[load.WrittenOff]
 	}
-	if f.Bank, err = e.countBank(ctx); err != nil {
+	if f.Transfers, err = e.countTransfers(ctx); err != nil {
 		return f, fmt.Errorf("count transfers: %w", err)
 	}
 	for _, action := range load.Actions() {
 		f.Operators[load.Decides+action] = e.operator.Decisions[load.Decides+action]
 	}
-	if f.Powers, err = e.countPowers(ctx); err != nil {
-		return f, fmt.Errorf("count what the powers did: %w", err)
+	if f.Features, err = e.countFeatures(ctx); err != nil {
+		return f, fmt.Errorf("count the acts of optional features: %w", err)
 	}
 	return f, e.countRows(ctx, &f)
 }
@@ -290,8 +290,8 @@ func (e *episode) countRows(ctx context.Context, f *figures) error {
 	return err
 }
 
-// foreigners are the submitters whose keys somebody else used.
-func foreigners(w *faults.World) []string {
+// foreignSubmitters returns the submitters whose keys the foreign signer used.
+func foreignSubmitters(w *faults.World) []string {
 	names := []string{}
 	for s := range w.Foreign.Nonces() {
 		names = append(names, string(s))

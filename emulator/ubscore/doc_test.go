@@ -58,9 +58,9 @@ func examples(t *testing.T) (all []example) {
 	return all
 }
 
-// Every example of the protocol's page is what a real core answers, and every
-// path and every code of the protocol is on the page.
-func TestTheProtocolsExamples(t *testing.T) {
+// Every example of docs/ubscore.md is the answer of a real core. The page has every path and every code
+// of the protocol.
+func TestProtocolPageMatchesTheCore(t *testing.T) {
 	t.Parallel()
 	r := setup(t, ubscore.Options{})
 	forgetful := forgetful(t)
@@ -79,7 +79,7 @@ func TestTheProtocolsExamples(t *testing.T) {
 			url = forgetful
 		}
 		status, got := e.ask(r.ctx, t, url)
-		if e.path == wire.RecordPath { // how many lines it took to forget differs
+		if e.path == wire.RecordPath { // the number of lines until the key is forgotten varies
 			e.answer, got = line.ReplaceAllString(e.answer, `"seq":0`), line.ReplaceAllString(got, `"seq":0`)
 		}
 		if d := cmp.Diff(plain(t, e.answer), plain(t, got)); status != e.status || d != "" {
@@ -99,7 +99,7 @@ func TestTheProtocolsExamples(t *testing.T) {
 
 var line = regexp.MustCompile(`"seq": ?[0-9]+`)
 
-// forgetful is a core that has forgotten a key of a minute ago.
+// forgetful returns the address of a core that has forgotten a key of a minute ago.
 func forgetful(t *testing.T) (url string) {
 	t.Helper()
 	r := setup(t, ubscore.Options{Horizon: time.Second, SnapshotEvery: 2})
@@ -136,7 +136,7 @@ func (e example) ask(ctx context.Context, t *testing.T, url string) (status int,
 	return resp.StatusCode, string(content)
 }
 
-// plain is an answer with what differs from run to run made equal.
+// plain returns an answer with the values that vary from run to run replaced.
 func plain(t *testing.T, text string) any {
 	t.Helper()
 	var v any

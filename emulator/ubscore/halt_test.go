@@ -18,8 +18,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// startUnready starts a core without waiting for its health, and says where it
-// listens.
+// startUnready starts a core without waiting for its health, and returns its address.
 func startUnready(t *testing.T, o ubscore.Options) (url string) {
 	t.Helper()
 	o.Binary, o.Secret = binary, secret
@@ -46,8 +45,8 @@ func startUnready(t *testing.T, o ubscore.Options) (url string) {
 	return ""
 }
 
-// wantHalted wants HALTED and an advice from every path, with and without the
-// secret, and unknown from the client.
+// wantHalted checks that every path answers HALTED with an advice, with and without the secret, and that
+// the client's result is unknown.
 func wantHalted(ctx context.Context, t *testing.T, url, advice string) {
 	t.Helper()
 	for _, path := range []string{"/healthz", wire.OperationsPath, wire.ResolvePath, wire.StatusPath, wire.AssetsPath, wire.JournalPath, wire.BalancesPath, wire.BalancesPath + "/7/1", "/else"} {
@@ -81,12 +80,12 @@ func wantHalted(ctx context.Context, t *testing.T, url, advice string) {
 	}
 }
 
-// stockedFolder is the folder of a core that is dead, with some withdrawals and a snapshot.
+// stockedFolder returns the folder of an ended core with some withdrawals and a snapshot.
 func stockedFolder(t *testing.T) string {
 	t.Helper()
 	r := setup(t, ubscore.Options{SnapshotEvery: 20})
 	r.stock(t, 1000)
-	for n := range asked {
+	for n := range operations {
 		r.ask(n)
 	}
 	err := poll(r.ctx, func() bool {
@@ -102,14 +101,14 @@ func stockedFolder(t *testing.T) string {
 
 const firstSegment = "wal-00000000000000000001.log"
 
-// With damage in the middle, a durable end that is gone, a log that is gone, or no
-// snapshot that can be believed, the core halts, and says what to do.
+// The core halts with advice if its log is damaged, shortened or missing, or if no snapshot is
+// complete.
 func TestDamageHalts(t *testing.T) {
 	t.Parallel()
 	dead := stockedFolder(t)
 	for what, x := range map[string]struct {
 		advice string
-		spoil  func(folder string) error
+		damage func(folder string) error
 	}{
 		"the middle of the log": {"do not delete anything", func(folder string) error {
 			return edit(filepath.Join(folder, firstSegment), func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
@@ -144,7 +143,7 @@ func TestDamageHalts(t *testing.T) {
 			if err := os.CopyFS(folder, os.DirFS(dead)); err != nil {
 				t.Fatal(err)
 			}
-			if err := x.spoil(folder); err != nil {
+			if err := x.damage(folder); err != nil {
 				t.Fatal(err)
 			}
 			wantHalted(t.Context(), t, startUnready(t, ubscore.Options{Folder: folder}), x.advice)
@@ -152,17 +151,16 @@ func TestDamageHalts(t *testing.T) {
 	}
 }
 
-func edit(path string, spoil func([]byte) []byte) error {
+func edit(path string, damage func([]byte) []byte) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, spoil(content), 0o600)
+	return os.WriteFile(path, damage(content), 0o600)
 }
 
-// A core that cannot be told what it needs does not start, and says what is
-// missing without the secret.
-func TestSettings(t *testing.T) {
+// A core with a missing setting does not start. Its error names the setting and never the secret.
+func TestMissingSettingIsNamed(t *testing.T) {
 	t.Parallel()
 	const long = "UBSCORE_SECRET=0123456789abcdef"
 	for what, x := range map[string]struct {
@@ -189,8 +187,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// The secret may come by a file.
-func TestSecretFile(t *testing.T) {
+// The secret can come from a file.
+func TestSecretIsReadFromAFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {

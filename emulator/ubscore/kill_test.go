@@ -26,8 +26,8 @@ func points() (ours []string) {
 	return ours
 }
 
-// armed is a core on the folder that dies, or is stopped, at the hit-th pass of
-// the point.
+// armed returns a core on the folder that is killed or stopped when it reaches the point for the hit-th
+// time.
 func armed(t *testing.T, folder, point string, hit int, action string) *rig {
 	t.Helper()
 	armed := t.TempDir()
@@ -38,8 +38,8 @@ func armed(t *testing.T, folder, point string, hit int, action string) *rig {
 	return r
 }
 
-// ask is one of many operations: what it asks for, and how often it can take
-// effect, depends on its number alone.
+// ask sends one of many operations. The number n alone determines the request and how often it can take
+// effect.
 func (r *rig) ask(n int) transfer.Outcome {
 	switch c := call(fmt.Sprint("op-", n/3), uint64(n/3%9)); n % 3 {
 	case 0:
@@ -51,27 +51,25 @@ func (r *rig) ask(n int) transfer.Outcome {
 	}
 }
 
-const asked = 60
+const operations = 60
 
-// together asks for everything at once, by several callers; what a caller has not
-// heard, it has not heard.
-func (r *rig) together() (heard [asked]transfer.Outcome) {
+// askAll sends all operations by several callers, and returns the outcomes.
+func (r *rig) askAll() (answered [operations]transfer.Outcome) {
 	var callers sync.WaitGroup
 	for caller := range 6 {
 		callers.Go(func() {
-			for n := caller; n < asked; n += 6 {
-				heard[n] = r.ask(n)
+			for n := caller; n < operations; n += 6 {
+				answered[n] = r.ask(n)
 			}
 		})
 	}
 	callers.Wait()
-	return heard
+	return answered
 }
 
-// A core that is killed at any step has told nobody what it does not know
-// afterwards: whatever was answered is answered again, what was not is done now,
-// once, and asking for all of it three times more changes nothing.
-func TestKillAtEveryPoint(t *testing.T) {
+// A core killed at any step still knows every answer that it gave: it gives each one again. Unanswered
+// requests are applied once. Three more repetitions of all change nothing.
+func TestCoreKilledAtAnyPointKeepsItsAnswers(t *testing.T) {
 	t.Parallel()
 	if len(points()) != 4 {
 		t.Fatalf("points: got %v, want four", points())
@@ -83,21 +81,21 @@ func TestKillAtEveryPoint(t *testing.T) {
 			r.stock(t, 50)
 			r.kill(t)
 			r = armed(t, r.options.Folder, point, 9, crash.Kill)
-			heard := r.together()
+			answered := r.askAll()
 			<-r.process.Done()
 			if !crash.Hit(r.options.CrashPoints, point) {
 				t.Fatalf("nobody passed %s: the core ended by %v", point, r.process.Err())
 			}
 			r.again(t)
-			now := r.wantHeard(t, heard)
-			lines, _, balances := r.look(t)
+			now := r.wantSameAnswers(t, answered)
+			lines, _, balances := r.readAll(t)
 			for range 3 {
-				if d := cmp.Diff(now, r.wantHeard(t, now), cmp.Transformer("said", said)); d != "" {
+				if d := cmp.Diff(now, r.wantSameAnswers(t, now), cmp.Transformer("said", withoutError)); d != "" {
 					t.Errorf("asked again (-before +now): %s", d)
 				}
 				r.again(t)
 			}
-			again, _, balancesNow := r.look(t)
+			again, _, balancesNow := r.readAll(t)
 			if d := cmp.Diff(lines, again) + cmp.Diff(balances, balancesNow); d != "" {
 				t.Errorf("journal and balances after everything was asked for again (-before +now): %s", d)
 			}
@@ -105,27 +103,27 @@ func TestKillAtEveryPoint(t *testing.T) {
 	}
 }
 
-// said is an outcome without its error's text.
-func said(o transfer.Outcome) string { return fmt.Sprint(o.Verdict, o.Reason) }
+// withoutError returns an outcome without its error's text.
+func withoutError(o transfer.Outcome) string { return fmt.Sprint(o.Verdict, o.Reason) }
 
-// wantHeard asks for everything, in order, and wants whatever was heard before.
-func (r *rig) wantHeard(t *testing.T, heard [asked]transfer.Outcome) (now [asked]transfer.Outcome) {
+// wantSameAnswers sends all operations in order, and checks that earlier answers are the same.
+func (r *rig) wantSameAnswers(t *testing.T, answered [operations]transfer.Outcome) (now [operations]transfer.Outcome) {
 	t.Helper()
-	for n := range heard {
+	for n := range answered {
 		now[n] = r.ask(n)
 		refund := n%3 == 2
 		if now[n].Verdict == transfer.Unknown && !refund {
 			t.Errorf("operation %d: got %+v, want it to be known now", n, now[n])
 		}
-		if heard[n].Verdict != transfer.Unknown && heard[n] != now[n] {
-			t.Errorf("operation %d: got %+v, want %+v as it was heard before", n, now[n], heard[n])
+		if answered[n].Verdict != transfer.Unknown && answered[n] != now[n] {
+			t.Errorf("operation %d: got %+v, want %+v as it was heard before", n, now[n], answered[n])
 		}
 	}
 	return now
 }
 
-// look is all that the core shows.
-func (r *rig) look(t *testing.T) (lines []transfer.Entry, seq uint64, balances any) {
+// readAll returns the journal and all balances.
+func (r *rig) readAll(t *testing.T) (lines []transfer.Entry, seq uint64, balances any) {
 	t.Helper()
 	r.wantSum(t)
 	seq, all, err := r.AllBalances(r.ctx)
@@ -135,8 +133,7 @@ func (r *rig) look(t *testing.T) (lines []transfer.Entry, seq uint64, balances a
 	return r.journal(t), seq, all
 }
 
-// deadBeforeFsync is the folder of a core that died with one withdrawal written
-// and not synced.
+// deadBeforeFsync returns the folder of a core that died with one withdrawal written and not synced.
 func deadBeforeFsync(t *testing.T) (folder string) {
 	t.Helper()
 	r := setup(t, ubscore.Options{})
@@ -150,9 +147,9 @@ func deadBeforeFsync(t *testing.T) (folder string) {
 	return r.options.Folder
 }
 
-// Wherever in its last record the log is torn, the core starts, without the
-// withdrawal that nobody was answered for, and does it when asked again.
-func TestTornAtEveryByte(t *testing.T) {
+// The core starts with its last record torn at any byte. The unanswered withdrawal is gone, and is applied
+// when it is repeated.
+func TestCoreStartsWithLogTornAtAnyByte(t *testing.T) {
 	t.Parallel()
 	dead := deadBeforeFsync(t)
 	all, err := ubscore.Tear(dead, 1<<20)
@@ -171,7 +168,7 @@ func TestTornAtEveryByte(t *testing.T) {
 		if keep < all {
 			r.wantUnits(t, 100)
 		} else {
-			r.wantUnits(t, 70) // whole: it may have been durable
+			r.wantUnits(t, 70) // complete: it may have been durable
 		}
 		for range 2 {
 			want(t, "withdraw", r.Withdraw(r.ctx, call("torn", 30)), success)
@@ -183,7 +180,7 @@ func TestTornAtEveryByte(t *testing.T) {
 }
 
 // A second core does not start on the same folder.
-func TestTwoCoresNeverShareAFolder(t *testing.T) {
+func TestSecondCoreOnAFolderDoesNotStart(t *testing.T) {
 	t.Parallel()
 	r := setup(t, ubscore.Options{})
 	r.stock(t, 100)

@@ -49,7 +49,7 @@ const (
 	within = 2 * time.Minute
 )
 
-// rig is a real core and its client.
+// rig is a real core with a client.
 type rig struct {
 	*trading.Ledger
 	ctx     context.Context
@@ -57,7 +57,7 @@ type rig struct {
 	process *processes.Process
 }
 
-// setup starts a core in a folder of its own, unless the options name one.
+// setup starts a core in a new folder, unless the options name one.
 func setup(t *testing.T, o ubscore.Options) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -101,7 +101,7 @@ func (r *rig) kill(t *testing.T) {
 	r.Close()
 }
 
-// again is another process on the same folder, in which nothing is armed.
+// again starts another process on the same folder, without armed crash points.
 func (r *rig) again(t *testing.T) {
 	t.Helper()
 	r.kill(t)
@@ -109,7 +109,7 @@ func (r *rig) again(t *testing.T) {
 	r.start(t)
 }
 
-// poll waits for a condition that only asking can show.
+// poll waits until the condition holds.
 func poll(ctx context.Context, holds func() bool) error {
 	for tick := time.Tick(5 * time.Millisecond); !holds(); {
 		select {
@@ -121,7 +121,7 @@ func poll(ctx context.Context, holds func() bool) error {
 	return nil
 }
 
-// started is when every transfer was created that a test does not date.
+// started is the default creation time of transfers.
 var started = time.Now()
 
 const (
@@ -129,12 +129,12 @@ const (
 	asset = 1
 )
 
-// call is a call under an id made of the words.
+// call returns a call with an id made of the words.
 func call(words string, units uint64) transfer.Call {
 	return transfer.Call{ReqID: strings.ReplaceAll(words, " ", "-"), UserID: user, AssetID: asset, Units: units, CreatedAt: started}
 }
 
-// stock makes the asset known and puts units into the user's account.
+// stock adds the asset and puts units into the user's account.
 func (r *rig) stock(t *testing.T, units uint64) {
 	t.Helper()
 	want(t, "asset", r.AddAsset(r.ctx, "asset", asset, 6, started), success)
@@ -154,8 +154,7 @@ func want(t *testing.T, what string, got, want transfer.Outcome) {
 	}
 }
 
-// wantUnknown wants an answer that says nothing, for the reason that the code
-// names.
+// wantUnknown checks that the result is unknown, for the reason that the code names.
 func wantUnknown(t *testing.T, what string, got transfer.Outcome, code string) {
 	t.Helper()
 	if got.Verdict != transfer.Unknown || got.Reason != "" || codeOf(got.Err) != code {
@@ -171,7 +170,7 @@ func (r *rig) wantUnits(t *testing.T, want uint64) {
 	}
 }
 
-// wantSum wants the balances to be the sum of the journal.
+// wantSum checks that the balances are the sum of the journal.
 func (r *rig) wantSum(t *testing.T) {
 	t.Helper()
 	seq, balances, err := r.AllBalances(r.ctx)
@@ -217,7 +216,7 @@ func (r *rig) journal(t *testing.T) (all []transfer.Entry) {
 	}
 }
 
-// status asks a path without the client.
+// status calls a path without the client.
 func status(ctx context.Context, method, url, token string) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {

@@ -21,16 +21,16 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// watched is a real core, Funding and the transfers in a real database, and what
-// watches over both.
+// watched is a real core, with Funding and the transfers in a real database, and the monitor that
+// checks both.
 type watched struct {
 	*rig
 	conservation.Monitor
 	db storetest.Bundle
 }
 
-// watch is a watched core that knows the asset, whose precision in the database is
-// digits. Pages are short.
+// watch returns a watched core that has the asset. The asset's precision in the database is digits. Pages
+// are short.
 func watch(t *testing.T, digits int) *watched {
 	t.Helper()
 	w := &watched{rig: setup(t, ubscore.Options{}), db: storetest.New(t)}
@@ -44,7 +44,7 @@ func watch(t *testing.T, digits int) *watched {
 	return w
 }
 
-// connect has the monitor read from the process that runs now.
+// connect makes the monitor read from the process that runs now.
 func (w *watched) connect() {
 	w.Trading = conservation.Numbered{Core: w.Ledger, Balances: func(ctx context.Context) (uint64, map[conservation.Account]conservation.Sum, error) {
 		line, list, err := w.AllBalances(ctx)
@@ -63,7 +63,7 @@ func (w *watched) exec(t *testing.T, statement string, args ...any) {
 	}
 }
 
-// transfer is a row of six decimals, moved along the path, and its calls' call.
+// transfer stores a transfer and moves it along the path. It returns its call.
 func (w *watched) transfer(t *testing.T, number int, kind transfer.Type, units uint64, path ...transfer.State) transfer.Call {
 	t.Helper()
 	c := transfer.Call{ReqID: fmt.Sprintf("%026d", number), UserID: user, AssetID: asset, Units: units, CreatedAt: started}
@@ -75,7 +75,7 @@ func (w *watched) transfer(t *testing.T, number int, kind transfer.Type, units u
 	return c
 }
 
-// check runs the monitor, which must come to a verdict.
+// check runs the monitor, which must reach a result.
 func (w *watched) check(t *testing.T, full bool) conservation.Report {
 	t.Helper()
 	r, err := w.Check(w.ctx, full)
@@ -93,7 +93,7 @@ func kinds(found []conservation.Finding) (all []conservation.Kind) {
 	return slices.Compact(all)
 }
 
-// busy writes lines, of which most are about no money.
+// busy writes lines, most of which move no money.
 func (w *watched) busy(t *testing.T, lines int) {
 	t.Helper()
 	for n := range lines {
@@ -106,9 +106,8 @@ func (w *watched) busy(t *testing.T, lines int) {
 	}
 }
 
-// Lines that move no money end no page: a page goes on as long as the journal does, and
-// says that there is more.
-func TestPagesOfARealJournal(t *testing.T) {
+// A page continues past lines that move no money, and shows that there is more.
+func TestPageContinuesPastLinesWithoutMoney(t *testing.T) {
 	t.Parallel()
 	w := watch(t, 6)
 	w.busy(t, 40)
@@ -135,8 +134,8 @@ func TestPagesOfARealJournal(t *testing.T) {
 	}
 }
 
-// Money that came into the core from nowhere is found by the first check, full or not,
-// wherever it is among lines of other things.
+// A credit without a source in the core is found by the first check, full or not, anywhere in the
+// journal.
 func TestAnEarlyCreditIsFound(t *testing.T) {
 	t.Parallel()
 	for name, kindsOfRun := range map[string][]bool{"full": {true, true}, "incremental": {false, true}} {
@@ -167,12 +166,12 @@ func TestAnEarlyCreditIsFound(t *testing.T) {
 	}
 }
 
-// A core that was brought back from a backup has forgotten what it answered: the next
-// check says so and looks at everything again, however many lines came since. Balances
-// alone do not tell: here as much is gone as before.
+// A core restored from a backup has forgotten answers. The next check reports it and checks everything
+// again, after any number of new lines. Balances alone do not show it: here the same amount is gone as
+// before.
 func TestACoreBroughtBackFromABackup(t *testing.T) {
 	t.Parallel()
-	for _, since := range []uint64{0, 1, 5} { // units that go out once it is back, one a line
+	for _, since := range []uint64{0, 1, 5} { // units withdrawn after the restore, one a line
 		t.Run(fmt.Sprint(since, " lines since"), func(t *testing.T) {
 			t.Parallel()
 			w := watch(t, 6)
@@ -215,9 +214,8 @@ func TestACoreBroughtBackFromABackup(t *testing.T) {
 	}
 }
 
-// An asset with another precision in the core is found whichever side knew it first, and
-// halts, graded, that asset alone.
-func TestPrecisionsAreCompared(t *testing.T) {
+// An asset with different precisions is found whichever side had it first. It halts only that asset.
+func TestDifferentPrecisionHaltsTheAsset(t *testing.T) {
 	t.Parallel()
 	w := watch(t, 6)
 	want(t, "iron", w.AddAsset(w.ctx, "iron", 2, 0, started), success)
@@ -257,12 +255,12 @@ func TestPrecisionsAreCompared(t *testing.T) {
 	}
 }
 
-// A journal whose every line is as long as a line can be is read all the same.
+// A journal whose lines all have the maximal length is read.
 func TestTheLongestLinesAreRead(t *testing.T) {
 	t.Parallel()
 	w := watch(t, 6)
 	w.Page = 0
-	const lines, workers = 9900, 64 // more than an answer holds, if all of them were in one
+	const lines, workers = 9900, 64 // more than fit into one answer
 	var group sync.WaitGroup
 	for worker := range workers {
 		group.Go(func() {

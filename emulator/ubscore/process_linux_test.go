@@ -16,10 +16,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// When the disk takes no more bytes, at any place in a record, the core halts
-// instead of going on in memory; what it did not answer for is whole or gone after
-// the next start.
-func TestAFullDiskHalts(t *testing.T) {
+// When the disk is full at any place in a record, the core halts. After the next start an unanswered
+// request is either complete or gone.
+func TestFullDiskHalts(t *testing.T) {
 	t.Parallel()
 	for _, room := range []int64{0, 1, 30} {
 		r := setup(t, ubscore.Options{})
@@ -50,8 +49,7 @@ func limitFileSize(t *testing.T, pid int, bytes int64) {
 	}
 }
 
-// SIGTERM lets what is in flight end with its answer, and the process with
-// status 0.
+// SIGTERM lets requests in flight get their answers, and the process ends with status 0.
 func TestSIGTERMDrains(t *testing.T) {
 	t.Parallel()
 	r := setup(t, ubscore.Options{})
@@ -66,7 +64,7 @@ func TestSIGTERMDrains(t *testing.T) {
 	if err := r.process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.process.Stop(r.ctx); err != nil { // SIGTERM once more, and SIGCONT
+	if err := r.process.Stop(r.ctx); err != nil { // sends SIGTERM again, and SIGCONT
 		t.Fatal(err)
 	}
 	want(t, "what was in flight", <-answered, success)
@@ -77,7 +75,7 @@ func TestSIGTERMDrains(t *testing.T) {
 	r.wantUnits(t, 70)
 }
 
-// stopped says whether the process is stopped by a signal.
+// stopped reports whether the process is stopped by a signal.
 func stopped(pid int) bool {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(content), ") ")

@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// codeOf is the code of the core's problem, if that is what err is.
+// codeOf returns the code of the core's problem in err, or "".
 func codeOf(err error) string {
 	var problem *trading.ProblemError
 	if errors.As(err, &problem) {
@@ -24,8 +24,8 @@ func codeOf(err error) string {
 	return ""
 }
 
-// A repeat answers what was answered, a refusal included, in this process and in
-// the next; the key is (req_id, op), so a refund does not find its withdrawal.
+// A repeat gets the same answer, a refusal included, in this process and in the next. The key is (req_id,
+// op), so a refund has another key than its withdrawal.
 func TestH02ARepeatAnswersWhatWasAnswered(t *testing.T) {
 	t.Parallel()
 	r := setup(t, ubscore.Options{SnapshotEvery: 4})
@@ -50,8 +50,8 @@ func TestH02ARepeatAnswersWhatWasAnswered(t *testing.T) {
 	}
 }
 
-// A refund is paid whatever the account's status, and stores nothing before.
-func TestH03ARefundIsNeverRefused(t *testing.T) {
+// A refund is applied whatever the account's status.
+func TestH03RefundIsNeverRefused(t *testing.T) {
 	t.Parallel()
 	for _, status := range []string{wire.Frozen, wire.Disabled} {
 		t.Run(status, func(t *testing.T) {
@@ -80,8 +80,8 @@ func TestH03ARefundIsNeverRefused(t *testing.T) {
 	})
 }
 
-// Every refusal is stored: the same call is refused when it would succeed, in the
-// next process too.
+// Every refusal is stored: the same call is still refused when it would succeed, also by the next
+// process.
 func TestH03RefusalsStay(t *testing.T) {
 	t.Parallel()
 	r := setup(t, ubscore.Options{SnapshotEvery: 5})
@@ -150,9 +150,9 @@ func TestH03RefusalsStay(t *testing.T) {
 	r.wantSum(t)
 }
 
-// What an operator resolves is refused for ever, so that nothing can apply late;
-// what is stored stays what it is.
-func TestH03ResolveIsSticky(t *testing.T) {
+// A resolved operation is refused for ever, so that a late call cannot apply. A stored one stays as it
+// is.
+func TestH03ResolvedOperationStaysRefused(t *testing.T) {
 	t.Parallel()
 	r := setup(t, ubscore.Options{})
 	r.stock(t, 100)
@@ -169,9 +169,9 @@ func TestH03ResolveIsSticky(t *testing.T) {
 	r.wantUnits(t, 90)
 }
 
-// What is older than the horizon is answered as long as nothing was forgotten: the
-// operation, its resolve, and a refund. Of the future nothing is.
-func TestH17WhatIsOldIsAnswered(t *testing.T) {
+// An operation older than the horizon, its resolve and its refund are answered as long as no key was
+// forgotten. A request from the future gets no answer.
+func TestH17OldOperationIsAnswered(t *testing.T) {
 	t.Parallel()
 	r := setup(t, ubscore.Options{})
 	r.stock(t, 100)
@@ -196,8 +196,8 @@ func TestH17WhatIsOldIsAnswered(t *testing.T) {
 	}
 }
 
-// What was answered is remembered beyond the horizon until it is forgotten, and
-// after that nobody can apply it again.
+// An answer is remembered beyond the horizon until its key is forgotten. After that it can never apply
+// again.
 func TestH17RememberedForgottenNeverTwice(t *testing.T) {
 	t.Parallel()
 	r := setup(t, ubscore.Options{Horizon: 2 * time.Second, SnapshotEvery: 5})
@@ -210,7 +210,7 @@ func TestH17RememberedForgottenNeverTwice(t *testing.T) {
 	want(t, "withdraw", r.Withdraw(r.ctx, at("R", 10, created)), success)
 	want(t, "the remembered withdrawal", r.Withdraw(r.ctx, at("R", 10, created)), success)
 	r.until(t, "R is forgotten", func(n int) bool {
-		r.Withdraw(r.ctx, at(fmt.Sprint("filler-", n), 1, time.Now())) // a snapshot is nearer
+		r.Withdraw(r.ctx, at(fmt.Sprint("filler-", n), 1, time.Now())) // brings the next snapshot nearer
 		return codeOf(r.Withdraw(r.ctx, at("R", 10, created)).Err) == wire.BeyondHorizon.Name
 	})
 	r.again(t)
@@ -256,8 +256,8 @@ func (r *rig) until(t *testing.T, what string, holds func(n int) bool) {
 	}
 }
 
-// Whoever does not show the secret is told nothing.
-func TestWithoutTheSecret(t *testing.T) {
+// A caller without the secret gets no data.
+func TestCallerWithoutTheSecretGetsNoData(t *testing.T) {
 	t.Parallel()
 	r := setup(t, ubscore.Options{})
 	url := "http://" + r.process.Addr()
@@ -274,16 +274,16 @@ func TestWithoutTheSecret(t *testing.T) {
 	if got, err := status(r.ctx, http.MethodGet, url+wire.JournalPath, "bearer "+secret); err != nil || got != http.StatusOK {
 		t.Errorf("with the secret: got %d, %v; want 200", got, err)
 	}
-	stranger, err := trading.New(trading.Options{URL: url, Secret: "another secret of the tests"})
+	unauthorised, err := trading.New(trading.Options{URL: url, Secret: "another secret of the tests"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(stranger.Close)
-	wantUnknown(t, "deposit by a stranger", stranger.Deposit(r.ctx, call("R", 1)), "UNAUTHORIZED")
+	t.Cleanup(unauthorised.Close)
+	wantUnknown(t, "deposit without the secret", unauthorised.Deposit(r.ctx, call("R", 1)), "UNAUTHORIZED")
 }
 
-// A query is read as strictly as a body.
-func TestQueriesThatAreRefused(t *testing.T) {
+// A query is checked as strictly as a body.
+func TestInvalidQueryIsRefused(t *testing.T) {
 	t.Parallel()
 	r := setup(t, ubscore.Options{})
 	r.stock(t, 100)

@@ -1,5 +1,5 @@
-// Package ubscore starts the trading core's process, for the emulator and for
-// tests that kill it, and tears its log as a crash of the machine would.
+// Package ubscore starts the trading core's process, for the emulator and for tests that kill it. It
+// also tears the log as a crash of the machine would.
 package ubscore
 
 import (
@@ -17,15 +17,15 @@ import (
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
-// Options say how a core is run.
+// Options describe how a core is run.
 type Options struct {
 	Binary        string // of [Build]
-	Folder        string // log and snapshots; kept from one process to the next
-	Secret        string // that callers show, 16 bytes or more
+	Folder        string // log and snapshots; kept between processes
+	Secret        string // 16 bytes or more
 	Horizon       time.Duration
 	SnapshotEvery int
 	CrashPoints   string            // the folder of armed points; empty: none
-	Environment   map[string]string // beside the core's own variables
+	Environment   map[string]string // beside the variables of [Spec]
 	Output        func(processes.Line)
 }
 
@@ -41,8 +41,8 @@ func Build(ctx context.Context, folder string, flags ...string) (string, error) 
 	return path, nil
 }
 
-// Start starts a core and waits until it has recovered. A core that halts is not
-// started: the error has its last line, which says why.
+// Start starts a core and waits until it has recovered. If the core halts instead, the error has its
+// last log line.
 func Start(ctx context.Context, o Options) (*processes.Process, error) {
 	return processes.Start(ctx, Spec(o))
 }
@@ -67,9 +67,8 @@ func Spec(o Options) processes.Spec {
 	return processes.Spec{Name: "ubscore", Path: o.Binary, Env: list, Output: o.Output}
 }
 
-// Tear does to the log of a core that is dead what a crash of the machine may do:
-// of the bytes that no fsync has returned for, only the first keep are left. It
-// says how many there were.
+// Tear cuts the log of an ended core as a crash of the machine can: of the bytes without an fsync
+// only the first keep stay. It returns the number of bytes without an fsync.
 func Tear(folder string, keep int64) (undurable int64, err error) {
 	path, from, err := wal.Undurable(folder)
 	if err != nil {

@@ -11,52 +11,49 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Kind is what happens to a call.
+// Kind is a kind of fault.
 type Kind int
 
-// The kinds of fault. A caller whose connection is closed may ask again by itself,
-// as net/http does where it had kept the connection; that is a call of its own.
+// The kinds of fault. When a kept connection is closed, net/http can repeat the request: that counts
+// as another call.
 const (
-	// Refuse closes the connection; the core is not asked.
+	// Refuse closes the connection without the core.
 	Refuse Kind = iota + 1
 
-	// LoseAnswer has the core asked, and closes the connection instead of passing
-	// its answer on.
+	// LoseAnswer passes the call to the core, and closes the connection without its answer.
 	LoseAnswer
 
-	// Hang asks nobody and answers nothing until the caller has left.
+	// Hang gives no answer until the caller has left; the core does not get the call.
 	Hang
 
-	// HoldAnswer has the core asked, and holds its answer back until the caller
-	// has left.
+	// HoldAnswer passes the call to the core, and holds the answer until the caller has left.
 	HoldAnswer
 
-	// Duplicate asks the core three times at once. The answers must be the same,
-	// or the call is answered 500 and counted as [Differed].
+	// Duplicate passes the call to the core three times at once. If the answers differ, the call is
+	// answered 500 and counted as [Differed].
 	Duplicate
 
-	// Late answers nothing until the caller has left; the core is asked when
-	// [Proxy.Deliver] is called, however much later.
+	// Late gives no answer until the caller has left. The core gets the call with the next
+	// [Proxy.Deliver].
 	Late
 
-	// Unavailable answers 503; the core is not asked.
+	// Unavailable answers 503 without the core.
 	Unavailable
 
-	// CutAnswer has the core asked, passes half of its answer on, and closes the
+	// CutAnswer passes the call to the core and half of the answer to the caller, and closes the
 	// connection.
 	CutAnswer
 
-	// Differed is no fault to arm: it counts duplicates that were answered
-	// differently.
+	// Differed cannot be armed: it counts duplicates with different answers.
 	Differed
 )
 
-// Fault is harm to be done to calls that match.
+// Fault strikes the calls that match.
 type Fault struct {
 	Kind   Kind
-	Op     transfer.Op // "": of any operation
-	UserID int64       // 0: of any user
-	Times  int         // of the calls that it strikes; 0: until it is disarmed
+	Op     transfer.Op // "": any operation
+	UserID int64       // 0: any user
+	Times  int         // number of calls that it strikes; 0: all until it is disarmed
 }
 
 type armed struct {
@@ -70,15 +67,14 @@ func (a *armed) matches(c *Call) bool {
 		(a.UserID == 0 || c.Operation.UserID != nil && a.UserID == *c.Operation.UserID)
 }
 
-// held is a call that nobody has delivered yet.
+// held is a call that waits for its delivery.
 type held struct {
 	request *http.Request
 	call    *Call
 	body    []byte
 }
 
-// Arm has f strike from now on, until disarm is called. Of several faults that
-// match, the one armed first strikes.
+// Arm arms f until disarm is called. If several faults match a call, the first one armed strikes.
 func (p *Proxy) Arm(f Fault) (disarm func()) {
 	a := &armed{Fault: f, left: f.Times}
 	p.mu.Lock()
@@ -92,14 +88,14 @@ func (p *Proxy) Arm(f Fault) (disarm func()) {
 	}
 }
 
-// Struck is how often each kind has struck so far.
+// Struck returns how often the kind has struck.
 func (p *Proxy) Struck(k Kind) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.struck[k]
 }
 
-// strike is the kind of the fault that strikes the call; 0: none.
+// strike returns the kind of the fault that strikes the call; 0: none.
 func (p *Proxy) strike(c *Call) Kind {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,31 +112,31 @@ func (p *Proxy) strike(c *Call) Kind {
 	return 0
 }
 
-// What becomes of an answer. Either closes the connection.
+// Errors that close the connection.
 var (
-	errSpoiled = errors.New("spoiled by a fault")
-	errCut     = errors.New("cut by a fault: half of the answer is passed on")
+	errFault = errors.New("connection closed by a fault")
+	errCut   = errors.New("cut by a fault: half of the answer is passed on")
 )
 
-// carry has the call answered, or spoiled. An error closes the connection, errCut
-// after half of the answer.
+// carry returns the answer to the call under the faults. An error closes the connection, errCut after
+// half of the answer.
 func (p *Proxy) carry(r *http.Request, c *Call, body []byte) (*http.Response, []byte, error) {
 	lasting := context.WithoutCancel(r.Context())
 	switch p.strike(c) {
 	case Refuse:
-		return nil, nil, errSpoiled
+		return nil, nil, errFault
 	case LoseAnswer:
 		_, _, _ = p.pass(lasting, r, c, body)
-		return nil, nil, errSpoiled
+		return nil, nil, errFault
 	case Hang:
 		wait(r.Context())
-		return nil, nil, errSpoiled
+		return nil, nil, errFault
 	case HoldAnswer:
 		_, _, _ = p.pass(lasting, r, c, body)
 		wait(r.Context())
-		return nil, nil, errSpoiled
+		return nil, nil, errFault
 	case Duplicate:
-		return p.thrice(r, c, body)
+		return p.callThrice(r, c, body)
 	case CutAnswer:
 		resp, answer, err := p.pass(lasting, r, c, body)
 		if err == nil {
@@ -152,7 +148,7 @@ func (p *Proxy) carry(r *http.Request, c *Call, body []byte) (*http.Response, []
 		p.late = append(p.late, held{r.Clone(lasting), c, body})
 		p.mu.Unlock()
 		wait(r.Context())
-		return nil, nil, errSpoiled
+		return nil, nil, errFault
 	case Unavailable:
 		h := http.Header{"Content-Type": {"application/problem+json"}}
 		return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: h}, []byte(`{"code":"UNAVAILABLE"}`), nil
@@ -167,8 +163,8 @@ func wait(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// thrice asks three times at once and passes on the first answer.
-func (p *Proxy) thrice(r *http.Request, c *Call, body []byte) (first *http.Response, answer []byte, err error) {
+// callThrice passes the call to the core three times at once and returns the first answer.
+func (p *Proxy) callThrice(r *http.Request, c *Call, body []byte) (first *http.Response, answer []byte, err error) {
 	var answers [3]string
 	var asking sync.WaitGroup
 	for i := range answers {
@@ -193,8 +189,8 @@ func (p *Proxy) thrice(r *http.Request, c *Call, body []byte) (first *http.Respo
 // deliverWithin bounds one late delivery.
 const deliverWithin = 10 * time.Second
 
-// Deliver makes the calls for a user that were held back as [Late], the last
-// first, and returns how many reached the core. User 0 is every user.
+// Deliver passes the user's calls held as [Late] to the core, the last first. It returns how many
+// reached the core. User 0 is every user.
 func (p *Proxy) Deliver(ctx context.Context, userID int64) (reached int) {
 	var late []held
 	p.mu.Lock()

@@ -1,8 +1,6 @@
-// Package ubsproxy is an HTTP proxy before a real trading core. It is where the
-// functions find the core, whichever process that is at the moment; it takes down
-// every call that moves money, so that it can be made again later, and does to
-// calls that a test names what networks do. What it does not spoil it passes on
-// unchanged.
+// Package ubsproxy is an HTTP proxy before a real trading core. It gives the functions one address for
+// the core's changing processes. It records every call that moves money, for later repetition, and
+// injects faults of networks into chosen calls. All other traffic passes unchanged.
 package ubsproxy
 
 import (
@@ -12,44 +10,40 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/fencepost/fencepost/emulator/loopback"
 	"github.com/fencepost/fencepost/shared/ledger/trading/wire"
 )
 
 // hangLimit ends a wait for a caller that does not leave.
 const hangLimit = time.Minute
 
-// Call is one call that moves money, or resolves one, as it arrived.
+// Call is one call that moves money, or resolves such a call.
 type Call struct {
 	Number    int // in the order of arrival, from 1
 	Path      string
 	Body      []byte
 	Operation wire.Operation // the body, decoded
 
-	Status int    // of the core's answer; 0: the core gave none, or was not asked
-	Answer []byte // the core's, whoever heard it
+	Status int    // of the core's answer; 0: none
+	Answer []byte // the core's, even if the caller did not get it
 }
 
-// Options say what the proxy does with what it sees.
+// Options are the proxy's core and whether it records calls.
 type Options struct {
-	Target string // host:port of the core; "": nobody is there yet
-	Keep   bool   // every call is taken down, for [Proxy.Calls]
+	Target string // host:port of the core; "": none yet
+	Keep   bool   // record every call for [Proxy.Calls]
 }
 
-// Proxy is a running proxy. Its methods may be called from several goroutines at
-// once.
+// Proxy is a running proxy. Several goroutines can use it.
 type Proxy struct {
-	url     string
-	keep    bool
-	server  *http.Server
-	client  *http.Client
-	stop    context.CancelFunc
-	serving sync.WaitGroup
+	keep   bool
+	server *loopback.Server
+	client *http.Client
 
 	mu     sync.Mutex
 	target string
@@ -59,42 +53,34 @@ type Proxy struct {
 	struck map[Kind]int
 }
 
-// Start listens on a free port of 127.0.0.1 until [Proxy.Close].
+// Start serves on a free port of 127.0.0.1 until [Proxy.Close].
 func Start(o Options) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("start the proxy of the trading core: %w", err)
-	}
-	base, stop := context.WithCancel(context.Background())
 	p := &Proxy{
-		url: "http://" + listener.Addr().String(), keep: o.Keep, stop: stop, target: o.Target, struck: map[Kind]int{},
+		keep: o.Keep, target: o.Target, struck: map[Kind]int{},
 		client: &http.Client{
 			Transport:     &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
-	p.server = &http.Server{
-		Handler: http.HandlerFunc(p.serve), ReadHeaderTimeout: 10 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return base },
+	var err error
+	if p.server, err = loopback.Serve("", http.HandlerFunc(p.serve)); err != nil {
+		return nil, fmt.Errorf("start the proxy of the trading core: %w", err)
 	}
-	p.serving.Go(func() { _ = p.server.Serve(listener) }) // ends with Close
 	return p, nil
 }
 
-// URL is where the functions find the core.
-func (p *Proxy) URL() string { return p.url }
+// URL is the core's address for the functions.
+func (p *Proxy) URL() string { return p.server.URL() }
 
-// SetTarget names the core from now on, as host:port; "": there is none, and
-// every connection is closed without an answer, as by a host whose process is
-// dead.
+// SetTarget replaces the core's address, as host:port. Without one ("") every connection is closed
+// without an answer, as with a core that is down.
 func (p *Proxy) SetTarget(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = addr
 }
 
-// Calls lists what has arrived so far and matches, in the order of arrival; nil
-// matches everything.
+// Calls returns the recorded calls that match, in the order of arrival; nil matches all.
 func (p *Proxy) Calls(match func(Call) bool) (all []Call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +92,7 @@ func (p *Proxy) Calls(match func(Call) bool) (all []Call) {
 	return all
 }
 
-// Replay makes a call to the core again, past every fault, and returns its answer.
+// Replay repeats a call to the core without faults, and returns the answer.
 func (p *Proxy) Replay(ctx context.Context, c Call, secret string) (status int, answer []byte, err error) {
 	h := http.Header{"Authorization": {"Bearer " + secret}, "Content-Type": {"application/json"}}
 	resp, answer, err := p.ask(ctx, http.MethodPost, c.Path, h, c.Body)
@@ -118,9 +104,7 @@ func (p *Proxy) Replay(ctx context.Context, c Call, secret string) (status int, 
 
 // Close cuts every connection. A second call does nothing.
 func (p *Proxy) Close() error {
-	p.stop()
 	err := p.server.Close()
-	p.serving.Wait()
 	p.client.CloseIdleConnections()
 	return err
 }
@@ -128,7 +112,7 @@ func (p *Proxy) Close() error {
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxAnswer))
 	if err != nil {
-		panic(http.ErrAbortHandler) // the one way to close without an answer
+		panic(http.ErrAbortHandler) // closes the connection without an answer
 	}
 	call := p.arrived(r, body)
 	resp, answer, err := p.carry(r, call, body)
@@ -147,19 +131,19 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(resp.StatusCode)
 	if cut {
 		_, _ = w.Write(answer[:len(answer)/2])
-		_ = http.NewResponseController(w).Flush() // else it is half in our own buffer
+		_ = http.NewResponseController(w).Flush() // otherwise half of it stays in the server's buffer
 		panic(http.ErrAbortHandler)
 	}
-	_, _ = w.Write(answer) // a caller that has gone needs none
+	_, _ = w.Write(answer) // the caller may have left
 }
 
-// arrived takes a call down; nil where the request moves no money.
+// arrived records the call, or returns nil if the request moves no money.
 func (p *Proxy) arrived(r *http.Request, body []byte) *Call {
 	if r.Method != http.MethodPost || (r.URL.Path != wire.OperationsPath && r.URL.Path != wire.ResolvePath) {
 		return nil
 	}
 	c := &Call{Path: r.URL.Path, Body: body}
-	_ = json.Unmarshal(body, &c.Operation) // what is none matches no fault, and the core refuses it
+	_ = json.Unmarshal(body, &c.Operation) // an invalid body matches no fault, and the core refuses it
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.keep {
@@ -169,7 +153,7 @@ func (p *Proxy) arrived(r *http.Request, body []byte) *Call {
 	return c
 }
 
-// pass asks the core and takes its answer down.
+// pass sends the call to the core and records its answer.
 func (p *Proxy) pass(ctx context.Context, r *http.Request, c *Call, body []byte) (*http.Response, []byte, error) {
 	resp, answer, err := p.ask(ctx, r.Method, r.URL.RequestURI(), r.Header, body)
 	if err == nil && c != nil {

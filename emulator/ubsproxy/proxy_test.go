@@ -24,14 +24,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const secret = "a secret of the tests"
 
-// rig is a core with 100 units of user 7, and a client that reaches it through the
-// proxy.
+// rig is a core with 100 units of user 7, and a client behind the proxy.
 type rig struct {
 	*ubsproxy.Proxy
 	direct, through *trading.Ledger
 }
 
-// short is how long the client waits.
+// short is the client's timeout.
 const short = 200 * time.Millisecond
 
 func setup(t *testing.T) *rig {
@@ -87,7 +86,7 @@ func want(t *testing.T, what string, got transfer.Outcome, want transfer.Verdict
 	}
 }
 
-// wantUnits wants user 7 to have so much, by the core itself.
+// wantUnits checks user 7's balance at the core.
 func (r *rig) wantUnits(t *testing.T, what string, units uint64) {
 	t.Helper()
 	if b, _, err := r.direct.Balance(t.Context(), 7, 1); err != nil || b.Units != units {
@@ -95,8 +94,8 @@ func (r *rig) wantUnits(t *testing.T, what string, units uint64) {
 	}
 }
 
-// What is not spoiled passes as it is, and is taken down if it moves money.
-func TestPassesAndTakesDown(t *testing.T) {
+// Without a fault a call passes unchanged, and is recorded if it moves money.
+func TestCallPassesAndIsRecorded(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	want(t, "withdraw", r.through.Withdraw(t.Context(), call(7, "a", 60)), transfer.Success)
@@ -121,8 +120,8 @@ func TestPassesAndTakesDown(t *testing.T) {
 	}
 }
 
-// Each fault leaves the caller without an answer, and the core asked or not.
-func TestEachFault(t *testing.T) {
+// Each fault leaves the caller without an answer, and the core with or without the call.
+func TestEachFaultLeavesNoAnswer(t *testing.T) {
 	t.Parallel()
 	for kind, c := range map[ubsproxy.Kind]struct {
 		verdict transfer.Verdict
@@ -140,7 +139,7 @@ func TestEachFault(t *testing.T) {
 			want(t, "another operation", r.through.Deposit(t.Context(), call(7, "d", 1)), transfer.Success)
 			want(t, "struck", r.through.Withdraw(t.Context(), call(7, "a", 61)), c.verdict)
 			r.wantUnits(t, "struck", c.left)
-			if n := r.Struck(kind); n < 1 || n > 2 { // net/http asks again where a kept connection was closed
+			if n := r.Struck(kind); n < 1 || n > 2 { // net/http can repeat the request on a closed kept connection
 				t.Errorf("struck: got %d, want one, or one and its repetition", n)
 			}
 			disarm()
@@ -150,8 +149,8 @@ func TestEachFault(t *testing.T) {
 	}
 }
 
-// A fault for a number of times strikes so often.
-func TestTimes(t *testing.T) {
+// A fault with Times strikes so many calls.
+func TestFaultStrikesTimesCalls(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	r.Arm(ubsproxy.Fault{Kind: ubsproxy.Unavailable, Times: 2})
@@ -160,9 +159,9 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// A late call reaches the core when it is delivered, the last first, each user's
-// apart, and not twice.
-func TestLate(t *testing.T) {
+// A late call reaches the core once, with its delivery. A user's calls are delivered separately, the
+// last first.
+func TestLateCallArrivesWithDeliver(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	disarm := r.Arm(ubsproxy.Fault{Kind: ubsproxy.Late})
@@ -181,8 +180,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// Without a core every connection is closed; with another one calls go there.
-func TestTarget(t *testing.T) {
+// Without a core every connection is closed. After SetTarget calls go to the other core.
+func TestCallsGoToTheTarget(t *testing.T) {
 	t.Parallel()
 	r, other := setup(t), setup(t)
 	r.SetTarget("")
@@ -193,8 +192,8 @@ func TestTarget(t *testing.T) {
 	r.wantUnits(t, "the first core", 100)
 }
 
-// Closing cuts who hangs.
-func TestCloseCutsWhoHangs(t *testing.T) {
+// Close ends a call that hangs.
+func TestCloseEndsHangingCalls(t *testing.T) {
 	t.Parallel()
 	r := setup(t)
 	r.Arm(ubsproxy.Fault{Kind: ubsproxy.Hang})

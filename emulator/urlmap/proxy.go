@@ -17,14 +17,13 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// maxReplay is how long a body may be to be kept for a second backend. It is
-// more than any function takes.
+// maxReplay is the longest body, in bytes, that is kept for a second backend. Functions accept less.
 const maxReplay = 1 << 20
 
-// badGateway is what a load balancer answers when a backend's connection breaks.
+// badGateway is a load balancer's answer when a backend's connection breaks.
 var badGateway = web.Code{Name: web.Unavailable.Name, Status: http.StatusBadGateway}
 
-// service is a set of backends and its counts.
+// service is a set of backends with its counts.
 type service struct {
 	mu       sync.Mutex
 	backends []string // replaced, never changed in place
@@ -33,8 +32,7 @@ type service struct {
 	invocations, inFlight, failovers, broken, unserved atomic.Int64
 }
 
-// turn is the backends in the order in which this request tries them: the next
-// in turn, then those after it.
+// turn returns the backends in the order of this request's tries: the next one in turn, then the others.
 func (s *service) turn() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +48,7 @@ func (s *service) turn() []string {
 
 type statusKey struct{}
 
-// proxy is the handler that hands requests to the named service.
+// proxy returns the handler that sends requests to the named service.
 func (m *Map) proxy(name string) http.Handler {
 	s, ok := m.services[name]
 	if !ok {
@@ -90,24 +88,24 @@ func noteStatus(ctx context.Context, status int) {
 	}
 }
 
-// fail answers a request that no backend answered.
+// fail answers a request without an answer from a backend.
 func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := &web.Problem{Code: badGateway, Detail: "the connection to the backend broke; what it did is not known", Cause: err}
 	switch {
 	case errors.Is(err, errUnreached):
 		s.unserved.Add(1)
 		p = web.UnavailableBecause(err, "no backend can be reached; try again")
-	case r.Context().Err() == nil: // a caller that went away is no fault of the backend
+	case r.Context().Err() == nil: // if the caller left, the backend has no fault
 		s.broken.Add(1)
 	}
 	noteStatus(r.Context(), p.Code.Status)
 	web.Fail(w, r, p)
 }
 
-// errUnreached reports a request of which nothing was sent to any backend.
+// errUnreached reports a request of which no backend got any byte.
 var errUnreached = errors.New("no backend was reached")
 
-// balancer is the transport that picks the backend.
+// balancer is the transport that selects the backend.
 type balancer struct {
 	service   *service
 	transport *http.Transport
@@ -131,7 +129,7 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		last = err
 		if !replay {
-			break // the body was streamed and may be consumed
+			break // the body was streamed and can be consumed
 		}
 	}
 	return nil, fmt.Errorf("%w: %w", errUnreached, last)
@@ -151,10 +149,9 @@ func (b *balancer) try(r *http.Request, addr string) (_ *http.Response, sent boo
 	return resp, watch.sent(), err
 }
 
-// hideIdempotency keeps [http.Transport] from sending a POST a second time after
-// it was sent once, which it does on a kept connection for requests that have
-// one of these headers. It looks for the canonical spelling only; to the backend
-// all spellings are one.
+// hideIdempotency prevents [http.Transport] from sending a POST again after it was sent once. The transport does
+// so on a kept connection for requests with one of these headers. It knows only their canonical spelling; for the
+// backend all spellings are the same.
 func hideIdempotency(h http.Header) {
 	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		if values, ok := h[name]; ok {
@@ -164,9 +161,8 @@ func hideIdempotency(h http.Header) {
 	}
 }
 
-// keepBody reads a short body into memory, so that it can be sent again; the
-// transport itself does so too when a kept connection turns out to be dead
-// before anything was written. It reports whether the request can be repeated.
+// keepBody reads a short body into memory, so that it can be sent again, and reports whether it did. The transport
+// itself can then repeat the request if a kept connection is dead before any byte was written.
 func keepBody(r *http.Request) (replay bool, err error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return true, nil
@@ -184,11 +180,11 @@ func keepBody(r *http.Request) (replay bool, err error) {
 
 var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// buffers lends the reverse proxy its copy buffers.
+// buffers has the copy buffers of the reverse proxy.
 type buffers struct{}
 
-// Get lends a buffer.
+// Get returns a buffer.
 func (buffers) Get() []byte { return copyBuffers.Get().(*[32 << 10]byte)[:] }
 
-// Put takes it back.
+// Put takes the buffer back.
 func (buffers) Put(b []byte) { copyBuffers.Put((*[32 << 10]byte)(b)) }

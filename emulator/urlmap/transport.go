@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// newTransport is tuned for thousands of short requests a second to few
-// backends: connections are kept, as many as there were requests at once.
+// newTransport returns a transport for thousands of short requests a second to few backends: it keeps as many
+// connections as there were concurrent requests.
 func newTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: 2 * time.Second}
 	return &http.Transport{
@@ -24,7 +24,7 @@ func newTransport() *http.Transport {
 		},
 		MaxIdleConnsPerHost: 2048,
 		IdleConnTimeout:     90 * time.Second,
-		DisableCompression:  true, // bodies pass as they are
+		DisableCompression:  true, // bodies pass unchanged
 	}
 }
 
@@ -34,19 +34,19 @@ type countingConn struct {
 	written atomic.Int64
 }
 
-// Write writes and counts.
+// Write writes b and counts its bytes.
 func (c *countingConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.written.Add(int64(n))
 	return n, err
 }
 
-// watch knows whether any byte of one request was written to a backend. The
-// transport may try several kept connections for it, one after the other.
+// watch records whether any byte of one request was written to a backend. The transport can try several kept
+// connections for it in turn.
 type watch struct {
 	mu     sync.Mutex
 	conn   *countingConn
-	before int64 // written to conn before this request
+	before int64 // bytes written to conn before this request
 }
 
 func (w *watch) trace(ctx context.Context) context.Context {

@@ -1,12 +1,10 @@
-// Package urlmap is the emulator's stand-in for what routes requests to
-// instances: the external load balancer with its URL map for the public paths,
-// and, on a second listener, Cloud Run's own front for the internal ones. Behind
-// it stand the services, each a changing set of backends that are taken in turn.
+// Package urlmap is the emulator's request routing. One listener is the external load balancer with its URL map
+// for the public paths. The other is Cloud Run's frontend for the internal paths. Each service has a changing set
+// of backends that are used in turn.
 //
-// Like the real ones it sends a request to another backend only if no byte of it
-// was sent to the first. Where something was sent and the connection then broke,
-// nobody can know what the backend did, and the answer is 502. (A GET may be
-// sent again to the same backend over a fresh connection, as HTTP allows.)
+// As in production, a request goes to another backend only if no byte of it was sent to the first. If bytes were
+// sent and the connection breaks, the effect is unknown and the answer is 502. (A GET can be sent again to the
+// same backend over a new connection, as HTTP allows.)
 package urlmap
 
 import (
@@ -25,25 +23,24 @@ import (
 
 // Route sends the requests that match a pattern to a service.
 type Route struct {
-	// Pattern is one of [http.ServeMux]: a path, exact or (with a slash at its
-	// end) a prefix, with wildcards and a method where wanted.
+	// Pattern is a pattern of [http.ServeMux]: an exact path or a prefix (ending in a slash), optionally
+	// with wildcards and a method.
 	Pattern string
 	Service string
 }
 
-// Options say what a map routes.
+// Options are the routes of a map.
 type Options struct {
-	Public       []Route  // what the public listener knows; all else there is NOT_FOUND
-	Internal     []string // the services at POST /internal/{service} of the internal listener; all else there is NOT_FOUND
-	PublicAddr   string   // where to listen; "": a free port of 127.0.0.1
+	Public       []Route  // routes of the public listener; all other paths are NOT_FOUND
+	Internal     []string // services at POST /internal/{service} of the internal listener; all other paths are NOT_FOUND
+	PublicAddr   string   // where to listen for public requests; "": a free port of 127.0.0.1
 	InternalAddr string   // the same for the internal paths
 
-	// Around, if not nil, is what public requests and their answers pass.
+	// Around, if not nil, wraps the handler of public requests.
 	Around func(http.Handler) http.Handler
 
-	// Observe, if not nil, is called after each request that was routed to a
-	// service, with the status answered and the time from the request's arrival
-	// to the end of its response. Calls overlap.
+	// Observe, if not nil, is called after each request to a service, with the status and the duration. The
+	// duration is from the request's arrival to the end of its response. Calls overlap.
 	Observe func(service string, status int, took time.Duration)
 }
 
@@ -51,15 +48,14 @@ type Options struct {
 type Map struct {
 	publicURL, internalURL string
 	servers                []*http.Server
-	services               map[string]*service // fixed after Start
+	services               map[string]*service // does not change after Start
 	transport              *http.Transport
 	observe                func(string, int, time.Duration)
 	serving                sync.WaitGroup
 }
 
-// Start listens for public and internal requests; the caller ends that with
-// [Map.Close]. No service has a backend yet. The error says which address or
-// pattern is wrong.
+// Start listens for public and internal requests until [Map.Close]. No service has a backend yet. The error names
+// the invalid address or pattern.
 func Start(o Options) (_ *Map, err error) {
 	m := &Map{services: map[string]*service{}, transport: newTransport(), observe: o.Observe}
 	public, internal, err := m.routes(o)
@@ -75,9 +71,9 @@ func Start(o Options) (_ *Map, err error) {
 	return m, nil
 }
 
-// routes makes the two listeners' handlers.
+// routes returns the two listeners' handlers.
 func (m *Map) routes(o Options) (public, internal http.Handler, err error) {
-	defer func() { // the standard mux panics on a pattern that it cannot take
+	defer func() { // the standard mux panics on an invalid pattern
 		if v := recover(); v != nil {
 			err = fmt.Errorf("route: %v", v)
 		}
@@ -107,14 +103,14 @@ func (m *Map) listen(addr string, h http.Handler) (url string, err error) {
 	return "http://" + l.Addr().String(), nil
 }
 
-// PublicURL is where callers find the public paths, without a slash at the end.
+// PublicURL is the address of the public paths, without a slash at the end.
 func (m *Map) PublicURL() string { return m.publicURL }
 
-// InternalURL is where tasks and the scheduler find /internal/{service}.
+// InternalURL is the address of /internal/{service} for tasks and the scheduler.
 func (m *Map) InternalURL() string { return m.internalURL }
 
-// Close takes no new requests, lets those in flight end until ctx does, and cuts
-// off the rest, which is then the error.
+// Close takes no new requests and waits for those in flight until ctx ends. It then cuts the rest and returns an
+// error.
 func (m *Map) Close(ctx context.Context) error {
 	var errs []error
 	for _, s := range m.servers {
@@ -127,8 +123,8 @@ func (m *Map) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Add puts a backend, as host:port, into service's set. Twice is once. The error
-// says that no route leads to such a service.
+// Add adds a backend, as host:port, to the service's set, unless it is in it. A service without a route is an
+// error.
 func (m *Map) Add(service, addr string) error {
 	s, ok := m.services[service]
 	if !ok {
@@ -137,13 +133,12 @@ func (m *Map) Add(service, addr string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Contains(s.backends, addr) {
-		s.backends = append(slices.Clone(s.backends), addr) // turn hands out the old one
+		s.backends = append(slices.Clone(s.backends), addr) // turn returns the old slice
 	}
 	return nil
 }
 
-// Remove takes a backend out of service's set; requests that it has go on. One
-// that is not there is no error.
+// Remove removes a backend from the service's set, if it is in it. Its requests in flight continue.
 func (m *Map) Remove(service, addr string) {
 	if s, ok := m.services[service]; ok {
 		s.mu.Lock()
@@ -154,14 +149,14 @@ func (m *Map) Remove(service, addr string) {
 
 // Stats counts one service's requests since the start.
 type Stats struct {
-	Invocations int64 // requests that a backend answered, whatever the status, or may have got
+	Invocations int64 // requests that a backend answered with any status, or may have got
 	InFlight    int64 // requests being served now
-	Failovers   int64 // attempts that reached nothing, so that another backend was tried
-	Broken      int64 // requests answered 502, since the connection broke after something was sent
-	Unserved    int64 // requests answered 503, since no backend could be reached
+	Failovers   int64 // attempts without any byte sent, after which another backend was tried
+	Broken      int64 // requests answered 502: the connection broke after bytes were sent
+	Unserved    int64 // requests answered 503: no backend was reached
 }
 
-// Stats are the counts of each service that a route leads to.
+// Stats returns the counts of each service with a route.
 func (m *Map) Stats() map[string]Stats {
 	stats := make(map[string]Stats, len(m.services))
 	for name, s := range m.services {

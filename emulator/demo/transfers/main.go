@@ -1,6 +1,5 @@
-// Command transfers shows internal transfers end to end on one machine: money
-// moves between Funding and Trading while processes are killed, and the two
-// journals are asked what came of it.
+// Command transfers shows internal transfers end to end on one machine: it moves money between Funding and
+// Trading, kills processes on the way, and checks the two journals.
 package main
 
 import (
@@ -33,7 +32,7 @@ func main() {
 	}
 }
 
-// flags are what the command line says.
+// flags are the command line's flags.
 type flags struct {
 	demo.TransferOptions
 	processes    int
@@ -52,9 +51,9 @@ exit status is 1 if a single unit is missing or too much.
 func parse(args []string) (flags, error) {
 	var f flags
 	set := flag.NewFlagSet("demo transfers", flag.ContinueOnError)
-	set.IntVar(&f.Transfers, "transfers", 1000, "how many transfers are asked for")
+	set.IntVar(&f.Transfers, "transfers", 1000, "the number of transfers")
 	set.IntVar(&f.Users, "users", 20, "how many users ask for them")
-	set.Uint64Var(&f.Seed, "seed", 1, "chooses who moves what")
+	set.Uint64Var(&f.Seed, "seed", 1, "the seed of the random transfers")
 	set.IntVar(&f.processes, "processes", 3, "how many function processes run side by side")
 	set.StringVar(&f.server, "server", "", "the function server, a `program` already built; default: it is built now")
 	set.StringVar(&f.core, "core", "", "the trading core, a `program` already built; default: it is built now")
@@ -93,11 +92,11 @@ func realMain(ctx context.Context, args []string, out io.Writer) (err error) {
 	return demo.RunTransfers(ctx, s, f.TransferOptions, out)
 }
 
-// sweepEvery finds within seconds what a killed process has left.
+// sweepEvery makes the rescue find the transfers of a killed process within seconds.
 const sweepEvery = 2 * time.Second
 
 func start(ctx context.Context, f flags, out io.Writer) (*stack.Stack, error) {
-	level := slog.LevelError + 1 // that a connection broke is what is shown here
+	level := slog.LevelError + 1 // broken connections are expected here
 	if f.verbose {
 		level = slog.LevelInfo
 	}

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// accountFaults are no faults of the house: somebody may not move money for a while,
-// with transfers of his under way.
+// accountFaults forbid users to move money for a while, with transfers in progress. The
+// deployment itself has no fault then.
 func accountFaults() []Fault {
 	return []Fault{
 		{"account frozen for a while", 2, withStatus("FROZEN")},
@@ -20,7 +20,7 @@ func accountFaults() []Fault {
 	}
 }
 
-// withStatus gives accounts of some users a status, and makes them ACTIVE again.
+// withStatus gives some users' accounts the status, and later makes them ACTIVE again.
 func withStatus(status string) func(context.Context, *World, *rand.Rand) (int, error) {
 	return func(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 		side := []transfer.AccountType{transfer.Funding, transfer.Spot}[r.IntN(2)]
@@ -34,7 +34,7 @@ func withStatus(status string) func(context.Context, *World, *rand.Rand) (int, e
 				defer func() { _ = w.setStatus(context.WithoutCancel(ctx), side, userID+1, asset.ID, "ACTIVE") }()
 			}
 		}
-		patience.Pause(ctx, between(r, time.Second, 5*time.Second))
+		retry.Pause(ctx, randomDuration(r, time.Second, 5*time.Second))
 		if times > 0 {
 			err = nil
 		}
@@ -42,10 +42,10 @@ func withStatus(status string) func(context.Context, *World, *rand.Rand) (int, e
 	}
 }
 
-// setStatus tries until it is answered: the ledger may be away.
+// setStatus tries until the ledger answers: it can be down.
 func (w *World) setStatus(ctx context.Context, side transfer.AccountType, userID int64, assetID int32, status string) error {
 	err := fmt.Errorf("not tried")
-	until(ctx, awaitsPrey, func() bool {
+	until(ctx, targetTimeout, func() bool {
 		once, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		err = w.Stack.SetStatus(once, side, userID, assetID, status)

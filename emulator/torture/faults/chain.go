@@ -9,14 +9,14 @@ import (
 
 	"github.com/ethereum/go-ethereum/ethclient"
 
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
 func chainFaults() []Fault {
 	return []Fault{
-		{"reorg, transactions return", 2, reorg(later)},
-		{"reorg, transactions in other blocks", 2, reorg(elsewhere)},
-		{"reorg, transactions vanish", 2, reorg(gone)},
+		{"reorg, transactions return", 2, reorg(returnToPool)},
+		{"reorg, transactions in other blocks", 2, reorg(moveToOtherBlocks)},
+		{"reorg, transactions vanish", 2, reorg(vanish)},
 		{"mempool lost", 2, func(_ context.Context, w *World, _ *rand.Rand) (int, error) {
 			w.Stack.Chain.DropPool()
 			return 1, nil
@@ -24,31 +24,30 @@ func chainFaults() []Fault {
 		{"mining stopped", 2, func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 			w.mining.take()
 			defer w.mining.release()
-			patience.Pause(ctx, between(r, 2*time.Second, 8*time.Second))
+			retry.Pause(ctx, randomDuration(r, 2*time.Second, 8*time.Second))
 			return 1, nil
 		}},
 	}
 }
 
-// fate is what becomes of the transactions of the blocks that a reorg replaces.
-type fate int
+// txFate is where the transactions of replaced blocks go in a reorg.
+type txFate int
 
 const (
-	later     fate = iota // they return to the pool
-	elsewhere             // they are in other blocks of the new chain
-	gone                  // nobody has them any more
+	returnToPool      txFate = iota // they return to the pool
+	moveToOtherBlocks               // they are in other blocks of the new chain
+	vanish                          // no node has them any more
 )
 
-// reorg replaces the last blocks by one more than there were: a chain never gets
-// shorter, and so never loses more blocks than one reorg is deep.
-func reorg(f fate) func(context.Context, *World, *rand.Rand) (int, error) {
+// reorg replaces the last depth blocks by depth+1 others: the head's height never falls.
+func reorg(f txFate) func(context.Context, *World, *rand.Rand) (int, error) {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
-		depth := 1 + r.Uint64N(w.Deepest)
-		until(ctx, awaitsPrey, func() bool { return w.Stack.Chain.Head() > depth })
+		depth := 1 + r.Uint64N(w.MaxReorgDepth)
+		until(ctx, targetTimeout, func() bool { return w.Stack.Chain.Head() > depth })
 		w.mining.take()
 		defer w.mining.release()
 		var err error
-		for range 3 { // a block may have been under way
+		for range 3 { // a block can be mined at the same moment
 			if err = w.reorg(ctx, r, f, depth); err == nil {
 				return 1, nil
 			}
@@ -57,15 +56,15 @@ func reorg(f fate) func(context.Context, *World, *rand.Rand) (int, error) {
 	}
 }
 
-func (w *World) reorg(ctx context.Context, r *rand.Rand, f fate, depth uint64) error {
+func (w *World) reorg(ctx context.Context, r *rand.Rand, f txFate, depth uint64) error {
 	blocks := make([][][]byte, depth+1)
-	if f == elsewhere {
+	if f == moveToOtherBlocks {
 		raws, err := lastTransactions(ctx, w.Stack.Chain.URL(), depth)
 		if err != nil {
 			return err
 		}
 		at := 0
-		for _, raw := range raws { // their order stays, as their nonces demand
+		for _, raw := range raws { // keep their order, as their nonces require
 			at += r.IntN(len(blocks) - at)
 			blocks[at] = append(blocks[at], raw)
 		}
@@ -73,13 +72,13 @@ func (w *World) reorg(ctx context.Context, r *rand.Rand, f fate, depth uint64) e
 	if err := w.Stack.Chain.Reorg(depth, blocks...); err != nil {
 		return err
 	}
-	if f == gone {
+	if f == vanish {
 		w.Stack.Chain.DropPool()
 	}
 	return nil
 }
 
-// lastTransactions are the raw transactions of the last blocks, in order.
+// lastTransactions returns the raw transactions of the last blocks, in order.
 func lastTransactions(ctx context.Context, url string, blocks uint64) (raws [][]byte, err error) {
 	client, err := ethclient.DialContext(ctx, url)
 	if err != nil {

@@ -7,14 +7,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/crash"
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// coreFaults are of the trading core's process. Whatever ends it, the keeper starts
-// it again.
+// coreFaults end or stop the trading core's process. The supervisor starts it again.
 func coreFaults() []Fault {
 	return []Fault{
 		{"trading core: SIGKILL", 2, killCore},
@@ -24,7 +23,7 @@ func coreFaults() []Fault {
 }
 
 func killCore(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
-	until(ctx, awaitsPrey, func() bool { // it may be dead already
+	until(ctx, targetTimeout, func() bool { // it can be down already
 		err = w.Stack.Core.Process().Signal(syscall.SIGKILL)
 		return err == nil
 	})
@@ -34,34 +33,34 @@ func killCore(ctx context.Context, w *World, _ *rand.Rand) (times int, err error
 	return times, err
 }
 
-// stopCore freezes the core for longer than a call to it may take.
+// stopCore stops the core for longer than the time limit of a call to it.
 func stopCore(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	p := w.Stack.Core.Process()
-	w.asleep.Store(p, true)
-	defer w.asleep.Delete(p)
+	w.stopped.Store(p, true)
+	defer w.stopped.Delete(p)
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return 0, err
 	}
-	patience.Pause(ctx, nap(r))
+	retry.Pause(ctx, stopDuration(r))
 	return 1, p.Signal(syscall.SIGCONT)
 }
 
-// tearLog kills the core when it has written a record and not yet made it durable,
-// and then has only a part of the record left, or nothing.
+// tearLog kills the core between the write of a record and its fsync. It leaves a part of the
+// record or nothing.
 func tearLog(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 	w.tearing.Lock()
 	defer w.tearing.Unlock()
 	keep := r.Int64N(60)
-	for deadline := time.Now().Add(awaitsPrey); times == 0 && time.Now().Before(deadline) && ctx.Err() == nil; {
-		torn := w.Keeper.tearNext(keep)
+	for deadline := time.Now().Add(targetTimeout); times == 0 && time.Now().Before(deadline) && ctx.Err() == nil; {
+		torn := w.Supervisor.tearNext(keep)
 		point, failed := w.Crashes.arm("ubscore.appended", 1, crash.Kill)
 		if failed == nil {
-			w.Crashes.await(ctx, point, awaitsPrey)
+			w.Crashes.await(ctx, point, targetTimeout)
 		}
 		select {
 		case n := <-torn:
 			times = int(min(n, 1))
-		case <-time.After(awaitsPrey):
+		case <-time.After(targetTimeout):
 			return 0, fmt.Errorf("the core did not end: %w", failed)
 		case <-ctx.Done():
 		}
@@ -69,7 +68,7 @@ func tearLog(ctx context.Context, w *World, r *rand.Rand) (times int, err error)
 	return times, nil
 }
 
-// wireFaults are of the way from the functions to the core.
+// wireFaults disturb the connection from the functions to the core.
 func wireFaults() []Fault {
 	return []Fault{
 		{"call to the core: refused", 1, wire(ubsproxy.Refuse)},
@@ -84,7 +83,8 @@ func wireFaults() []Fault {
 	}
 }
 
-// wire spoils some calls to the core, of any operation or of one, and counts each.
+// wire injects a fault into some calls to the core, of every operation or of one, and counts
+// the calls hit.
 func wire(kind ubsproxy.Kind) func(context.Context, *World, *rand.Rand) (int, error) {
 	ops := []transfer.Op{"", "", transfer.Withdraw, transfer.Deposit, transfer.Refund}
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
@@ -92,32 +92,32 @@ func wire(kind ubsproxy.Kind) func(context.Context, *World, *rand.Rand) (int, er
 		f, before := ubsproxy.Fault{Kind: kind, Op: ops[r.IntN(len(ops))], Times: 1 + r.IntN(8)}, p.Struck(kind)
 		disarm := p.Arm(f)
 		defer disarm()
-		until(ctx, awaitsPrey, func() bool { return p.Struck(kind) >= before+f.Times })
+		until(ctx, targetTimeout, func() bool { return p.Struck(kind) >= before+f.Times })
 		return w.wires.claim(kind, p.Struck(kind)), nil
 	}
 }
 
-// deliverLate holds calls back until their callers have long asked again, and then
-// delivers them, the last first.
+// deliverLate holds calls until their callers have repeated them, and then delivers them, the
+// last first.
 func deliverLate(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	p := w.Stack.Core.Proxy
 	f, before := ubsproxy.Fault{Kind: ubsproxy.Late, Times: 1 + r.IntN(4)}, p.Struck(ubsproxy.Late)
 	disarm := p.Arm(f)
-	until(ctx, awaitsPrey, func() bool { return p.Struck(ubsproxy.Late) >= before+f.Times })
+	until(ctx, targetTimeout, func() bool { return p.Struck(ubsproxy.Late) >= before+f.Times })
 	disarm()
-	patience.Pause(ctx, between(r, time.Second, 8*time.Second))
+	retry.Pause(ctx, randomDuration(r, time.Second, 8*time.Second))
 	p.Deliver(context.WithoutCancel(ctx), 0)
 	return w.wires.claim(ubsproxy.Late, p.Struck(ubsproxy.Late)), nil
 }
 
-// callAgain makes calls of any age once more, as a network does that had kept them. A
-// core that is down is waited for.
+// callAgain repeats recorded calls of any age, as a network with delayed copies does. It waits
+// for a core that is down.
 func callAgain(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 	core := w.Stack.Core
-	until(ctx, awaitsPrey, func() bool { return len(core.Proxy.Calls(nil)) > 0 })
+	until(ctx, targetTimeout, func() bool { return len(core.Proxy.Calls(nil)) > 0 })
 	calls := core.Proxy.Calls(nil)
 	again := 5 + r.IntN(20)
-	until(ctx, awaitsPrey, func() bool {
+	until(ctx, targetTimeout, func() bool {
 		c, failed := pick(r, calls)
 		if failed != nil {
 			err = failed

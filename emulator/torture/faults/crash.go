@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
@@ -22,7 +22,7 @@ func crashFaults() []Fault {
 	}
 }
 
-// Crashes arms the crash points by turns.
+// Crashes arms the crash points in turn.
 type Crashes struct {
 	folder string
 
@@ -32,10 +32,9 @@ type Crashes struct {
 	hits  map[string]int
 }
 
-// passed are the points that the load passes: those of transactions made by a
-// handler, which the function server has none of, are not among them, nor those of the
-// hooks and of proposals, which are off, and those of transfers and of events only where there are some.
-func passed(transfers, events bool) []string {
+// reachedPoints returns the crash points that the load reaches. It leaves out the points of
+// handlers, hooks and proposals. Points of transfers and events are in it only with such load.
+func reachedPoints(transfers, events bool) []string {
 	return slices.DeleteFunc(crash.All(), func(p string) bool {
 		switch of, _, _ := strings.Cut(p, "."); of {
 		case "transfer", "payout", "ubscore":
@@ -55,8 +54,7 @@ func newCrashes(folder string, points []string, source *rand.Rand) *Crashes {
 	return c
 }
 
-// Hits says how often each point did what it was armed for; those that never
-// did are 0.
+// Hits returns how often each point was hit.
 func (c *Crashes) Hits() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +65,7 @@ func (c *Crashes) Hits() map[string]int {
 	return hits
 }
 
-// arm arms the point whose turn it is; or, unless it is "", the one that is named.
+// arm arms the named point, or for "" the point whose turn it is.
 func (c *Crashes) arm(named string, pass int, action string) (point string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +73,7 @@ func (c *Crashes) arm(named string, pass int, action string) (point string, err 
 		if c.armed[p] || named != "" && named != p {
 			continue
 		}
-		c.order = append(append(c.order[:i:i], c.order[i+1:]...), p) // to the end of the line
+		c.order = append(append(c.order[:i:i], c.order[i+1:]...), p) // to the end of the queue
 		if err := crash.Arm(c.folder, p, pass, action); err != nil {
 			return "", err
 		}
@@ -85,10 +83,9 @@ func (c *Crashes) arm(named string, pass int, action string) (point string, err 
 	return "", fmt.Errorf("every crash point is armed already, or %q is", named)
 }
 
-// await waits until the point has been hit, and counts it; what was not hit in
-// time is disarmed.
-func (c *Crashes) await(ctx context.Context, point string, most time.Duration) (times int) {
-	hit := until(ctx, most, func() bool { return crash.Hit(c.folder, point) })
+// await waits until the point was hit, and counts it. After the limit it disarms the point.
+func (c *Crashes) await(ctx context.Context, point string, limit time.Duration) (times int) {
+	hit := until(ctx, limit, func() bool { return crash.Hit(c.folder, point) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.armed, point)
@@ -103,7 +100,7 @@ func (c *Crashes) await(ctx context.Context, point string, most time.Duration) (
 func (c *Crashes) remove(point string) {
 	files, _ := filepath.Glob(filepath.Join(c.folder, point+".*")) // the pattern is good
 	for _, f := range files {
-		_ = os.Remove(f) // somebody passed the point and took it
+		_ = os.Remove(f) // a process that reaches the point removes the file too
 	}
 }
 
@@ -115,41 +112,40 @@ func (c *Crashes) disarm() {
 	}
 }
 
-// killAtPoint arms three to six points, each at one of its next passes. A point that
-// is rarely passed stays armed to the end of the faults.
+// killAtPoint arms three to six points, each at one of its next passes. A rarely reached point
+// stays armed until the faults end.
 func killAtPoint(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 	return w.armAndAwait(ctx, r, 3+r.IntN(4), crash.Kill, time.Hour)
 }
 
-// stopAtPoint freezes up to three processes at points, for longer than their
-// lease. What is rarely passed is disarmed soon, and others are armed.
+// stopAtPoint stops up to three processes at points, for longer than their lease. It disarms
+// rarely reached points soon and arms others.
 func stopAtPoint(ctx context.Context, w *World, r *rand.Rand) (times int, err error) {
 	w.stopping.Lock()
 	defer w.stopping.Unlock()
-	for deadline := time.Now().Add(awaitsPrey); times == 0 && time.Now().Before(deadline) && ctx.Err() == nil; {
+	for deadline := time.Now().Add(targetTimeout); times == 0 && time.Now().Before(deadline) && ctx.Err() == nil; {
 		if times, err = w.armAndAwait(ctx, r, 3, crash.Stop, 3*time.Second); err != nil {
 			return 0, err
 		}
 	}
 	if times > 0 {
-		patience.Pause(ctx, nap(r))
+		retry.Pause(ctx, stopDuration(r))
 	}
-	w.wake(false)
+	w.resumeProcesses(false)
 	return times, nil
 }
 
-// armAndAwait arms points at one of their next passes and counts those that were
-// hit in time.
-func (w *World) armAndAwait(ctx context.Context, r *rand.Rand, points int, action string, most time.Duration) (times int, err error) {
+// armAndAwait arms points at one of their next passes, and counts the ones hit in time.
+func (w *World) armAndAwait(ctx context.Context, r *rand.Rand, points int, action string, limit time.Duration) (times int, err error) {
 	var waiting sync.WaitGroup
 	var mu sync.Mutex
 	for range points {
 		var point string
 		if point, err = w.Crashes.arm("", 1+r.IntN(3), action); err != nil {
-			break // those that are armed will do
+			break // the armed ones are enough
 		}
 		waiting.Go(func() {
-			n := w.Crashes.await(ctx, point, most)
+			n := w.Crashes.await(ctx, point, limit)
 			mu.Lock()
 			defer mu.Unlock()
 			times += n

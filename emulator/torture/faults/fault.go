@@ -1,6 +1,6 @@
-// Package faults does harm to a running house: to its processes, its database,
-// its task queues, its node and its keys, to the trading core beside it and to the way
-// there. Each fault undoes itself; what it left behind is the house's to mend.
+// Package faults injects faults into a running deployment: into its processes, database, task
+// queues, nodes and keys, and into the trading core and the connection to it. Each fault undoes
+// itself. The deployment must recover from its effects.
 package faults
 
 import (
@@ -15,26 +15,26 @@ import (
 	"github.com/fencepost/fencepost/emulator/pgproxy"
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
 	"github.com/fencepost/fencepost/emulator/torture/plan"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/emulator/ubsproxy"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store/pgcluster"
 )
 
-// Fault is one kind of harm.
+// Fault is one kind of fault.
 type Fault struct {
 	Name   string
-	Weight int // how often it is drawn against the others; 0: 1
+	Weight int // frequency relative to the others; 0 counts as 1
 
-	// Inject does the harm and undoes it before it returns, at once when ctx
-	// ends. It says how often it struck; the error says why it could not.
+	// Inject injects the fault and undoes it before it returns, at once when ctx ends. It
+	// returns how often it struck; the error is the reason if it did not.
 	Inject func(ctx context.Context, w *World, r *rand.Rand) (times int, err error)
 }
 
-// All lists every fault; those of transfers only where there are some, those of the
-// database's clock only where it can be moved.
+// All returns every fault. Faults of transfers, and of the database's clock, are in it only
+// where the deployment has them.
 func All(transfers, movableClock bool) []Fault {
 	all := slices.Concat(processFaults(), crashFaults(), postgresFaults(), taskFaults(), sweepFaults(), chainFaults(), nodeFaults(), keyFaults())
 	if movableClock {
@@ -46,7 +46,7 @@ func All(transfers, movableClock bool) []Fault {
 	return all
 }
 
-// Kinds are the faults as a schedule draws them.
+// Kinds returns the faults as kinds of a schedule.
 func Kinds(all []Fault) []plan.Kind {
 	kinds := make([]plan.Kind, len(all))
 	for i, f := range all {
@@ -55,59 +55,59 @@ func Kinds(all []Fault) []plan.Kind {
 	return kinds
 }
 
-// Options say what a world is made of.
+// Options describe the deployment that faults are injected into.
 type Options struct {
-	Stack   *stack.Stack // with its proxies to Postgres and to each node
-	Cluster *pgcluster.Cluster
-	Points  string             // the folder of armed crash points
-	Keys    []devchain.Account // whose keys somebody else has too
-	Deepest uint64             // how many blocks a reorg replaces at most
-	Users   int                // who move money, from 1 on; 0: nobody
-	Events  bool               // somebody is told of events
-	Source  *rand.Rand
+	Stack         *stack.Stack // with its proxies to Postgres and to each node
+	Cluster       *pgcluster.Cluster
+	Points        string             // the folder of armed crash points
+	Keys          []devchain.Account // also known to a foreign signer
+	MaxReorgDepth uint64             // maximum of blocks that a reorg replaces
+	Users         int                // with ids from 1 on; 0: no transfers
+	Events        bool               // events are published
+	Source        *rand.Rand
 }
 
-// World is the house, as faults see it.
+// World is the deployment as the faults see it, with their shared state.
 type World struct {
 	Options
-	Crashes *Crashes
-	Foreign *Foreign
-	Sweeper *Sweeper
-	Keeper  *Keeper // of the trading core; nil: there is none
+	Crashes    *Crashes
+	Foreign    *Foreign
+	Sweeper    *Sweeper
+	Supervisor *Supervisor // of the trading core; nil: there is none
 
-	mining     hold
+	mining     sharedHold
 	restarting sync.Mutex
-	stopping   sync.Mutex // of a process at a crash point: one at a time
+	stopping   sync.Mutex // one process at a crash point at a time
 	tearing    sync.Mutex
-	clock      sync.Mutex // the database's: one move at a time
-	asleep     sync.Map   // of processes that a fault has stopped and will wake
-	tasks      *weather[cloudtasks.Faults]
-	nodes      []*weather[rpcproxy.Faults]
-	cuts       tally[pgproxy.Kind]
-	wires      tally[ubsproxy.Kind]
-	strikes    tally[string]
+	clock      sync.Mutex // one move of the database's clock at a time
+	stopped    sync.Map   // processes that a fault has stopped and will resume
+	tasks      *activeFaults[cloudtasks.Faults]
+	nodes      []*activeFaults[rpcproxy.Faults]
+	cuts       strikeCounter[pgproxy.Kind]
+	wires      strikeCounter[ubsproxy.Kind]
+	strikes    strikeCounter[string]
 }
 
-// NewWorld is the house before the first fault.
+// NewWorld returns the deployment before the first fault.
 func NewWorld(o Options) *World {
 	w := &World{
 		Options: o,
-		Crashes: newCrashes(o.Points, passed(o.Users > 0, o.Events), o.Source),
+		Crashes: newCrashes(o.Points, reachedPoints(o.Users > 0, o.Events), o.Source),
 		Foreign: newForeign(),
 		Sweeper: &Sweeper{run: o.Stack.RunSweep},
-		mining:  hold{first: o.Stack.Chain.StopMining, last: o.Stack.Chain.StartMining},
-		tasks:   newWeather(o.Stack.Tasks.SetFaults),
+		mining:  sharedHold{first: o.Stack.Chain.StopMining, last: o.Stack.Chain.StartMining},
+		tasks:   newActiveFaults(o.Stack.Tasks.SetFaults),
 	}
 	for _, n := range o.Stack.Nodes {
-		w.nodes = append(w.nodes, newWeather(n.SetFaults))
+		w.nodes = append(w.nodes, newActiveFaults(n.SetFaults))
 	}
 	if o.Users > 0 {
-		w.Keeper = &Keeper{core: o.Stack.Core}
+		w.Supervisor = &Supervisor{core: o.Stack.Core}
 	}
 	return w
 }
 
-// Accounts are the submitters whose keys somebody else has too.
+// Accounts returns the submitters whose keys a foreign signer also has.
 func (w *World) Accounts() []nonce.Submitter {
 	names := make([]nonce.Submitter, len(w.Keys))
 	for i, k := range w.Keys {
@@ -116,28 +116,27 @@ func (w *World) Accounts() []nonce.Submitter {
 	return names
 }
 
-// Calm ends what faults may have left armed. It is called once they have all
-// returned.
-func (w *World) Calm() {
+// Disarm ends every fault that is still armed. It is called after all have returned.
+func (w *World) Disarm() {
 	w.Crashes.disarm()
-	w.wake(true)
+	w.resumeProcesses(true)
 	w.Stack.Proxy.Disarm()
 	w.Stack.Proxy.Thaw()
 	w.Stack.Proxy.Refuse(false)
-	if w.Keeper != nil {
+	if w.Supervisor != nil {
 		w.Stack.Core.Proxy.Deliver(context.Background(), 0)
 	}
 }
 
-// awaitsPrey is how long a fault that waits for its prey lasts at most.
-const awaitsPrey = 20 * time.Second
+// targetTimeout is how long a fault waits for something to strike.
+const targetTimeout = 20 * time.Second
 
-// until polls the condition; it is false if ctx or the time ended first.
-func until(ctx context.Context, most time.Duration, met func() bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, most)
+// until polls the condition. It returns false if ctx or the limit ended first.
+func until(ctx context.Context, limit time.Duration, met func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !met() {
-		patience.Pause(ctx, 50*time.Millisecond)
+		retry.Pause(ctx, 50*time.Millisecond)
 		if ctx.Err() != nil {
 			return met()
 		}
@@ -145,12 +144,12 @@ func until(ctx context.Context, most time.Duration, met func() bool) bool {
 	return true
 }
 
-// between draws a duration.
-func between(r *rand.Rand, least, most time.Duration) time.Duration {
-	return least + time.Duration(r.Int64N(int64(most-least)+1))
+// randomDuration draws a duration between the two, inclusive.
+func randomDuration(r *rand.Rand, shortest, limit time.Duration) time.Duration {
+	return shortest + time.Duration(r.Int64N(int64(limit-shortest)+1))
 }
 
-// pick draws one of the list.
+// pick draws one element of the list.
 func pick[T any](r *rand.Rand, list []T) (one T, err error) {
 	if len(list) == 0 {
 		return one, errors.New("nothing to choose from")

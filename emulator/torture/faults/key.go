@@ -25,13 +25,13 @@ func keyFaults() []Fault {
 	}
 }
 
-// Use is one transaction that somebody else signed with a submitter's key.
+// Use is one transaction that the foreign signer signed with a submitter's key.
 type Use struct {
 	Nonce uint64
 	Hash  common.Hash
 }
 
-// Foreign is what was done with submitters' keys past the house.
+// Foreign records the foreign signer's transactions by submitter.
 type Foreign struct {
 	mu   sync.Mutex
 	uses map[nonce.Submitter][]Use
@@ -45,14 +45,14 @@ func (f *Foreign) add(s nonce.Submitter, u Use) {
 	f.uses[s] = append(f.uses[s], u)
 }
 
-// Of lists the uses of one submitter's key.
+// Of returns the foreign signer's uses of one key.
 func (f *Foreign) Of(s nonce.Submitter) []Use {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.uses[s])
 }
 
-// Nonces are those that were used, by submitter. The chain may have anything
+// Nonces returns the nonces used by the foreign signer. The chain can have any transaction
 // there.
 func (f *Foreign) Nonces() map[nonce.Submitter][]uint64 {
 	f.mu.Lock()
@@ -66,9 +66,9 @@ func (f *Foreign) Nonces() map[nonce.Submitter][]uint64 {
 	return all
 }
 
-// useKey sends a transaction past the house, as somebody else would who has the
-// key: at the account's next nonce, or at one that the house has in flight. It takes the
-// first key drawn that has such a nonce.
+// useKey sends a transaction with a submitter's key as a foreign signer does. Its nonce is the
+// account's next one, or one that the deployment has in flight. It takes the first key drawn
+// that has such a nonce.
 func useKey(inFlight bool) func(context.Context, *World, *rand.Rand) (int, error) {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		keys := slices.Clone(w.Keys)
@@ -79,7 +79,7 @@ func useKey(inFlight bool) func(context.Context, *World, *rand.Rand) (int, error
 		}
 		defer client.Close()
 		times, failure := 0, errors.New("no key had a nonce to take")
-		until(ctx, awaitsPrey, func() bool {
+		until(ctx, targetTimeout, func() bool {
 			for _, key := range keys {
 				if n, found := freeNonce(ctx, client, key, inFlight); found && times == 0 {
 					times, failure = w.takeNonce(ctx, client, key, n, inFlight)
@@ -91,8 +91,8 @@ func useKey(inFlight bool) func(context.Context, *World, *rand.Rand) (int, error
 	}
 }
 
-// freeNonce is the account's next nonce on chain, if the house has nothing
-// pending there; or, for inFlight, if it has.
+// freeNonce returns the account's next nonce on chain if the deployment has nothing pending
+// there; with inFlight, if it has.
 func freeNonce(ctx context.Context, client *ethclient.Client, key devchain.Account, inFlight bool) (n uint64, found bool) {
 	n, err := client.NonceAt(ctx, common.Address(key.Address), nil)
 	if err != nil {
@@ -102,7 +102,7 @@ func freeNonce(ctx context.Context, client *ethclient.Client, key devchain.Accou
 	return n, err == nil && (pending > n) == inFlight
 }
 
-// takeNonce takes n while no block comes, so that what was found there stays.
+// takeNonce uses n while mining is stopped, so that n stays as it was found.
 func (w *World) takeNonce(ctx context.Context, client *ethclient.Client, key devchain.Account, n uint64, inFlight bool) (int, error) {
 	w.mining.take()
 	defer w.mining.release()
@@ -112,18 +112,17 @@ func (w *World) takeNonce(ctx context.Context, client *ethclient.Client, key dev
 	return w.useNonce(ctx, client, key, n)
 }
 
-// strangersValue is what the stranger sends: nothing with the payer's key, since the
-// check of conservation rightly finds a payment by the payer that no transfer explains.
-func (w *World) strangersValue(key devchain.Account) *big.Int {
+// foreignValue is the value of the foreign signer's transactions, in wei. With the payer's key
+// it is 0: the check of conservation rightly reports a payment that no transfer explains.
+func (w *World) foreignValue(key devchain.Account) *big.Int {
 	if w.Users > 0 && key.Address == w.Stack.PayerAccount().Address {
 		return new(big.Int)
 	}
 	return big.NewInt(7)
 }
 
-// useNonce outbids whatever is pending at the nonce. What it pays goes by the
-// node's advice, which follows what is paid: a fixed price would be outbid some
-// day.
+// useNonce outbids the transaction that is pending at the nonce. The node's suggestion follows
+// the fees paid; a fixed fee would one day be too low.
 func (w *World) useNonce(ctx context.Context, client *ethclient.Client, key devchain.Account, n uint64) (int, error) {
 	id := new(big.Int).SetUint64(w.Stack.Chain.ChainID())
 	tip, err := client.SuggestGasTipCap(ctx)
@@ -132,13 +131,13 @@ func (w *World) useNonce(ctx context.Context, client *ethclient.Client, key devc
 	}
 	tip.Add(tip.Mul(tip, big.NewInt(2)), big.NewInt(10_000_000_000))
 	tx, err := types.SignNewTx(key.Key, types.LatestSignerForChainID(id), &types.DynamicFeeTx{
-		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: w.strangersValue(key), Gas: 21_000,
+		ChainID: id, Nonce: n, To: &common.Address{0xba, 0xd0}, Value: w.foreignValue(key), Gas: 21_000,
 		GasTipCap: tip, GasFeeCap: new(big.Int).Mul(tip, big.NewInt(4)),
 	})
 	if err != nil {
 		return 0, err
 	}
-	w.Foreign.add(nonce.NewSubmitter(w.Stack.Chain.ChainID(), key.Address), Use{n, tx.Hash()}) // before anybody can see it
+	w.Foreign.add(nonce.NewSubmitter(w.Stack.Chain.ChainID(), key.Address), Use{n, tx.Hash()}) // recorded before it can be seen on chain
 	if err := client.SendTransaction(ctx, tx); err != nil {
 		return 0, fmt.Errorf("foreign use of nonce %d of %s: %w", n, key.Address, err)
 	}

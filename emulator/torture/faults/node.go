@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/rpcproxy"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
 func nodeFaults() []Fault {
@@ -23,17 +23,16 @@ func nodeFaults() []Fault {
 	}
 }
 
-// node lets a node misbehave for a while, and until it has struck once: of several
-// rather the one that is asked first. It counts every answer that was
-// spoilt.
+// node makes a node misbehave for a while, and until it struck once. Among several nodes it
+// prefers the first one, which is queried first. It counts every faulty answer.
 func node(name string, draw func(*rpcproxy.Faults, *rand.Rand)) func(context.Context, *World, *rand.Rand) (int, error) {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		i, seed := r.IntN(2)*r.IntN(len(w.nodes)), r.Uint64()
 		proxy := w.Stack.Nodes[i]
 		before := proxy.Counts()[name]
 		end := w.nodes[i].begin(func(f *rpcproxy.Faults) { draw(f, rand.New(rand.NewPCG(seed, seed))) })
-		patience.Pause(ctx, between(r, time.Second, 5*time.Second))
-		until(ctx, awaitsPrey, func() bool { return proxy.Counts()[name] > before })
+		retry.Pause(ctx, randomDuration(r, time.Second, 5*time.Second))
+		until(ctx, targetTimeout, func() bool { return proxy.Counts()[name] > before })
 		end()
 		sum := 0
 		for _, n := range w.Stack.Nodes {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/pgproxy"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
 func postgresFaults() []Fault {
@@ -19,7 +19,7 @@ func postgresFaults() []Fault {
 		{"connection cut in mid reply", 2, cut(pgproxy.CutMidReply)},
 		{"connection frozen at COMMIT", 2, cut(pgproxy.Freeze)},
 		{"every connection cut", 1, cutAll},
-		{"connections refused", 1, refuse},
+		{"connections refused", 1, refuseNewConnections},
 	}
 }
 
@@ -27,7 +27,7 @@ func restart(immediate bool) func(context.Context, *World, *rand.Rand) (int, err
 	return func(ctx context.Context, w *World, _ *rand.Rand) (int, error) {
 		w.restarting.Lock()
 		defer w.restarting.Unlock()
-		ctx = context.WithoutCancel(ctx) // half a restart would end the cluster
+		ctx = context.WithoutCancel(ctx) // an interrupted restart would end the cluster
 		if err := w.Cluster.Restart(ctx, immediate); err != nil {
 			return 0, err
 		}
@@ -35,29 +35,28 @@ func restart(immediate bool) func(context.Context, *World, *rand.Rand) (int, err
 	}
 }
 
-// acts are parts of the statements of the acts that matter.
-var acts = []string{
+// statements are parts of the statements that matter most.
+var statements = []string{
 	"insert into managed_tx", "insert into submitter_lease", "hold_lease", "with want as", "set owner_node = ''",
 }
 
-// actsOfTransfers are those beside them where money is moved.
-var actsOfTransfers = []string{"insert into transfers_tb", "case when late", "move_transfer", "funding_apply", "transfer_resolution"}
+// transferStatements are the ones beside them when money is moved.
+var transferStatements = []string{"insert into transfers_tb", "case when late", "move_transfer", "funding_apply", "transfer_resolution"}
 
-// cut breaks one to three transactions around their commit: those of one act, or
-// any.
+// cut breaks one to three transactions around their commit: of one statement, or of any.
 func cut(kind pgproxy.Kind) func(context.Context, *World, *rand.Rand) (int, error) {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
-		f := pgproxy.Fault{Kind: kind, Times: 1 + r.IntN(3), For: between(r, time.Second, 4*time.Second)}
-		acts := acts
+		f := pgproxy.Fault{Kind: kind, Times: 1 + r.IntN(3), For: randomDuration(r, time.Second, 4*time.Second)}
+		statements := statements
 		if w.Users > 0 {
-			acts = slices.Concat(acts, actsOfTransfers)
+			statements = slices.Concat(statements, transferStatements)
 		}
-		if n := r.IntN(len(acts) + 1); n < len(acts) {
-			f.Match = pgproxy.Containing(acts[n])
+		if n := r.IntN(len(statements) + 1); n < len(statements) {
+			f.Match = pgproxy.Containing(statements[n])
 		}
 		before := w.hits(kind)
 		w.Stack.Proxy.Arm(f)
-		until(ctx, awaitsPrey, func() bool { return w.hits(kind) >= before+f.Times })
+		until(ctx, targetTimeout, func() bool { return w.hits(kind) >= before+f.Times })
 		return w.cuts.claim(kind, w.hits(kind)), nil
 	}
 }
@@ -65,18 +64,18 @@ func cut(kind pgproxy.Kind) func(context.Context, *World, *rand.Rand) (int, erro
 func (w *World) hits(kind pgproxy.Kind) int { return w.Stack.Proxy.Counts().Hits[kind] }
 
 func cutAll(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
-	until(ctx, awaitsPrey, func() bool {
+	until(ctx, targetTimeout, func() bool {
 		times = min(w.Stack.Proxy.CutAll(), 1)
 		return times > 0
 	})
 	return times, nil
 }
 
-// refuse hangs up on new connections, and cuts those there are.
-func refuse(ctx context.Context, w *World, r *rand.Rand) (int, error) {
+// refuseNewConnections refuses new connections and cuts the present ones.
+func refuseNewConnections(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	w.Stack.Proxy.Refuse(true)
 	defer w.Stack.Proxy.Refuse(false)
 	w.Stack.Proxy.CutAll()
-	patience.Pause(ctx, between(r, 500*time.Millisecond, 3*time.Second))
+	retry.Pause(ctx, randomDuration(r, 500*time.Millisecond, 3*time.Second))
 	return 1, nil
 }

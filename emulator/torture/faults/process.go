@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/processes"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
 func processFaults() []Fault {
@@ -32,31 +32,33 @@ func signal(s syscall.Signal) func(context.Context, *World, *rand.Rand) (int, er
 	}
 }
 
-// nap is how long a process is stopped: past the lease and the allowance.
-func nap(r *rand.Rand) time.Duration { return between(r, 2500*time.Millisecond, 5*time.Second) }
+// stopDuration draws how long a process is stopped: longer than the lease and the allowance.
+func stopDuration(r *rand.Rand) time.Duration {
+	return randomDuration(r, 2500*time.Millisecond, 5*time.Second)
+}
 
-// stop freezes a process; half the time the load balancer notices, and sends it
-// nothing until it is back.
+// stop stops a process. Half the time the load balancer notices, and routes nothing to it until
+// it runs again.
 func stop(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 	p, err := pick(r, w.Stack.Processes())
 	if err != nil {
 		return 0, err
 	}
-	w.asleep.Store(p, true)
-	defer w.asleep.Delete(p)
+	w.stopped.Store(p, true)
+	defer w.stopped.Delete(p)
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return 0, err
 	}
 	if r.IntN(2) == 0 {
-		defer w.forget(p)()
+		defer w.removeFromURLMap(p)()
 	}
-	patience.Pause(ctx, nap(r))
+	retry.Pause(ctx, stopDuration(r))
 	return 1, p.Signal(syscall.SIGCONT)
 }
 
-// forget takes a process out of every service; the function returned puts it
-// back, if it lives.
-func (w *World) forget(p *processes.Process) (remember func()) {
+// removeFromURLMap takes a process out of every service. The returned function puts a running
+// process back.
+func (w *World) removeFromURLMap(p *processes.Process) (restoreToURLMap func()) {
 	services := w.Stack.URLMap.Stats()
 	for name := range services {
 		w.Stack.URLMap.Remove(name, p.Addr())
@@ -67,21 +69,21 @@ func (w *World) forget(p *processes.Process) (remember func()) {
 				w.Stack.URLMap.Remove(name, p.Addr())
 				continue
 			}
-			_ = w.Stack.URLMap.Add(name, p.Addr()) // the name is a service's
+			_ = w.Stack.URLMap.Add(name, p.Addr()) // the service exists
 		}
 	}
 }
 
-// wake wakes whatever is stopped; not, unless all is true, what a fault of its
-// own has put to sleep.
-func (w *World) wake(all bool) {
+// resumeProcesses resumes stopped processes. Unless all is true it skips the ones that a fault
+// has stopped and will resume.
+func (w *World) resumeProcesses(all bool) {
 	list := w.Stack.Processes()
-	if w.Keeper != nil {
+	if w.Supervisor != nil {
 		list = append(list, w.Stack.Core.Process())
 	}
 	for _, p := range list {
-		if _, asleep := w.asleep.Load(p); all || !asleep {
-			_ = p.Signal(syscall.SIGCONT) // one that has ended needs none
+		if _, stopped := w.stopped.Load(p); all || !stopped {
+			_ = p.Signal(syscall.SIGCONT) // an ended process needs none
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 )
 
 func sweepFaults() []Fault {
@@ -21,24 +21,24 @@ func sweepFaults() []Fault {
 			return 1, nil
 		}},
 		{"no sweep for a while", 1, func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
-			w.Sweeper.held.Add(1)
-			defer w.Sweeper.held.Add(-1)
-			patience.Pause(ctx, between(r, 5*time.Second, 15*time.Second))
+			w.Sweeper.paused.Add(1)
+			defer w.Sweeper.paused.Add(-1)
+			retry.Pause(ctx, randomDuration(r, 5*time.Second, 15*time.Second))
 			return 1, nil
 		}},
 	}
 }
 
-// Sweeper calls the sweep at odd times.
+// Sweeper calls the sweep at irregular times.
 type Sweeper struct {
-	run  func(context.Context) error
-	held atomic.Int32
+	run    func(context.Context) error
+	paused atomic.Int32
 }
 
-// sweepWithin bounds one sweep, which may meet a process that is stopped.
+// sweepWithin bounds one sweep: it can hit a stopped process.
 const sweepWithin = 8 * time.Second
 
-// Sweep makes one sweep. One that fails comes again.
+// Sweep runs one sweep. A later one makes up for a failure.
 func (s *Sweeper) Sweep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sweepWithin)
 	defer cancel()
@@ -48,8 +48,8 @@ func (s *Sweeper) Sweep(ctx context.Context) {
 // Run sweeps every one to four seconds until ctx ends.
 func (s *Sweeper) Run(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
-		patience.Pause(ctx, between(r, time.Second, 4*time.Second))
-		if s.held.Load() == 0 && ctx.Err() == nil {
+		retry.Pause(ctx, randomDuration(r, time.Second, 4*time.Second))
+		if s.paused.Load() == 0 && ctx.Err() == nil {
 			s.Sweep(ctx)
 		}
 	}

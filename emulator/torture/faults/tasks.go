@@ -7,7 +7,7 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/cloudtasks"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -15,32 +15,34 @@ func taskFaults() []Fault {
 	share := func(r *rand.Rand) float64 { return 0.2 + 0.8*r.Float64() }
 	return []Fault{
 		{"tasks delivered up to 5 times at once", 2, tasks(func(f *cloudtasks.Faults, r *rand.Rand) { f.Copies = 2 + r.IntN(4) })},
-		{"tasks delayed and reordered", 2, tasks(func(f *cloudtasks.Faults, r *rand.Rand) { f.Delay = between(r, 500*time.Millisecond, 4*time.Second) })},
+		{"tasks delayed and reordered", 2, tasks(func(f *cloudtasks.Faults, r *rand.Rand) {
+			f.Delay = randomDuration(r, 500*time.Millisecond, 4*time.Second)
+		})},
 		{"tasks lost", 2, tasks(func(f *cloudtasks.Faults, r *rand.Rand) { f.Drop = share(r) })},
 		{"answers to tasks not heard", 1, tasks(func(f *cloudtasks.Faults, r *rand.Rand) { f.DropAck = share(r) })},
 		{"answers of Cloud Tasks lost", 1, tasks(func(f *cloudtasks.Faults, r *rand.Rand) { f.DropResponse = share(r) })},
 		{"Cloud Tasks unavailable", 1, tasks(func(f *cloudtasks.Faults, _ *rand.Rand) { f.Unavailable = true })},
-		{"queues emptied", 1, empty},
+		{"queues emptied", 1, emptyQueues},
 	}
 }
 
-// tasks lets Cloud Tasks misbehave for a while.
+// tasks makes Cloud Tasks misbehave for a while.
 func tasks(draw func(*cloudtasks.Faults, *rand.Rand)) func(context.Context, *World, *rand.Rand) (int, error) {
 	return func(ctx context.Context, w *World, r *rand.Rand) (int, error) {
 		seed := r.Uint64()
 		end := w.tasks.begin(func(f *cloudtasks.Faults) {
 			f.Seed = seed
-			draw(f, rand.New(rand.NewPCG(seed, seed))) // the same, as often as it is applied
+			draw(f, rand.New(rand.NewPCG(seed, seed))) // the same numbers each time that it is applied
 		})
 		defer end()
-		patience.Pause(ctx, between(r, 2*time.Second, 6*time.Second))
+		retry.Pause(ctx, randomDuration(r, 2*time.Second, 6*time.Second))
 		return 1, nil
 	}
 }
 
-// empty throws away what waits in every queue, once there is something.
-func empty(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
-	until(ctx, awaitsPrey, func() bool {
+// emptyQueues deletes the tasks of every queue, once there are some.
+func emptyQueues(ctx context.Context, w *World, _ *rand.Rand) (times int, err error) {
+	until(ctx, targetTimeout, func() bool {
 		thrown := 0
 		kinds := []nonce.Kind{nonce.KindAdvance, nonce.KindReceipt, nonce.KindConfirm, nonce.KindResubmit}
 		if w.Users > 0 {

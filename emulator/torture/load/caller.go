@@ -9,65 +9,65 @@ import (
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// caller sees one intent through.
+// caller follows one intent from the first post to its final state.
 type caller struct {
-	house   *stack.Stack
+	env     *stack.Stack
 	ledger  *Ledger
 	intent  *Intent
-	account string // that it asks as
+	account string // as which it calls
 
-	submit   func(context.Context) answer // posts the intent once; nil: over HTTP
-	patience patience.Patience
+	submit  func(context.Context) answer // posts the intent once; nil: by HTTP
+	timeout retry.Timeout
 }
 
-// live posts the intent until the answer is clear, does what its script says, and
-// asks until it knows the end.
-func (c *caller) live(ctx context.Context) {
-	defer c.set(func(t *Told) { t.Done = true })
+// run posts the intent until the answer is clear, carries out its script, and polls until
+// the state is final.
+func (c *caller) run(ctx context.Context) {
+	defer c.set(func(t *Answers) { t.Done = true })
 	if c.intent.invalid {
 		c.postWrong(ctx)
 		c.postForbidden(ctx)
 	}
 	c.postCopies(ctx)
-	if c.intent.Told().TxID == "" {
-		c.set(func(t *Told) { t.Refused = ctx.Err() == nil })
+	if c.intent.Answers().TxID == "" {
+		c.set(func(t *Answers) { t.Refused = ctx.Err() == nil })
 		return
 	}
-	var besides sync.WaitGroup
+	var others sync.WaitGroup
 	if c.intent.conflict {
-		besides.Go(func() { c.postAnother(ctx) })
+		others.Go(func() { c.postAnother(ctx) })
 	}
 	if c.intent.cancelAfter > 0 {
-		besides.Go(func() { c.changeItsMind(ctx) })
+		others.Go(func() { c.cancel(ctx) })
 	}
 	c.poll(ctx)
-	if c.intent.again && ctx.Err() == nil && !c.stale() {
-		c.ledger.did(Again)
+	if c.intent.again && ctx.Err() == nil && !c.isStale() {
+		c.ledger.Count(Again)
 		c.post(ctx)
 	}
-	besides.Wait()
-	c.ask(ctx) // once more: a final answer never changes
+	others.Wait()
+	c.ask(ctx) // once more: a final answer must not change
 }
 
-// poll asks until the intent is final, less and less often: with wide windows a thousand
-// callers wait at once, and their questions alone would occupy the machine.
+// poll asks until the intent is final, at growing intervals. With wide windows a thousand
+// callers wait at once, and frequent polling alone would saturate the machine.
 func (c *caller) poll(ctx context.Context) {
-	for pauses := (patience.Pauses{Next: c.intent.pace}); ctx.Err() == nil && !c.ended(ctx); {
+	for pauses := (retry.Backoff{Next: c.intent.pace}); ctx.Err() == nil && !c.isFinished(ctx); {
 		pauses.Pause(ctx)
 	}
 }
 
-func (c *caller) set(change func(*Told)) {
+func (c *caller) set(change func(*Answers)) {
 	c.intent.mu.Lock()
 	defer c.intent.mu.Unlock()
-	change(&c.intent.told)
+	change(&c.intent.answers)
 }
 
-// answer is what came of one request; status 0: nothing was heard.
+// answer is the result of one request. Status 0: no answer came.
 type answer struct {
 	status  int
 	text    []byte
@@ -76,20 +76,22 @@ type answer struct {
 	body    struct{ TxID, Outcome string }
 	reached End
 
-	generation int // of the database when the request was sent
+	generation int // of the database at the time of the request
 }
 
-// unclear says that the caller cannot know what the request did.
-func (a answer) unclear() bool { return a.status == 0 || a.status >= 500 }
+// isUnclear reports whether the caller cannot know the effect of the request.
+func (a answer) isUnclear() bool { return a.status == 0 || a.status >= 500 }
+
+func (a answer) isClear() bool { return !a.isUnclear() }
 
 func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, a.text) }
 
 // call makes one request as the account.
 func (c *caller) call(ctx context.Context, method, path string, body any) (a answer) {
-	ctx, done := c.patience.Bound(ctx)
+	ctx, done := c.timeout.Context(ctx)
 	defer done()
 	a.begun, a.generation = time.Now(), c.ledger.Generation()
-	status, text, err := c.house.Call(ctx, c.account, method, path, body)
+	status, text, err := c.env.Call(ctx, c.account, method, path, body)
 	if err != nil {
 		return a
 	}
@@ -100,7 +102,7 @@ func (c *caller) call(ctx context.Context, method, path string, body any) (a ans
 		SubState            *nonce.SubState
 	}
 	if err := json.Unmarshal(text, &all); err != nil {
-		return answer{begun: a.begun, generation: a.generation} // cut off
+		return answer{begun: a.begun, generation: a.generation} // the answer was cut off
 	}
 	a.code, a.body.TxID, a.body.Outcome, a.reached.State = all.Code, all.TxID, all.Outcome, all.State
 	if all.SubState != nil {
@@ -109,22 +111,15 @@ func (c *caller) call(ctx context.Context, method, path string, body any) (a ans
 	return a
 }
 
-// insist makes the request until the answer is clear.
-func (c *caller) insist(ctx context.Context, method, path string, body any) (a answer) {
-	var pauses patience.Pauses
-	for ctx.Err() == nil {
-		if a = c.call(ctx, method, path, body); !a.unclear() {
-			break
-		}
-		pauses.Pause(ctx)
-	}
-	return a
+// insist repeats the request until the answer is clear.
+func (c *caller) insist(ctx context.Context, method, path string, body any) answer {
+	return retry.Until(ctx, func() answer { return c.call(ctx, method, path, body) }, answer.isClear)
 }
 
-// postCopies posts the intent several times at once; each until it is answered.
+// postCopies posts the intent several times at once, each copy until it is answered.
 func (c *caller) postCopies(ctx context.Context) {
 	if c.intent.copies > 1 {
-		c.ledger.did(Repeats)
+		c.ledger.Count(Repeats)
 	}
 	var copies sync.WaitGroup
 	for range c.intent.copies {
@@ -134,43 +129,36 @@ func (c *caller) postCopies(ctx context.Context) {
 }
 
 func (c *caller) post(ctx context.Context) {
-	known, begun := c.intent.Told().TxID != "", c.ledger.Generation()
-	a := c.submitted(ctx)
+	known, begun := c.intent.Answers().TxID != "", c.ledger.Generation()
+	a := c.submitUntilClear(ctx)
 	switch {
-	case a.unclear():
-	case c.overtaken(begun), begun > 0 && c.stale():
-		c.repeatsAfterRestore(ctx)
+	case a.isUnclear():
+	case c.databaseReplacedSince(begun), begun > 0 && c.isStale():
+		c.repeatAfterRestore(ctx)
 	case begun > 0 && a.code == "REQUEST_RECORDED":
-		c.recorded(ctx, begun)
+		c.recordStoredRequest(ctx, begun)
 	case a.status == http.StatusAccepted, a.status == http.StatusOK:
-		c.accepted(a)
+		c.recordAcceptance(a)
 	case a.code == "SUBMITTER_PROTECTED" && !known:
 	default:
-		c.ledger.lie(c.intent, fmt.Sprintf("posted (accepted before: %t): got %s", known, a))
+		c.ledger.contradict(c.intent, fmt.Sprintf("posted (accepted before: %t): got %s", known, a))
 	}
 }
 
-// submitted posts the intent until the answer is clear.
-func (c *caller) submitted(ctx context.Context) (a answer) {
+// submitUntilClear posts the intent until the answer is clear.
+func (c *caller) submitUntilClear(ctx context.Context) answer {
 	if c.submit == nil {
 		return c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.Body())
 	}
-	var pauses patience.Pauses
-	for ctx.Err() == nil {
-		if a = c.submit(ctx); !a.unclear() {
-			break
-		}
-		pauses.Pause(ctx)
-	}
-	return a
+	return retry.Until(ctx, func() answer { return c.submit(ctx) }, answer.isClear)
 }
 
-// accepted takes note of a txId: one requestId has one for ever, and is stored
-// once.
-func (c *caller) accepted(a answer) {
+// recordAcceptance records a txId. A requestId must keep its first txId, and must be stored
+// only once.
+func (c *caller) recordAcceptance(a answer) {
 	var first string
 	var fresh int
-	c.set(func(t *Told) {
+	c.set(func(t *Answers) {
 		if t.TxID == "" {
 			t.TxID, t.TxAt, t.Generation = a.body.TxID, time.Now(), a.generation
 		}
@@ -180,89 +168,88 @@ func (c *caller) accepted(a answer) {
 		first, fresh = t.TxID, t.Fresh
 	})
 	if a.body.TxID != first || first == "" {
-		c.ledger.lie(c.intent, fmt.Sprintf("posted again: got txId %q, and before %q", a.body.TxID, first))
+		c.ledger.contradict(c.intent, fmt.Sprintf("posted again: got txId %q, and before %q", a.body.TxID, first))
 	}
 	if fresh > 1 {
-		c.ledger.lie(c.intent, fmt.Sprintf("202 was answered %d times: want it once, and 200 after it", fresh))
+		c.ledger.contradict(c.intent, fmt.Sprintf("202 was answered %d times: want it once, and 200 after it", fresh))
 	}
 }
 
-// postAnother tries the requestId with another payload.
+// postAnother posts the same requestId with another payload.
 func (c *caller) postAnother(ctx context.Context) {
 	begun := c.ledger.Generation()
-	if c.stale() {
-		return // it may be lost, and would be new
+	if c.isStale() {
+		return // the request may be lost, and the other payload would then be new
 	}
-	a := c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.another())
-	if a.unclear() || c.overtaken(begun) {
+	a := c.insist(ctx, http.MethodPost, "/api/v1/tx", c.intent.conflictingRequest())
+	if a.isUnclear() || c.databaseReplacedSince(begun) {
 		return
 	}
-	c.ledger.did(Conflicts)
-	c.conflicted(a)
+	c.ledger.Count(Conflicts)
+	c.checkConflict(a)
 }
 
-// conflicted judges the answer to another payload. A request that only a release has
-// recorded answers every post alike.
-func (c *caller) conflicted(a answer) {
-	recorded := a.code == "REQUEST_RECORDED" && c.intent.Told().Recorded
+// checkConflict checks the answer to another payload. A request that only a release has
+// recorded answers every post with REQUEST_RECORDED.
+func (c *caller) checkConflict(a answer) {
+	recorded := a.code == "REQUEST_RECORDED" && c.intent.Answers().Recorded
 	if a.status != http.StatusConflict || a.code != "REQUEST_ID_CONFLICT" && !recorded {
-		c.ledger.lie(c.intent, fmt.Sprintf("the requestId with another payload: got %s, want 409 REQUEST_ID_CONFLICT", a))
+		c.ledger.contradict(c.intent, fmt.Sprintf("the requestId with another payload: got %s, want 409 REQUEST_ID_CONFLICT", a))
 	}
 }
 
-// postWrong posts what must be refused, whatever state the house is in.
+// postWrong posts invalid requests, which must be refused in every state.
 func (c *caller) postWrong(ctx context.Context) {
-	for _, body := range c.intent.wrong() {
+	for _, body := range c.intent.invalidRequests() {
 		a := c.insist(ctx, http.MethodPost, "/api/v1/tx", body)
-		if a.unclear() {
+		if a.isUnclear() {
 			return
 		}
-		c.ledger.did(Invalid)
+		c.ledger.Count(Invalid)
 		if a.status != http.StatusBadRequest && a.code != "UNKNOWN_SUBMITTER" {
-			c.ledger.lie(c.intent, fmt.Sprintf("an invalid request %v: got %s, want 400, or UNKNOWN_SUBMITTER", body, a))
+			c.ledger.contradict(c.intent, fmt.Sprintf("an invalid request %v: got %s, want 400, or UNKNOWN_SUBMITTER", body, a))
 		}
 	}
 }
 
-// postForbidden posts what the submitter's policy refuses, in every state.
+// postForbidden posts requests that the submitter's policy must refuse in every state.
 func (c *caller) postForbidden(ctx context.Context) {
-	for _, body := range c.intent.forbidden() {
+	for _, body := range c.intent.forbiddenRequests() {
 		a := c.insist(ctx, http.MethodPost, "/api/v1/tx", body)
 		switch {
-		case a.unclear():
+		case a.isUnclear():
 			return
 		case a.code == "SUBMITTER_PROTECTED":
 		case a.code == "POLICY_REFUSED":
-			c.ledger.did(Barred)
+			c.ledger.Count(Barred)
 		default:
-			c.ledger.lie(c.intent, fmt.Sprintf("a request that the policy forbids %v: got %s, want POLICY_REFUSED", body, a))
+			c.ledger.contradict(c.intent, fmt.Sprintf("a request that the policy forbids %v: got %s, want POLICY_REFUSED", body, a))
 		}
 	}
 }
 
-// ask asks for the state, and says whether it is final.
+// ask asks for the state and reports whether it is final.
 func (c *caller) ask(ctx context.Context) (final bool) {
 	begun := c.ledger.Generation()
-	a := c.call(ctx, http.MethodGet, "/api/v1/tx/"+c.intent.Told().TxID, nil)
+	a := c.call(ctx, http.MethodGet, "/api/v1/tx/"+c.intent.Answers().TxID, nil)
 	switch {
-	case a.unclear(), c.overtaken(begun), c.stale(): // it is judged at the end
+	case a.isUnclear(), c.databaseReplacedSince(begun), c.isStale(): // checked at the end of the run
 		return false
 	case a.status != http.StatusOK:
-		c.ledger.lie(c.intent, fmt.Sprintf("asked for what was accepted: got %s", a))
+		c.ledger.contradict(c.intent, fmt.Sprintf("asked for what was accepted: got %s", a))
 		return false
-	case begun > 0 && a.reached.Sub == "HELD": // it says so: the same post lets it go on
+	case begun > 0 && a.reached.Sub == "HELD": // held: posting the request again releases it
 		c.post(ctx)
 		return false
 	}
-	return c.heard(a)
+	return c.recordAnswer(a)
 }
 
-// heard compares what an answer says of the intent with what was said before: a
-// final answer is the last word, and a question that was put after it was heard
-// gets the same.
-func (c *caller) heard(a answer) (final bool) {
-	var before Told
-	c.set(func(t *Told) {
+// recordAnswer compares an answer with earlier ones and reports whether its state is final.
+// A final answer must never change. A request that began after it must get the same.
+func (c *caller) recordAnswer(a answer) (final bool) {
+	var before Answers
+	c.set(func(t *Answers) {
 		before = *t
 		if a.reached.State.Final() && t.End == nil {
 			t.End, t.EndAt = &a.reached, time.Now()
@@ -273,46 +260,46 @@ func (c *caller) heard(a answer) (final bool) {
 	switch {
 	case before.End == nil:
 	case final && a.reached != *before.End:
-		c.ledger.lie(c.intent, fmt.Sprintf("it was %s, and now it is %s", before.End, a.reached))
+		c.ledger.contradict(c.intent, fmt.Sprintf("it was %s, and now it is %s", before.End, a.reached))
 	case !final && a.begun.After(before.EndAt):
-		c.ledger.lie(c.intent, fmt.Sprintf("it was %s, and a question put after that got %s", before.End, a.reached))
+		c.ledger.contradict(c.intent, fmt.Sprintf("it was %s, and a question put after that got %s", before.End, a.reached))
 	}
 	return final
 }
 
-// changeItsMind cancels, and asks again until the answer is definite.
-func (c *caller) changeItsMind(ctx context.Context) {
-	patience.Pause(ctx, c.intent.cancelAfter)
-	c.ledger.did(Cancels)
+// cancel asks for a cancel until the answer is definite.
+func (c *caller) cancel(ctx context.Context) {
+	retry.Pause(ctx, c.intent.cancelAfter)
+	c.ledger.Count(Cancels)
 	for ctx.Err() == nil {
 		begun := c.ledger.Generation()
-		if c.stale() {
-			return // it does not ask for a cancel of what may be lost
+		if c.isStale() {
+			return // the request may be lost: do not cancel it
 		}
-		a := c.insist(ctx, http.MethodPost, "/api/v1/tx/"+c.intent.Told().TxID+"/cancel", nil)
-		if a.unclear() || c.overtaken(begun) {
+		a := c.insist(ctx, http.MethodPost, "/api/v1/tx/"+c.intent.Answers().TxID+"/cancel", nil)
+		if a.isUnclear() || c.databaseReplacedSince(begun) {
 			return
 		}
-		if c.cancelAnswered(a) {
+		if c.recordCancelAnswer(a) {
 			return
 		}
-		patience.Pause(ctx, c.intent.pace)
+		retry.Pause(ctx, c.intent.pace)
 	}
 }
 
-// cancelAnswered says whether the answer was definite.
-func (c *caller) cancelAnswered(a answer) (definite bool) {
+// recordCancelAnswer reports whether the answer was definite.
+func (c *caller) recordCancelAnswer(a answer) (definite bool) {
 	definite = a.status == http.StatusOK && (a.body.Outcome == "CANCELLED" || a.body.Outcome == "EXECUTED")
 	pending := a.status == http.StatusAccepted && a.body.Outcome == "PENDING"
 	if !definite && !pending {
-		c.ledger.lie(c.intent, fmt.Sprintf("cancelled: got %s, want CANCELLED, EXECUTED or PENDING", a))
+		c.ledger.contradict(c.intent, fmt.Sprintf("cancelled: got %s, want CANCELLED, EXECUTED or PENDING", a))
 		return true
 	}
-	if final := c.heard(a); final != definite {
-		c.ledger.lie(c.intent, fmt.Sprintf("cancelled: got %s, which is definite: %t, and final: %t", a, definite, final))
+	if final := c.recordAnswer(a); final != definite {
+		c.ledger.contradict(c.intent, fmt.Sprintf("cancelled: got %s, which is definite: %t, and final: %t", a, definite, final))
 	}
 	if definite {
-		c.set(func(t *Told) { t.Outcome = a.body.Outcome })
+		c.set(func(t *Answers) { t.Outcome = a.body.Outcome })
 	}
 	return definite
 }

@@ -12,45 +12,45 @@ import (
 
 var alice = nonce.NewSubmitter(1337, nonce.Address{1})
 
-func setup(told Told) *caller {
-	return &caller{ledger: newLedger(), intent: Seen(alice, big.NewInt(1), told)}
+func setup(answers Answers) *caller {
+	return &caller{ledger: new(Ledger), intent: Seen(alice, big.NewInt(1), answers)}
 }
 
-func (c *caller) wantLie(t *testing.T, name, part string) {
+func (c *caller) wantContradiction(t *testing.T, name, part string) {
 	t.Helper()
-	lies := c.ledger.Lies()
-	if (part == "") != (len(lies) == 0) || (part != "" && !strings.Contains(lies[0].Detail, part)) {
-		t.Errorf("%s: got lies %v, want one that says %q", name, lies, part)
+	contradictions := c.ledger.Contradictions()
+	if (part == "") != (len(contradictions) == 0) || (part != "" && !strings.Contains(contradictions[0].Detail, part)) {
+		t.Errorf("%s: got lies %v, want one that says %q", name, contradictions, part)
 	}
 }
 
-// A final answer is the last word; only a question put before it was heard may
-// get an older one.
+// A final answer must not change. Only a request that began before it arrived may get an
+// older state.
 func TestFinalAnswersNeverChange(t *testing.T) {
 	t.Parallel()
 	confirmed, reverted := End{State: nonce.Confirmed}, End{State: nonce.Failed, Sub: nonce.Reverted}
-	heard := time.Now()
+	arrived := time.Now()
 	for name, c := range map[string]struct {
 		answer answer
 		want   string
 	}{
-		"the same":          {answer{begun: heard.Add(time.Second), reached: confirmed}, ""},
-		"another end":       {answer{begun: heard.Add(-time.Second), reached: reverted}, "now it is FAILED/REVERTED"},
-		"no end, put later": {answer{begun: heard.Add(time.Second), reached: End{State: nonce.Tracking}}, "put after that got TRACKING"},
-		"no end, put first": {answer{begun: heard.Add(-time.Second), reached: End{State: nonce.Tracking}}, ""},
+		"the same":          {answer{begun: arrived.Add(time.Second), reached: confirmed}, ""},
+		"another end":       {answer{begun: arrived.Add(-time.Second), reached: reverted}, "now it is FAILED/REVERTED"},
+		"no end, put later": {answer{begun: arrived.Add(time.Second), reached: End{State: nonce.Tracking}}, "put after that got TRACKING"},
+		"no end, put first": {answer{begun: arrived.Add(-time.Second), reached: End{State: nonce.Tracking}}, ""},
 	} {
-		caller := setup(Told{TxID: "t", End: &confirmed, EndAt: heard})
-		caller.heard(c.answer)
-		caller.wantLie(t, name, c.want)
+		caller := setup(Answers{TxID: "t", End: &confirmed, EndAt: arrived})
+		caller.recordAnswer(c.answer)
+		caller.wantContradiction(t, name, c.want)
 	}
-	first := setup(Told{TxID: "t"})
-	if !first.heard(answer{reached: confirmed}) || *first.intent.Told().End != confirmed {
-		t.Errorf("the first final answer: got %v, want it kept", first.intent.Told().End)
+	first := setup(Answers{TxID: "t"})
+	if !first.recordAnswer(answer{reached: confirmed}) || *first.intent.Answers().End != confirmed {
+		t.Errorf("the first final answer: got %v, want it kept", first.intent.Answers().End)
 	}
 }
 
-// A requestId has one txId, and is stored once.
-func TestOneTxID(t *testing.T) {
+// A requestId has one txId and is stored once.
+func TestSecondTxIDIsAContradiction(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		statuses []int
@@ -58,24 +58,24 @@ func TestOneTxID(t *testing.T) {
 		want     string
 	}{
 		"stored, then known":   {[]int{202, 200, 200}, []string{"a", "a", "a"}, ""},
-		"known, then stored":   {[]int{200, 202}, []string{"a", "a"}, ""}, // answers overtake each other
+		"known, then stored":   {[]int{200, 202}, []string{"a", "a"}, ""}, // answers can arrive out of order
 		"never heard of it":    {[]int{200}, []string{"a"}, ""},
 		"another txId":         {[]int{202, 200}, []string{"a", "b"}, `got txId "b"`},
 		"no txId":              {[]int{202}, []string{""}, `got txId ""`},
 		"stored a second time": {[]int{202, 202}, []string{"a", "a"}, "202 was answered 2 times"},
 	} {
-		caller := setup(Told{})
+		caller := setup(Answers{})
 		for i, status := range c.statuses {
 			a := answer{status: status}
 			a.body.TxID = c.ids[i]
-			caller.accepted(a)
+			caller.recordAcceptance(a)
 		}
-		caller.wantLie(t, name, c.want)
+		caller.wantContradiction(t, name, c.want)
 	}
 }
 
-// CANCELLED and EXECUTED go with a final state, PENDING with any other.
-func TestCancelIsDefiniteAtTheEnd(t *testing.T) {
+// CANCELLED and EXECUTED come with a final state, PENDING with any other.
+func TestCancelOutcomeMustMatchState(t *testing.T) {
 	t.Parallel()
 	cancelled := End{State: nonce.Failed, Sub: nonce.Cancelled}
 	for name, c := range map[string]struct {
@@ -92,16 +92,16 @@ func TestCancelIsDefiniteAtTheEnd(t *testing.T) {
 		"accepted is unknown": {404, "", End{}, "want CANCELLED"},
 		"definite with a 202": {202, "CANCELLED", cancelled, "want CANCELLED"},
 	} {
-		caller := setup(Told{TxID: "t"})
+		caller := setup(Answers{TxID: "t"})
 		a := answer{status: c.status, reached: c.reached}
 		a.body.Outcome = c.outcome
-		caller.cancelAnswered(a)
-		caller.wantLie(t, name, c.want)
+		caller.recordCancelAnswer(a)
+		caller.wantContradiction(t, name, c.want)
 	}
 }
 
-// What a caller does is the seed's, and the first few callers do everything once.
-func TestScriptsAreTheSeeds(t *testing.T) {
+// The seed determines each script. The first few callers have each habit once.
+func TestSameSeedDrawsSameScripts(t *testing.T) {
 	t.Parallel()
 	one, two := plan.Source(4), plan.Source(4)
 	values := map[string]bool{}
@@ -127,18 +127,18 @@ func TestAnotherPayloadIsAConflict(t *testing.T) {
 	t.Parallel()
 	const want = "want 409 REQUEST_ID_CONFLICT"
 	for name, c := range map[string]struct {
-		told   Told
-		answer answer
-		want   string
+		answers Answers
+		answer  answer
+		want    string
 	}{
-		"a conflict":            {Told{TxID: "t"}, answer{status: 409, code: "REQUEST_ID_CONFLICT"}, ""},
-		"recorded by a release": {Told{TxID: "t", Recorded: true}, answer{status: 409, code: "REQUEST_RECORDED"}, ""},
-		"recorded by nobody":    {Told{TxID: "t"}, answer{status: 409, code: "REQUEST_RECORDED"}, want},
-		"recorded, and taken":   {Told{TxID: "t", Recorded: true}, answer{status: 202}, want},
-		"taken":                 {Told{TxID: "t"}, answer{status: 200}, want},
+		"a conflict":            {Answers{TxID: "t"}, answer{status: 409, code: "REQUEST_ID_CONFLICT"}, ""},
+		"recorded by a release": {Answers{TxID: "t", Recorded: true}, answer{status: 409, code: "REQUEST_RECORDED"}, ""},
+		"recorded by nobody":    {Answers{TxID: "t"}, answer{status: 409, code: "REQUEST_RECORDED"}, want},
+		"recorded, and taken":   {Answers{TxID: "t", Recorded: true}, answer{status: 202}, want},
+		"taken":                 {Answers{TxID: "t"}, answer{status: 200}, want},
 	} {
-		caller := setup(c.told)
-		caller.conflicted(c.answer)
-		caller.wantLie(t, name, c.want)
+		caller := setup(c.answers)
+		caller.checkConflict(c.answer)
+		caller.wantContradiction(t, name, c.want)
 	}
 }

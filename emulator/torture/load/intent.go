@@ -16,47 +16,46 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Intent is one that a caller wants done, with what the caller will do about it
-// and what it has been told.
+// Intent is a request that a caller posts, with its script and the answers so far.
 type Intent struct {
 	Submitter nonce.Submitter
 	RequestID string
 	To        *common.Address
-	ValueWei  *big.Int // of no other intent: it tells the effect on chain
+	ValueWei  *big.Int // unique in the run: it identifies the effect on chain
 	Data      []byte
 	gas       string
-	policy    bool // the submitter has [Policy]
-	program   bool // made by a [Program], which posts it itself
+	policy    bool // the submitter has the policy of [Policy]
+	program   bool // posted by a [Program], not by HTTP
 	script
 
-	mu     sync.Mutex
-	told   Told
-	submit func(context.Context) answer // posts it once; nil: over HTTP
+	mu      sync.Mutex
+	answers Answers
+	submit  func(context.Context) answer // posts it once; nil: by HTTP
 }
 
-// script is what a caller does, drawn before it begins.
+// script is the caller's behaviour, drawn before it begins.
 type script struct {
-	copies      int // of the first request, at once
+	copies      int // of the first request, posted at once
 	conflict    bool
 	invalid     bool
 	again       bool
-	cancelAfter time.Duration // after the acceptance; 0: never
-	pace        time.Duration // between two questions
+	cancelAfter time.Duration // after acceptance; 0: never
+	pace        time.Duration // between two polls
 }
 
-// Told is what a caller knows.
-type Told struct {
-	TxID    string // "": not accepted so far
+// Answers is the content of all answers that a caller has got for one intent.
+type Answers struct {
+	TxID    string // "": not accepted yet
 	TxAt    time.Time
-	Fresh   int  // how many answers said that they had stored the intent just then
-	End     *End // nil: none heard
+	Fresh   int  // answers that reported the intent as newly stored
+	End     *End // nil: no final answer yet
 	EndAt   time.Time
-	Outcome string // of a cancel: CANCELLED or EXECUTED; "": none heard
-	Refused bool   // by a clear answer, and never accepted
-	Done    bool   // its caller has stopped asking
+	Outcome string // of a cancel: CANCELLED or EXECUTED; "": none yet
+	Refused bool   // a clear refusal, and never accepted
+	Done    bool   // the caller polls no more
 
 	Generation int  // of the database that gave TxID or End
-	Recorded   bool // by REQUEST_RECORDED: the chain has it
+	Recorded   bool // answered REQUEST_RECORDED: the chain has it
 }
 
 // End is a final answer. Every later one must be the same.
@@ -65,7 +64,7 @@ type End struct {
 	Sub   nonce.SubState
 }
 
-// String names the end as in FAILED/REVERTED.
+// String returns the end as STATE or STATE/SUBSTATE, such as FAILED/REVERTED.
 func (e End) String() string {
 	if e.Sub == "" {
 		return string(e.State)
@@ -73,37 +72,37 @@ func (e End) String() string {
 	return string(e.State) + "/" + string(e.Sub)
 }
 
-// Told is what the caller knows now.
-func (in *Intent) Told() Told {
+// Answers returns a copy of the answers so far.
+func (in *Intent) Answers() Answers {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.told
+	return in.answers
 }
 
-// Seen is an intent whose caller knows what is told: for judging, not for posting.
-func Seen(s nonce.Submitter, valueWei *big.Int, told Told) *Intent {
-	return &Intent{Submitter: s, ValueWei: valueWei, told: told}
+// Seen returns an intent with the answers given, for the checks. It is not posted.
+func Seen(s nonce.Submitter, valueWei *big.Int, answers Answers) *Intent {
+	return &Intent{Submitter: s, ValueWei: valueWei, answers: answers}
 }
 
-// sink receives what is posted.
-var sink = common.HexToAddress("0xcafe0")
+// recipient is the address that the intents call.
+var recipient = common.HexToAddress("0xcafe0")
 
-// reverting is init code that reverts at once.
-const reverting = "60006000fd"
+// revertingInitCode is init code that always reverts.
+const revertingInitCode = "60006000fd"
 
-// newIntent draws the n-th intent and what its caller will do. The first few have
-// each habit once, so that the shortest run has them all.
+// newIntent draws the n-th intent and its script. The first few have each habit once, so
+// that the shortest run has them all.
 func newIntent(s nonce.Submitter, n int, r *rand.Rand) *Intent {
 	in := &Intent{Submitter: s, RequestID: fmt.Sprintf("r-%d", n), ValueWei: big.NewInt(int64(1_000_000 + n))}
 	switch kind := r.IntN(100); {
 	case kind < 70:
-		in.To = &sink
+		in.To = &recipient
 	case kind < 92:
-		in.To, in.Data = &sink, big.NewInt(int64(n)).Bytes()
+		in.To, in.Data = &recipient, big.NewInt(int64(n)).Bytes()
 	case kind < 96: // mined, and reverts
-		in.Data, in.gas = common.FromHex(reverting), "120000"
-	default: // refused in preparation, since its estimate reverts
-		in.Data = common.FromHex(reverting)
+		in.Data, in.gas = common.FromHex(revertingInitCode), "120000"
+	default: // refused in preparation, because its estimate reverts
+		in.Data = common.FromHex(revertingInitCode)
 	}
 	in.script = script{
 		copies: 1, conflict: n == 1 || r.IntN(10) == 0, invalid: n == 2 || r.IntN(12) == 0, again: n == 3 || r.IntN(8) == 0,
@@ -113,12 +112,12 @@ func newIntent(s nonce.Submitter, n int, r *rand.Rand) *Intent {
 		in.copies = 2 + r.IntN(4)
 	}
 	if after := time.Duration(r.Int64N(int64(9 * time.Second))); n == 4 || r.IntN(5) == 0 {
-		in.cancelAfter = 1 + after*after/(9*time.Second) // rather soon: later ones come too late
+		in.cancelAfter = 1 + after*after/(9*time.Second) // mostly early: a late cancel comes after the transaction
 	}
 	return in
 }
 
-// Body is the request that posts the intent.
+// Body returns the request that posts the intent.
 func (in *Intent) Body() map[string]any {
 	payload := map[string]any{"value": in.ValueWei.String()}
 	if in.To != nil {
@@ -133,36 +132,37 @@ func (in *Intent) Body() map[string]any {
 	return map[string]any{"submitter": in.Submitter, "requestId": in.RequestID, "payload": payload}
 }
 
-// another is the request with another payload under the same requestId.
-func (in *Intent) another() map[string]any {
+// conflictingRequest returns another payload under the same requestId.
+func (in *Intent) conflictingRequest() map[string]any {
 	body := in.Body()
 	value := new(big.Int).Add(in.ValueWei, big.NewInt(1_000_000_000))
 	body["payload"] = map[string]any{"to": "0x00000000000000000000000000000000000bad00", "value": value.String()}
 	return body
 }
 
-// ByProgram says that a [Program] made the request: it is not posted over HTTP.
+// ByProgram reports whether a [Program] made the request. It is not posted by HTTP.
 func (in *Intent) ByProgram() bool { return in.program }
 
-// Policy allows what [newIntent] posts, and nothing of [Intent.forbidden].
+// Policy returns a policy that allows each request of [newIntent] and forbids each of
+// [Intent.forbiddenRequests].
 func Policy() client.Policy {
-	return client.Policy{MaxValue: "1000000000", MaxValuePerDay: "1000000000000000", MaxPerMinute: 100_000, Targets: []string{sink.Hex(), "deploy"}}
+	return client.Policy{MaxValue: "1000000000", MaxValuePerDay: "1000000000000000", MaxPerMinute: 100_000, Targets: []string{recipient.Hex(), "deploy"}}
 }
 
-// forbidden lists requests that the policy refuses.
-func (in *Intent) forbidden() []map[string]any {
+// forbiddenRequests returns requests that the policy refuses.
+func (in *Intent) forbiddenRequests() []map[string]any {
 	if !in.policy {
 		return nil
 	}
 	id := "forbidden-" + in.RequestID
 	return []map[string]any{
-		{"submitter": in.Submitter, "requestId": id, "payload": map[string]any{"to": sink.Hex(), "value": "1000000001"}},
+		{"submitter": in.Submitter, "requestId": id, "payload": map[string]any{"to": recipient.Hex(), "value": "1000000001"}},
 		{"submitter": in.Submitter, "requestId": id, "payload": map[string]any{"to": "0x00000000000000000000000000000000000cafe1", "value": "1"}},
 	}
 }
 
-// wrong lists requests that are refused whatever happens.
-func (in *Intent) wrong() []map[string]any {
+// invalidRequests returns requests that are refused in every state.
+func (in *Intent) invalidRequests() []map[string]any {
 	payload := map[string]any{"to": "0x00000000000000000000000000000000000cafe0", "value": "1"}
 	id := "wrong-" + in.RequestID
 	return []map[string]any{

@@ -1,7 +1,6 @@
-// Package load is the callers and operators of a house under torture. Callers
-// post intents, repeat themselves, change their minds and make mistakes, and
-// write down every answer that they get; a house that contradicts itself is
-// found out.
+// Package load runs the callers and the operator of a torture run. Callers post intents,
+// repeat and cancel them, and post invalid ones. They record every answer, so that a
+// deployment that contradicts itself is found.
 package load
 
 import (
@@ -9,10 +8,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/emulator/torture/record"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
@@ -20,11 +19,11 @@ import (
 type Account struct {
 	Submitter nonce.Submitter
 	Window    int
-	Policy    bool // the submitter has [Policy]
-	Program   bool // a [Program] uses it too, whose requests wait behind what is posted
+	Policy    bool // the submitter has the policy of [Policy]
+	Program   bool // a [Program] uses it too, and its requests queue behind the intents
 }
 
-// Options say what load to put on a house.
+// Options describe the load on a deployment.
 type Options struct {
 	Stack    *stack.Stack
 	Accounts []Account
@@ -32,8 +31,8 @@ type Options struct {
 	Source   *rand.Rand
 }
 
-// Load is the callers. What they do is drawn in the order in which they begin;
-// when they come to do it depends on the answers.
+// Load runs the callers. Scripts are drawn in the order in which callers begin. When a
+// caller carries them out depends on the answers.
 type Load struct {
 	Options
 	Ledger *Ledger
@@ -42,11 +41,11 @@ type Load struct {
 	posted  int
 }
 
-// New is a load that has not begun.
-func New(o Options) *Load { return &Load{Options: o, Ledger: newLedger()} }
+// New returns a load that has not begun.
+func New(o Options) *Load { return &Load{Options: o, Ledger: new(Ledger)} }
 
-// backlog is how many unfinished intents a submitter gets at most: enough to keep
-// it busy, and few enough to end soon once faults stop.
+// backlog is the maximum of unfinished intents of a submitter: enough to keep it busy, and
+// few enough to finish soon after the faults stop.
 func (a Account) backlog() int {
 	if a.Program {
 		return 3 + 3*min(a.Window, 8)
@@ -54,8 +53,8 @@ func (a Account) backlog() int {
 	return 3 + 3*a.Window
 }
 
-// Run posts intents until ctx ends. Each has a caller of its own, who goes on
-// until it knows the intent's end, or until within ends.
+// Run posts intents until ctx ends. Each intent has its own caller, which polls until the
+// intent is final or within ends.
 func (l *Load) Run(ctx, within context.Context) {
 	tick := time.NewTicker(time.Duration(float64(time.Second) / l.Rate))
 	defer tick.Stop()
@@ -74,35 +73,29 @@ func (l *Load) Run(ctx, within context.Context) {
 		l.posted++
 		l.Ledger.add(in)
 		l.callers.Go(func() {
-			(&caller{house: l.Stack, ledger: l.Ledger, intent: in, account: stack.CallerAccount}).live(within)
+			(&caller{env: l.Stack, ledger: l.Ledger, intent: in, account: stack.CallerAccount}).run(within)
 		})
 	}
 }
 
-// Wait returns when every caller is done: it knows the end of its intent, or has
-// no more time.
+// Wait returns when each caller knows the end of its intent or has run out of time.
 func (l *Load) Wait() { l.callers.Wait() }
 
-// Ledger is what callers were told.
+// Ledger records the answers that callers got.
 type Ledger struct {
+	record.Record[Contradiction]
+
 	mu      sync.Mutex
 	intents []*Intent
-	counts  map[string]int
-	lies    []Lie
-
-	generation atomic.Int64 // of the database: how often it was restored
-	backups    []time.Time  // when the backup was begun of each database that was put in place
 }
 
-// Lie is an answer that no house may give.
-type Lie struct {
+// Contradiction is an answer that must not be given.
+type Contradiction struct {
 	Submitter nonce.Submitter
 	RequestID string
 	TxID      string
-	Detail    string // what was answered, and what should have been
+	Detail    string // the answer, and what was expected
 }
-
-func newLedger() *Ledger { return &Ledger{counts: make(map[string]int)} }
 
 func (l *Ledger) add(in *Intent) {
 	l.mu.Lock()
@@ -110,24 +103,24 @@ func (l *Ledger) add(in *Intent) {
 	l.intents = append(l.intents, in)
 }
 
-// Intents lists everything that was posted.
+// Intents returns every intent that was posted.
 func (l *Ledger) Intents() []*Intent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.intents)
 }
 
-// open is how many intents of s have a caller that still waits.
+// open counts the intents of s that are not finished.
 func (l *Ledger) open(s nonce.Submitter) (n int) {
 	for _, in := range l.Intents() {
-		if in.Submitter == s && !in.Told().Done {
+		if in.Submitter == s && !in.Answers().Done {
 			n++
 		}
 	}
 	return n
 }
 
-// What callers do beside posting, as it is counted.
+// The habits of callers, as they are counted and printed.
 const (
 	Repeats   = "the same request, 2 to 5 times at once"
 	Again     = "the same request again, later"
@@ -137,64 +130,34 @@ const (
 	Barred    = "what the submitter's policy forbids"
 )
 
-// Habits lists what is counted.
+// Habits returns the habits that are counted.
 func Habits() []string { return []string{Repeats, Again, Conflicts, Invalid, Cancels, Barred} }
 
-func (l *Ledger) did(what string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.counts[what]++
+func (l *Ledger) contradict(in *Intent, detail string) {
+	l.Contradict(Contradiction{in.Submitter, in.RequestID, in.Answers().TxID, detail})
 }
 
-// Did says how often callers did each of their habits.
-func (l *Ledger) Did() map[string]int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := make(map[string]int)
-	for _, h := range slices.Concat(Habits(), ProgramHabits()) {
-		all[h] = l.counts[h]
-	}
-	return all
-}
-
-func (l *Ledger) lie(in *Intent, detail string) {
-	l.lied(Lie{in.Submitter, in.RequestID, in.Told().TxID, detail})
-}
-
-func (l *Ledger) lied(one Lie) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lies = append(l.lies, one)
-}
-
-// Lies lists the answers that no house may give.
-func (l *Ledger) Lies() []Lie {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.lies)
-}
-
-// Tally counts intents by what their callers know.
+// Tally counts intents by the answers that their callers got.
 type Tally struct {
 	Posted, Accepted, Refused  int
 	Confirmed, Failed, Waiting int
 }
 
-// Tally counts what callers know now.
+// Tally counts the intents now.
 func (l *Ledger) Tally() (t Tally) {
 	for _, in := range l.Intents() {
 		t.Posted++
-		switch told := in.Told(); {
-		case told.TxID == "" && told.Done:
+		switch answers := in.Answers(); {
+		case answers.TxID == "" && answers.Done:
 			t.Refused++
-		case told.TxID == "":
+		case answers.TxID == "":
 			t.Waiting++
 		default:
 			t.Accepted++
 			switch {
-			case told.End == nil:
+			case answers.End == nil:
 				t.Waiting++
-			case told.End.State == nonce.Confirmed:
+			case answers.End.State == nonce.Confirmed:
 				t.Confirmed++
 			default:
 				t.Failed++

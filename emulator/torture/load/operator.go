@@ -19,54 +19,54 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/faults"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Operator is on call: it decides what is STUCK, and releases submitters from
-// PROTECT once it knows what happened to their nonces.
+// Operator decides on STUCK transactions, and releases submitters from PROTECT once the
+// fate of their nonces is final.
 type Operator struct {
 	Stack   *stack.Stack
-	DB      *pgxpool.Pool // the alerts: the API lists nothing that is STUCK
+	DB      *pgxpool.Pool // stands for the alerts: the API lists no STUCK transactions
 	Foreign *faults.Foreign
 	Source  *rand.Rand
 
 	Ledger *Ledger
-	Note   func(format string, args ...any) // what is worth a line in the log of the run
+	Note   func(format string, args ...any) // writes a line to the log of the run
 
 	Decisions   map[string]int // by action; read it after Run
 	decidedLast map[string]time.Time
 	mu          sync.Mutex // guards both while decisions are under way
-	calm        atomic.Bool
-	patience    patience.Patience
+	draining    atomic.Bool
+	timeout     retry.Timeout
 
-	Payer nonce.Submitter // who pays out; "": nobody
-	// NobodyRepeats says of a payment of the payer that its user was told its end by a
-	// database that was lost, and so will not repeat it.
-	NobodyRepeats func(ctx context.Context, payment common.Hash) bool
+	Payer nonce.Submitter // the submitter of payouts; "": none
+	// IsNeverRepeated reports of a payment of the payer whether no user will repeat it: a
+	// lost database had already answered its user with a final state.
+	IsNeverRepeated func(ctx context.Context, payment common.Hash) bool
 
 	Windows    map[nonce.Submitter]int
-	restored   sync.Mutex               // held while a restored copy is reconciled: nothing is released before
+	restored   sync.Mutex               // held while a restored copy is reconciled: no release before that
 	restoredAt map[nonce.Submitter]bool // not released since the last restore
 }
 
-// What an operator does, as it is counted.
+// The operator's acts, as they are counted and printed.
 const (
-	Decides  = "STUCK decided: "
-	Resumes  = "PROTECT left by resume"
-	Resyncs  = "PROTECT left by resync"
-	Mistakes = "a resync to a wrong count, refused"
-	rounds   = 500 * time.Millisecond
-	thinking = 3 * time.Second // between two decisions on one transaction
+	Decides       = "STUCK decided: "
+	Resumes       = "PROTECT left by resume"
+	Resyncs       = "PROTECT left by resync"
+	Mistakes      = "a resync to a wrong count, refused"
+	pollInterval  = 500 * time.Millisecond
+	decisionPause = 3 * time.Second // between two decisions on one transaction
 )
 
-// Actions are the decisions that an operator may take.
+// Actions returns the decisions that an operator can take.
 func Actions() []string { return []string{"wait", "rebroadcast", "replace", "placeholder"} }
 
-// Calm has it decide for an end: no more waiting, and no mistakes.
-func (o *Operator) Calm() { o.calm.Store(true) }
+// Drain makes the operator decide for an end: it waits no more and makes no mistakes.
+func (o *Operator) Drain() { o.draining.Store(true) }
 
-// Run looks after the house until ctx ends. What fails is tried again.
+// Run decides and releases until ctx ends. A call that fails is tried again.
 func (o *Operator) Run(ctx context.Context) {
 	o.Decisions, o.decidedLast = make(map[string]int), make(map[string]time.Time)
 	for ctx.Err() == nil {
@@ -81,7 +81,7 @@ func (o *Operator) Run(ctx context.Context) {
 			}
 		}
 		o.restored.Unlock()
-		patience.Pause(ctx, rounds)
+		retry.Pause(ctx, pollInterval)
 	}
 }
 
@@ -93,13 +93,13 @@ func (o *Operator) decideAll(ctx context.Context) {
 	}
 	var deciding sync.WaitGroup
 	defer deciding.Wait()
-	slots := make(chan struct{}, decidesAtOnce)
+	slots := make(chan struct{}, maxConcurrentDecisions)
 	for _, id := range stuck {
-		if time.Since(o.lastDecision(id)) < thinking {
+		if time.Since(o.lastDecision(id)) < decisionPause {
 			continue
 		}
 		action := Actions()[o.Source.IntN(len(Actions()))]
-		if o.calm.Load() && action == "wait" {
+		if o.draining.Load() && action == "wait" {
 			action = "rebroadcast"
 		}
 		slots <- struct{}{}
@@ -110,9 +110,9 @@ func (o *Operator) decideAll(ctx context.Context) {
 	}
 }
 
-// decidesAtOnce bounds the decisions under way: a wide window has many transactions
-// STUCK at once, and a script decides them for the operator.
-const decidesAtOnce = 8
+// maxConcurrentDecisions bounds the decisions in progress: with a wide window many
+// transactions are STUCK at once.
+const maxConcurrentDecisions = 8
 
 func (o *Operator) decide(ctx context.Context, id, action string) {
 	status, _, err := o.call(ctx, http.MethodPost, "/admin/v1/tx/"+id+"/decide", map[string]any{"action": action, "reason": "seen by the operator on call"})
@@ -132,7 +132,7 @@ func (o *Operator) lastDecision(id string) time.Time {
 }
 
 func (o *Operator) call(ctx context.Context, method, path string, body any) (int, []byte, error) {
-	ctx, done := o.patience.Bound(ctx)
+	ctx, done := o.timeout.Context(ctx)
 	defer done()
 	return o.Stack.Call(ctx, stack.OperatorAccount, method, path, body)
 }
@@ -155,15 +155,15 @@ func (o *Operator) releaseAll(ctx context.Context) {
 		if p.Protect == nil {
 			continue
 		}
-		if mistake := o.Source.IntN(4); mistake == 0 && !o.calm.Load() && !o.restoredAt[p.Submitter] {
-			o.mistake(ctx, p)
+		if mistake := o.Source.IntN(4); mistake == 0 && !o.draining.Load() && !o.restoredAt[p.Submitter] {
+			o.requestWrongCount(ctx, p)
 		}
-		body, err := o.way(ctx, p)
+		body, err := o.releaseRequest(ctx, p)
 		if err != nil && o.Ledger.Generation() > 0 {
 			o.Note("operator: no way out of PROTECT for %s so far: %v", p.Submitter, err)
 		}
 		if err == nil && body != nil {
-			status, _, err := o.release(ctx, p, body) // one that fails comes again
+			status, _, err := o.release(ctx, p, body) // one that fails is tried again
 			if err == nil && status == http.StatusOK && o.restoredAt[p.Submitter] {
 				delete(o.restoredAt, p.Submitter)
 			}
@@ -178,25 +178,24 @@ func (o *Operator) release(ctx context.Context, p protected, body map[string]any
 	return status, text, err
 }
 
-// mistake accepts a count that the chain never had, which must be refused.
-func (o *Operator) mistake(ctx context.Context, p protected) {
+// requestWrongCount asks for a resync to a count that the chain never had. It must be refused.
+func (o *Operator) requestWrongCount(ctx context.Context, p protected) {
 	body := map[string]any{"mode": nonce.Resync, "count": p.NextNonce + 1_000_000, "reason": "a slip of the finger"}
 	status, text, err := o.release(ctx, p, body)
 	switch {
 	case err != nil || status >= 500 || status == http.StatusConflict:
 	case status != http.StatusBadRequest:
-		o.Ledger.lied(Lie{Submitter: p.Submitter, Detail: fmt.Sprintf("a resync to a count that the chain never had: got %d %s, want 400", status, text)})
+		o.Ledger.Contradict(Contradiction{Submitter: p.Submitter, Detail: fmt.Sprintf("a resync to a count that the chain never had: got %d %s, want 400", status, text)})
 	default:
 		o.Decisions[Mistakes]++
 	}
 }
 
-// way decides how the submitter leaves PROTECT. Nothing is decided before the
-// chain's finalized block has everything that the account ever sent: then a nonce
-// that somebody else took is lost for good, and one that nobody took is free.
-// Before the calm it errs at times, and resumes where something is lost: the next
-// looks find that out.
-func (o *Operator) way(ctx context.Context, p protected) (body map[string]any, err error) {
+// releaseRequest returns the release of a submitter from PROTECT. It waits until the chain's
+// finalized block has every transaction that the account sent. From then on each nonce is
+// either consumed for good or free. Before Drain it sometimes resumes although nonces are
+// lost: the next chain queries must detect that.
+func (o *Operator) releaseRequest(ctx context.Context, p protected) (body map[string]any, err error) {
 	client, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
 	if err != nil {
 		return nil, err
@@ -215,23 +214,24 @@ func (o *Operator) way(ctx context.Context, p protected) (body map[string]any, e
 		lowest = *p.InFlightNonce
 	}
 	if o.Ledger.Generation() > 0 && p.Submitter == o.Payer {
-		return o.payerWay(ctx, client, final)
+		return o.payerReleaseRequest(ctx, client, final)
 	}
 	if o.Ledger.Generation() > 0 {
-		return o.wayAfterRestore(ctx, client, p, lowest, final)
+		return o.releaseRequestAfterRestore(ctx, client, p, lowest, final)
 	}
 	lost := o.lost(ctx, client, p.Submitter, lowest, final)
 	if final > p.NextNonce || len(lost) > 0 {
-		if o.Source.IntN(5) == 0 && !o.calm.Load() {
-			return map[string]any{"mode": nonce.Resume, "reason": "an alarm that nobody looked into"}, nil
+		if o.Source.IntN(5) == 0 && !o.draining.Load() {
+			return map[string]any{"mode": nonce.Resume, "reason": "an alarm that was not examined"}, nil
 		}
-		reason := fmt.Sprintf("somebody else used the key; the account's final count is %d", final)
+		reason := fmt.Sprintf("a foreign signer used the key; the account's final count is %d", final)
 		return map[string]any{"mode": nonce.Resync, "count": final, "requests": lost, "reason": reason}, nil
 	}
 	return map[string]any{"mode": nonce.Resume, "reason": "nothing of ours is lost"}, nil
 }
 
-// lost says of each nonce below count that somebody else used that it was no request.
+// lost returns "none" for each nonce from lowest on and below count that a foreign signer
+// consumed.
 func (o *Operator) lost(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) map[uint64]string {
 	lost := make(map[uint64]string)
 	for _, u := range o.Foreign.Of(s) {
@@ -245,7 +245,7 @@ func (o *Operator) lost(ctx context.Context, client *ethclient.Client, s nonce.S
 	return lost
 }
 
-// counts are the account's counts at the finalized block, and with all that is pending.
+// counts returns the account's nonce at the finalized block, and with pending transactions.
 func counts(ctx context.Context, client *ethclient.Client, account common.Address) (final, pending uint64, err error) {
 	if final, err = client.NonceAt(ctx, account, big.NewInt(rpc.FinalizedBlockNumber.Int64())); err == nil {
 		pending, err = client.PendingNonceAt(ctx, account)

@@ -16,16 +16,16 @@ import (
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// payerWay is the payer's way out of PROTECT once a database was lost: always a resync,
-// which names what the page of lost nonces shows, and fills the window by itself.
-func (o *Operator) payerWay(ctx context.Context, client *ethclient.Client, final uint64) (map[string]any, error) {
-	names, unread, alone, err := o.payerNames(ctx)
+// payerReleaseRequest returns the release of the payer after a restore. It is always a resync.
+// It names the requests shown by the page of lost nonces, and fills the window.
+func (o *Operator) payerReleaseRequest(ctx context.Context, client *ethclient.Client, final uint64) (map[string]any, error) {
+	names, unread, alone, err := o.lostPayerRequests(ctx)
 	if err != nil {
 		return nil, err
 	}
 	body := map[string]any{"mode": nonce.Resync, "count": final, "requests": names, "reason": "restored; the page of lost nonces was read"}
-	if len(unread) > 0 { // no node tells of them, and the page shows them once their hashes were given
-		_, hashes, err := o.named(ctx, client, o.Payer, unread[0], final)
+	if len(unread) > 0 { // no node knows them yet; the page shows them once their hashes were given
+		_, hashes, err := o.lostRequests(ctx, client, o.Payer, unread[0], final)
 		if err != nil {
 			return nil, err
 		}
@@ -44,11 +44,11 @@ func (o *Operator) payerWay(ctx context.Context, client *ethclient.Client, final
 	return body, nil
 }
 
-// payerNames says of each lost nonce of the payer which request it was, as the pages show
-// it, and which of them the pages cannot show. What nothing here wants is left open: its
-// transfer was lost, and its user repeats it. alone says that each has one match at most,
-// and no two the same.
-func (o *Operator) payerNames(ctx context.Context) (names map[uint64]string, unread []uint64, alone bool, err error) {
+// lostPayerRequests returns the request of each lost nonce of the payer, as the pages show
+// it, and the nonces that the pages cannot show. A nonce without a matching request is left
+// open: its transfer was lost, and its user repeats it. The result alone reports whether each
+// nonce has at most one match and no two have the same.
+func (o *Operator) lostPayerRequests(ctx context.Context) (names map[uint64]string, unread []uint64, alone bool, err error) {
 	names, alone = make(map[uint64]string), true
 	used := make(map[string]bool)
 	for from := ""; ; {
@@ -69,7 +69,7 @@ func (o *Operator) payerNames(ctx context.Context) (names map[uint64]string, unr
 					candidates = append(candidates, in.RequestID)
 				}
 			}
-			if o.strangers(o.Payer, n.Taker.Hash) {
+			if o.signedByForeignSigner(o.Payer, n.Taker.Hash) {
 				candidates, alone = nil, alone && len(candidates) == 0
 				names[n.Nonce] = nonce.NoRequest
 			}
@@ -88,8 +88,7 @@ func (o *Operator) payerNames(ctx context.Context) (names map[uint64]string, unr
 }
 
 // decidePayments does for the payer what [Operator.decideForeign] does for the others.
-// What was paid for a user who was told so, and will not repeat it, is written off: the
-// clerk settles it.
+// A payment that no user will repeat is written off; the operator of transfers settles it.
 func (o *Operator) decidePayments(ctx context.Context) {
 	status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(o.Payer)+"/foreign", nil)
 	var list struct {
@@ -107,10 +106,10 @@ func (o *Operator) decidePayments(ctx context.Context) {
 		switch {
 		case f.TxID != nil:
 			o.decideOne(ctx, o.Payer, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": f.TxID, "reason": "its user has repeated it"})
-		case nothing, o.strangers(o.Payer, f.TxHash):
+		case nothing, o.signedByForeignSigner(o.Payer, f.TxHash):
 			o.decideOne(ctx, o.Payer, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "it was no payout"})
-		case o.NobodyRepeats(ctx, common.HexToHash(f.TxHash)):
-			o.decideOne(ctx, o.Payer, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "its user was told its end, and it is settled"})
+		case o.IsNeverRepeated(ctx, common.HexToHash(f.TxHash)):
+			o.decideOne(ctx, o.Payer, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "its user has a final answer, and it is settled"})
 		}
 	}
 }

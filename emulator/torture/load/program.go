@@ -17,46 +17,45 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/acceptance/payroll"
 	"github.com/fencepost/fencepost/emulator/stack"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/functions"
 	"github.com/fencepost/fencepost/shared/chain/devchain"
 	"github.com/fencepost/fencepost/shared/nonce"
 	"github.com/fencepost/fencepost/shared/store"
 )
 
-// Program is a Go program of the deployment's owner. It posts requests whose
-// transactions a handler makes, and it reserves nonces and signs for them itself. Its
-// requests stand in the same [Ledger] as those that come over HTTP, and are held to the
-// chain in the same way.
+// Program is a Go program of the deployment's owner. It posts requests whose transactions a
+// handler makes. It also reserves nonces and signs for them itself. Its requests are in the
+// same [Ledger] as those by HTTP, and the same checks compare them with the chain.
 type Program struct {
 	App      *functions.App
 	Stack    *stack.Stack
-	Accounts []devchain.Account // whose submitters name the handler and the hooks among their callers
+	Accounts []devchain.Account // whose submitters list the handler and the hooks among their callers
 	Ledger   *Ledger
 	Source   *rand.Rand
 	Note     func(format string, args ...any)
 
-	// OnlyHandlers has it reserve nothing: what was reserved and signed before a restore
-	// is known to nobody but the program.
+	// OnlyHandlers forbids reservations: after a restore only the program knows the earlier
+	// reservations and signatures.
 	OnlyHandlers bool
 
 	requests sync.WaitGroup
-	patience patience.Patience
+	timeout  retry.Timeout
 }
 
-// What a program does, as it is counted.
+// The acts of a program, as they are counted and printed.
 const (
 	Handled  = "handler: "
 	Reserved = "reservation: "
 )
 
-// How a handler behaves (see [payroll.Wage]), and what becomes of a reservation.
+// The behaviours of a handler (see [payroll.Wage]), and the outcomes of a reservation.
 var (
 	handlerWays     = []string{"pays", "fails", "panics", "reverts", "signs", "signs twice", "signs and fails"}
 	reservationWays = []string{"used", "given back", "forgotten", "used too late"}
 )
 
-// ProgramHabits lists what is counted.
+// ProgramHabits returns the acts that are counted.
 func ProgramHabits() (all []string) {
 	for _, way := range handlerWays {
 		all = append(all, Handled+way)
@@ -67,16 +66,15 @@ func ProgramHabits() (all []string) {
 	return all
 }
 
-// programOpen is how many open requests a program has at most: a reservation that is
-// forgotten holds up everything behind it.
+// programOpen is the maximum of open requests of a program: a forgotten reservation blocks
+// all nonces behind it.
 const programOpen = 8
 
-// Run posts requests until ctx ends. Each is followed until its end is known, or until
-// within ends.
+// Run posts requests until ctx ends. Each is followed until it is final or within ends.
 func (p *Program) Run(ctx, within context.Context) {
 	slots := make(chan struct{}, programOpen)
 	for n := 0; ctx.Err() == nil; n++ {
-		patience.Pause(ctx, time.Duration(p.Source.Int64N(int64(time.Second))))
+		retry.Pause(ctx, time.Duration(p.Source.Int64N(int64(time.Second))))
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
@@ -87,7 +85,7 @@ func (p *Program) Run(ctx, within context.Context) {
 			Submitter: nonce.NewSubmitter(p.Stack.Chain.ChainID(), key.Address), RequestID: fmt.Sprintf("program-%d", n),
 			ValueWei: big.NewInt(int64(500_000_000 + n)), program: true, script: script{pace: time.Second},
 		}
-		begin := p.draw(n, key)
+		begin := p.drawRequest(n, key)
 		p.Ledger.add(in)
 		p.requests.Go(func() {
 			defer func() { <-slots }()
@@ -96,47 +94,46 @@ func (p *Program) Run(ctx, within context.Context) {
 	}
 }
 
-// Wait returns when every request was followed to its end.
+// Wait returns when each request was followed to its end.
 func (p *Program) Wait() { p.requests.Wait() }
 
-// draw decides what the n-th request is: a handler's, or a reservation. The first ones
-// have each way once, and then those come first that have not come about, so that a short
-// run has them all.
-func (p *Program) draw(n int, key devchain.Account) (begin func(context.Context, *caller)) {
+// drawRequest draws the n-th request: a handler's or a reservation. Each way comes once at
+// first; afterwards a way that has not happened yet is preferred, so that a short run has all.
+func (p *Program) drawRequest(n int, key devchain.Account) (begin func(context.Context, *caller)) {
 	of, ways := n, len(handlerWays)+len(reservationWays)
 	if p.OnlyHandlers {
 		ways = len(handlerWays)
 	}
 	if n >= ways {
 		of = p.Source.IntN(ways)
-		done := p.Ledger.Did()
-		if i := slices.IndexFunc(ProgramHabits()[:ways], func(habit string) bool { return done[habit] == 0 }); i >= 0 {
+		done := p.Ledger.Did(ProgramHabits())
+		if i := slices.IndexFunc(ProgramHabits()[:ways], func(kind string) bool { return done[kind] == 0 }); i >= 0 {
 			of = i
 		}
 	}
 	if of < len(handlerWays) {
-		return func(ctx context.Context, c *caller) { p.handled(ctx, c, handlerWays[of]) }
+		return func(ctx context.Context, c *caller) { p.runHandler(ctx, c, handlerWays[of]) }
 	}
 	way := reservationWays[of-len(handlerWays)]
-	return func(ctx context.Context, c *caller) { p.reserved(ctx, c, key, way) }
+	return func(ctx context.Context, c *caller) { p.runReservation(ctx, c, key, way) }
 }
 
 func (p *Program) follow(ctx context.Context, in *Intent, begin func(context.Context, *caller)) {
-	c := &caller{house: p.Stack, ledger: p.Ledger, intent: in, account: stack.OperatorAccount}
-	defer c.set(func(t *Told) { t.Done = true })
-	if begin(ctx, c); in.Told().TxID == "" {
-		c.set(func(t *Told) { t.Refused = ctx.Err() == nil })
+	c := &caller{env: p.Stack, ledger: p.Ledger, intent: in, account: stack.OperatorAccount}
+	defer c.set(func(t *Answers) { t.Done = true })
+	if begin(ctx, c); in.Answers().TxID == "" {
+		c.set(func(t *Answers) { t.Refused = ctx.Err() == nil })
 		return
 	}
 	c.poll(ctx)
-	c.ask(ctx) // once more: a final answer never changes
+	c.ask(ctx) // once more: a final answer must not change
 }
 
-// insist calls until the answer is clear, or for a minute.
+// insist repeats the call until the answer is clear, for at most a minute.
 func (p *Program) insist(ctx context.Context, in *Intent, call func(context.Context) error, clear ...error) (err error) {
 	const within = time.Minute
-	for began := time.Now(); ctx.Err() == nil && time.Since(began) < within; patience.Pause(ctx, 300*time.Millisecond) {
-		once, done := p.patience.Bound(ctx)
+	for began := time.Now(); ctx.Err() == nil && time.Since(began) < within; retry.Pause(ctx, 300*time.Millisecond) {
+		once, done := p.timeout.Context(ctx)
 		err = call(once)
 		done()
 		if err == nil {
@@ -152,8 +149,8 @@ func (p *Program) insist(ctx context.Context, in *Intent, call func(context.Cont
 	return err
 }
 
-// handled has the payroll's handler make the transaction.
-func (p *Program) handled(ctx context.Context, c *caller, way string) {
+// runHandler makes the payroll's handler build the transaction.
+func (p *Program) runHandler(ctx context.Context, c *caller, way string) {
 	wage := payroll.Wage{Wei: c.intent.ValueWei.Int64(), How: way}
 	if way == "pays" {
 		wage.How = ""
@@ -162,14 +159,14 @@ func (p *Program) handled(ctx context.Context, c *caller, way string) {
 	c.intent.mu.Lock()
 	c.intent.submit = c.submit
 	c.intent.mu.Unlock()
-	if c.post(ctx); c.intent.Told().TxID != "" {
-		p.Ledger.did(Handled + way)
+	if c.post(ctx); c.intent.Answers().TxID != "" {
+		p.Ledger.Count(Handled + way)
 	}
 }
 
-// withNonce posts the request once. What it is told is what a caller over HTTP is.
+// withNonce posts the request once, and returns the answer that a caller by HTTP would get.
 func (p *Program) withNonce(ctx context.Context, in *Intent, wage payroll.Wage) (a answer) {
-	ctx, done := p.patience.Bound(ctx)
+	ctx, done := p.timeout.Context(ctx)
 	defer done()
 	a.begun, a.generation = time.Now(), p.Ledger.Generation()
 	txID, err := p.App.WithNonce(ctx, in.Submitter, in.RequestID, "wage", wage)
@@ -186,39 +183,39 @@ func (p *Program) withNonce(ctx context.Context, in *Intent, wage payroll.Wage) 
 	return a
 }
 
-// owner is who reserves.
+// owner is the name under which the program reserves.
 const owner = "the program"
 
-// reserved reserves a nonce and does with it what way says.
-func (p *Program) reserved(ctx context.Context, c *caller, key devchain.Account, way string) {
+// runReservation reserves a nonce and uses, releases or forgets it, as way says.
+func (p *Program) runReservation(ctx context.Context, c *caller, key devchain.Account, way string) {
 	var got functions.Reservation
 	err := p.insist(ctx, c.intent, func(ctx context.Context) error {
 		all, err := p.App.Allocate(ctx, c.intent.Submitter, owner, c.intent.RequestID)
 		if err == nil {
 			got = all[0]
-			c.set(func(t *Told) { t.TxID = got.TxID })
+			c.set(func(t *Answers) { t.TxID = got.TxID })
 		}
 		return err
 	})
 	if err != nil || got.Over {
 		return
 	}
-	p.Ledger.did(Reserved + way)
+	p.Ledger.Count(Reserved + way)
 	switch way {
 	case "given back":
 		_ = p.insist(ctx, c.intent, func(ctx context.Context) error {
 			return p.App.MarkRecyclable(ctx, got.TxID, owner, "no longer needed")
 		}, nonce.ErrNotOwner)
 	case "used too late":
-		patience.Pause(ctx, time.Until(got.Until)+3*time.Second)
-		p.use(ctx, c, key, got)
+		retry.Pause(ctx, time.Until(got.Until)+3*time.Second)
+		p.useNonce(ctx, c, key, got)
 	case "used":
-		p.use(ctx, c, key, got)
+		p.useNonce(ctx, c, key, got)
 	}
 }
 
-// use signs for the nonce and hands the bytes in. It sends nothing itself.
-func (p *Program) use(ctx context.Context, c *caller, key devchain.Account, got functions.Reservation) {
+// useNonce signs for the nonce and hands in the signed bytes. It sends nothing itself.
+func (p *Program) useNonce(ctx context.Context, c *caller, key devchain.Account, got functions.Reservation) {
 	id := new(big.Int).SetUint64(p.Stack.Chain.ChainID())
 	to := common.Address{0x0e}
 	raw, err := signFor(key, id, got.Nonce, to, c.intent.ValueWei)

@@ -18,93 +18,73 @@ import (
 
 	"github.com/fencepost/fencepost/emulator/stack"
 	"github.com/fencepost/fencepost/emulator/torture/faults"
-	"github.com/fencepost/fencepost/emulator/torture/patience"
+	"github.com/fencepost/fencepost/emulator/torture/retry"
 	"github.com/fencepost/fencepost/shared/nonce"
 )
 
-// Restored says that the database is another from here on, whose backup was begun at the
-// time given: what was answered since may be lost, and each caller without an end repeats
-// its request.
-func (l *Ledger) Restored(backedUp time.Time) {
-	l.mu.Lock()
-	l.backups = append(l.backups, backedUp)
-	l.mu.Unlock()
-	l.generation.Add(1)
+// EndMayBeLost reports whether a restore may have lost the final answer: the database gave it
+// after the start of the backup that replaced it.
+func (l *Ledger) EndMayBeLost(t Answers) bool {
+	return t.End != nil && l.MayBeLost(t.Generation, t.EndAt)
 }
 
-// MayBeLost says that the end which a caller was told was told after the backup of a
-// database that replaced the one which told it.
-func (l *Ledger) MayBeLost(t Told) bool { return t.End != nil && l.lost(t.Generation, t.EndAt) }
-
-// lost says of what the database of that generation answered at a time whether a restore
-// may have lost it. What was answered before the backup is kept, and nothing excuses its
-// change.
-func (l *Ledger) lost(generation int, at time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return generation < len(l.backups) && !at.Before(l.backups[generation])
-}
-
-// Generation counts the restores so far.
-func (l *Ledger) Generation() int { return int(l.generation.Load()) }
-
-// Survives says whether a request of which its caller was told end before a restore may
-// end as now after it: what happened on the chain stays, and what did not happen does
-// not happen, but may be called otherwise.
+// Survives reports whether a request with the end e before a restore may have the end now
+// after it. An effect on the chain stays. A request without one must never get one, but may
+// have another name for its end.
 func (e End) Survives(now End) bool {
-	if e.Happened() {
+	if e.OnChain() {
 		return now.State == e.State && (e.State == nonce.Confirmed || now.Sub == e.Sub)
 	}
 	return now.State == nonce.Failed && now.Sub != nonce.Reverted
 }
 
-// Happened says that the chain has the request.
-func (e End) Happened() bool { return e.State == nonce.Confirmed || e.Sub == nonce.Reverted }
+// OnChain reports whether the chain has the request's transaction.
+func (e End) OnChain() bool { return e.State == nonce.Confirmed || e.Sub == nonce.Reverted }
 
-// overtaken says that the answer's request was under way while the database was put
-// back: it says nothing of either database.
-func (c *caller) overtaken(begun int) bool { return c.ledger.Generation() != begun }
+// databaseReplacedSince reports whether a restore happened since begun. The answer to a
+// request that spans a restore proves nothing about either database.
+func (c *caller) databaseReplacedSince(begun int) bool { return c.ledger.Generation() != begun }
 
-// repeatsAfterRestore posts again what has no end, until the database of now has
-// answered: it has a txId, or says that the chain has the request.
-func (c *caller) repeatsAfterRestore(ctx context.Context) {
+// repeatAfterRestore posts a request without an end again until the current database has
+// given a txId, or has answered that the chain has the request.
+func (c *caller) repeatAfterRestore(ctx context.Context) {
 	for ctx.Err() == nil {
-		told := c.intent.Told()
-		if told.End != nil || told.Generation == c.ledger.Generation() {
+		answers := c.intent.Answers()
+		if answers.End != nil || answers.Generation == c.ledger.Generation() {
 			return
 		}
 		begun := c.ledger.Generation()
-		a := c.submitted(ctx)
+		a := c.submitUntilClear(ctx)
 		switch {
-		case a.unclear(), a.code == "SUBMITTER_PROTECTED", c.overtaken(begun):
-			patience.Pause(ctx, c.intent.pace)
+		case a.isUnclear(), a.code == "SUBMITTER_PROTECTED", c.databaseReplacedSince(begun):
+			retry.Pause(ctx, c.intent.pace)
 		case a.code == "REQUEST_RECORDED":
-			c.recorded(ctx, begun)
+			c.recordStoredRequest(ctx, begun)
 		case a.status == http.StatusAccepted, a.status == http.StatusOK:
-			if told.TxID != "" && !c.ledger.lost(told.Generation, told.TxAt) && (a.status != http.StatusOK || a.body.TxID != told.TxID) {
-				c.ledger.lie(c.intent, fmt.Sprintf("accepted before the backup as %s, and repeated after the restore: got %s", told.TxID, a))
+			if answers.TxID != "" && !c.ledger.MayBeLost(answers.Generation, answers.TxAt) && (a.status != http.StatusOK || a.body.TxID != answers.TxID) {
+				c.ledger.contradict(c.intent, fmt.Sprintf("accepted before the backup as %s, and repeated after the restore: got %s", answers.TxID, a))
 			}
-			c.set(func(t *Told) { t.TxID, t.TxAt, t.Fresh, t.Generation = a.body.TxID, time.Now(), 0, begun })
+			c.set(func(t *Answers) { t.TxID, t.TxAt, t.Fresh, t.Generation = a.body.TxID, time.Now(), 0, begun })
 		default:
-			c.ledger.lie(c.intent, fmt.Sprintf("repeated after a restore: got %s", a))
-			c.set(func(t *Told) { t.Generation = begun })
+			c.ledger.contradict(c.intent, fmt.Sprintf("repeated after a restore: got %s", a))
+			c.set(func(t *Answers) { t.Generation = begun })
 		}
 	}
 }
 
-// recorded takes note of "the chain has it, do not post it again": what is on record of
-// the request is its end.
-func (c *caller) recorded(ctx context.Context, begun int) {
+// recordStoredRequest handles REQUEST_RECORDED (the chain has the request, do not post it
+// again). The recorded state is the end of the request.
+func (c *caller) recordStoredRequest(ctx context.Context, begun int) {
 	query := url.Values{"submitter": {string(c.intent.Submitter)}, "requestId": {c.intent.RequestID}}
 	a := c.insist(ctx, http.MethodGet, "/api/v1/tx/by-request?"+query.Encode(), nil)
-	if a.unclear() || c.overtaken(begun) {
+	if a.isUnclear() || c.databaseReplacedSince(begun) {
 		return
 	}
-	before := c.intent.Told()
-	if a.status != http.StatusOK || !a.reached.Happened() || before.TxID != "" && before.TxID != a.body.TxID && !c.ledger.lost(before.Generation, before.TxAt) {
-		c.ledger.lie(c.intent, fmt.Sprintf("REQUEST_RECORDED of what was accepted as %q; asked for by its requestId: got %s", before.TxID, a))
+	before := c.intent.Answers()
+	if a.status != http.StatusOK || !a.reached.OnChain() || before.TxID != "" && before.TxID != a.body.TxID && !c.ledger.MayBeLost(before.Generation, before.TxAt) {
+		c.ledger.contradict(c.intent, fmt.Sprintf("REQUEST_RECORDED of what was accepted as %q; asked for by its requestId: got %s", before.TxID, a))
 	}
-	c.set(func(t *Told) {
+	c.set(func(t *Answers) {
 		t.Recorded, t.Generation, t.TxID, t.TxAt = true, begun, a.body.TxID, time.Now()
 		if t.End == nil {
 			t.End, t.EndAt = &a.reached, time.Now()
@@ -112,7 +92,7 @@ func (c *caller) recorded(ctx context.Context, begun int) {
 	})
 }
 
-// Successes is how often the chain has to have carried out what ended so.
+// Successes is the number of successful transactions that the chain must have for this end.
 func (e End) Successes() int {
 	if e.State == nonce.Confirmed {
 		return 1
@@ -120,7 +100,7 @@ func (e End) Successes() int {
 	return 0
 }
 
-// Reverts is how often the chain has to have reverted what ended so.
+// Reverts is the number of reverted transactions that the chain must have for this end.
 func (e End) Reverts() int {
 	if e.Sub == nonce.Reverted {
 		return 1
@@ -128,42 +108,40 @@ func (e End) Reverts() int {
 	return 0
 }
 
-// Restore has the copy put in the database's place, and does what
-// docs/runbooks/restore.md orders before any release: it waits until nothing of any
-// account is pending, accepts the copy, and cancels again what callers were told will
-// never be done.
+// Restore puts the copy in place by putBack, and follows docs/runbooks/restore.md up to the
+// releases. It waits until no account has pending transactions, and accepts the copy. Then it
+// cancels again each request that a caller knows as cancelled or refused.
 func (o *Operator) Restore(ctx context.Context, accounts []nonce.Submitter, backedUp time.Time, putBack func() error) error {
 	o.restored.Lock()
 	defer o.restored.Unlock()
 	if err := putBack(); err != nil {
 		return err
 	}
-	o.reconcile(ctx, accounts, backedUp)
+	o.prepareReleases(ctx, accounts, backedUp)
 	return ctx.Err()
 }
 
-func (o *Operator) reconcile(ctx context.Context, accounts []nonce.Submitter, backedUp time.Time) {
+func (o *Operator) prepareReleases(ctx context.Context, accounts []nonce.Submitter, backedUp time.Time) {
 	o.restoredAt = make(map[nonce.Submitter]bool)
 	for _, s := range accounts {
 		o.restoredAt[s] = true
 	}
-	o.until(ctx, "nothing is pending", func() bool { return o.quiet(ctx, accounts) })
+	o.until(ctx, "nothing is pending", func() bool { return o.isNothingPending(ctx, accounts) })
 	o.until(ctx, "the copy is accepted", func() bool {
 		status, text, err := o.call(ctx, http.MethodPost, "/admin/v1/authority/accept", map[string]any{"reason": "reconciled by the runbook"})
 		o.Note("accept: %d %s, error: %v", status, text, err)
 		return err == nil && (status < 300 || status == http.StatusConflict)
 	})
 	for _, in := range o.Ledger.Intents() {
-		told := in.Told()
-		if told.End == nil || told.End.Happened() || told.EndAt.Before(backedUp) || ctx.Err() != nil {
+		answers := in.Answers()
+		if answers.End == nil || answers.End.OnChain() || answers.EndAt.Before(backedUp) || ctx.Err() != nil {
 			continue
 		}
-		o.cancelAgain(ctx, told.TxID)
+		o.cancelAgain(ctx, answers.TxID)
 	}
 }
 
-// cancelAgain cancels what this database has. What it has not was lost, and is in no
-// queue.
+// cancelAgain cancels a transaction that this database has. A lost one is in no queue.
 func (o *Operator) cancelAgain(ctx context.Context, txID string) {
 	o.until(ctx, "cancelled again: "+txID, func() bool {
 		var here bool
@@ -181,13 +159,14 @@ func (o *Operator) cancelAgain(ctx context.Context, txID string) {
 func (o *Operator) until(ctx context.Context, what string, met func() bool) {
 	began := time.Now()
 	for ctx.Err() == nil && !met() {
-		patience.Pause(ctx, rounds)
+		retry.Pause(ctx, pollInterval)
 	}
 	o.Note("operator: %s after %s", what, time.Since(began).Round(time.Millisecond))
 }
 
-// quiet says that the chain's finalized block has everything that the accounts sent.
-func (o *Operator) quiet(ctx context.Context, accounts []nonce.Submitter) bool {
+// isNothingPending reports whether the chain's finalized block has every transaction of the
+// accounts.
+func (o *Operator) isNothingPending(ctx context.Context, accounts []nonce.Submitter) bool {
 	client, err := ethclient.DialContext(ctx, o.Stack.Chain.URL())
 	if err != nil {
 		return false
@@ -202,21 +181,21 @@ func (o *Operator) quiet(ctx context.Context, accounts []nonce.Submitter) bool {
 	return true
 }
 
-// named says of each nonce from lowest on and below count, whose transaction is none of
-// this database's, which request of the run's own callers it was, by the value that is
-// of no other, or none; and which transaction it was.
-func (o *Operator) named(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) (lost, hashes map[uint64]string, err error) {
+// lostRequests returns the request and the transaction hash of each nonce from lowest on and
+// below count whose transaction this database does not have. The unique value identifies the
+// request; a nonce of no request gets "none".
+func (o *Operator) lostRequests(ctx context.Context, client *ethclient.Client, s nonce.Submitter, lowest, count uint64) (lost, hashes map[uint64]string, err error) {
 	byValue, here := make(map[string]string), map[string]bool(nil)
-	if here, err = o.stored(ctx, s); err != nil {
+	if here, err = o.storedRequests(ctx, s); err != nil {
 		return nil, nil, err
 	}
 	for _, in := range o.Ledger.Intents() {
 		if in.Submitter != s {
 			continue
 		}
-		told := in.Told()
-		if !here[in.RequestID] && told.End == nil && !told.Done && o.Source.IntN(2) == 0 {
-			continue // nobody has told the operator of it; its caller posts it again
+		answers := in.Answers()
+		if !here[in.RequestID] && answers.End == nil && !answers.Done && o.Source.IntN(2) == 0 {
+			continue // the operator does not know of it; its caller posts it again
 		}
 		byValue[in.ValueWei.String()] = in.RequestID
 	}
@@ -260,22 +239,22 @@ func (o *Operator) named(ctx context.Context, client *ethclient.Client, s nonce.
 	return lost, hashes, nil
 }
 
-// stored are the requests of the submitter that this database has.
-func (o *Operator) stored(ctx context.Context, s nonce.Submitter) (map[string]bool, error) {
+// storedRequests returns the request ids of the submitter that this database has.
+func (o *Operator) storedRequests(ctx context.Context, s nonce.Submitter) (map[string]bool, error) {
 	rows, _ := o.DB.Query(ctx, `select request_id from managed_tx where submitter = $1`, s) // the reader has the error
 	here, id := make(map[string]bool), ""
 	_, err := pgx.ForEachRow(rows, []any{&id}, func() error { here[id] = true; return nil })
 	return here, err
 }
 
-// What an operator does after a restore beside releases, as it is counted.
+// The operator's acts after a restore beside releases, as they are counted and printed.
 const (
 	Matched    = "a foreign transaction matched with a request"
 	WrittenOff = "a foreign transaction written off"
 )
 
-// decideHeld cancels what the copy holds in its queue and whose caller was told that it
-// never will be done: no caller posts it again.
+// decideHeld cancels held requests of the copy whose callers have a final answer without an
+// effect: no caller posts them again.
 func (o *Operator) decideHeld(ctx context.Context) {
 	var txID, requestID string
 	var s nonce.Submitter
@@ -285,15 +264,15 @@ func (o *Operator) decideHeld(ctx context.Context) {
 		return
 	}
 	for _, in := range o.Ledger.Intents() {
-		if txID, ok := held[[2]string{string(in.Submitter), in.RequestID}]; ok && in.Told().End != nil && !in.Told().End.Happened() {
-			_, _, _ = o.call(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil) // one that fails comes again
+		if txID, ok := held[[2]string{string(in.Submitter), in.RequestID}]; ok && in.Answers().End != nil && !in.Answers().End.OnChain() {
+			_, _, _ = o.call(ctx, http.MethodPost, "/api/v1/tx/"+txID+"/cancel", nil) // one that fails is tried again
 		}
 	}
 }
 
-// decideForeign matches each foreign transaction with the request that is held for it:
-// no two requests of the run do the same. What the stranger sent, and placeholders of a
-// database that was lost, are no requests.
+// decideForeign matches each foreign transaction with the request that is held for it: each
+// request of the run has a unique value. Transactions of the foreign signer, and placeholders
+// of a lost database, belong to no request.
 func (o *Operator) decideForeign(ctx context.Context) {
 	for _, s := range o.Stack.Submitters() {
 		status, text, err := o.call(ctx, http.MethodGet, "/admin/v1/submitters/"+string(s)+"/foreign", nil)
@@ -311,12 +290,12 @@ func (o *Operator) decideForeign(ctx context.Context) {
 			switch {
 			case f.TxID != nil:
 				o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": f.TxID, "reason": "no other request does this"})
-			case o.handlers(s, f.ValueWei) != "":
-				o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": o.handlers(s, f.ValueWei), "reason": "no other request does this"})
-			case f.ValueWei == "0" && strings.EqualFold(f.To, s.Address().String()), o.strangers(s, f.TxHash):
+			case o.openHandlerRequest(s, f.ValueWei) != "":
+				o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": o.openHandlerRequest(s, f.ValueWei), "reason": "no other request does this"})
+			case f.ValueWei == "0" && strings.EqualFold(f.To, s.Address().String()), o.signedByForeignSigner(s, f.TxHash):
 				o.decideOne(ctx, s, WrittenOff, "write-off", map[string]any{"nonce": f.Nonce, "reason": "it was no request"})
 			default:
-				if txID := o.postedAgain(ctx, s, f.ValueWei); txID != "" {
+				if txID := o.repostLost(ctx, s, f.ValueWei); txID != "" {
 					o.decideOne(ctx, s, Matched, "match", map[string]any{"nonce": f.Nonce, "txId": txID, "reason": "its match was lost with its database"})
 				}
 			}
@@ -324,28 +303,28 @@ func (o *Operator) decideForeign(ctx context.Context) {
 	}
 }
 
-// handlers is the txId, in the database of now, of the open request whose transaction a
-// handler makes and which does this; "": none. Such a request is held for no one nonce.
-func (o *Operator) handlers(s nonce.Submitter, valueWei string) string {
+// openHandlerRequest returns the txId of the open request of this value whose transaction a
+// handler makes, or "". No particular nonce is held for such a request.
+func (o *Operator) openHandlerRequest(s nonce.Submitter, valueWei string) string {
 	for _, in := range o.Ledger.Intents() {
-		told := in.Told()
-		if in.program && in.Submitter == s && in.ValueWei.String() == valueWei && told.End == nil && told.Generation == o.Ledger.Generation() {
-			return told.TxID
+		answers := in.Answers()
+		if in.program && in.Submitter == s && in.ValueWei.String() == valueWei && answers.End == nil && answers.Generation == o.Ledger.Generation() {
+			return answers.TxID
 		}
 	}
 	return ""
 }
 
-// postedAgain is the txId of the request that does this, whose caller was told by a
-// database that was lost that the chain has it, and posts it no more: it was matched there.
-// The operator has it posted again, and it is held. "": there is none, or not yet.
-func (o *Operator) postedAgain(ctx context.Context, s nonce.Submitter, valueWei string) string {
+// repostLost posts a request of this value again for its caller, and returns the txId, or "".
+// A lost database had matched it and answered its caller, who posts it no more. The new
+// database holds it.
+func (o *Operator) repostLost(ctx context.Context, s nonce.Submitter, valueWei string) string {
 	for _, in := range o.Ledger.Intents() {
-		told := in.Told()
-		if in.Submitter != s || in.ValueWei.String() != valueWei || !o.Ledger.MayBeLost(told) || !told.End.Happened() {
+		answers := in.Answers()
+		if in.Submitter != s || in.ValueWei.String() != valueWei || !o.Ledger.EndMayBeLost(answers) || !answers.End.OnChain() {
 			continue
 		}
-		c := &caller{house: o.Stack, ledger: o.Ledger, intent: in, account: stack.CallerAccount}
+		c := &caller{env: o.Stack, ledger: o.Ledger, intent: in, account: stack.CallerAccount}
 		in.mu.Lock()
 		submit := in.submit
 		in.mu.Unlock()
@@ -353,7 +332,7 @@ func (o *Operator) postedAgain(ctx context.Context, s nonce.Submitter, valueWei 
 			submit = func(ctx context.Context) answer { return c.call(ctx, http.MethodPost, "/api/v1/tx", in.Body()) }
 		}
 		a := submit(ctx)
-		o.Note("operator: request %s has been told %s, and its record is lost; posted again: %s", in.RequestID, told.End, a)
+		o.Note("operator: the caller of request %s got %s, and its record is lost; posted again: %s", in.RequestID, answers.End, a)
 		return a.body.TxID
 	}
 	return ""
@@ -369,15 +348,15 @@ func (o *Operator) decideOne(ctx context.Context, s nonce.Submitter, what, path 
 	}
 }
 
-// strangers says that somebody else sent the transaction with the submitter's key.
-func (o *Operator) strangers(s nonce.Submitter, hash string) bool {
+// signedByForeignSigner reports whether the foreign signer sent the transaction.
+func (o *Operator) signedByForeignSigner(s nonce.Submitter, hash string) bool {
 	return slices.ContainsFunc(o.Foreign.Of(s), func(u faults.Use) bool { return u.Hash.Hex() == hash })
 }
 
-// wayAfterRestore is the way out of PROTECT once a database was lost: a resync that names
-// what the chain has. The first of each submitter fills its window.
-func (o *Operator) wayAfterRestore(ctx context.Context, client *ethclient.Client, p protected, lowest, final uint64) (map[string]any, error) {
-	lost, hashes, err := o.named(ctx, client, p.Submitter, lowest, final)
+// releaseRequestAfterRestore returns a resync that names the lost requests. The first one of
+// each submitter fills its window.
+func (o *Operator) releaseRequestAfterRestore(ctx context.Context, client *ethclient.Client, p protected, lowest, final uint64) (map[string]any, error) {
+	lost, hashes, err := o.lostRequests(ctx, client, p.Submitter, lowest, final)
 	if err != nil {
 		return nil, err
 	}
@@ -391,14 +370,14 @@ func (o *Operator) wayAfterRestore(ctx context.Context, client *ethclient.Client
 	return body, nil
 }
 
-// stale says that the intent was heard of before a restore.
-func (c *caller) stale() bool {
-	told := c.intent.Told()
-	return (told.TxID != "" || told.End != nil) && told.Generation != c.ledger.Generation()
+// isStale reports whether the last answer for the intent came from before a restore.
+func (c *caller) isStale() bool {
+	answers := c.intent.Answers()
+	return (answers.TxID != "" || answers.End != nil) && answers.Generation != c.ledger.Generation()
 }
 
-// ended asks, and repeats first what a restore may have lost.
-func (c *caller) ended(ctx context.Context) bool {
-	c.repeatsAfterRestore(ctx)
-	return c.intent.Told().End != nil || c.ask(ctx)
+// isFinished polls once, after repeating what a restore may have lost.
+func (c *caller) isFinished(ctx context.Context) bool {
+	c.repeatAfterRestore(ctx)
+	return c.intent.Answers().End != nil || c.ask(ctx)
 }

@@ -1,5 +1,5 @@
-// Package plan draws the schedule of a run of faults from a seed: which kind
-// comes when, and with what numbers.
+// Package plan draws the schedule of faults from a seed: the kind, the time and the seed of
+// each fault.
 package plan
 
 import (
@@ -8,32 +8,31 @@ import (
 	"time"
 )
 
-// Kind is what may come.
+// Kind is a kind of fault that can be drawn.
 type Kind struct {
 	Name   string
-	Weight int // how often it is drawn, against the others; 0 counts as 1
+	Weight int // frequency relative to the others; 0 counts as 1
 }
 
 // Event is one fault to be injected.
 type Event struct {
 	At   time.Duration // after the start
 	Kind string
-	Seed uint64 // of the fault's own numbers
+	Seed uint64 // of the fault's own random numbers
 }
 
-// Source is the one source of random numbers of a seed.
+// Source returns the random numbers of a seed.
 func Source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x66656e6365706f73)) }
 
-// Source is the source of the event's own numbers.
+// Source returns the event's own random numbers.
 func (e Event) Source() *rand.Rand { return Source(e.Seed) }
 
 // firstRound is the part of the length in which each kind comes once.
 const firstRound = 0.6
 
-// Draw schedules events over the length, one each every on average: first each
-// kind once, in an order drawn anew, then any. Where the length is too short for
-// that, the first round is made to fit. The same source, kinds and times give the
-// same events.
+// Draw schedules events over the length, on average one each every. Each kind comes once
+// before any kind comes again; in a short run this first round is compressed to fit. The same
+// source, kinds and times give the same events.
 func Draw(source *rand.Rand, kinds []Kind, length, every time.Duration) []Event {
 	if len(kinds) == 0 || length <= 0 {
 		return nil
@@ -55,7 +54,7 @@ func Draw(source *rand.Rand, kinds []Kind, length, every time.Duration) []Event 
 	}
 }
 
-// between is a pause of half to one and a half times the pace.
+// between draws a pause of half to one and a half times the pace.
 func between(source *rand.Rand, pace time.Duration) time.Duration {
 	return pace/2 + time.Duration(source.Int64N(int64(pace)+1))
 }

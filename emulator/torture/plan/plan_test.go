@@ -11,7 +11,7 @@ import (
 
 var kinds = []plan.Kind{{Name: "a"}, {Name: "b", Weight: 8}, {Name: "c"}, {Name: "d", Weight: 1}}
 
-// The schedule is the seed's, to the last number.
+// The seed determines the schedule exactly.
 func TestSameSeedSamePlan(t *testing.T) {
 	t.Parallel()
 	one := plan.Draw(plan.Source(7), kinds, time.Minute, time.Second)
@@ -26,7 +26,7 @@ func TestSameSeedSamePlan(t *testing.T) {
 	}
 }
 
-// However short the run, each kind comes once before any comes again.
+// Each kind comes once before any comes again, even in the shortest run.
 func TestEachKindComesOnce(t *testing.T) {
 	t.Parallel()
 	for _, length := range []time.Duration{time.Second, 10 * time.Second, time.Hour} {
@@ -44,8 +44,8 @@ func TestEachKindComesOnce(t *testing.T) {
 	}
 }
 
-// Events come as often as asked for on average, in order, and by their weight.
-func TestPaceAndWeights(t *testing.T) {
+// Events come in order, at the average pace asked for, and by their weight.
+func TestEventsFollowPaceAndWeights(t *testing.T) {
 	t.Parallel()
 	events := plan.Draw(plan.Source(5), kinds, time.Hour, time.Second)
 	if n := len(events); n < 3300 || n > 3900 {
@@ -65,8 +65,8 @@ func TestPaceAndWeights(t *testing.T) {
 	}
 }
 
-// Without kinds or time there is nothing to do.
-func TestNothingToDraw(t *testing.T) {
+// Without kinds or time the schedule is empty.
+func TestWithoutKindsOrTimeNothingIsDrawn(t *testing.T) {
 	t.Parallel()
 	if got := plan.Draw(plan.Source(1), nil, time.Hour, time.Second); got != nil {
 		t.Errorf("no kinds: got %v, want nothing", got)

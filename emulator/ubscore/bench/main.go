@@ -1,7 +1,6 @@
-// Command bench measures UBSCore: durable operations per second, by the core
-// alone and over HTTP with the client that transfers use, beside what the disk
-// does by itself; and how long a restart takes. It prints tables, and with --json
-// writes the same as JSON.
+// Command bench measures UBSCore: durable operations per second by the core alone, over HTTP
+// with the client that transfers use, and by bare appends to the disk. It also measures how long
+// a restart takes. It prints tables, and with --json writes them as JSON.
 package main
 
 import (
@@ -29,7 +28,7 @@ func main() {
 	}
 }
 
-// figures are what is measured.
+// figures are the measured values.
 type figures struct {
 	FsyncPerSecond float64   `json:"fsyncPerSecond"` // one append of 128 bytes and one fsync each
 	Speed          []speed   `json:"speed"`
@@ -39,7 +38,7 @@ type figures struct {
 type speed struct {
 	Callers int     `json:"callers"`
 	Core    float64 `json:"corePerSecond"` // operations, in this process
-	HTTP    float64 `json:"httpPerSecond"` // operations, over HTTP to a process of its own
+	HTTP    float64 `json:"httpPerSecond"` // operations, over HTTP to another process
 	P50     float64 `json:"httpP50Milliseconds"`
 	P99     float64 `json:"httpP99Milliseconds"`
 }

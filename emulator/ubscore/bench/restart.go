@@ -14,8 +14,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/ubscore/core"
 )
 
-// restarts measures how long a core takes to recover so many lines from the log,
-// and how long from a snapshot.
+// restarts measures how long a core takes to recover so many lines from the log and from a
+// snapshot.
 func restarts(ctx context.Context, work string, lines int) (all []restart, err error) {
 	folder := filepath.Join(work, "restart")
 	if err := fill(ctx, core.Options{Folder: folder, SnapshotEvery: 10 * lines}, lines); err != nil {
@@ -33,7 +33,7 @@ func restarts(ctx context.Context, work string, lines int) (all []restart, err e
 	return []restart{log, snapshot}, err
 }
 
-// fill writes lines by as many callers as share a commit well.
+// fill writes lines with enough concurrent callers to fill each commit.
 func fill(ctx context.Context, o core.Options, lines int) error {
 	c, err := core.Open(o)
 	if err != nil {
@@ -41,7 +41,7 @@ func fill(ctx context.Context, o core.Options, lines int) error {
 	}
 	const callers = 2000
 	_, err = c.Do(ctx, book.Request{Kind: book.AddAsset, ReqID: "asset", AssetID: asset, CreatedAt: book.MicrosOf(time.Now())})
-	if err != nil && !errors.Is(err, book.ErrContradiction) { // it is known already
+	if err != nil && !errors.Is(err, book.ErrContradiction) { // stored before
 		return errors.Join(err, c.Close())
 	}
 	var group sync.WaitGroup

@@ -23,7 +23,7 @@ const (
 	users  = 1000
 )
 
-// fsyncs is how often per second the disk takes an append and an fsync.
+// fsyncs measures appends with an fsync per second.
 func fsyncs(ctx context.Context, work string, each time.Duration) (float64, error) {
 	f, err := os.Create(filepath.Join(work, "alone"))
 	if err != nil {
@@ -93,8 +93,8 @@ func ask(ctx context.Context, l *trading.Ledger, r book.Request) error {
 	return do(ctx, call).Err
 }
 
-// load asks by so many callers, each at once again when it has its answer, and
-// says how many operations a second were answered and how long each took.
+// load runs so many callers in a loop. It returns the operations answered per second and the
+// latencies.
 func load(ctx context.Context, callers int, each time.Duration, do func(book.Request) error) (perSecond float64, took []time.Duration, err error) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -117,7 +117,7 @@ func load(ctx context.Context, callers int, each time.Duration, do func(book.Req
 	return float64(len(took)) / time.Since(began).Seconds(), took, errors.Join(err, ctx.Err())
 }
 
-// request is a caller's n-th: a deposit, then a withdrawal of the same.
+// request is a caller's n-th request: a deposit, then a withdrawal of the same amount.
 func request(began time.Time, caller, n int) book.Request {
 	kind := book.Deposit
 	if n%2 == 1 {

@@ -5,26 +5,26 @@ import (
 	"slices"
 )
 
-// Balance is an account and what it holds.
+// Balance is an account and its balance.
 type Balance struct {
 	AccountKey
 	Account
 }
 
-// Accounts are all accounts at one moment, in the order in which they were made.
+// Accounts are all accounts at one moment, oldest first.
 type Accounts struct {
 	pages []*[pageSize]Balance
 	count int
 }
 
-// pageSize is how many accounts are copied when one of them changes for the first
-// time since somebody got them all.
+// pageSize is the number of accounts copied when one of them changes for the first time after
+// [Book.Accounts].
 const pageSize = 64
 
-// Len is how many there are.
+// Len is the number of accounts.
 func (a Accounts) Len() int { return a.count }
 
-// All are the accounts, one by one.
+// All iterates over the accounts.
 func (a Accounts) All() iter.Seq[Balance] {
 	return func(yield func(Balance) bool) {
 		for i := range a.count {
@@ -35,8 +35,8 @@ func (a Accounts) All() iter.Seq[Balance] {
 	}
 }
 
-// holdings are the accounts as the book changes them. The pages that it has shared it
-// never changes: it copies them first.
+// holdings are the accounts as the book changes them. A page that was shared is never changed: it
+// is copied first.
 type holdings struct {
 	Accounts
 	at     map[AccountKey]int
@@ -63,7 +63,7 @@ func (h *holdings) put(k AccountKey, a Account) {
 	h.page(i / pageSize)[i%pageSize] = Balance{k, a}
 }
 
-// page is the page, made or copied where nobody else may see it change.
+// page returns page n, newly made or copied if it is shared.
 func (h *holdings) page(n int) *[pageSize]Balance {
 	switch {
 	case n == len(h.pages):
@@ -75,8 +75,8 @@ func (h *holdings) page(n int) *[pageSize]Balance {
 	return h.pages[n]
 }
 
-// share is the accounts as they are now, for another goroutine to read while the
-// book goes on. It takes no longer than copying a pointer for each page.
+// share returns the accounts as they are now, for another goroutine to read. It copies only a
+// pointer for each page.
 func (h *holdings) share() Accounts {
 	for i := range h.shared {
 		h.shared[i] = true

@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/ubscore/book"
 )
 
-// balances are the accounts by key.
+// balances returns the accounts by key.
 func balances(a book.Accounts) map[book.AccountKey]book.Account {
 	all := map[book.AccountKey]book.Account{}
 	for b := range a.All() {
@@ -20,9 +20,8 @@ func balances(a book.Accounts) map[book.AccountKey]book.Account {
 	return all
 }
 
-// Accounts stay as they were when they were asked for, while the book makes and
-// changes accounts and others read them.
-func TestAccountsAreOfTheirMoment(t *testing.T) {
+// Accounts stay as they were when they were returned, while the book changes and others read them.
+func TestAccountsStayAsTheyWere(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		b := book.New()

@@ -7,8 +7,8 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Why a request has neither an answer nor an entry: nothing is stored, and
-// whoever asked knows no more than before.
+// Errors of a request that has neither an answer nor an entry. Nothing is stored, and the result
+// of an earlier attempt stays unknown.
 var (
 	ErrContradiction  = errors.New("other fields are stored under this key")
 	ErrBeyondHorizon  = errors.New("created so long ago that the key may have been forgotten")
@@ -21,54 +21,53 @@ var (
 	ErrNothingStored  = errors.New("a refund cannot be refused")
 )
 
-// AccountKey names an account.
+// AccountKey identifies an account.
 type AccountKey struct {
 	UserID  int64
 	AssetID int32
 }
 
-// Account is what an account holds.
+// Account is the balance and status of an account.
 type Account struct {
 	Units  uint64
 	Status Status
 }
 
-// Book is the state after its last entry. Make one with [New] or [Read]; it is
-// for one goroutine.
+// Book is the state after its last entry. Make one with [New] or [Read]. Only one goroutine may
+// use it.
 type Book struct {
 	seq      uint64
 	at       Micros // of the last entry
 	floor    Micros // keys created before may have been forgotten
-	newest   Micros // when the youngest of the entries was created
+	newest   Micros // creation time of the youngest entry's request
 	assets   map[int32]uint8
 	accounts holdings
 	answered map[key]*Entry
-	past     past // the entries of answered, in their order
+	past     past // the entries of answered, oldest first
 }
 
-// New is the book before its first entry.
+// New returns the book before its first entry.
 func New() *Book {
 	return &Book{assets: map[int32]uint8{}, accounts: newHoldings(), answered: map[key]*Entry{}}
 }
 
-// Seq is the number of the last entry; 0: there is none.
+// Seq is the number of the last entry; 0: none.
 func (b *Book) Seq() uint64 { return b.seq }
 
-// Newest is when the youngest request was created that was decided since the book
-// was made; 0: there is none.
+// Newest is the creation time of the youngest request decided since the book was made; 0: none.
 func (b *Book) Newest() Micros { return b.newest }
 
-// Answered is how many keys the book remembers.
+// Answered is the number of keys that the book remembers.
 func (b *Book) Answered() int { return len(b.answered) }
 
-// Account is an account, and whether there is one.
+// Account returns an account and whether it exists.
 func (b *Book) Account(k AccountKey) (Account, bool) {
 	return b.accounts.get(k)
 }
 
-// Apply makes the entry the book's last. It follows what the entry says, without
-// deciding anew. An error says that the entry cannot follow the ones before: it
-// is damaged, or they are; the book is as it was.
+// Apply makes e the book's last entry. It follows the entry without deciding again. An error
+// means that the entry cannot follow the earlier ones, so one of them is damaged; the book is then
+// unchanged.
 func (b *Book) Apply(e Entry) error {
 	if e.Seq != b.seq+1 {
 		return fmt.Errorf("%s cannot follow line %d", e, b.seq)
@@ -96,29 +95,29 @@ func (b *Book) remember(e Entry) {
 	b.newest = max(b.newest, e.CreatedAt)
 }
 
-// effect changes what an applied entry changes, or nothing.
+// effect applies the change of balances of an entry, if it has one.
 func (b *Book) effect(e Entry) error {
 	k := AccountKey{e.UserID, e.AssetID}
 	a, exists := b.accounts.get(k)
 	switch {
-	case e.Kind == AddAsset && b.judgeAsset(e.Request) == "":
+	case e.Kind == AddAsset && b.evaluateAsset(e.Request) == "":
 		b.assets[e.AssetID] = e.Precision
 		return nil
 	case e.Kind == SetStatus && exists && e.Status != 0:
 		a.Status = e.Status
-	case e.Kind.recorded() && e.Kind != LateRefund:
+	case e.Kind.isRecorded() && e.Kind != LateRefund:
 		return nil
-	case e.Kind.adjusts():
-		adjusted, ok := a.adjusted(e.Request)
+	case e.Kind.isAdjustment():
+		adjusted, ok := a.adjustedUnits(e.Request)
 		if !exists || !ok {
 			return fmt.Errorf("an adjustment that an account with %d units does not allow", a.Units)
 		}
 		a.Units = adjusted
-	case e.Kind.takes() && exists && a.Units >= e.Units && e.Units > 0:
+	case e.Kind.isDebit() && exists && a.Units >= e.Units && e.Units > 0:
 		a.Units -= e.Units
 	case e.Kind == Refund && b.refundable(e.Request) != nil:
 		return b.refundable(e.Request)
-	case (e.Kind.credits() || e.Kind == LateRefund) && a.Units+e.Units > a.Units:
+	case (e.Kind.isCredit() || e.Kind == LateRefund) && a.Units+e.Units > a.Units:
 		a.Units += e.Units
 		if !exists {
 			a.Status = Active
@@ -130,7 +129,7 @@ func (b *Book) effect(e Entry) error {
 	return nil
 }
 
-// refundable is nil if the refund gives back exactly what a withdrawal took.
+// refundable returns nil if the refund gives back exactly the amount of its withdrawal.
 func (b *Book) refundable(r Request) error {
 	taken := r
 	taken.Kind = Withdraw
@@ -138,15 +137,14 @@ func (b *Book) refundable(r Request) error {
 	switch {
 	case !known || before.Refused != "":
 		return ErrNoWithdrawal
-	case !before.answers(taken):
+	case !before.isAnswerTo(taken):
 		return ErrContradiction
 	}
 	return nil
 }
 
-// forget drops the keys created before the floor, the oldest entries first, as
-// far as they lie before every younger one; and remembers the floor, under which
-// no unknown key is answered any more.
+// forget drops the keys created before the floor, oldest entries first, up to the first younger
+// one. It stores the floor: an unknown key from before it gets no answer any more.
 func (b *Book) forget(floor Micros) {
 	b.floor = max(b.floor, floor)
 	for e := b.past.front(); e != nil && e.CreatedAt < b.floor; e = b.past.front() {
@@ -155,15 +153,14 @@ func (b *Book) forget(floor Micros) {
 	}
 }
 
-// Outdated says whether a floor would make the book forget something.
+// Outdated reports whether the floor would make the book forget a key.
 func (b *Book) Outdated(floor Micros) bool {
 	e := b.past.front()
 	return e != nil && floor > b.floor && e.CreatedAt < floor
 }
 
-// FloorEntry is the entry that makes the book forget what was created before the
-// floor. Its own floor is no higher than that needs: what was never there to be
-// forgotten can still be answered.
+// FloorEntry returns the entry that makes the book forget keys created before the floor. Its floor
+// is only as high as necessary: an unknown key from above it can still be decided.
 func (b *Book) FloorEntry(floor, now Micros) Entry {
 	needed := b.floor
 	_ = b.past.each(func(e *Entry) error {
@@ -178,10 +175,10 @@ func (b *Book) FloorEntry(floor, now Micros) Entry {
 
 var errReached = errors.New("the floor is reached")
 
-// next is the entry for a request. Its time never runs back, whatever the clock.
+// next returns the entry for a request. Its time is never before the last entry's.
 func (b *Book) next(r Request, refused transfer.Reason, now Micros) Entry {
 	return Entry{Request: r, Seq: b.seq + 1, At: max(b.at, now), Refused: refused}
 }
 
-// Accounts are all accounts as they are now, whatever becomes of the book.
+// Accounts returns all accounts as they are now. Later changes of the book do not affect it.
 func (b *Book) Accounts() Accounts { return b.accounts.share() }

@@ -45,9 +45,9 @@ func withdrawal(id string, units uint64) book.Request {
 	return book.Request{Kind: book.Withdraw, ReqID: id, UserID: 1, AssetID: 1, Units: units, CreatedAt: now}
 }
 
-// Whatever differs from what is stored under the key is a contradiction, the time
-// of creation too.
-func TestEveryFieldIsCompared(t *testing.T) {
+// A request that differs in any field from the stored one is a contradiction, even in its creation
+// time.
+func TestRepeatMustMatchInEveryField(t *testing.T) {
 	t.Parallel()
 	b := stocked(t)
 	decide(t, b, withdrawal("R", 10))
@@ -67,9 +67,9 @@ func TestEveryFieldIsCompared(t *testing.T) {
 	}
 }
 
-// A request of the future is not answered, to the microsecond. One that is old is,
-// as long as nothing was forgotten.
-func TestH17TheHorizonsEnds(t *testing.T) {
+// A request from the future gets no answer, to the microsecond. An old one gets one as long as no key
+// was forgotten.
+func TestH17FutureRequestGetsNoAnswer(t *testing.T) {
 	t.Parallel()
 	for createdAt, want := range map[book.Micros]error{
 		0: nil, now - 31*24*60*minute: nil, now: nil, now + 60*minute: nil, now + 60*minute + 1: book.ErrAhead,
@@ -82,9 +82,9 @@ func TestH17TheHorizonsEnds(t *testing.T) {
 	}
 }
 
-// An entry that cannot follow the ones before is refused, and changes nothing:
-// that is how a log that holds impossible things is noticed.
-func TestImpossibleEntries(t *testing.T) {
+// An entry that cannot follow the earlier ones is refused and changes nothing. So a log with
+// impossible entries is noticed.
+func TestImpossibleEntryIsRefused(t *testing.T) {
 	t.Parallel()
 	b := stocked(t)
 	decide(t, b, withdrawal("short", 1000))
@@ -130,9 +130,9 @@ func image(t testing.TB, b *book.Book) []byte {
 	return to.Bytes()
 }
 
-// An image is the book at its moment, while the book goes on; the book that is
-// read from it decides as the first did.
-func TestAnImageIsOfItsMoment(t *testing.T) {
+// An image is the book at one moment, while the book continues. The book read from it decides as the
+// first one did.
+func TestImageStaysAsItWas(t *testing.T) {
 	t.Parallel()
 	b := stocked(t)
 	for range 3000 { // more than one chunk of keys
@@ -171,9 +171,9 @@ func TestAnImageIsOfItsMoment(t *testing.T) {
 	}
 }
 
-// A floor keeps from being answered what was forgotten, to the microsecond, and
-// nothing else, however far it was asked for.
-func TestH17AFloorIsNoHigherThanItNeeds(t *testing.T) {
+// A floor prevents answers for forgotten keys only, to the microsecond, even if a higher floor was
+// asked for.
+func TestH17FloorIsOnlyAsHighAsNecessary(t *testing.T) {
 	t.Parallel()
 	b := stocked(t)
 	younger := withdrawal("younger", 10)
@@ -204,8 +204,8 @@ func TestH17AFloorIsNoHigherThanItNeeds(t *testing.T) {
 	}
 }
 
-// Of an image that is not whole nothing is believed.
-func TestADamagedImage(t *testing.T) {
+// An incomplete image is not read.
+func TestDamagedImageIsNotRead(t *testing.T) {
 	t.Parallel()
 	b := stocked(t)
 	decide(t, b, withdrawal("R", 10))
@@ -213,8 +213,8 @@ func TestADamagedImage(t *testing.T) {
 	for at := range whole {
 		flipped := slices.Clone(whole)
 		flipped[at] ^= 0x41
-		for what, spoiled := range map[string][]byte{"flipped": flipped, "cut": whole[:at]} {
-			if _, err := book.Read(spoiled); !errors.Is(err, book.ErrImage) {
+		for what, damaged := range map[string][]byte{"flipped": flipped, "cut": whole[:at]} {
+			if _, err := book.Read(damaged); !errors.Is(err, book.ErrImage) {
 				t.Errorf("%s at byte %d: got %v, want %v", what, at, err, book.ErrImage)
 			}
 		}
@@ -224,7 +224,7 @@ func TestADamagedImage(t *testing.T) {
 	}
 }
 
-// An entry is read from a log as it was written.
+// An entry is read from a log exactly as it was written.
 func TestEntriesAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -244,8 +244,7 @@ func TestEntriesAreReadAsTheyWereWritten(t *testing.T) {
 	})
 }
 
-// FuzzParse throws bytes at the reader of entries: what it takes it writes again
-// as it was read.
+// FuzzParse parses any bytes: an entry that is accepted must be written as the same bytes.
 func FuzzParse(f *testing.F) {
 	f.Add(book.Entry{Request: withdrawal("R", 10), Seq: 1, At: now}.Append(nil))
 	f.Add(book.Entry{Request: withdrawal("R", 10), Seq: 1, At: now, Refused: transfer.AccountFrozen}.Append(nil))
@@ -260,7 +259,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzRead throws bytes at the reader of images, with a checksum that fits.
+// FuzzRead reads any bytes as an image with a correct checksum.
 func FuzzRead(f *testing.F) {
 	b := stocked(f)
 	whole := image(f, b)

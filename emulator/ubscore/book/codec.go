@@ -10,9 +10,9 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Append appends the entry as logs have it: kind, reason, status and precision in
-// a byte each, then as varints asset, user, units, createdAt and at, then the
-// length of reqId and its bytes. The sequence number is the log's to keep.
+// Append appends the entry in the log's format: kind, reason, status and precision take a byte
+// each. Asset, user, units, createdAt, at and the length of reqId follow as varints, then reqId. The log
+// stores the sequence number.
 func (e Entry) Append(to []byte) []byte {
 	to = append(to, byte(e.Kind), byte(slices.Index(reasons[:], e.Refused)), byte(e.Status), e.Precision)
 	to = binary.AppendVarint(to, int64(e.AssetID))
@@ -24,7 +24,7 @@ func (e Entry) Append(to []byte) []byte {
 	return append(to, e.ReqID...)
 }
 
-// Parse is the inverse of [Entry.Append]. It fails for bytes that no entry has.
+// Parse is the inverse of [Entry.Append]. It fails for bytes that Append cannot produce.
 func Parse(seq uint64, body []byte) (Entry, error) {
 	if len(body) < 4 {
 		return Entry{}, errors.New("an entry ends within its codes")
@@ -61,7 +61,7 @@ func (e *Entry) parseNumbers(rest []byte) error {
 	return nil
 }
 
-// Transfer is the line as the outside's journal has it.
+// Transfer returns the entry as the API's journal shows it.
 func (e Entry) Transfer() wire.Entry {
 	line := wire.Entry{
 		Seq: e.Seq, Op: e.Kind.Op(), ReqID: e.ReqID, UserID: e.UserID, AssetID: e.AssetID,
@@ -77,11 +77,11 @@ func (e Entry) Transfer() wire.Entry {
 	return line
 }
 
-// Answer is what the one who asked is told.
+// Answer returns the answer to the caller.
 func (e Entry) Answer() wire.Answer {
 	op := e.Kind.Op()
-	if e.Kind.recorded() {
-		op = e.Kind.asked().Op()
+	if e.Kind.isRecorded() {
+		op = e.Kind.requested().Op()
 	}
 	return wire.Answer{Op: op, ReqID: e.ReqID, Outcome: outcome(e.Refused), Reason: e.Refused, Seq: e.Seq}
 }

@@ -6,32 +6,30 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// aheadTolerance is how much later than now, by the core's clock, a request may
-// have been created. Without a bound one such request would keep its key, and
-// those after it, for ever.
+// aheadTolerance is how far a request's creation time can be ahead of the core's clock. Without a
+// bound one such request would keep its key, and all later ones, for ever.
 const aheadTolerance = Micros(time.Hour / time.Microsecond)
 
-// Rules are what a decision depends on beside the book.
+// Rules are the inputs of a decision beside the book.
 type Rules struct {
 	Now     Micros
-	Resolve bool   // refuse for ever what is not stored, instead of doing it
-	Record  *Word  // record this of a forgotten key, instead of doing it
-	Found   uint64 // of an adjustment: the balance that it was decided by
+	Resolve bool   // refuse an unknown key for ever instead of applying it
+	Record  *Word  // record this for a forgotten key instead of applying it
+	Found   uint64 // of an adjustment: the balance that it is based on
 }
 
-// Word is what an operator says became of an operation whose key was forgotten.
+// Word is an operator's statement about an operation whose key was forgotten.
 type Word struct {
 	Applied bool
-	Refused transfer.Reason // of what was not applied: as the journal's line has it
+	Refused transfer.Reason // of an operation that was not applied: as the journal's line has it
 }
 
-// Decide says what is to be answered to the request: the entry that is stored
-// under its key, or a new one, which the caller must [Book.Apply] before it
-// decides again. The error is one of the Err… of this package; then nothing may
-// be stored. The book does not change.
+// Decide returns the answer to the request: the entry stored under its key, or a fresh one. The
+// caller must [Book.Apply] a fresh entry before the next decision. The error is one of this
+// package's; then nothing may be stored. The book does not change.
 func (b *Book) Decide(r Request, rules Rules) (e Entry, fresh bool, err error) {
 	if stored, known := b.answered[r.key()]; known {
-		if !stored.answers(r) {
+		if !stored.isAnswerTo(r) {
 			return Entry{}, false, ErrContradiction
 		}
 		return *stored, false, nil
@@ -45,7 +43,7 @@ func (b *Book) Decide(r Request, rules Rules) (e Entry, fresh bool, err error) {
 		return Entry{}, false, ErrNotForgotten
 	case r.CreatedAt > rules.Now+aheadTolerance:
 		return Entry{}, false, ErrAhead
-	case r.Kind.adjusts():
+	case r.Kind.isAdjustment():
 		return b.adjust(r, rules)
 	}
 	reason := transfer.ResolvedByOperator
@@ -53,21 +51,20 @@ func (b *Book) Decide(r Request, rules Rules) (e Entry, fresh bool, err error) {
 	case rules.Resolve && r.Kind == Refund:
 		return Entry{}, false, ErrNothingStored
 	case !rules.Resolve:
-		if reason, err = b.judge(r); err != nil {
+		if reason, err = b.evaluate(r); err != nil {
 			return Entry{}, false, err
 		}
 	}
 	return b.next(r, reason, rules.Now), true, nil
 }
 
-// judge says why a request that is seen for the first time is refused; empty: it
-// is not.
-func (b *Book) judge(r Request) (transfer.Reason, error) {
+// evaluate returns the refusal of a request that is seen for the first time; "": it is applied.
+func (b *Book) evaluate(r Request) (transfer.Reason, error) {
 	switch {
 	case r.Kind == Refund:
-		return "", b.judgeRefund(r)
+		return "", b.evaluateRefund(r)
 	case r.Kind == AddAsset:
-		return b.judgeAsset(r), nil
+		return b.evaluateAsset(r), nil
 	case r.Kind != SetStatus && r.Units == 0:
 		return transfer.InvalidAmount, nil
 	case r.UserID <= 0:
@@ -79,10 +76,10 @@ func (b *Book) judge(r Request) (transfer.Reason, error) {
 	switch {
 	case r.Kind == SetStatus && !exists:
 		return transfer.TargetAccountNotFound, nil
-	case r.Kind.takes():
-		return judgeTaking(r, a, exists), nil
-	case r.Kind.credits():
-		return judgeCredit(r, a), nil
+	case r.Kind.isDebit():
+		return evaluateDebit(r, a, exists), nil
+	case r.Kind.isCredit():
+		return evaluateCredit(r, a), nil
 	}
 	return "", nil
 }
@@ -92,7 +89,7 @@ func (b *Book) unknownAsset(id int32) bool {
 	return !known
 }
 
-func judgeTaking(r Request, a Account, exists bool) transfer.Reason {
+func evaluateDebit(r Request, a Account, exists bool) transfer.Reason {
 	switch {
 	case !exists:
 		return transfer.SourceAccountNotFound
@@ -106,7 +103,7 @@ func judgeTaking(r Request, a Account, exists bool) transfer.Reason {
 	return ""
 }
 
-func judgeCredit(r Request, a Account) transfer.Reason {
+func evaluateCredit(r Request, a Account) transfer.Reason {
 	switch {
 	case a.Status == Disabled:
 		return transfer.AccountDisabled
@@ -116,8 +113,8 @@ func judgeCredit(r Request, a Account) transfer.Reason {
 	return ""
 }
 
-// judgeRefund never refuses: what cannot be refunded now is not known.
-func (b *Book) judgeRefund(r Request) error {
+// evaluateRefund never refuses: the result of a refund without its withdrawal is unknown.
+func (b *Book) evaluateRefund(r Request) error {
 	if err := b.refundable(r); err != nil {
 		return err
 	}
@@ -127,8 +124,8 @@ func (b *Book) judgeRefund(r Request) error {
 	return nil
 }
 
-// judgeAsset refuses to change the precision: it is what all units are counted in.
-func (b *Book) judgeAsset(r Request) transfer.Reason {
+// evaluateAsset refuses to change the precision: all stored units depend on it.
+func (b *Book) evaluateAsset(r Request) transfer.Reason {
 	if precision, known := b.assets[r.AssetID]; r.AssetID <= 0 || known && precision != r.Precision {
 		return transfer.InvalidAsset
 	}

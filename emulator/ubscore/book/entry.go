@@ -1,11 +1,9 @@
-// Package book is the trading core's state and rules, without a clock, a disk or
-// a network: accounts, assets, and what was answered under each key.
+// Package book is the trading core's state and rules, without a clock, a disk or a network:
+// accounts, assets, and the answer stored under each key.
 //
-// A book is what its entries make of it. [Book.Decide] says what the entry for a
-// request would be and changes nothing; [Book.Apply] takes an entry, whether it
-// has just been decided or is read from a log, and follows it to the letter. So a
-// core that is restarted holds what it held before, whatever its rules or its
-// clock say by then.
+// The entries alone determine a book. [Book.Decide] computes the entry for a request and changes
+// nothing. [Book.Apply] applies an entry exactly, whether it is fresh or read from a log. So a
+// restarted core has the same state as before, even with other rules or another clock.
 package book
 
 import (
@@ -17,8 +15,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// Kind is what an entry is about. The numbers are in logs: they are never given
-// another meaning.
+// Kind is the kind of an entry. The numbers are stored in logs: their meaning must never change.
 type Kind uint8
 
 // The kinds.
@@ -32,14 +29,13 @@ const (
 	AddAsset
 	Floor
 
-	// What an operator said of a forgotten key. The first three move no money.
+	// An operator's statements about a forgotten key. The first three move no money.
 	RecordedWithdraw
 	RecordedDeposit
 	RecordedRefund
-	LateRefund // credits a refund whose withdrawal was forgotten
+	LateRefund // isCredit a refund whose withdrawal was forgotten
 
-	// Adjustments: the first two move the journal's sum and not the balance, the
-	// other two the balance and not the sum.
+	// Adjustments. The first two change the journal's sum only, the other two the balance only.
 	JournalCredit
 	JournalDebit
 	BalanceCredit
@@ -56,7 +52,7 @@ var ops = [...]transfer.Op{
 	BalanceCredit: transfer.BalanceCredit, BalanceDebit: transfer.BalanceDebit,
 }
 
-// KindOf is the kind of an operation; 0 for one that is unknown.
+// KindOf returns the kind of an operation; 0: unknown.
 func KindOf(op transfer.Op) Kind {
 	if op == "" {
 		return 0
@@ -64,36 +60,36 @@ func KindOf(op transfer.Op) Kind {
 	return Kind(max(0, slices.Index(ops[:], op)))
 }
 
-// Op is the kind's name outside.
+// Op returns the kind's name in the API.
 func (k Kind) Op() transfer.Op { return ops[k] }
 
 func (k Kind) valid() bool { return k >= Withdraw && k <= BalanceDebit }
 
-// takes says whether the kind takes from an account, and credits whether it adds.
-func (k Kind) takes() bool   { return k == Withdraw || k == OutsideWithdrawal }
-func (k Kind) credits() bool { return k == Deposit || k == Refund || k == OutsideDeposit }
+// isDebit reports whether the kind reduces a balance, and isCredit whether it increases one.
+func (k Kind) isDebit() bool  { return k == Withdraw || k == OutsideWithdrawal }
+func (k Kind) isCredit() bool { return k == Deposit || k == Refund || k == OutsideDeposit }
 
-// recorded says whether the kind is an operator's word about a forgotten key.
-func (k Kind) recorded() bool { return k >= RecordedWithdraw && k <= LateRefund }
+// isRecorded reports whether the kind is an operator's statement about a forgotten key.
+func (k Kind) isRecorded() bool { return k >= RecordedWithdraw && k <= LateRefund }
 
-// adjusts says whether the kind is an adjustment.
-func (k Kind) adjusts() bool { return k >= JournalCredit && k <= BalanceDebit }
+// isAdjustment reports whether the kind is an adjustment.
+func (k Kind) isAdjustment() bool { return k >= JournalCredit && k <= BalanceDebit }
 
-// asked is the kind that callers ask for, and under which the entry is stored. All
-// adjustments share one, so that a finding has one of them.
-func (k Kind) asked() Kind {
+// requested is the kind that callers ask for, under which the entry is stored. All adjustments
+// share one kind, so that a finding gets only one.
+func (k Kind) requested() Kind {
 	switch {
 	case k == LateRefund:
 		return Refund
-	case k.recorded():
+	case k.isRecorded():
 		return k - RecordedWithdraw + Withdraw
-	case k.adjusts():
+	case k.isAdjustment():
 		return JournalCredit
 	}
 	return k
 }
 
-// Status is an account's. The numbers are in logs.
+// Status is an account's status. The numbers are stored in logs.
 type Status uint8
 
 // The statuses; the zero Status is none.
@@ -105,7 +101,7 @@ const (
 
 var statuses = [...]string{Active: wire.Active, Frozen: wire.Frozen, Disabled: wire.Disabled}
 
-// StatusOf is the status of that name; 0 for one that is unknown.
+// StatusOf returns the status of that name; 0: unknown.
 func StatusOf(name string) Status {
 	if name == "" {
 		return 0
@@ -113,27 +109,27 @@ func StatusOf(name string) Status {
 	return Status(max(0, slices.Index(statuses[:], name)))
 }
 
-// String is the status' name outside.
+// String returns the status' name in the API.
 func (s Status) String() string { return statuses[s] }
 
-// reasons are the refusals by their number in logs; 0: it was applied.
+// reasons are the refusals by their number in logs; 0: applied.
 var reasons = [...]transfer.Reason{
 	"", transfer.InvalidAmount, transfer.InvalidAsset, transfer.InvalidUser, transfer.Overflow,
 	transfer.SourceAccountNotFound, transfer.TargetAccountNotFound, transfer.AccountFrozen,
 	transfer.AccountDisabled, transfer.InsufficientBalance, transfer.ResolvedByOperator,
 }
 
-// Micros is a time, in microseconds since 1970.
+// Micros is a time in microseconds since 1970.
 type Micros int64
 
-// MicrosOf is t, cut to the microsecond.
+// MicrosOf returns t, cut to the microsecond.
 func MicrosOf(t time.Time) Micros { return Micros(t.UnixMicro()) }
 
-// Time is the time in UTC.
+// Time returns the time in UTC.
 func (m Micros) Time() time.Time { return time.UnixMicro(int64(m)).UTC() }
 
-// Request is what somebody asks for. All of it is compared with what is stored
-// under its key, which is kind and ReqID.
+// Request is one operation that a caller asks for. A repeat must be equal in all fields to the
+// request stored under its key, which is kind and ReqID.
 type Request struct {
 	Kind      Kind
 	Status    Status // of SetStatus
@@ -141,16 +137,16 @@ type Request struct {
 	AssetID   int32
 	UserID    int64
 	Units     uint64
-	CreatedAt Micros // of Floor: what was created before is forgotten
+	CreatedAt Micros // of Floor: keys created before it are forgotten
 	ReqID     string
 }
 
-// Entry is a request and what became of it: a line of the journal.
+// Entry is a request with its result: a line of the journal.
 type Entry struct {
 	Request
-	Seq     uint64 // from 1, without holes
+	Seq     uint64 // from 1, without gaps
 	At      Micros
-	Refused transfer.Reason // empty: it was applied
+	Refused transfer.Reason // "": applied
 }
 
 func (e Entry) String() string {
@@ -162,14 +158,14 @@ type key struct {
 	reqID string
 }
 
-func (r Request) key() key { return key{r.Kind.asked(), r.ReqID} }
+func (r Request) key() key { return key{r.Kind.requested(), r.ReqID} }
 
-// answers says whether the entry is the answer to the request: its own, or what an
-// operator recorded for it.
-func (e Entry) answers(r Request) bool {
+// isAnswerTo reports whether the entry answers the request: its own entry, or one that an operator
+// recorded for it.
+func (e Entry) isAnswerTo(r Request) bool {
 	stored := e.Request
-	if stored.Kind.recorded() {
-		stored.Kind = stored.Kind.asked()
+	if stored.Kind.isRecorded() {
+		stored.Kind = stored.Kind.requested()
 	}
 	return stored == r
 }

@@ -11,16 +11,15 @@ import (
 	"slices"
 )
 
-// magic begins an image, with the version of its form.
+// magic begins an image and identifies its format.
 const magic = "UBSIMG01"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrImage reports that what should be an image of a book is none, or is damaged.
+// ErrImage reports bytes that are not an image of a book, or a damaged image.
 var ErrImage = errors.New("not a whole image of a book")
 
-// Image is a book at one moment, for another goroutine to write while the book
-// goes on.
+// Image is the book at one moment, for another goroutine to write to disk.
 type Image struct {
 	seq      uint64
 	at       Micros
@@ -30,18 +29,18 @@ type Image struct {
 	past     past
 }
 
-// Image is the book as it is now. It copies little: it shares what does not change.
+// Image returns the book as it is now. It shares unchanged parts with the book.
 func (b *Book) Image() *Image {
 	p := b.past
 	p.chunks = slices.Clone(p.chunks)
 	return &Image{b.seq, b.at, b.floor, maps.Clone(b.assets), b.accounts.share(), p}
 }
 
-// Seq is the last entry that is in the image.
+// Seq is the number of the last entry in the image.
 func (i *Image) Seq() uint64 { return i.seq }
 
-// Write writes the image: the magic, as varints the numbers and the lists with
-// their lengths before them, and the CRC-32C of all that.
+// Write writes the image: the magic, the numbers and the lists as varints with their lengths first,
+// and the CRC-32C of all these bytes.
 func (i *Image) Write(to io.Writer) error {
 	sum := crc32.New(castagnoli)
 	w := imageWriter{w: bufio.NewWriterSize(io.MultiWriter(to, sum), 1<<20)}
@@ -61,7 +60,7 @@ func (i *Image) Write(to io.Writer) error {
 		w.bytes(w.scratch)
 		return w.err
 	})
-	w.numbers(0) // no entry has this number
+	w.numbers(0) // ends the list: no entry has this number
 	if err := errors.Join(w.err, w.w.Flush()); err != nil {
 		return err
 	}
@@ -89,8 +88,7 @@ func (w *imageWriter) numbers(list ...uint64) {
 	}
 }
 
-// Read is the book of the image. The error wraps [ErrImage] for anything but a
-// whole one; then nothing in it may be believed.
+// Read returns the book of the image. The error wraps [ErrImage] if the image is not complete.
 func Read(image []byte) (*Book, error) {
 	if len(image) < len(magic)+crc32.Size || string(image[:len(magic)]) != magic {
 		return nil, fmt.Errorf("%w: it begins with something else, or ends there", ErrImage)
@@ -107,7 +105,7 @@ func Read(image []byte) (*Book, error) {
 	return b, r.err
 }
 
-// imageReader keeps the first error, and reads zeros from then on.
+// imageReader keeps the first error, and returns zeros after it.
 type imageReader struct {
 	rest []byte
 	err  error

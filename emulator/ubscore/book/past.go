@@ -1,12 +1,11 @@
 package book
 
-// past is the remembered entries in their order: pushed at one end, popped at the
-// other, never changed in between. A copy shows for ever what it showed when it
-// was made, while another goroutine pushes and pops.
+// past is the remembered entries, oldest first. Entries are pushed at one end, popped at the other,
+// and never changed. A copy stays as it was, while another goroutine pushes and pops.
 type past struct {
 	chunks []*[chunkSize]Entry
-	head   int // how many of the first chunk are popped
-	tail   int // how many of the last chunk are pushed
+	head   int // popped entries of the first chunk
+	tail   int // pushed entries of the last chunk
 }
 
 const chunkSize = 1024
@@ -22,7 +21,7 @@ func (p *past) push(e Entry) *Entry {
 	return at
 }
 
-// front is the oldest entry, or nil.
+// front returns the oldest entry, or nil.
 func (p *past) front() *Entry {
 	if len(p.chunks) == 0 || len(p.chunks) == 1 && p.head == p.tail {
 		return nil
@@ -37,7 +36,7 @@ func (p *past) pop() {
 	}
 }
 
-// each visits the entries, the oldest first.
+// each visits the entries, oldest first.
 func (p *past) each(visit func(*Entry) error) error {
 	for i, chunk := range p.chunks {
 		from, to := 0, chunkSize

@@ -2,11 +2,10 @@ package book
 
 import "github.com/fencepost/fencepost/shared/transfer"
 
-// mayBeForgotten says whether the request's key, which is not known, may have been
-// answered and forgotten. A refund may not while its own withdrawal is remembered:
-// the refund's entry is younger, and the oldest entries are forgotten first. What
-// an operator recorded of the withdrawal is younger than a refund may be, so it
-// proves nothing.
+// mayBeForgotten reports whether the request's unknown key may have been answered and forgotten. A
+// refund cannot be forgotten while its withdrawal is remembered: its entry is younger, and the
+// oldest entries are forgotten first. An operator's record of the withdrawal can be younger than
+// the refund, so it proves nothing.
 func (b *Book) mayBeForgotten(r Request) bool {
 	if r.CreatedAt >= b.floor {
 		return false
@@ -15,18 +14,17 @@ func (b *Book) mayBeForgotten(r Request) bool {
 	return r.Kind != Refund || withdrawal == nil || withdrawal.Kind != Withdraw
 }
 
-// ProvedBy says whether a line of the journal proves the word about the request.
+// ProvedBy reports whether a line of the journal proves the statement about the request.
 func (w Word) ProvedBy(r Request, line Entry) bool {
-	if r.Kind == Refund && !w.Applied { // no line says that nothing was done, but the withdrawal must have been
+	if r.Kind == Refund && !w.Applied { // no line shows a missing refund, but the withdrawal must be there
 		r.Kind = Withdraw
-		return line.answers(r) && line.Refused == ""
+		return line.isAnswerTo(r) && line.Refused == ""
 	}
-	return line.answers(r) && (line.Refused == "") == w.Applied
+	return line.isAnswerTo(r) && (line.Refused == "") == w.Applied
 }
 
-// record is the entry for what an operator says of a forgotten key. It moves no
-// money, but for a refund that was not applied: that one has no refusal, so it is
-// applied now.
+// record returns the entry for an operator's statement about a forgotten key. It moves no money,
+// except for a refund that was not applied: a refund is never refused, so it is applied now.
 func (b *Book) record(r Request, rules Rules) (Entry, bool, error) {
 	e := b.next(r, "", rules.Now)
 	switch applied := rules.Record.Applied; {
@@ -49,11 +47,10 @@ func (b *Book) record(r Request, rules Rules) (Entry, bool, error) {
 	return e, true, nil
 }
 
-// adjust is the entry for an adjustment, if the account holds what it was decided
-// by.
+// adjust returns the entry for an adjustment, if the account has the balance it is based on.
 func (b *Book) adjust(r Request, rules Rules) (Entry, bool, error) {
 	a, exists := b.accounts.get(AccountKey{r.UserID, r.AssetID})
-	switch _, ok := a.adjusted(r); {
+	switch _, ok := a.adjustedUnits(r); {
 	case exists && a.Units != rules.Found:
 		return Entry{}, false, ErrAccountMoved
 	case !exists || !ok:
@@ -62,8 +59,8 @@ func (b *Book) adjust(r Request, rules Rules) (Entry, bool, error) {
 	return b.next(r, "", rules.Now), true, nil
 }
 
-// adjusted is what the account holds after the adjustment, and whether it can.
-func (a Account) adjusted(r Request) (units uint64, ok bool) {
+// adjustedUnits returns the balance after the adjustment, and whether it is possible.
+func (a Account) adjustedUnits(r Request) (units uint64, ok bool) {
 	switch r.Kind {
 	case BalanceCredit:
 		return a.Units + r.Units, r.Units > 0 && a.Units+r.Units > a.Units

@@ -18,7 +18,7 @@ func as(kind book.Kind, r book.Request) book.Request {
 
 // A month after a request was created nothing is forgotten yet. The request, its
 // resolve, and the refund of a remembered withdrawal are answered.
-func TestOldIsNotForgotten(t *testing.T) {
+func TestOldRequestIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := stocked(t)
 	decide(t, b, withdrawal("W", 10))
@@ -40,8 +40,8 @@ func TestOldIsNotForgotten(t *testing.T) {
 	}
 }
 
-// floored is a book that has forgotten all up to now, and remembers W, a younger
-// withdrawal that an older one follows: L was created below the floor.
+// floored returns a book that has forgotten all keys up to now. It remembers W, a younger withdrawal
+// that an older one follows: L was created below the floor.
 func floored(t testing.TB) *book.Book {
 	b := stocked(t)
 	decide(t, b, withdrawal("gone", 10))
@@ -57,9 +57,8 @@ func floored(t testing.TB) *book.Book {
 	return b
 }
 
-// Below the floor a remembered key is answered, and so is the refund of a remembered
-// withdrawal; nothing else is.
-func TestBelowTheFloor(t *testing.T) {
+// Below the floor only a remembered key and the refund of a remembered withdrawal are answered.
+func TestBelowTheFloorOnlyRememberedKeysAreAnswered(t *testing.T) {
 	t.Parallel()
 	b := floored(t)
 	for _, x := range []struct {
@@ -95,9 +94,9 @@ func recordWord(t testing.TB, b *book.Book, r book.Request, applied bool) book.E
 	return e
 }
 
-// What an operator says of a forgotten key moves no money, is what duplicates hear,
-// also from an image, and is followed for ever.
-func TestAnOperatorsWordIsTheAnswer(t *testing.T) {
+// An operator's statement about a forgotten key moves no money. Duplicates get it as their answer,
+// also from an image.
+func TestOperatorsStatementIsTheAnswer(t *testing.T) {
 	t.Parallel()
 	for _, applied := range []bool{true, false} {
 		b := floored(t)
@@ -129,9 +128,9 @@ func TestAnOperatorsWordIsTheAnswer(t *testing.T) {
 	}
 }
 
-// The refund of a withdrawal that an operator vouched for may itself be forgotten: it
-// is not done again unasked. Said not to be applied, it is credited, once.
-func TestARefundAfterAWord(t *testing.T) {
+// The refund of a withdrawal stated by an operator can be forgotten itself: it is not repeated. After
+// the statement that it was not applied, it is credited once.
+func TestRefundAfterStatementIsAppliedOnce(t *testing.T) {
 	t.Parallel()
 	b := floored(t)
 	recordWord(t, b, withdrawal("back", 10), true)
@@ -155,8 +154,8 @@ func TestARefundAfterAWord(t *testing.T) {
 	}
 }
 
-// A word about what was not forgotten is refused.
-func TestAWordAboutWhatIsAnswered(t *testing.T) {
+// A statement about a key that is not forgotten is refused.
+func TestStatementAboutRememberedKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	b := floored(t)
 	with := rules
@@ -172,9 +171,9 @@ func TestAWordAboutWhatIsAnswered(t *testing.T) {
 	}
 }
 
-// A line proves a word only if it is the request's own and says the same. That a
-// refund was not applied no line says; it wants the withdrawal's.
-func TestWhatProvesAWord(t *testing.T) {
+// Only the request's own line with the same result proves a statement. A refund that was not applied
+// has no line; its withdrawal's line proves it.
+func TestOnlyTheRequestsLineProvesAStatement(t *testing.T) {
 	t.Parallel()
 	took, failed := book.Entry{Request: withdrawal("R", 10)}, book.Entry{Request: withdrawal("R", 10), Refused: transfer.AccountFrozen}
 	refunded := book.Entry{Request: as(book.Refund, withdrawal("R", 10))}
@@ -196,9 +195,9 @@ func TestWhatProvesAWord(t *testing.T) {
 	}
 }
 
-// An adjustment changes the balance, or nothing but the journal; once for a finding,
-// by the balance that was found, never below zero.
-func TestAdjustments(t *testing.T) {
+// An adjustment changes either the balance or the journal's sum. It happens once for a finding, for
+// the balance found, and never below zero.
+func TestAdjustmentIsAppliedOnce(t *testing.T) {
 	t.Parallel()
 	for kind, units := range map[book.Kind]uint64{book.JournalCredit: 100, book.JournalDebit: 100, book.BalanceCredit: 107, book.BalanceDebit: 93} {
 		b := stocked(t)
@@ -230,11 +229,11 @@ func TestAdjustments(t *testing.T) {
 	b := stocked(t)
 	with := rules
 	with.Found = 100
-	nobody := withdrawal("finding-1", 1)
-	nobody.UserID = 2
+	unknownUser := withdrawal("finding-1", 1)
+	unknownUser.UserID = 2
 	for what, r := range map[string]book.Request{
 		"below zero": as(book.BalanceDebit, withdrawal("finding-1", 101)), "overflow": as(book.BalanceCredit, withdrawal("finding-1", ^uint64(0))),
-		"no account": as(book.JournalCredit, nobody), "nothing": as(book.JournalDebit, withdrawal("finding-1", 0)),
+		"no account": as(book.JournalCredit, unknownUser), "nothing": as(book.JournalDebit, withdrawal("finding-1", 0)),
 	} {
 		if _, _, err := b.Decide(r, with); !errors.Is(err, book.ErrOutOfRange) {
 			t.Errorf("%s: got %v, want %v", what, err, book.ErrOutOfRange)
@@ -246,8 +245,7 @@ func TestAdjustments(t *testing.T) {
 	}
 }
 
-// Whatever was forgotten, and whatever an operator says truly, no operation moves
-// money twice.
+// No operation moves money twice, for any forgotten keys and any true statements of an operator.
 func TestNothingMovesTwice(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -276,7 +274,7 @@ func TestNothingMovesTwice(t *testing.T) {
 				continue
 			case 1:
 				if r.Kind == book.Refund && !moved["withdraw"+id] {
-					continue // nobody may say that it is owed
+					continue // a statement that it is owed would be false
 				}
 				with.Record = &book.Word{Applied: moved[name]}
 			case 2:

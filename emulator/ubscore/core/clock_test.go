@@ -16,18 +16,18 @@ import (
 
 const day = 24 * time.Hour
 
-// deposit is of user 1, created at that time.
+// deposit returns a deposit for user 1, created at that time.
 func deposit(id string, createdAt time.Time) book.Request {
 	return book.Request{Kind: book.OutsideDeposit, ReqID: id, UserID: 1, AssetID: 1, Units: 1, CreatedAt: book.MicrosOf(createdAt)}
 }
 
-// A clock that is wrong for a while makes the core forget nothing: when it is right
-// again, what was withdrawn before can be refunded, and what is new is done.
-func TestH17AWrongClockForgetsNothing(t *testing.T) {
+// A clock that is wrong for a while makes the core forget no key. When it is right again, an earlier
+// withdrawal can be refunded, and new requests are applied.
+func TestH17WrongClockForgetsNoKey(t *testing.T) {
 	t.Parallel()
 	const age = 12 * day // of the withdrawal that is refunded in the end
 	for what, x := range map[string]struct {
-		ahead   time.Duration // of the core's clock
+		ahead   time.Duration // error of the core's clock
 		callers time.Duration // how far their clocks are ahead
 		restart bool          // while the clock is wrong
 	}{
@@ -73,14 +73,14 @@ func TestH17AWrongClockForgetsNothing(t *testing.T) {
 	}
 }
 
-// A core that has nothing yet to doubt its clock by goes by its callers' times,
-// and by its clock again once that was put right.
-func TestH17AClockThatIsWrongFromTheFirst(t *testing.T) {
+// A core without any other reading uses its callers' times while its clock is wrong, and its clock
+// again when that is right.
+func TestH17CallersTimeReplacesAWrongClock(t *testing.T) {
 	t.Parallel()
 	const ahead = 20 * day
 	clock := &clock{now: epoch.Add(ahead)}
 	c := open(t, core.Options{Folder: t.TempDir(), SnapshotEvery: 10, Now: clock.Now, Elapsed: clock.Elapsed})
-	created := epoch.Add(-9 * day) // the first in the book, so that nothing keeps it from being forgotten
+	created := epoch.Add(-9 * day) // the first key in the book: no older one protects it
 	do(t, c, book.Request{Kind: book.AddAsset, ReqID: "asset", AssetID: 1, Precision: 6, CreatedAt: book.MicrosOf(created)}, "")
 	do(t, c, deposit("opening", created), "")
 	old := withdrawal("R", 1)
@@ -105,9 +105,9 @@ func TestH17AClockThatIsWrongFromTheFirst(t *testing.T) {
 	wantUnits(t, c, 76)
 }
 
-// A caller whose clock is ahead is told nothing, and nothing is stored: once its
-// time has come, the same request is done, once.
-func TestARequestOfTheFutureIsNotRemembered(t *testing.T) {
+// A request from the future gets no answer and is not stored. Once its time has come, the same
+// request is applied once.
+func TestFutureRequestIsNotStored(t *testing.T) {
 	t.Parallel()
 	clock := &clock{now: epoch}
 	o := core.Options{Folder: t.TempDir(), SnapshotEvery: 3, Now: clock.Now, Elapsed: clock.Elapsed}
@@ -135,7 +135,7 @@ func TestARequestOfTheFutureIsNotRemembered(t *testing.T) {
 	wantUnits(t, c, 1002)
 }
 
-// messages are what a core logs.
+// messages are the log lines of a core.
 type messages struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -153,9 +153,9 @@ func (m *messages) count(text string) int {
 	return strings.Count(m.text.String(), text)
 }
 
-// A clock far from what its callers' say, or from how long the core has run, is
-// told of, once for each time that it goes wrong.
-func TestAClockThatIsFarOffIsToldOf(t *testing.T) {
+// A clock that differs much from the callers' times, or from the core's uptime, is logged once each
+// time.
+func TestWrongClockIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	for what, x := range map[string]struct {
 		set     time.Duration
@@ -181,7 +181,7 @@ func TestAClockThatIsFarOffIsToldOf(t *testing.T) {
 			defer c.Close()
 			ask := func(times int, createdAt time.Time) {
 				for range times {
-					_, _ = c.Do(t.Context(), deposit("a", createdAt)) // whatever is answered, it tells the time
+					_, _ = c.Do(t.Context(), deposit("a", createdAt)) // its creation time counts whatever the answer
 				}
 			}
 			for range 2 {

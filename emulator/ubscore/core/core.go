@@ -1,12 +1,9 @@
-// Package core is the trading core at work: one goroutine that decides requests
-// in the order in which they come, writes what it decided to the log, and tells
-// nobody before that is durable. Requests that wait while the disk works share
-// the next write and fsync.
+// Package core is the running trading core. One goroutine decides requests in the order of their
+// arrival and writes the decisions to the log. It answers only after they are durable. Requests
+// that arrive during a write share the next write and fsync.
 //
-// What a core does not know to be so it does not say: after a failed write, or
-// with a log or a snapshot that is not as it was written, it is halted, which
-// means that every method answers with a [*Halt] for as long as the process
-// lives.
+// A failed write, a damaged log or a damaged snapshot halts the core: from then on every method
+// returns a [*Halt] until the process ends.
 package core
 
 import (
@@ -23,16 +20,16 @@ import (
 	"github.com/fencepost/fencepost/shared/crash"
 )
 
-// Options say where a core keeps what it knows, and for how long.
+// Options are the folder of a core and its limits.
 type Options struct {
-	Folder        string        // its own; another process that wants it does not start
-	Horizon       time.Duration // how long keys are kept at least; 0: 30 days
+	Folder        string        // used by one process at a time
+	Horizon       time.Duration // the least time that keys are kept; 0: 30 days
 	SnapshotEvery int           // lines between two snapshots; 0: 200,000
-	SegmentBytes  int64         // of the log's files; 0: as [wal.Options] has it
+	SegmentBytes  int64         // of the log's files; 0: the default of [wal.Options]
 	Disk          wal.Disk      // nil: [wal.System]
 
 	Now     func() time.Time     // nil: time.Now
-	Elapsed func() time.Duration // since any moment, by a clock that nobody sets; nil: since Open
+	Elapsed func() time.Duration // since any moment, by a clock that is never set; nil: since Open
 	Points  crash.Points
 	Log     *slog.Logger // nil: slog.Default
 }
@@ -44,46 +41,44 @@ const (
 )
 
 const (
-	maxWaiting = 16 << 10 // requests; more are told [ErrBusy]
-	maxBatch   = 4 << 10  // requests that share a commit
+	maxWaiting = 16 << 10 // requests; further ones get [ErrBusy]
+	maxBatch   = 4 << 10  // requests in one commit
 )
 
-// ErrBusy reports that too many requests wait; nothing was done.
+// ErrBusy reports that too many requests wait. The request was not decided.
 var ErrBusy = errors.New("too many requests wait")
 
-// ErrClosed reports that the core is closed; what became of the request is
-// unknown.
+// ErrClosed reports that the core is closed. The result of the request is unknown.
 var ErrClosed = errors.New("the core is closed")
 
-// Core is a trading core. Make one with [Open]; its methods may be called from
-// any goroutine.
+// Core is a trading core. Make one with [Open]. Any goroutine can call its methods.
 type Core struct {
 	options Options
 	log     *slog.Logger
 	wal     *wal.Log
-	book    *book.Book // the goroutine's own
+	book    *book.Book // used only by the core's goroutine
 	jobs    chan job
 	stop    chan struct{} // closed by Close
 	stopped chan struct{} // closed at the goroutine's end
 	closing sync.Once
 	halted  atomic.Pointer[Halt]
 	views   views
-	clock   clock // the goroutine's own
+	clock   clock // used only by the core's goroutine
 
 	lines      lines
 	snapshot   uint64        // the line of the newest snapshot
-	snapshots  chan struct{} // gets one when a snapshot was written, or was not
-	writing    bool          // whether one is being written
+	snapshots  chan struct{} // receives a value after each attempt to write a snapshot
+	writing    bool          // whether a snapshot is being written
 	recordings []result
 }
 
-// job is a request, or a look at the book.
+// job is a request, or a query of the book.
 type job struct {
 	request book.Request
 	resolve bool
-	record  *book.Word       // nil: it is not about a forgotten key
-	found   uint64           // of an adjustment: the balance that it was decided by
-	look    func(*book.Book) // called when everything that the book holds is durable
+	record  *book.Word       // nil: not about a forgotten key
+	found   uint64           // of an adjustment: the balance that it is based on
+	query   func(*book.Book) // called when all entries of the book are durable
 	done    chan result
 }
 
@@ -92,9 +87,9 @@ type result struct {
 	err   error
 }
 
-// Open recovers what the folder holds, or begins anew in an empty one. The error
-// says why the core cannot even be halted: the folder is another process', which
-// is [wal.ErrLocked]. A core that had to halt is returned without an error.
+// Open recovers the state in the folder, or begins a new one if it is empty. It fails with
+// [wal.ErrLocked] if another process has the folder. If the state is damaged, it returns a halted
+// core without an error.
 func Open(o Options) (*Core, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -129,15 +124,14 @@ func Open(o Options) (*Core, error) {
 	return c, nil
 }
 
-// Do does what is asked, once, and answers the line that is stored under the
-// request's key. The error is one of [book]'s, and then nothing is stored; or it
-// leaves open what became of the request.
+// Do applies the request once, and returns the line stored under its key. With an error of package
+// book nothing is stored; with any other the result of the request is unknown.
 func (c *Core) Do(ctx context.Context, r book.Request) (book.Entry, error) {
 	return c.ask(ctx, job{request: r})
 }
 
-// Resolve answers the line that is stored under the request's key, or stores that
-// it is refused for ever. The errors are those of [Core.Do].
+// Resolve returns the line stored under the request's key, or stores that it is refused for ever.
+// The errors are those of [Core.Do].
 func (c *Core) Resolve(ctx context.Context, r book.Request) (book.Entry, error) {
 	return c.ask(ctx, job{request: r, resolve: true})
 }
@@ -159,7 +153,7 @@ func (c *Core) ask(ctx context.Context, j job) (book.Entry, error) {
 		return book.Entry{}, ctx.Err()
 	case <-c.stopped:
 	}
-	select { // it may have been the last to be served
+	select { // the goroutine may have served it last
 	case r := <-j.done:
 		return r.entry, r.err
 	default:
@@ -188,7 +182,7 @@ func (c *Core) run() {
 	}
 }
 
-// more takes what waits already.
+// more appends the requests that already wait.
 func (c *Core) more(batch []job) []job {
 	for len(batch) < maxBatch {
 		select {
@@ -201,8 +195,7 @@ func (c *Core) more(batch []job) []job {
 	return batch
 }
 
-// serve does the batch and answers all of it: with what is durable, or with the
-// halt.
+// serve decides the batch and answers each request: with its durable line, or with the halt.
 func (c *Core) serve(batch []job) {
 	results := c.decide(batch)
 	if c.Halted() == nil {
@@ -212,24 +205,23 @@ func (c *Core) serve(batch []job) {
 		switch h := c.Halted(); {
 		case h != nil:
 			results[i] = result{err: h}
-		case j.look != nil:
-			j.look(c.book)
+		case j.query != nil:
+			j.query(c.book)
 		}
 		j.done <- results[i]
 	}
 }
 
-// decide decides the requests one after the other, each after the effect of the
-// one before.
+// decide decides the requests one after the other, each with the effect of the earlier ones.
 func (c *Core) decide(batch []job) []result {
 	c.lines.reset()
 	results := c.recordings[:0]
 	rules := book.Rules{Now: c.clock.read()}
 	for _, j := range batch {
 		var r result
-		if j.look == nil && c.Halted() == nil {
+		if j.query == nil && c.Halted() == nil {
 			c.options.Points.At("ubscore.received")
-			c.clock.witness(j.request.CreatedAt, rules.Now)
+			c.clock.observe(j.request.CreatedAt, rules.Now)
 			rules.Resolve, rules.Record, rules.Found = j.resolve, j.record, j.found
 			var fresh bool
 			if r.entry, fresh, r.err = c.book.Decide(j.request, rules); fresh {
@@ -243,7 +235,7 @@ func (c *Core) decide(batch []job) []result {
 	return results
 }
 
-// apply makes the entry the book's and the next line to be written.
+// apply applies the entry to the book and appends it to the lines to be written.
 func (c *Core) apply(e book.Entry) {
 	if err := c.book.Apply(e); err != nil {
 		c.halt(fmt.Errorf("a decision that cannot be applied: %w", err))
@@ -270,8 +262,7 @@ func (c *Core) commit() {
 	c.options.Points.At("ubscore.synced")
 }
 
-// Close ends the core after what is being served, and gives its folder free. A
-// second call does nothing.
+// Close ends the core after the current batch and releases its folder. A second call does nothing.
 func (c *Core) Close() (err error) {
 	c.closing.Do(func() {
 		close(c.stop)

@@ -35,7 +35,7 @@ func open(t testing.TB, o core.Options) *core.Core {
 	return c
 }
 
-// stocked is a core with an asset and 1,000 units of it for user 1.
+// stocked returns a core with an asset and 1,000 units of it for user 1.
 func stocked(t testing.TB, o core.Options) *core.Core {
 	t.Helper()
 	c := open(t, o)
@@ -57,7 +57,7 @@ func do(t testing.TB, c *core.Core, r book.Request, want transfer.Reason) book.E
 	return e
 }
 
-// started is when everything is created that a test does not date.
+// started is the default creation time of requests.
 var started = book.MicrosOf(time.Now())
 
 func withdrawal(id string, units uint64) book.Request {
@@ -72,13 +72,13 @@ func wantUnits(t testing.TB, c *core.Core, want uint64) {
 	}
 }
 
-// journal are at most limit lines after the given one.
+// journal returns at most limit lines after the given one.
 func journal(c *core.Core, after uint64, limit int) (lines []book.Entry, last uint64, err error) {
 	last, err = c.Journal(after, limit, func(e book.Entry) bool { lines = append(lines, e); return true })
 	return lines, last, err
 }
 
-// halted wants every method to answer with the halt and nothing else.
+// halted checks that every method returns the halt.
 func halted(t testing.TB, c *core.Core, cause error, advice string) {
 	t.Helper()
 	_, errDo := c.Do(t.Context(), withdrawal("after the halt", 1))
@@ -95,9 +95,9 @@ func halted(t testing.TB, c *core.Core, cause error, advice string) {
 	}
 }
 
-// Operations that wait together share a commit, each sees the effect of the one
-// before, and no two get the same line.
-func TestConcurrentWithdrawals(t *testing.T) {
+// Operations that wait together share a commit. Each sees the effect of the earlier ones, and no two
+// get the same line.
+func TestConcurrentWithdrawalsShareACommit(t *testing.T) {
 	t.Parallel()
 	c := stocked(t, core.Options{Folder: t.TempDir()})
 	var done sync.WaitGroup
@@ -125,13 +125,13 @@ func TestConcurrentWithdrawals(t *testing.T) {
 	wantUnits(t, c, 0)
 }
 
-// A restart reads the newest whole snapshot and the lines after it.
-func TestSnapshots(t *testing.T) {
+// A restart reads the newest complete snapshot and the later lines.
+func TestRestartReadsSnapshotAndLaterLines(t *testing.T) {
 	t.Parallel()
 	o := core.Options{Folder: t.TempDir(), SnapshotEvery: 10}
 	c := stocked(t, o)
 	names, units := snapshots(t, c, o.Folder)
-	for what, spoil := range map[string]func([]byte) []byte{
+	for what, damage := range map[string]func([]byte) []byte{
 		"flipped": func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
 		"cut":     func(b []byte) []byte { return b[:len(b)-1] },
 		"empty":   func([]byte) []byte { return nil },
@@ -143,7 +143,7 @@ func TestSnapshots(t *testing.T) {
 			if err := os.CopyFS(o.Folder, os.DirFS(filepath.Dir(names[0]))); err != nil {
 				t.Fatal(err)
 			}
-			rewrite(t, filepath.Join(o.Folder, filepath.Base(names[1])), spoil)
+			rewrite(t, filepath.Join(o.Folder, filepath.Base(names[1])), damage)
 			c := open(t, o)
 			wantUnits(t, c, units)
 			do(t, c, withdrawal("w-0", 1), "")
@@ -151,7 +151,7 @@ func TestSnapshots(t *testing.T) {
 			if err := c.Close(); err != nil {
 				t.Fatal(err)
 			}
-			rewrite(t, filepath.Join(o.Folder, filepath.Base(names[0])), spoil)
+			rewrite(t, filepath.Join(o.Folder, filepath.Base(names[0])), damage)
 			c = open(t, o)
 			halted(t, c, book.ErrImage, "move all snapshots away")
 			if err := c.Close(); err != nil {
@@ -167,15 +167,15 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// snapshots withdraws units, one by one, until there are two snapshots, closes the
-// core, and says which they are, the newest last, and what is left.
+// snapshots withdraws single units until there are two snapshots, and closes the core. It returns the
+// names of the snapshots, newest last, and the balance left.
 func snapshots(t testing.TB, c *core.Core, folder string) (names []string, units uint64) {
 	t.Helper()
 	for units = 1000; len(names) < 2; units-- {
 		do(t, c, withdrawal(fmt.Sprint("w-", 1000-units), 1), "")
 		names = list(t, folder)
 	}
-	if err := c.Close(); err != nil { // none is being written any more
+	if err := c.Close(); err != nil { // no snapshot is being written after it
 		t.Fatal(err)
 	}
 	if names = list(t, folder); len(names) != 2 {
@@ -194,20 +194,19 @@ func list(t testing.TB, folder string) []string {
 	return names
 }
 
-func rewrite(t testing.TB, path string, spoil func([]byte) []byte) {
+func rewrite(t testing.TB, path string, damage func([]byte) []byte) {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	if err == nil {
-		err = os.WriteFile(path, spoil(content), 0o600)
+		err = os.WriteFile(path, damage(content), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Without any snapshot the whole log is read; what a snapshot has and the log has
-// not, halts.
-func TestTheLogAloneIsEnoughAndASnapshotAloneIsNot(t *testing.T) {
+// Without a snapshot the whole log is read. A snapshot that is newer than the log halts the core.
+func TestSnapshotWithoutItsLogHalts(t *testing.T) {
 	t.Parallel()
 	o := core.Options{Folder: t.TempDir(), SnapshotEvery: 10}
 	c := stocked(t, o)
@@ -245,8 +244,8 @@ func TestDamageFoundLaterHalts(t *testing.T) {
 	halted(t, c, nil, "do not delete anything")
 }
 
-// Pages are of one line, whatever happens between them.
-func TestAViewStaysAsItIs(t *testing.T) {
+// All pages of a view are of one line, while other requests are applied.
+func TestViewStaysAsItWas(t *testing.T) {
 	t.Parallel()
 	c := stocked(t, core.Options{Folder: t.TempDir()})
 	for user := range int64(25) {
@@ -282,9 +281,9 @@ func TestAViewStaysAsItIs(t *testing.T) {
 	}
 }
 
-// What is forgotten is not answered, even by a clock that is set back: a key that
-// a snapshot dropped can never apply again.
-func TestH17AForgottenKeyNeverAppliesAgain(t *testing.T) {
+// A forgotten key is not answered, even with a clock that was set back: a key that a snapshot dropped
+// can never apply again.
+func TestH17ForgottenKeyNeverAppliesAgain(t *testing.T) {
 	t.Parallel()
 	clock := &clock{now: epoch}
 	o := core.Options{Folder: t.TempDir(), Horizon: time.Hour, SnapshotEvery: 5, Now: clock.Now, Elapsed: clock.Elapsed}

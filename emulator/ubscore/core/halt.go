@@ -6,27 +6,27 @@ import (
 	"github.com/fencepost/fencepost/emulator/ubscore/wal"
 )
 
-// Halt says why a core answers nothing any more, and what would help. It is the
-// error of every method from then on.
+// Halt is the reason why a core answers no more, and advice for the operator. Every method returns
+// it from then on.
 type Halt struct {
 	Cause  error
 	Advice string // for an operator
 }
 
-// Error is both.
+// Error returns the cause and the advice.
 func (h *Halt) Error() string { return "halted: " + h.Cause.Error() + "; " + h.Advice }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (h *Halt) Unwrap() error { return h.Cause }
 
-// errSnapshot reports that no snapshot can be believed, or none fits the log.
+// errSnapshot reports that no snapshot is complete, or none fits the log.
 var errSnapshot = errors.New("the snapshots do not fit")
 
 func advice(cause error) string {
 	var damage *wal.Damage
 	switch {
 	case errors.Is(cause, wal.ErrFailed):
-		return "the disk refused a write: make room or replace it, then start the core again; what nobody was answered for is then either whole or gone"
+		return "the disk refused a write: make room or replace it, then start the core again; an unanswered request is then either complete or gone"
 	case errors.As(cause, &damage):
 		return "do not delete anything: copy the whole folder, then bring back the file from a replica or a backup that has every line that was answered, and start the core again"
 	case errors.Is(cause, errSnapshot):
@@ -35,11 +35,10 @@ func advice(cause error) string {
 	return "copy the whole folder and find out why before the core is started again"
 }
 
-// Halted is why the core answers nothing; nil: it works.
+// Halted returns why the core is halted; nil: it works.
 func (c *Core) Halted() *Halt { return c.halted.Load() }
 
-// halt halts the core, once. What is in memory may not be durable: nobody sees it
-// any more.
+// halt halts the core, once. State in memory may not be durable, so no caller gets it any more.
 func (c *Core) halt(cause error) {
 	h := &Halt{Cause: cause, Advice: advice(cause)}
 	if c.halted.CompareAndSwap(nil, h) {

@@ -2,8 +2,7 @@ package core
 
 import "github.com/fencepost/fencepost/emulator/ubscore/book"
 
-// lines are the entries of one commit as the log has them, in memory that is used
-// again.
+// lines are the entries of one commit in the log's format. Their memory is reused.
 type lines struct {
 	bytes []byte
 	ends  []int

@@ -37,7 +37,7 @@ func (c *clock) add(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// pass lets time pass, where add only sets the clock.
+// pass advances the clock and the uptime; add only sets the clock.
 func (c *clock) pass(d time.Duration) {
 	c.add(d)
 	c.mu.Lock()
@@ -53,8 +53,7 @@ func (c *clock) Elapsed() time.Duration {
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// model is the rules again, as plainly as they can be said: maps, and a list of
-// all that was ever answered.
+// model is the rules again in their simplest form: maps, and a list of all answers.
 type model struct {
 	balances map[book.AccountKey]uint64
 	statuses map[book.AccountKey]book.Status
@@ -69,8 +68,8 @@ type remembered struct {
 
 func name(r book.Request) string { return fmt.Sprint(r.Kind, r.ReqID) }
 
-// judge is why the request is refused, or that nobody can say.
-func (m *model) judge(r book.Request, resolve bool) (reason transfer.Reason, known bool) {
+// evaluate returns the refusal of the request, and whether the result is known.
+func (m *model) evaluate(r book.Request, resolve bool) (reason transfer.Reason, known bool) {
 	k := book.AccountKey{UserID: r.UserID, AssetID: r.AssetID}
 	balance, exists := m.balances[k]
 	_, asset := m.assets[r.AssetID]
@@ -131,12 +130,12 @@ func (m *model) effect(r book.Request) {
 
 // machine is a core beside its model.
 type machine struct {
-	options core.Options
-	clock   *clock
-	core    *core.Core
-	model   model
-	asked   []book.Request
-	created map[string]book.Micros // by reqId: a transfer says the same at each attempt
+	options  core.Options
+	clock    *clock
+	core     *core.Core
+	model    model
+	requests []book.Request
+	created  map[string]book.Micros // by reqId: a transfer sends the same time with each attempt
 }
 
 func (m *machine) request(t *rapid.T) book.Request {
@@ -163,7 +162,7 @@ func (m *machine) request(t *rapid.T) book.Request {
 	return r
 }
 
-// contradicting is another request under the same key.
+// contradicting returns another request under the same key.
 func contradicting(r book.Request) book.Request {
 	switch r.Kind {
 	case book.AddAsset:
@@ -176,12 +175,11 @@ func contradicting(r book.Request) book.Request {
 	return r
 }
 
-// ask asks for something new, or again, or in another way, and wants what the
-// model says.
+// ask sends a new, repeated or contradicting request, and checks the answer against the model.
 func (m *machine) ask(t *rapid.T) {
 	r := m.request(t)
-	if len(m.asked) > 0 && rapid.Bool().Draw(t, "known") {
-		before := rapid.SampledFrom(m.asked).Draw(t, "before")
+	if len(m.requests) > 0 && rapid.Bool().Draw(t, "known") {
+		before := rapid.SampledFrom(m.requests).Draw(t, "before")
 		switch rapid.IntRange(0, 3).Draw(t, "how") {
 		case 0:
 			before = contradicting(before)
@@ -192,7 +190,7 @@ func (m *machine) ask(t *rapid.T) {
 		}
 		r = before
 	}
-	m.asked = append(m.asked, r)
+	m.requests = append(m.requests, r)
 	resolve := rapid.IntRange(0, 9).Draw(t, "resolve") == 0
 	do := m.core.Do
 	if resolve {
@@ -228,7 +226,7 @@ func (m *machine) compare(t *rapid.T, r book.Request, resolve bool, got book.Ent
 		}
 		return
 	}
-	reason, decided := m.model.judge(r, resolve)
+	reason, decided := m.model.evaluate(r, resolve)
 	if !decided {
 		if err == nil {
 			t.Fatalf("%+v: got %+v, want unknown", r, got)
@@ -244,7 +242,7 @@ func (m *machine) compare(t *rapid.T, r book.Request, resolve bool, got book.Ent
 	}
 }
 
-// check compares the balances, and both with the sum of the journal.
+// check compares the balances of core and model, and both with the sum of the journal.
 func (m *machine) check(t *rapid.T) {
 	view, err := m.core.NewView(t.Context())
 	if err != nil {
@@ -274,7 +272,7 @@ func units(accounts map[book.AccountKey]book.Account) map[book.AccountKey]uint64
 	return all
 }
 
-// sum adds up the journal as an outsider does, to exactly the line.
+// sum adds up the journal up to exactly the line.
 func sum(t testingT, c *core.Core, until uint64) map[book.AccountKey]uint64 {
 	all := map[book.AccountKey]uint64{}
 	for after := uint64(0); after < until; {
@@ -311,9 +309,9 @@ func (m *machine) open(t *rapid.T) {
 	m.core = c
 }
 
-// A core answers, through any number of restarts, snapshots and prunings, as the
-// plain model does; what it has forgotten it does not answer at all.
-func TestTheCoreAgainstAPlainModel(t *testing.T) {
+// Through any number of restarts, snapshots and prunings a core answers as the simple model does. A
+// forgotten key gets no answer.
+func TestCoreAnswersLikeTheModel(t *testing.T) {
 	t.Parallel()
 	folders := t.TempDir()
 	var n int

@@ -9,9 +9,9 @@ import (
 	"github.com/fencepost/fencepost/emulator/ubscore/wal/powercut"
 )
 
-// A power cut just after a snapshot got its name leaves the whole snapshot: the core
-// starts from it, and has everything that it answered.
-func TestAPowerCutLeavesSnapshotsWhole(t *testing.T) {
+// A power cut just after a snapshot got its name leaves the snapshot complete. The core starts from it
+// with everything that it answered.
+func TestPowerCutKeepsSnapshotsComplete(t *testing.T) {
 	t.Parallel()
 	disk := &powercut.Disk{Folder: t.TempDir()}
 	c := stocked(t, core.Options{Folder: disk.Folder, SnapshotEvery: 4, Disk: disk})

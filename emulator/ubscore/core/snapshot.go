@@ -25,7 +25,7 @@ func snapshotName(seq uint64) string {
 	return fmt.Sprintf("%s%020d%s", snapshotFirst, seq, snapshotLast)
 }
 
-// snapshotNames are the folder's snapshots, the newest first.
+// snapshotNames returns the folder's snapshots, newest first.
 func snapshotNames(folder string) ([]string, error) {
 	files, err := os.ReadDir(folder)
 	if err != nil {
@@ -40,8 +40,7 @@ func snapshotNames(folder string) ([]string, error) {
 	return names, nil
 }
 
-// recover makes the book what it was: the newest snapshot that is whole, and the
-// lines after it.
+// recover loads the newest complete snapshot and applies the later lines.
 func (c *Core) recover() error {
 	began := time.Now()
 	log, recovery, err := wal.Open(wal.Options{Folder: c.options.Folder, SegmentBytes: c.options.SegmentBytes, Disk: c.options.Disk})
@@ -74,8 +73,7 @@ func (c *Core) recover() error {
 	return nil
 }
 
-// load is the book of the newest snapshot that is whole, or the empty book where
-// there is no snapshot at all.
+// load returns the book of the newest complete snapshot, or the empty book without any snapshot.
 func (c *Core) load() (*book.Book, error) {
 	names, err := snapshotNames(c.options.Folder)
 	if err != nil {
@@ -111,13 +109,12 @@ func loadFile(folder, name string) (*book.Book, error) {
 	return b, nil
 }
 
-// maybeSnapshot begins a snapshot when it is time, and lets the book forget what
-// is beyond the horizon.
+// maybeSnapshot begins a snapshot when one is due, and lets the book forget keys beyond the horizon.
 func (c *Core) maybeSnapshot() {
 	if c.writing || c.Halted() != nil || c.book.Seq() < c.snapshot+uint64(c.options.SnapshotEvery) {
 		return
 	}
-	floor := c.clock.believable(c.book.Newest()) - microsIn(c.options.Horizon+c.options.Horizon/forgetAfter)
+	floor := c.clock.safeTime(c.book.Newest()) - microsIn(c.options.Horizon+c.options.Horizon/forgetAfter)
 	if c.book.Outdated(floor) {
 		c.lines.reset()
 		c.apply(c.book.FloorEntry(floor, c.clock.read()))
@@ -135,8 +132,8 @@ func (c *Core) maybeSnapshot() {
 	}()
 }
 
-// writeSnapshot writes the image under its name, all or nothing, and removes the
-// older ones that nobody falls back to.
+// writeSnapshot writes the image under its name atomically, and removes the snapshots that are too
+// old to fall back to.
 func writeSnapshot(disk wal.Disk, folder string, image *book.Image) error {
 	temporary := filepath.Join(folder, unfinished)
 	f, err := os.Create(temporary)

@@ -1,5 +1,5 @@
-// Package edge is the trading core's HTTP face: it authenticates, decodes, asks
-// the core and encodes. docs/ubscore.md has every request and answer.
+// Package edge is the trading core's HTTP API: it authenticates, decodes, calls the core and
+// encodes. docs/ubscore.md has every request and answer.
 package edge
 
 import (
@@ -15,17 +15,17 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// New is the handler for the core. Every path but /healthz wants the secret as a
-// bearer token; a halted core answers HALTED to everything.
+// New returns the handler for the core. Every path but /healthz requires the secret as a bearer
+// token. A halted core answers HALTED to every request.
 func New(c *core.Core, secret string) http.Handler {
 	s := server{core: c}
 	mux := web.NewMux()
-	mux.HandleFunc("POST "+wire.OperationsPath, s.operation(c.Do))
-	mux.HandleFunc("POST "+wire.ResolvePath, s.operation(c.Resolve))
-	mux.HandleFunc("POST "+wire.RecordPath, s.record)
-	mux.HandleFunc("POST "+wire.AdjustPath, s.adjust)
-	mux.HandleFunc("POST "+wire.StatusPath, s.setStatus)
-	mux.HandleFunc("POST "+wire.AssetsPath, s.addAsset)
+	mux.HandleFunc("POST "+wire.OperationsPath, post(operation(c.Do)))
+	mux.HandleFunc("POST "+wire.ResolvePath, post(operation(c.Resolve)))
+	mux.HandleFunc("POST "+wire.RecordPath, post(s.record))
+	mux.HandleFunc("POST "+wire.AdjustPath, post(s.adjust))
+	mux.HandleFunc("POST "+wire.StatusPath, post(s.setStatus))
+	mux.HandleFunc("POST "+wire.AssetsPath, post(s.addAsset))
 	mux.HandleFunc("GET "+wire.JournalPath, s.journal)
 	mux.HandleFunc("GET "+wire.BalancesPath, s.balances)
 	mux.HandleFunc("GET "+wire.BalancesPath+"/{userId}/{assetId}", s.balance)
@@ -51,7 +51,7 @@ func unlessHalted(c *core.Core, next http.Handler) http.Handler {
 	})
 }
 
-// authenticated compares digests: their length tells nothing of the secret's.
+// authenticated compares digests, so that the comparison's time does not reveal the secret's length.
 func authenticated(secret string, next http.Handler) http.Handler {
 	want := sha256.Sum256([]byte(secret))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +68,7 @@ func authenticated(secret string, next http.Handler) http.Handler {
 	})
 }
 
-// problem is what the caller may see of err.
+// problem returns the part of err that the caller may see.
 func problem(err error) error {
 	var halt *core.Halt
 	var field *wire.FieldError
@@ -90,7 +90,7 @@ func problem(err error) error {
 	return err
 }
 
-// undecided are the book's ways to say that it does not know.
+// undecided are the book's errors for requests with an unknown result.
 var undecided = map[error]web.Code{
 	book.ErrContradiction:  wire.Contradiction,
 	book.ErrBeyondHorizon:  wire.BeyondHorizon,

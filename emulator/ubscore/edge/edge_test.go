@@ -20,8 +20,7 @@ import (
 
 const secret = "the secret of the tests"
 
-// filled is the address of a core that has answered n requests, whose ids are as
-// long as ids can be, and of one byte but for their numbers.
+// filled returns the address of a core that has answered n requests with ids of maximal length.
 func filled(t *testing.T, n int, of string) string {
 	t.Helper()
 	c, err := core.Open(core.Options{Folder: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
@@ -32,7 +31,7 @@ func filled(t *testing.T, n int, of string) string {
 	t.Cleanup(func() { server.Close(); _ = c.Close() })
 	now := book.MicrosOf(time.Now())
 	var done sync.WaitGroup
-	const callers = 500 // what waits at the core is bounded
+	const callers = 500 // the core bounds waiting requests
 	for first := range callers {
 		done.Go(func() {
 			for i := first; i < n; i += callers {
@@ -67,9 +66,9 @@ func get(t *testing.T, url string) []byte {
 	return content
 }
 
-// A page holds as many lines as an answer does, whatever their ids become in JSON,
-// and says by its last line that there are more.
-func TestAPageOfTheJournalFitsItsAnswer(t *testing.T) {
+// A page has as many lines as fit into an answer, whatever length their ids have in JSON. Its last line
+// shows whether there are more.
+func TestJournalPageFitsItsAnswer(t *testing.T) {
 	t.Parallel()
 	const lines = 2 * wire.MaxPage
 	for of, want := range map[string]int{"x": 2, "<": 3} { // pages; < takes six bytes

@@ -34,16 +34,16 @@ func (s server) journal(w http.ResponseWriter, r *http.Request) {
 	web.Reply(w, r, http.StatusOK, page.JournalPage)
 }
 
-// journalPage is a page of the journal that an answer has room for.
+// journalPage is the part of the journal that fits into one answer.
 type journalPage struct {
 	wire.JournalPage
-	room int // bytes that are left
+	room int // bytes left
 }
 
-// pageFrame is more than a page takes beside its lines, in bytes.
+// pageFrame is an upper bound in bytes for the page without its lines.
 const pageFrame = 64
 
-// take takes the line, if there is room for it.
+// take appends the line if it fits.
 func (p *journalPage) take(e book.Entry) bool {
 	line := e.Transfer()
 	text, err := json.Marshal(line)
@@ -79,7 +79,7 @@ func (s server) balances(w http.ResponseWriter, r *http.Request) {
 	web.Reply(w, r, http.StatusOK, page)
 }
 
-// view is the one that the caller names, or a new one.
+// view returns the view that the caller names, or a new one.
 func (s server) view(ctx context.Context, q url.Values) (*core.View, error) {
 	if !q.Has("at") {
 		return s.core.NewView(ctx)
@@ -118,7 +118,7 @@ func balanceOf(k book.AccountKey, a book.Account) wire.Balance {
 	return wire.Balance{UserID: k.UserID, AssetID: k.AssetID, Units: wire.FormatUnits(a.Units), Status: a.Status.String()}
 }
 
-// parameters are the query's, each known and at most once.
+// parameters returns the query's parameters. Each must be known and appear once.
 func parameters(r *http.Request, known ...string) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -135,15 +135,15 @@ func parameters(r *http.Request, known ...string) (url.Values, error) {
 	return q, nil
 }
 
-// number is a parameter from 0 to most; absent where there is none. It keeps the
-// first error.
-func number(q url.Values, name string, absent, most uint64, err *error) uint64 {
+// number returns a parameter between 0 and max, or absent if it is missing. It keeps the first
+// error.
+func number(q url.Values, name string, absent, max uint64, err *error) uint64 {
 	if !q.Has(name) {
 		return absent
 	}
 	n, wrong := strconv.ParseUint(q.Get(name), 10, 64)
-	if (wrong != nil || n > most) && *err == nil {
-		*err = &wire.FieldError{Field: name, Detail: fmt.Sprintf("want a whole number from 0 to %d", most)}
+	if (wrong != nil || n > max) && *err == nil {
+		*err = &wire.FieldError{Field: name, Detail: fmt.Sprintf("want a whole number from 0 to %d", max)}
 	}
 	return n
 }
@@ -155,7 +155,7 @@ func atLeastOne(limit uint64) error {
 	return &wire.FieldError{Field: "limit", Detail: fmt.Sprintf("want 1 to %d", wire.MaxPage)}
 }
 
-// parseCursor is the account that the page follows; after none is before all.
+// parseCursor returns the account that the page follows; the zero key is before all accounts.
 func parseCursor(q url.Values, err *error) (k book.AccountKey) {
 	if !q.Has("after") {
 		return k

@@ -11,59 +11,56 @@ import (
 	"github.com/fencepost/fencepost/shared/web"
 )
 
-// retryAfter is what callers are told where too many wait.
+// retryAfter is the Retry-After of the answer to a busy core's callers.
 const retryAfter = time.Second
 
-type do func(context.Context, book.Request) (book.Entry, error)
+// apply applies a request to the core and returns the stored line.
+type apply func(context.Context, book.Request) (book.Entry, error)
 
-// operation serves a move of money, by either of the core's ways to take it.
-func (s server) operation(do do) http.HandlerFunc {
+// post serves requests with the body T. The function read returns the core's request for the body, and
+// the method of the core that applies it.
+func post[T any](read func(T) (apply, book.Request, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		body, err := web.Decode[wire.Operation](w, r, wire.MaxBody)
+		body, err := web.Decode[T](w, r, wire.MaxBody)
 		if err != nil {
 			web.Fail(w, r, err)
 			return
 		}
-		c, err := body.Call()
+		apply, request, err := read(body)
 		if err != nil {
 			web.Fail(w, r, problem(err))
 			return
 		}
-		answer(w, r, do, requestOf(body.Op, c))
+		e, err := apply(r.Context(), request)
+		if err != nil {
+			web.Fail(w, r, problem(err))
+			return
+		}
+		web.Reply(w, r, http.StatusOK, e.Answer())
 	}
 }
 
-// record serves what an operator says of a forgotten key.
-func (s server) record(w http.ResponseWriter, r *http.Request) {
-	body, err := web.Decode[wire.Record](w, r, wire.MaxBody)
-	if err != nil {
-		web.Fail(w, r, err)
-		return
+// operation reads an operation, for Do or Resolve.
+func operation(method apply) func(wire.Operation) (apply, book.Request, error) {
+	return func(body wire.Operation) (apply, book.Request, error) {
+		c, err := body.Call()
+		return method, requestOf(body.Op, c), err
 	}
+}
+
+// record reads an operator's statement about a forgotten key.
+func (s server) record(body wire.Record) (apply, book.Request, error) {
 	c, err := body.Call()
-	if err != nil {
-		web.Fail(w, r, problem(err))
-		return
-	}
-	answer(w, r, func(ctx context.Context, request book.Request) (book.Entry, error) {
+	return func(ctx context.Context, request book.Request) (book.Entry, error) {
 		return s.core.Record(ctx, request, body.Outcome == wire.Applied, body.Line)
-	}, requestOf(body.Op, c))
+	}, requestOf(body.Op, c), err
 }
 
-func (s server) adjust(w http.ResponseWriter, r *http.Request) {
-	body, err := web.Decode[wire.Adjustment](w, r, wire.MaxBody)
-	if err != nil {
-		web.Fail(w, r, err)
-		return
-	}
+func (s server) adjust(body wire.Adjustment) (apply, book.Request, error) {
 	c, balance, err := body.Call()
-	if err != nil {
-		web.Fail(w, r, problem(err))
-		return
-	}
-	answer(w, r, func(ctx context.Context, request book.Request) (book.Entry, error) {
+	return func(ctx context.Context, request book.Request) (book.Entry, error) {
 		return s.core.Adjust(ctx, request, balance)
-	}, requestOf(body.Op, c))
+	}, requestOf(body.Op, c), err
 }
 
 func requestOf(op transfer.Op, c transfer.Call) book.Request {
@@ -73,45 +70,24 @@ func requestOf(op transfer.Op, c transfer.Call) book.Request {
 	}
 }
 
-func (s server) setStatus(w http.ResponseWriter, r *http.Request) {
-	body, err := web.Decode[wire.AccountStatus](w, r, wire.MaxBody)
-	if err != nil {
-		web.Fail(w, r, err)
-		return
-	}
+func (s server) setStatus(body wire.AccountStatus) (apply, book.Request, error) {
 	createdAt, err := body.Check()
 	if err != nil {
-		web.Fail(w, r, problem(err))
-		return
+		return nil, book.Request{}, err // a required field may be missing
 	}
-	answer(w, r, s.core.Do, book.Request{
+	return s.core.Do, book.Request{
 		Kind: book.SetStatus, Status: book.StatusOf(body.Status), AssetID: *body.AssetID, UserID: *body.UserID,
 		CreatedAt: book.MicrosOf(createdAt), ReqID: body.ReqID,
-	})
+	}, nil
 }
 
-func (s server) addAsset(w http.ResponseWriter, r *http.Request) {
-	body, err := web.Decode[wire.Asset](w, r, wire.MaxBody)
-	if err != nil {
-		web.Fail(w, r, err)
-		return
-	}
+func (s server) addAsset(body wire.Asset) (apply, book.Request, error) {
 	createdAt, err := body.Check()
 	if err != nil {
-		web.Fail(w, r, problem(err))
-		return
+		return nil, book.Request{}, err // a required field may be missing
 	}
-	answer(w, r, s.core.Do, book.Request{
+	return s.core.Do, book.Request{
 		Kind: book.AddAsset, Precision: *body.Precision, AssetID: *body.AssetID,
 		CreatedAt: book.MicrosOf(createdAt), ReqID: body.ReqID,
-	})
-}
-
-func answer(w http.ResponseWriter, r *http.Request, do do, request book.Request) {
-	e, err := do(r.Context(), request)
-	if err != nil {
-		web.Fail(w, r, problem(err))
-		return
-	}
-	web.Reply(w, r, http.StatusOK, e.Answer())
+	}, nil
 }

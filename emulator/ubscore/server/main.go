@@ -1,5 +1,5 @@
-// Command server is UBSCore, the trading core that stands for the exchange's own:
-// balances in memory, a log on disk, and the protocol of docs/ubscore.md.
+// Command server is UBSCore, which replaces the exchange's trading core in this repository. It keeps
+// balances in memory and a log on disk, and serves the protocol of docs/ubscore.md.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 	}
 }
 
-// What a client may take, and what SIGTERM leaves to requests in flight.
+// Limits for clients, and the time that SIGTERM leaves to requests in flight.
 const (
 	headTimeout  = 5 * time.Second
 	readTimeout  = 10 * time.Second

@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost/fencepost/emulator/ubscore/core"
 )
 
-// settings are what the command line and the environment say.
+// settings are the values of the command line and the environment.
 type settings struct {
 	folder, host, port string
 	secret             string // never printed
@@ -31,7 +31,7 @@ white space at its end.
 
 `
 
-// minSecret bounds secrets from below: shorter ones can be guessed.
+// minSecret is the least length of the secret in bytes: a shorter one can be guessed.
 const minSecret = 16
 
 func parse(args []string, env func(string) string) (settings, error) {
@@ -71,7 +71,7 @@ func parse(args []string, env func(string) string) (settings, error) {
 	return s, errors.Join(append(errs, err)...)
 }
 
-// secret is what the variable or the file has.
+// secret returns the value of the variable, or the content of the file.
 func secret(value, file string) (string, error) {
 	if value != "" && file != "" {
 		return "", errors.New("UBSCORE_SECRET and --secret-file are both given: want one")

@@ -14,8 +14,8 @@ import (
 	"github.com/fencepost/fencepost/emulator/ubscore/wal"
 )
 
-// dead is a folder as a process leaves it that dies between write and fsync: two
-// durable records and one that nobody was answered for.
+// dead returns a folder as after a crash between write and fsync: two durable records and an unanswered
+// one.
 func dead(t testing.TB) (all map[string][]byte, durable int64) {
 	t.Helper()
 	folder := t.TempDir()
@@ -30,16 +30,16 @@ func dead(t testing.TB) (all map[string][]byte, durable int64) {
 	return files(t, folder), durable
 }
 
-// with is the files with one of them another.
+// with returns the files with one of them replaced.
 func with(all map[string][]byte, name string, content []byte) map[string][]byte {
 	all = maps.Clone(all)
 	all[name] = content
 	return all
 }
 
-// The last record may be torn at any byte, be it that the file ends there or that
-// its rest never reached the disk: it is cut off, and the log goes on.
-func TestATornLastRecordIsCutOff(t *testing.T) {
+// The last record can be torn at any byte: the file ends there, or the rest never reached the disk. It is
+// cut off, and the log continues.
+func TestTornLastRecordIsCutOff(t *testing.T) {
 	t.Parallel()
 	all, durable := dead(t)
 	content := all[first]
@@ -83,8 +83,8 @@ func wantTorn(t *testing.T, what string, all map[string][]byte) {
 	_ = l.Close()
 }
 
-// A whole last record that nobody was answered for counts: it may have been.
-func TestAWholeLastRecordCounts(t *testing.T) {
+// A complete last record without an answer stays: it may have been durable.
+func TestCompleteLastRecordStays(t *testing.T) {
 	t.Parallel()
 	all, _ := dead(t)
 	l, r := open(t, wal.Options{Folder: laid(t, all)})
@@ -94,8 +94,7 @@ func TestAWholeLastRecordCounts(t *testing.T) {
 	}
 }
 
-// Whatever byte before the durable end is another, or whether the file ends
-// before it: nothing is opened, and nothing is changed.
+// A log with a changed byte, or an end, before the durable end is not opened and not changed.
 func TestDamageBeforeTheDurableEndIsNotOpened(t *testing.T) {
 	t.Parallel()
 	all, durable := dead(t)
@@ -109,9 +108,8 @@ func TestDamageBeforeTheDurableEndIsNotOpened(t *testing.T) {
 	wantDamage(t, "no log", without(all, first))
 }
 
-// Without the mark a whole record after the bad one says that the bad one had
-// been durable.
-func TestARecordAfterTheDamageProvesIt(t *testing.T) {
+// Without the mark a complete record after the bad one proves that the bad one was durable.
+func TestCompleteRecordAfterABadOneIsDamage(t *testing.T) {
 	t.Parallel()
 	all, durable := dead(t)
 	all = without(all, "durable")
@@ -149,8 +147,8 @@ func wantDamage(t *testing.T, what string, all map[string][]byte) {
 	}
 }
 
-// A hole or a repetition in the numbers is damage, in whole records too.
-func TestAHoleInTheNumbersIsDamage(t *testing.T) {
+// A gap or a repetition in the numbers is damage, in complete records too.
+func TestGapInTheNumbersIsDamage(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	l, _ := open(t, wal.Options{Folder: folder})
@@ -165,9 +163,8 @@ func TestAHoleInTheNumbersIsDamage(t *testing.T) {
 	wantDamage(t, "the second record twice", with(all, first, slices.Concat(content[:ends[2]], content[ends[1]:])))
 }
 
-// A segment that is missing, cut or damaged is noticed: the cut and the missing
-// at once, what is damaged inside when it is read.
-func TestEarlierSegments(t *testing.T) {
+// A missing or shortened segment is noticed when the log is opened, and damage inside one when it is read.
+func TestDamagedEarlierSegmentIsNoticed(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	l, _ := open(t, wal.Options{Folder: folder, SegmentBytes: 100})
@@ -202,8 +199,8 @@ func TestEarlierSegments(t *testing.T) {
 	}
 }
 
-// lastWhere is the mark's name, unless the last segment is missing: without the
-// mark nothing says that there was one.
+// lastWhere returns "none" for the last segment, and the mark's name for any other. Without the mark
+// nothing shows that the last segment existed.
 func lastWhere(last bool) string {
 	if last {
 		return "none"
@@ -211,9 +208,9 @@ func lastWhere(last bool) string {
 	return "durable"
 }
 
-// A process that dies while it makes the next segment leaves a part of its head,
-// or a segment without records; the log goes on.
-func TestASegmentThatWasBeingMade(t *testing.T) {
+// A process that dies while it creates the next segment leaves a part of its head, or a segment without
+// records. The log continues.
+func TestPartialNextSegmentIsReplaced(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	l, _ := open(t, wal.Options{Folder: folder, SegmentBytes: 1})
@@ -237,9 +234,8 @@ func TestASegmentThatWasBeingMade(t *testing.T) {
 	}
 }
 
-// FuzzOpen spoils a log whose last records nobody was answered for, in any way:
-// either it is not opened, or it has what was durable and beyond that only what
-// was written.
+// FuzzOpen damages the part of a log that was never answered, in any way. The log is either not opened, or
+// has the durable lines and after them only written ones.
 func FuzzOpen(f *testing.F) {
 	all, _ := dead(f)
 	f.Add([]byte{}, uint16(0), uint16(1000), true)
@@ -249,11 +245,11 @@ func FuzzOpen(f *testing.F) {
 		content := all[first]
 		from := min(int(at), len(content))
 		to := min(from+int(drop), len(content))
-		spoiled := with(all, first, slices.Concat(content[:from], patch, content[to:]))
+		damaged := with(all, first, slices.Concat(content[:from], patch, content[to:]))
 		if !marked {
-			spoiled = without(spoiled, "durable")
+			damaged = without(damaged, "durable")
 		}
-		l, _, err := wal.Open(wal.Options{Folder: laid(t, spoiled)})
+		l, _, err := wal.Open(wal.Options{Folder: laid(t, damaged)})
 		if err != nil {
 			var damage *wal.Damage
 			if !errors.As(err, &damage) {
@@ -270,8 +266,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// FuzzRead lays any bytes where the log should be: nothing panics, and what is
-// opened can be read and written.
+// FuzzRead puts any bytes in the place of the log. It never panics, and an opened log can be read and
+// written.
 func FuzzRead(f *testing.F) {
 	all, _ := dead(f)
 	f.Add(all[first])

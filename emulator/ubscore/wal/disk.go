@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// Disk makes durable what was written: a power cut takes back everything else.
+// Disk makes writes durable. A power cut removes every other write.
 type Disk interface {
 	Sync(f *os.File) error          // the content of a file
 	SyncFolder(folder string) error // the names in a folder

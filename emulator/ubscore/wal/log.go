@@ -1,19 +1,17 @@
-// Package wal is the trading core's log: lines that are written, made durable by
-// fsync, read again, and never removed.
+// Package wal is the trading core's log. Its lines are appended, made durable by fsync, read again,
+// and never removed.
 //
-// The log is a row of segments, a segment a row of records, a record the lines of
-// one commit. A record is written only after the one before it is durable, so
-// what a crash can tear is the last record of the last segment, and nothing of it
-// was ever answered: [Open] cuts it off. Everything else that is not as it was
-// written is [Damage], and then nothing is opened:
+// The log is a list of segments, a segment a list of records, and a record the lines of one commit.
+// A record is written only after the one before it is durable. So a crash can tear only the last
+// record of the last segment, which was never answered: [Open] cuts it off. Every other difference
+// is [Damage], and then the log is not opened:
 //
-//   - a whole record somewhere after a bad one: the bad one had been durable;
-//   - a log that ends before the mark that is kept beside it;
-//   - a line whose number does not follow the one before;
-//   - a segment that is missing, or shorter than when the next was made.
+// A complete record after a bad one is damage, because the bad one had been durable. So is a log that ends
+// before the mark that is kept beside it. A line whose number does not follow the one before is damage too,
+// and so is a segment that is missing, or shorter than when the next was made.
 //
-// A failed write or fsync ends the log for good: what the disk then holds is
-// unknown, and asking again may say "done" without doing it.
+// A failed write or fsync ends the log for good: the disk's content is then unknown, and a second
+// fsync can report success without writing.
 package wal
 
 import (
@@ -28,23 +26,22 @@ import (
 // ErrLocked reports that another process has the folder.
 var ErrLocked = errors.New("another process has this folder")
 
-// ErrFailed reports that a write or an fsync has failed, and that the log takes
-// nothing any more.
+// ErrFailed reports that a write or an fsync has failed. The log takes no more lines.
 var ErrFailed = errors.New("the log cannot be written")
 
-// Damage says what in the folder is not as it was written.
+// Damage is a difference between the folder and the log as it was written.
 type Damage struct {
 	File   string // in the folder
 	Offset int64  // in bytes; 0 where the whole file is meant
 	What   string
 }
 
-// Error is all of it.
+// Error returns the file, the offset and the problem.
 func (d *Damage) Error() string {
 	return fmt.Sprintf("damage in %s at byte %d: %s", d.File, d.Offset, d.What)
 }
 
-// Options say where the log is and how it is cut.
+// Options are the log's folder and the size of its segments.
 type Options struct {
 	Folder       string // made if there is none
 	SegmentBytes int64  // a segment of this size is followed by the next; 0: 64 MiB
@@ -53,35 +50,34 @@ type Options struct {
 
 const defaultSegmentBytes = 64 << 20
 
-// Log is an open log. Append and Sync are for one goroutine; Read is for any.
-// Make one with [Open].
+// Log is an open log. One goroutine may call Append and Sync; any may call Read. Make one with
+// [Open].
 type Log struct {
 	folder       string
 	disk         Disk
 	segmentBytes int64
 	lock, mark   *os.File
 	file         *os.File // the last segment
-	end          int64    // of what is written to it
-	last         uint64   // the last line written
+	end          int64    // size of the last segment
+	last         uint64   // number of the last line written
 	failed       error
 	buffer       []byte
 
 	mu       sync.Mutex
 	segments []segment
-	durable  uint64 // the last durable line
+	durable  uint64 // number of the last durable line
 	places   map[uint64]place
 }
 
-// Last is the last line that is durable.
+// Last is the number of the last durable line.
 func (l *Log) Last() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.durable
 }
 
-// Append writes the lines, in their order, after the last. They are neither
-// durable nor read before [Log.Sync], which must come before the next Append. The
-// error wraps [ErrFailed].
+// Append writes the lines in order. They become durable and readable with [Log.Sync], which must come
+// before the next Append. The error wraps [ErrFailed].
 func (l *Log) Append(lines [][]byte) error {
 	if l.failed == nil && l.end >= l.segmentBytes && l.end > int64(segmentHead) {
 		l.failed = l.rotate()
@@ -102,8 +98,8 @@ func (l *Log) Append(lines [][]byte) error {
 	return nil
 }
 
-// Sync makes durable what is written, and lets it be read. The error wraps
-// [ErrFailed]; whether the lines are durable is unknown then.
+// Sync makes the written lines durable and readable. The error wraps [ErrFailed]; then it is unknown
+// whether the lines are durable.
 func (l *Log) Sync() error {
 	if l.failed == nil {
 		l.failed = l.sync()
@@ -129,7 +125,7 @@ func (l *Log) sync() error {
 	return nil
 }
 
-// rotate begins the next segment. Everything before is durable.
+// rotate begins the next segment. All earlier lines are durable.
 func (l *Log) rotate() error {
 	f, err := create(l.disk, l.folder, l.last+1, newest(l.segments))
 	if err != nil {
@@ -143,7 +139,7 @@ func (l *Log) rotate() error {
 	return err
 }
 
-// create makes a segment, durable by its head and its name.
+// create makes a segment whose head and name are durable.
 func create(disk Disk, folder string, base uint64, before segment) (*os.File, error) {
 	path := filepath.Join(folder, segment{base: base}.name())
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -157,13 +153,13 @@ func create(disk Disk, folder string, base uint64, before segment) (*os.File, er
 	return f, nil
 }
 
-// Close gives the folder free. What was not synced may be gone.
+// Close releases the folder. Lines without a Sync can be lost.
 func (l *Log) Close() error {
 	var errs []error
 	if l.mark != nil {
 		errs = append(errs, l.disk.Sync(l.mark))
 	}
-	for _, f := range []*os.File{l.file, l.mark, l.lock} { // the lock is the last to go
+	for _, f := range []*os.File{l.file, l.mark, l.lock} { // the lock is released last
 		if f != nil {
 			errs = append(errs, f.Close())
 		}

@@ -8,14 +8,13 @@ import (
 	"path/filepath"
 )
 
-// A mark says how far the log is known to be durable. It is written in place
-// after each fsync and not synced itself: it may be too old after the machine
-// lost its power, never too new. Behind it a bad end of the log is a torn write
-// that nobody was answered for; before it, it is damage.
+// A mark is a lower bound of the durable log. It is written in place after each fsync, without an
+// fsync for itself. After a power cut it can be too old, never too new. A bad end of the log after the
+// mark is a torn write that was never answered; before it, it is damage.
 type mark struct {
 	seq    uint64 // the last durable line
 	base   uint64 // of the segment that has it
-	offset int64  // where it ends
+	offset int64  // where the line ends
 }
 
 const (
@@ -30,8 +29,7 @@ func (m mark) bytes() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// readMark is the folder's mark; the zero mark, which claims nothing, where there
-// is none that is whole.
+// readMark returns the folder's mark, or the zero mark if there is no complete one.
 func readMark(folder string) (mark, error) {
 	b, err := os.ReadFile(filepath.Join(folder, markName))
 	if os.IsNotExist(err) || err == nil && len(b) != markBytes {
@@ -47,9 +45,8 @@ func readMark(folder string) (mark, error) {
 	return m, nil
 }
 
-// Undurable is what no fsync has returned for: the last segment's file, and the
-// offset from which on a crash of the machine may have torn it. It is for tests
-// that tear it.
+// Undurable returns the last segment's file, and the offset from which no fsync covers it. It is for
+// tests that tear the log.
 func Undurable(folder string) (path string, from int64, err error) {
 	m, err := readMark(folder)
 	if err != nil {

@@ -9,10 +9,9 @@ import (
 	"github.com/fencepost/fencepost/emulator/ubscore/wal/powercut"
 )
 
-// A power cut takes nothing that a sync has returned for: neither a line, nor the
-// segment that it is in. The lines span several segments, and the power is cut after
-// each commit.
-func TestAPowerCutTakesNothingThatWasSynced(t *testing.T) {
+// A power cut keeps every synced line and its segment. The lines span several segments, and the power is
+// cut after each commit.
+func TestPowerCutKeepsSyncedLines(t *testing.T) {
 	t.Parallel()
 	disk := &powercut.Disk{Folder: t.TempDir()}
 	l, _ := open(t, wal.Options{Folder: disk.Folder, SegmentBytes: 128, Disk: disk})

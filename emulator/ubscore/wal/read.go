@@ -10,22 +10,21 @@ import (
 	"slices"
 )
 
-// place is where the record begins that has a line.
+// place is the start of the record that has a line.
 type place struct {
 	base   uint64 // of the segment
 	offset int64
 }
 
-// maxPlaces bounds how many readers find at once where they left off.
+// maxPlaces is the number of readers whose places are kept.
 const maxPlaces = 64
 
-// ErrEnough is what a visitor answers that takes neither the line nor any more.
+// ErrEnough is returned by a visitor that takes neither this line nor any more.
 var ErrEnough = errors.New("no more lines are wanted")
 
-// Read visits the durable lines after the given one, in their order and without
-// a hole, at most limit of them; 0: all; and until the visitor answers with
-// [ErrEnough]. A line's bytes are the visitor's only while it runs. The error is a [*Damage] where the files are not as they were
-// written, or the visitor's.
+// Read visits the durable lines after the given one, in order and without gaps. It stops after limit
+// lines (0: no limit), or when the visitor returns [ErrEnough]. A line's bytes are valid only during
+// the visit. The error is a [*Damage], or the visitor's.
 func (l *Log) Read(after uint64, limit int, visit func(seq uint64, line []byte) error) error {
 	l.mu.Lock()
 	segments, durable := slices.Clone(l.segments), l.durable
@@ -44,7 +43,7 @@ func (l *Log) Read(after uint64, limit int, visit func(seq uint64, line []byte) 
 	}
 	r.last, r.at = segments[i].base-1, place{segments[i].base, int64(segmentHead)}
 	if known && start.base == segments[i].base {
-		r.at, r.last = start, 0 // whatever line the record there begins with
+		r.at, r.last = start, 0 // the record there can begin with any line
 	}
 	for ; i < len(segments) && r.last < r.until; i++ {
 		switch err := r.segment(segments[i]); {
@@ -62,7 +61,7 @@ func (l *Log) Read(after uint64, limit int, visit func(seq uint64, line []byte) 
 	return nil
 }
 
-// remember keeps in which record the line is, for whoever reads on after it.
+// remember keeps the place of the line's record, for a reader that continues after it.
 func (l *Log) remember(after uint64, at place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,12 +71,12 @@ func (l *Log) remember(after uint64, at place) {
 	l.places[after] = at
 }
 
-// reading is one pass over the files.
+// reading is the state of one pass over the files.
 type reading struct {
 	folder       string
 	after, until uint64
-	last         uint64 // the last line seen; 0: any may come
-	visited      uint64 // the last line that was taken
+	last         uint64 // number of the last line seen; 0: any can come
+	visited      uint64 // number of the last line that was taken
 	at           place  // of the record that has it, or of the next
 	visit        func(uint64, []byte) error
 }

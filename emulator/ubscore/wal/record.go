@@ -8,22 +8,21 @@ import (
 	"io"
 )
 
-// A record is what one write and one fsync make durable: one or more lines. It
-// begins with its magic, then, little endian, the length of its body (u32), the
-// CRC-32C of all but magic and CRC (u32), the sequence number of its first line
-// (u64) and their count (u32). The body is the lines, each after its length as a
-// varint.
+// A record is the unit of one write and one fsync: one or more lines. It begins with its magic. Numbers
+// are little endian. The length of its body (u32), the CRC-32C of all but magic and CRC (u32), the
+// sequence number of its first line (u64) and the count of lines (u32) follow. The body has each line after its
+// length as a varint.
 const (
 	headBytes = 24
 	maxBody   = 4 << 20
 )
 
-// magic has bytes that no line of ours has, so that it is found after damage.
+// magic has bytes that no line can have, so that the search after damage finds it.
 var magic = [4]byte{0xff, 'U', 'B', 0x01}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errBad reports that there is no whole record where one should begin.
+// errBad reports that there is no complete record where one should begin.
 var errBad = errors.New("not a whole record")
 
 type record struct {
@@ -32,7 +31,7 @@ type record struct {
 	size  int64 // of head and body
 }
 
-// last is the record's last line.
+// last is the number of the record's last line.
 func (r record) last() uint64 { return r.first + uint64(len(r.lines)) - 1 }
 
 func appendRecord(to []byte, first uint64, lines [][]byte) []byte {
@@ -57,9 +56,8 @@ func checksum(head, body []byte) uint32 {
 	return crc32.Update(sum, castagnoli, body)
 }
 
-// readRecord reads the next record; io.EOF where nothing at all follows, errBad
-// for everything that is no whole record. It allocates no more than the record
-// claims, and that is bounded.
+// readRecord reads the next record. It returns io.EOF at the end, and errBad for an incomplete
+// record. It allocates at most the claimed size, which is bounded.
 func readRecord(from io.Reader) (record, error) {
 	var head [headBytes]byte
 	switch _, err := io.ReadFull(from, head[:]); {
@@ -103,7 +101,7 @@ func parseBody(head, body []byte) (record, error) {
 	return r, nil
 }
 
-// findRecord is where the first whole record in data begins, or -1.
+// findRecord returns the offset of the first complete record in data, or -1.
 func findRecord(data []byte) int {
 	for at := 0; ; at++ {
 		next := bytes.Index(data[at:], magic[:])

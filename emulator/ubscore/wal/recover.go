@@ -9,15 +9,14 @@ import (
 	"path/filepath"
 )
 
-// Recovery says what [Open] found at the end of the log.
+// Recovery is the result of [Open] at the end of the log.
 type Recovery struct {
 	Torn int64 // bytes of a torn record that were cut off
 }
 
-// Open opens the folder's log, or begins one, and holds the folder until
-// [Log.Close]. The error is [ErrLocked] if another process has it, and a
-// [*Damage] if the log is not as it was written; then nothing in the folder is
-// changed.
+// Open opens the folder's log, or begins one, and locks the folder until [Log.Close]. The error is
+// [ErrLocked] if another process has it, and a [*Damage] if the log is damaged. Then the folder is
+// unchanged.
 func Open(o Options) (*Log, Recovery, error) {
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = defaultSegmentBytes
@@ -36,7 +35,7 @@ func Open(o Options) (*Log, Recovery, error) {
 	return l, recovery, nil
 }
 
-// makeFolder makes the folder, durable by its name, where there is none.
+// makeFolder creates the folder if it is missing, and makes its name durable.
 func makeFolder(disk Disk, path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -77,16 +76,16 @@ func (l *Log) recover() (r Recovery, err error) {
 	return Recovery{Torn: int64(len(t.data)) - t.end}, l.resume(t, m)
 }
 
-// tail is the end of the log as it was found.
+// tail is the state at the end of the log.
 type tail struct {
 	segment
 	data []byte // the whole last segment
-	end  int64  // of its last whole record
-	last uint64 // that record's last line
-	made bool   // whether the segment was made whole; false: there is none, or it has not even a head
+	end  int64  // end of its last complete record
+	last uint64 // number of that record's last line
+	made bool   // whether the segment has a complete head
 }
 
-// tail reads the last segment and decides what of it counts.
+// tail reads the last segment and finds its valid part.
 func (l *Log) tail() (tail, error) {
 	if len(l.segments) == 0 {
 		return tail{segment: segment{base: 1}}, nil
@@ -103,15 +102,14 @@ func (l *Log) tail() (tail, error) {
 		return t, headErr
 	}
 	if headErr != nil {
-		return t, nil // it was being made: its head is durable before its first record is written
+		return t, nil // a crash came while it was made: its head becomes durable before its first record is written
 	}
 	t.made = true
 	return t, t.scan()
 }
 
-// scan finds the end of the segment's last whole record. What follows is torn,
-// unless a whole record is in it: that was written when everything before it was
-// durable.
+// scan finds the end of the segment's last complete record. The bytes after it are torn, unless they
+// contain a complete record: all bytes before that one had been durable.
 func (t *tail) scan() error {
 	from := bytes.NewReader(t.data[segmentHead:])
 	for t.end = int64(segmentHead); ; {
@@ -133,7 +131,7 @@ func (t *tail) scan() error {
 	}
 }
 
-// resume makes the log go on after its tail.
+// resume continues the log after its tail.
 func (l *Log) resume(t tail, m mark) (err error) {
 	if t.made {
 		err = l.reopen(t, m)
@@ -147,10 +145,9 @@ func (l *Log) resume(t tail, m mark) (err error) {
 	return l.sync()
 }
 
-// reopen cuts the tail off and writes again what the mark does not cover. Where
-// an fsync has failed, the system may hold pages that it believes to be written
-// and that the disk has not: only a page that is written anew is written out by
-// the next fsync.
+// reopen cuts off the torn part and writes again the part after the mark. After a failed fsync the
+// operating system can regard pages as written that the disk does not have. Only a page that is
+// written again reaches the disk with the next fsync.
 func (l *Log) reopen(t tail, m mark) (err error) {
 	if l.file, err = os.OpenFile(filepath.Join(l.folder, t.name()), os.O_RDWR, 0); err != nil {
 		return err
@@ -167,7 +164,7 @@ func (l *Log) reopen(t tail, m mark) (err error) {
 	return errors.Join(err, l.disk.SyncFolder(l.folder))
 }
 
-// remake makes the segment that the folder lacks, or has only a part of.
+// remake makes the segment that the folder lacks or has only a part of.
 func (l *Log) remake(t tail) (err error) {
 	if len(l.segments) > 0 {
 		if err := os.Remove(filepath.Join(l.folder, t.name())); err != nil {

@@ -13,11 +13,10 @@ import (
 	"strings"
 )
 
-// A segment is one file. It begins with its magic, then, little endian, the
-// number of its first line (u64), those of the segment before it: the number of
-// its first line (u64) and its size (u64; both 0 where there is none), and the
-// CRC-32C of all that (u32). It is made when the one before is durable to its
-// end, and that never changes again.
+// A segment is one file. It begins with its magic. Then come, little endian, the number of its first
+// line (u64), and the number of the first line (u64) and the size (u64) of the segment before it,
+// or 0. The CRC-32C of all that (u32) ends the head. It is created when the segment before it is
+// durable to its end, and that one never changes again.
 const (
 	segmentMagic = "UBSWAL01"
 	segmentHead  = len(segmentMagic) + 3*8 + 4
@@ -26,8 +25,8 @@ const (
 )
 
 type segment struct {
-	base uint64 // its first line
-	size int64  // of what is durable in it
+	base uint64 // number of its first line
+	size int64  // durable bytes
 }
 
 func (s segment) name() string {
@@ -41,7 +40,7 @@ func headOf(base uint64, before segment) []byte {
 	return binary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
 }
 
-// parseHead is the inverse of headOf; not ok: the head is not whole.
+// parseHead is the inverse of headOf. ok is false if the head is not complete.
 func parseHead(head []byte) (base uint64, before segment, ok bool) {
 	if len(head) < segmentHead {
 		return 0, before, false
@@ -52,15 +51,14 @@ func parseHead(head []byte) (base uint64, before segment, ok bool) {
 	return base, before, slices.Equal(head[:segmentHead], headOf(base, before))
 }
 
-// list is the folder's segments by their names, the oldest first, with the sizes
-// of their files.
+// list returns the folder's segments with the sizes of their files, oldest first.
 func list(folder string) ([]segment, error) {
 	files, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, err
 	}
 	var all []segment
-	for _, f := range files { // in order of their names, and so of their lines
+	for _, f := range files { // ordered by name, and so by line
 		digits, isLog := strings.CutSuffix(strings.TrimPrefix(f.Name(), segmentFirst), segmentLast)
 		if !isLog || !strings.HasPrefix(f.Name(), segmentFirst) {
 			continue
@@ -78,9 +76,8 @@ func list(folder string) ([]segment, error) {
 	return all, nil
 }
 
-// checkChain compares the heads with names and sizes: no segment is missing, and
-// none but the last has another size than it had when the next was made. The
-// last one's head is left to its recovery.
+// checkChain compares the heads with names and sizes. No segment may be missing, and each but the
+// last must have the size that its successor's head states. The recovery checks the last head.
 func checkChain(folder string, all []segment) error {
 	for i, s := range all {
 		switch {
@@ -109,7 +106,7 @@ func (s segment) checkHead(folder string, before []segment) error {
 	return s.fits(head, before)
 }
 
-// fits says whether the head is the segment's, after the segments before.
+// fits returns an error if the head does not belong to the segment and its predecessors.
 func (s segment) fits(head []byte, before []segment) error {
 	base, want, ok := parseHead(head)
 	switch got := newest(before); {
@@ -124,7 +121,7 @@ func (s segment) fits(head []byte, before []segment) error {
 	return nil
 }
 
-// newest is the last of the segments; the zero segment where there is none.
+// newest returns the last of the segments; the zero segment if there is none.
 func newest(segments []segment) segment {
 	if len(segments) == 0 {
 		return segment{}

@@ -62,7 +62,7 @@ func wantLines(t testing.TB, l *wal.Log, want ...string) {
 	}
 }
 
-// files are what the folder holds, by name.
+// files returns the content of the folder's files by name.
 func files(t testing.TB, folder string) map[string][]byte {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -80,7 +80,7 @@ func files(t testing.TB, folder string) map[string][]byte {
 	return all
 }
 
-// laid is a folder with exactly these files.
+// laid returns a folder with exactly these files.
 func laid(t testing.TB, all map[string][]byte) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -94,9 +94,9 @@ func laid(t testing.TB, all map[string][]byte) (folder string) {
 
 const first = "wal-00000000000000000001.log"
 
-// What was written is read, in pages of any size and after any line, across
-// segments and restarts; and the log goes on where it ended.
-func TestLinesAreReadAsTheyWereWritten(t *testing.T) {
+// Written lines are read in pages of any size and after any line, across segments and restarts. The log
+// continues at its end.
+func TestWrittenLinesAreRead(t *testing.T) {
 	t.Parallel()
 	o := wal.Options{Folder: filepath.Join(t.TempDir(), "new", "folder"), SegmentBytes: 200}
 	l, _ := open(t, o)
@@ -133,7 +133,7 @@ var equateEmpty = cmp.Transformer("empty", func(s []string) []string {
 	return s
 })
 
-// What is written but not durable is not read.
+// Lines that are written but not durable are not read.
 func TestOnlyDurableLinesAreRead(t *testing.T) {
 	t.Parallel()
 	l, _ := open(t, wal.Options{Folder: t.TempDir()})
@@ -149,8 +149,8 @@ func TestOnlyDurableLinesAreRead(t *testing.T) {
 	wantLines(t, l, "durable", "not yet")
 }
 
-// A second process does not get the folder until the first has let it go.
-func TestOneProcessHasTheFolder(t *testing.T) {
+// A second process cannot open the folder until the first has closed it.
+func TestSecondProcessCannotOpenTheFolder(t *testing.T) {
 	t.Parallel()
 	o := wal.Options{Folder: t.TempDir()}
 	l, _ := open(t, o)
@@ -163,8 +163,8 @@ func TestOneProcessHasTheFolder(t *testing.T) {
 	open(t, o)
 }
 
-// Whoever has enough reads on where he stopped, wherever that is in a record.
-func TestReadingStopsWhereTheVisitorDoes(t *testing.T) {
+// A reader continues at the line where it stopped, anywhere in a record.
+func TestReaderContinuesWhereItStopped(t *testing.T) {
 	t.Parallel()
 	l, _ := open(t, wal.Options{Folder: t.TempDir(), SegmentBytes: 100})
 	var want []string

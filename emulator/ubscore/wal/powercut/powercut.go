@@ -1,5 +1,4 @@
-// Package powercut is a disk that forgets what was not synced: for tests of what is left
-// after a power cut.
+// Package powercut is a disk that forgets unsynced writes, for tests of the state after a power cut.
 package powercut
 
 import (
@@ -10,9 +9,8 @@ import (
 	"syscall"
 )
 
-// Disk is a [wal.Disk] that knows what of one folder is durable: the names as they were
-// when the folder was synced last, and the content of each file as it was when that
-// file was.
+// Disk is a [wal.Disk] that knows the durable state of one folder. It has the names at the folder's last sync,
+// and the content of each file at the file's last sync.
 type Disk struct {
 	Folder string
 
@@ -62,7 +60,7 @@ func (d *Disk) SyncFolder(folder string) error {
 		}
 		n := inode(info)
 		names[f.Name()] = n
-		if kept, ok := d.content[n]; ok { // the inode of a file that is gone may come again
+		if kept, ok := d.content[n]; ok { // the inode of a removed file can be reused
 			content[n] = kept
 		}
 	}
@@ -70,8 +68,8 @@ func (d *Disk) SyncFolder(folder string) error {
 	return nil
 }
 
-// Cut makes in another folder what a power cut would leave now. A file that was never
-// synced is there, if its name is, and empty.
+// Cut writes the state that a power cut would leave now into another folder. A file that was never
+// synced is empty, if its name is durable.
 func (d *Disk) Cut(into string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+)
+
+// processes is the number of function processes: one for each core of the reference machine.
+const processes = 2
+
+// shape is the configuration that a scenario needs.
+type shape struct {
+	submitters    int
+	window        int
+	confirmations int
+	finished      int // finished rows from the past
+
+	signing time.Duration // duration of a signature by Cloud KMS; 0: keys in the process
+}
+
+// environment is a running stack with its measuring instruments.
+type environment struct {
+	*stack.Stack
+	shape
+	bench *bench
+	db    *pgx.Conn
+	cpu   *cpu
+}
+
+// open starts an environment with a new database, and warms it up.
+func (b *bench) open(ctx context.Context, s shape) (_ *environment, err error) {
+	settings := maps.Clone(b.settings)
+	settings["FENCEPOST_CONFIRMATIONS_REQUIRED"] = strconv.Itoa(s.confirmations)
+	h := &environment{bench: b, shape: s}
+	options := stack.Options{
+		Binary: b.server, Cluster: b.cluster, Processes: processes, Submitters: s.submitters, Window: s.window,
+		SweepEvery: -1, Settings: settings, Log: b.log,
+	}
+	if s.signing > 0 {
+		options.Signer = stack.SignerKMS
+	}
+	if b.logs != nil {
+		options.Output = b.logs
+	}
+	h.Stack, err = stack.Start(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.close())
+		}
+	}()
+	if s.signing > 0 {
+		h.KMS.SetDelay(s.signing)
+	}
+	if h.db, err = pgx.Connect(ctx, h.Database); err != nil {
+		return nil, err
+	}
+	if h.cpu, err = newCPU(int(h.db.PgConn().PID())); err != nil {
+		return nil, err
+	}
+	if err := h.seed(ctx, s.finished); err != nil {
+		return nil, err
+	}
+	return h, h.warm(ctx, min(s.submitters*s.window, 2*b.clients))
+}
+
+func (h *environment) close() error {
+	var failure error
+	if h.db != nil {
+		failure = h.db.Close(context.Background())
+	}
+	return errors.Join(failure, h.Stack.Close())
+}
+
+// warm opens every connection and prepares every statement by moving n transactions. It then makes the
+// database analyze its rows and write a checkpoint. The new statistics invalidate the plans, so it
+// moves n transactions again.
+func (h *environment) warm(ctx context.Context, n int) error {
+	if err := h.move(ctx, "warm", n); err != nil {
+		return err
+	}
+	for _, statement := range []string{"analyze", "checkpoint"} {
+		if _, err := h.db.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return h.move(ctx, "warmer", n)
+}
+
+// move posts n transactions and waits until all are final.
+func (h *environment) move(ctx context.Context, name string, n int) error {
+	l, err := h.load(ctx, name, n)
+	if err != nil {
+		return err
+	}
+	if _, err = l.run(ctx); err != nil {
+		return err
+	}
+	return errors.Join(h.await(ctx), h.drain(ctx))
+}
+
+// load returns n intents of all submitters in turn, posted as fast as possible.
+func (h *environment) load(ctx context.Context, name string, n int) (load, error) {
+	token, err := h.Issuer.Token(ctx, stack.CallerAccount, stack.PublicAudience)
+	l := load{
+		Token: token, Clients: min(h.bench.clients, n), Submitters: h.Submitters(), Name: name, Transactions: n, Estimate: h.bench.estimate,
+	}
+	for _, p := range h.Processes() {
+		l.Addrs = append(l.Addrs, p.Addr())
+	}
+	return l, err
+}
+
+// unfinished uses the partial indexes, so that it costs almost nothing.
+const unfinished = `
+select exists (select from managed_tx where queued) or exists (select from managed_tx where unsettled)`
+
+// How often the environment is polled, and how long one load may take.
+const (
+	pollEvery = 100 * time.Millisecond
+	endWithin = 10 * time.Minute
+)
+
+// await waits until every transaction is final.
+func (h *environment) await(ctx context.Context) error {
+	for deadline := time.Now().Add(endWithin); time.Now().Before(deadline); pause(ctx, pollEvery) {
+		var more bool
+		if err := h.db.QueryRow(ctx, unfinished).Scan(&more); err != nil {
+			return err
+		}
+		if !more {
+			return nil
+		}
+	}
+	return fmt.Errorf("not every transaction was final after %s", endWithin)
+}
+
+// drainWithin is longer than the life of a task that waits for a lease.
+const drainWithin = 30 * time.Second
+
+// drain waits until no task is left, so that every invocation is counted.
+func (h *environment) drain(ctx context.Context) error {
+	for deadline := time.Now().Add(drainWithin); h.pending() > 0 && time.Now().Before(deadline); pause(ctx, pollEvery) {
+	}
+	pause(ctx, pollEvery) // the last invocation logs after its answer
+	return ctx.Err()
+}
+
+func (h *environment) pending() (tasks int) {
+	for _, q := range h.Tasks.Stats() {
+		tasks += q.Pending
+	}
+	return tasks
+}
+
+// moving are the functions that process accepted transactions.
+var moving = []string{"advance", "receipt", "confirm", "resubmit", "sweep"}
+
+// mark is the total cost up to a moment.
+type mark struct {
+	create, after            stack.Cost
+	functions, postgres, own float64 // seconds of CPU
+}
+
+func (h *environment) mark() (m mark, err error) {
+	var pids []int
+	for _, p := range h.Processes() {
+		pids = append(pids, p.PID())
+	}
+	m.create, m.after = h.Costs.Of("create"), h.Costs.Of(moving...)
+	m.functions, m.own = h.cpu.readFunctions(pids), ownCPU()
+	m.postgres, err = h.cpu.readPostgres()
+	return m, err
+}
+
+// counts returns the cost of n transactions between two marks.
+func counts(from, to mark, n float64) figures {
+	per := func(before, after int64) float64 { return float64(after-before) / n }
+	return figures{
+		invocPerTx:     per(from.after.Invocations, to.after.Invocations),
+		sqlPerTx:       per(from.after.SQLRoundTrips, to.after.SQLRoundTrips),
+		statementPerTx: per(from.after.SQLStatements, to.after.SQLStatements),
+		commitsPerTx:   per(from.after.Commits, to.after.Commits),
+		rpcPerTx:       per(from.after.RPCRoundTrips, to.after.RPCRoundTrips),
+		tasksPerTx:     per(from.after.Tasks, to.after.Tasks),
+		createInvoc:    per(from.create.Invocations, to.create.Invocations),
+		createSQL:      per(from.create.SQLRoundTrips, to.create.SQLRoundTrips),
+		createCommits:  per(from.create.Commits, to.create.Commits),
+		createTasks:    per(from.create.Tasks, to.create.Tasks),
+	}
+}
+
+// times returns the CPU time in seconds per 1,000 of n transactions between two marks.
+func times(from, to mark, n float64) figures {
+	per := func(before, after float64) float64 { return (after - before) / n * 1000 }
+	functions, postgres := per(from.functions, to.functions), per(from.postgres, to.postgres)
+	return figures{
+		cpuPer1000: functions + postgres, cpuFunctions: functions, cpuPostgres: postgres, cpuBench: per(from.own, to.own),
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencepost/fencepost/shared/crash"
+)
+
+// folder holds the logs and tables of a run. A run that passes removes it.
+type folder struct {
+	path      string
+	began     time.Time
+	functions *os.File // log of the function processes
+	events    *os.File // log of the injected faults and of the stack
+
+	mu   sync.Mutex
+	also io.Writer // gets the events too
+}
+
+func newFolder(seed uint64) (*folder, error) {
+	path, err := os.MkdirTemp("", fmt.Sprintf("fencepost-torture-%d-", seed))
+	if err != nil {
+		return nil, err
+	}
+	f := &folder{path: path, began: time.Now(), also: io.Discard}
+	if err := os.Mkdir(f.points(), 0o700); err != nil {
+		return nil, err
+	}
+	if f.functions, err = os.Create(f.file("functions.log")); err != nil {
+		return nil, err
+	}
+	f.events, err = os.Create(f.file("torture.log"))
+	return f, err
+}
+
+func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
+
+// points is the folder of armed crash points.
+func (f *folder) points() string { return f.file("points") }
+
+// settings merges the settings and adds the folder of crash points.
+func (f *folder) settings(base ...map[string]string) map[string]string {
+	all := make(map[string]string)
+	for _, some := range base {
+		maps.Copy(all, some)
+	}
+	all[crash.Variable] = f.points()
+	return all
+}
+
+// log returns the writer of the stack's log.
+func (f *folder) log(verbose bool) io.Writer {
+	if verbose {
+		f.also = os.Stderr
+	}
+	return io.MultiWriter(f.events, f.also)
+}
+
+// event writes one line to the log.
+func (f *folder) event(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := time.Now()
+	line := fmt.Sprintf("%s +%.3fs %s\n", at.UTC().Format(time.RFC3339Nano), at.Sub(f.began).Seconds(), fmt.Sprintf(format, args...))
+	_, _ = io.WriteString(io.MultiWriter(f.events, f.also), line) // a full disk is no violation
+}
+
+// dump writes every table as CSV, a partitioned one as a whole.
+func (f *folder) dump(ctx context.Context, db *pgxpool.Pool) error {
+	rows, _ := db.Query(ctx, `
+		select relname::text from pg_class
+		 where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition
+		 order by 1`) // the collector has the error
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	conn, err := db.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	for _, t := range tables {
+		out, err := os.Create(f.file(t + ".csv"))
+		if err != nil {
+			return err
+		}
+		_, err = conn.Conn().PgConn().CopyTo(ctx, out, "copy (select * from "+pgx.Identifier{t}.Sanitize()+") to stdout with (format csv, header)")
+		if closed := out.Close(); err == nil {
+			err = closed
+		}
+		if err != nil {
+			return fmt.Errorf("dump %s: %w", t, err)
+		}
+	}
+	return nil
+}
+
+// close ends the logs and removes the folder, unless it is to be kept.
+func (f *folder) close(keep bool) error {
+	_ = f.functions.Close()
+	_ = f.events.Close()
+	if keep {
+		return nil
+	}
+	return os.RemoveAll(f.path)
+}

@@ -1,0 +1,68 @@
+// Package retry bounds and paces the requests of the clients of a run. Clients that time out
+// at a fixed interval and repeat at once would keep an overloaded machine busy with requests
+// that no client waits for any more. So each timeout and each pause grows.
+package retry
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	shortestWait = 6 * time.Second // for an answer, without timeouts before
+	maxDoublings = 4               // 96 s
+
+	firstPause = 200 * time.Millisecond
+	maxPause   = 8 * time.Second
+)
+
+// Timeout is how long one client waits for an answer. Its zero value is ready, and several
+// goroutines can use it.
+type Timeout struct{ late atomic.Int32 }
+
+// Context returns a context that ends when the client gives up on the answer. The caller calls
+// done after the request. A timeout doubles the next wait; an answer in time resets it.
+func (p *Timeout) Context(ctx context.Context) (waiting context.Context, done func()) {
+	waiting, cancel := context.WithTimeout(ctx, shortestWait<<p.late.Load())
+	return waiting, func() {
+		if waiting.Err() != nil {
+			p.late.Store(min(p.late.Load()+1, maxDoublings))
+		} else {
+			p.late.Store(0)
+		}
+		cancel()
+	}
+}
+
+// Backoff paces repeated requests: each pause is half as long again as the one before. Its zero
+// value is ready.
+type Backoff struct{ Next time.Duration } // 0: 200 ms
+
+// Pause waits before the next repetition.
+func (p *Backoff) Pause(ctx context.Context) {
+	now := min(max(p.Next, firstPause), maxPause)
+	p.Next = now * 3 / 2
+	Pause(ctx, now)
+}
+
+// Pause waits for d, or until ctx ends.
+func Pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Until calls until isDone accepts the result or ctx ends, with a growing pause between two
+// calls. It returns the last result.
+func Until[T any](ctx context.Context, call func() T, isDone func(T) bool) (result T) {
+	for pauses := (Backoff{}); ctx.Err() == nil; pauses.Pause(ctx) {
+		if result = call(); isDone(result) {
+			break
+		}
+	}
+	return result
+}

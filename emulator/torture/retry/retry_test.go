@@ -1,0 +1,64 @@
+package retry
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Each answer that does not come in time doubles the wait for the next, up to a bound; the
+// first that comes ends that.
+func TestEachLateAnswerDoublesTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Timeout
+		for _, want := range []time.Duration{6, 12, 24, 48, 96, 96} {
+			began := time.Now()
+			waiting, done := p.Context(t.Context())
+			<-waiting.Done()
+			done()
+			if got := time.Since(began); got != want*time.Second {
+				t.Errorf("wait for an answer that never comes: got %v, want %v", got, want*time.Second)
+			}
+		}
+		_, done := p.Context(t.Context())
+		done()
+		waiting, done := p.Context(t.Context())
+		defer done()
+		if until, _ := waiting.Deadline(); time.Until(until) != shortestWait {
+			t.Errorf("wait after an answer in time: got %v, want %v", time.Until(until), shortestWait)
+		}
+	})
+}
+
+// Each pause is longer than the one before, up to a bound.
+func TestPausesGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Backoff
+		for _, want := range []time.Duration{200, 300, 450, 675} {
+			began := time.Now()
+			p.Pause(t.Context())
+			if got := time.Since(began); got != want*time.Millisecond {
+				t.Errorf("pause: got %v, want %v", got, want*time.Millisecond)
+			}
+		}
+		for range 20 {
+			p.Pause(t.Context())
+		}
+		began := time.Now()
+		if p.Pause(t.Context()); time.Since(began) != maxPause {
+			t.Errorf("pause after many: got %v, want %v", time.Since(began), maxPause)
+		}
+	})
+}
+
+// A pause ends with its context.
+func TestPauseEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	began := time.Now()
+	Pause(ctx, time.Hour)
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("pause of an ended context: took %v, want none", took)
+	}
+}

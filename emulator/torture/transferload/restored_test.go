@@ -1,0 +1,132 @@
+package transferload
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+func at(seconds int) time.Time { return time.Unix(int64(seconds), 0) }
+
+// A cid repeated after a restore may get another req_id if its transfer was accepted after
+// the backup. A transfer accepted before the backup keeps its req_id.
+func TestARepeatedCIDAfterARestore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		accepted time.Time
+		answer   answer
+		want     string // "": no contradiction
+		lost     int
+	}{
+		"kept":                   {at(9), answer{status: 200, ReqID: "a", State: "PENDING", Code: "DUPLICATE_REQUEST"}, "", 0},
+		"lost, and new":          {at(11), answer{status: 202, ReqID: "b", State: "PENDING"}, "", 1},
+		"late, and in the copy":  {at(11), answer{status: 200, ReqID: "a", State: "PENDING", Code: "DUPLICATE_REQUEST"}, "", 0},
+		"kept, and another":      {at(9), answer{status: 202, ReqID: "b", State: "PENDING"}, "accepted before the backup", 1},
+		"not accepted any more":  {at(11), answer{status: 409, Code: "CID_CONFLICT"}, "repeated after a restore", 0},
+		"accepted, and no name":  {at(11), answer{status: 202, State: "PENDING"}, "repeated after a restore", 0},
+		"lost, and fails within": {at(11), answer{status: 422, ReqID: "b", State: "FAILED", Code: "INSUFFICIENT_BALANCE"}, "", 1},
+	} {
+		u := setup(Answers{ReqID: "a", ReqAt: c.accepted})
+		u.ledger.Restored(at(10))
+		if !u.isStale() {
+			t.Errorf("%s: got it not stale after a restore", name)
+		}
+		u.recordRepeat(c.answer, 1)
+		u.ledger.wantContradiction(t, name, c.want)
+		if answers := u.script.Answers(); len(answers.Lost) != c.lost || u.isStale() {
+			t.Errorf("%s: got lost %v, stale %t; want %d, and that it is not repeated again", name, answers.Lost, u.isStale(), c.lost)
+		}
+	}
+}
+
+// The cashier repeats only what Funding answered after the backup. The new answers count.
+func TestCashierRepeatsOnlyLostBookings(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	account := Account{transfer.Funding, 7, 1}
+	applied, refused := transfer.Outcome{Verdict: transfer.Success}, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}
+	for i, b := range []booking{
+		{op: transfer.OutsideDeposit, came: applied, when: at(9)},
+		{op: transfer.OutsideDeposit, came: applied, when: at(11)},
+		{op: transfer.OutsideWithdrawal, came: applied, when: at(12)},
+		{op: transfer.OutsideWithdrawal, came: refused, when: at(13)},
+	} {
+		b.at, b.call.Units = account, uint64(100+i)
+		l.addUnanswered()
+		l.recordMovement(account, b.op, b.call.Units, b.came)
+		l.addBooking(&b)
+	}
+	l.Restored(at(10))
+	lost, generation := l.lostBookings()
+	if len(lost) != 3 || generation != 1 || l.IsRebooked() {
+		t.Fatalf("lost: got %d of generation %d, all booked: %t; want the 3 after the backup", len(lost), generation, l.IsRebooked())
+	}
+	for i, came := range []transfer.Outcome{applied, refused, applied} {
+		l.recordRebooking(lost[i], came, generation)
+	}
+	l.markRebooked(generation)
+	if again, _ := l.lostBookings(); len(again) != 0 || !l.IsRebooked() {
+		t.Errorf("booked again: got %d left, all booked: %t", len(again), l.IsRebooked())
+	}
+	if got, _ := l.Expected(nil); got[account] != 100+101-103 {
+		t.Errorf("expected: got %d, want 98: the withdrawal of 102 is refused now, and that of 103 applied", got[account])
+	}
+	l.Restored(at(20))
+	if again, _ := l.lostBookings(); l.IsRebooked() || len(again) != 3 {
+		t.Errorf("after the next restore: got %d lost, all booked: %t; want the 3 again", len(again), l.IsRebooked())
+	}
+}
+
+// A finding is explained only after a restore, and only for a payment or for a transfer that
+// the operator examined.
+func TestOnlyFindingsOfLostTransfersAreExplained(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	lost, payment := Finding{Kind: "NO_TRANSFER", ReqID: "a"}, Finding{Kind: "PAYMENT_WITHOUT_TRANSFER"}
+	l.markLost("a")
+	if lost.IsExplained(l) || payment.IsExplained(l) {
+		t.Error("before a restore: got a finding explained")
+	}
+	l.Restored(at(10))
+	for _, f := range []Finding{{Kind: "NO_TRANSFER", ReqID: "b"}, {Kind: "BALANCE_DIFFERS", ReqID: "a"}, {Kind: "PAID_TWICE", ReqID: "a"}} {
+		if f.IsExplained(l) {
+			t.Errorf("%+v: got it explained by a restore", f)
+		}
+	}
+	if !lost.IsExplained(l) || !payment.IsExplained(l) {
+		t.Error("of a transfer that was lost: got it not explained")
+	}
+	l.addSettlement("a", -5)
+	l.markLost("a")
+	differs := Finding{Kind: "PAYMENT_DIFFERS", ReqID: "a"}
+	if unsettled := (Finding{Kind: "PAYMENT_DIFFERS", ReqID: "b"}); !differs.IsExplained(l) || unsettled.IsExplained(l) {
+		t.Error("a payment of a refused payout: want it explained once it is settled, and not before")
+	}
+	if got := l.Settlements()["a"]; got != -5 || l.settledFor("a") != -5 {
+		t.Errorf("settled: got %d, want -5", got)
+	}
+}
+
+// A settlement is owed again if Funding refuses the repeated booking.
+func TestASettlementThatIsLostIsOwedAgain(t *testing.T) {
+	t.Parallel()
+	l, account := newLedger(), Account{transfer.Funding, 7, 1}
+	b := &booking{at: account, op: transfer.OutsideWithdrawal, came: transfer.Outcome{Verdict: transfer.Success}, when: at(11), settles: "a"}
+	b.call.Units = 5
+	l.addUnanswered()
+	l.recordMovement(account, b.op, 5, b.came)
+	l.addSettlement("a", -5)
+	l.addBooking(b)
+	s := Seen(7, transfer.Funding, transfer.Chain, stack.ETH, 5, Answers{ReqID: "b", Lost: []string{"a"}})
+	if got := l.settledPayout(s); got != -5 {
+		t.Errorf("settled: got %d, want -5 under the req_id that was lost", got)
+	}
+	l.Restored(at(10))
+	l.recordRebooking(b, transfer.Outcome{Verdict: transfer.Refused, Reason: transfer.InsufficientBalance}, 1)
+	expected, _ := l.Expected(nil)
+	if got := l.settledPayout(s); got != 0 || expected[account] != 0 {
+		t.Errorf("refused when it was booked again: got %d settled, %d expected; want none", got, expected[account])
+	}
+}

@@ -1,0 +1,176 @@
+package transferload
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencepost/fencepost/emulator/stack"
+	"github.com/fencepost/fencepost/shared/transfer"
+)
+
+// Script is one transfer that a user wants, with the user's habits and the answers so far.
+type Script struct {
+	UserID  int64
+	CID     string
+	From    transfer.AccountType
+	To      transfer.AccountType
+	Asset   transfer.Asset
+	Units   uint64
+	Address string // of a payout; "": an internal transfer
+	habits
+
+	mu      sync.Mutex
+	answers Answers
+}
+
+// habits is the user's behaviour, drawn before it begins.
+type habits struct {
+	copies    int  // of the first request, posted at once
+	conflict  bool // posts another request under the same cid
+	invalid   bool
+	again     bool // posts the same request once more at the end
+	peek      bool // another user asks for it
+	abandoned bool // a process of another build begins it and dies
+	steps     int  // how far that process comes: 0: stored, 1: SOURCE_PENDING, more: the source has answered
+	pace      time.Duration
+}
+
+// Answers is the content of all answers that a user has got for one transfer.
+type Answers struct {
+	ReqID   string // "": not accepted yet
+	Fresh   int    // answers that reported the transfer as newly stored
+	End     *End   // nil: no final answer yet
+	EndAt   time.Time
+	Refused bool // a clear refusal, and never accepted
+	Done    bool // the user polls no more
+
+	ReqAt         time.Time
+	Generation    int      // of the database that answered last
+	EndGeneration int      // of the database that gave the end
+	Lost          []string // req_ids of the same cid that restores have lost
+}
+
+// End is a final answer. Every later one must be the same.
+type End struct {
+	State  transfer.State
+	Reason transfer.Reason // "" for COMMITTED
+}
+
+// String returns the end as STATE or STATE/REASON, such as FAILED/INSUFFICIENT_BALANCE.
+func (e End) String() string {
+	if e.Reason == "" {
+		return e.State.String()
+	}
+	return e.State.String() + "/" + string(e.Reason)
+}
+
+// Answers returns a copy of the answers so far.
+func (s *Script) Answers() Answers {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answers
+}
+
+// reqIDs returns every req_id that any database gave for the cid.
+func (s *Script) reqIDs() []string {
+	answers := s.Answers()
+	if answers.ReqID == "" {
+		return answers.Lost
+	}
+	return append(slices.Clone(answers.Lost), answers.ReqID)
+}
+
+// Seen returns a script with the answers given, for the checks. It is not posted.
+func Seen(userID int64, from, to transfer.AccountType, asset transfer.Asset, units uint64, answers Answers) *Script {
+	return &Script{UserID: userID, From: from, To: to, Asset: asset, Units: units, answers: answers}
+}
+
+// Opening is the opening balance of each user, asset and side, in units.
+const Opening = 5_000_000
+
+// newScript draws the n-th transfer and the user's habits. The first few have each habit
+// once, so that the shortest run has them all.
+func newScript(n int, o Options, r *rand.Rand) *Script {
+	s := &Script{
+		UserID: 1 + r.Int64N(int64(o.Users)), CID: fmt.Sprint("cid-", n), Asset: Assets[r.IntN(len(Assets))],
+		From: transfer.Funding, To: transfer.Spot, Units: 1 + r.Uint64N(Opening/10),
+	}
+	switch way := r.IntN(5); {
+	case way < 2:
+		s.From, s.To = s.To, s.From
+	case way == 2 || n == 6:
+		s.makePayout(n, o, r)
+	}
+	if r.IntN(10) == 0 {
+		s.Units += 100 * Opening // above every balance
+	}
+	s.habits = habits{
+		copies: 1, conflict: n == 1 || r.IntN(10) == 0, invalid: n == 2 || r.IntN(12) == 0, again: n == 3 || r.IntN(6) == 0,
+		peek: n == 4 || r.IntN(12) == 0, abandoned: n == 5 || r.IntN(12) == 0,
+		steps: r.IntN(5), pace: 200*time.Millisecond + time.Duration(r.Int64N(int64(1500*time.Millisecond))),
+	}
+	if n == 0 || r.IntN(4) == 0 {
+		s.copies = 2 + r.IntN(4)
+	}
+	s.abandoned = s.abandoned && s.Address == ""
+	return s
+}
+
+// makePayout makes the transfer a payout of the token or the coin. Most go to an address of
+// their own, which identifies the payment on the chain; some go to one that takes no coin.
+func (s *Script) makePayout(n int, o Options, r *rand.Rand) {
+	s.From, s.To, s.Asset = transfer.Funding, transfer.Chain, payable[r.IntN(len(payable))]
+	s.Address = fmt.Sprintf("0xfe%038x", n)
+	if at := r.IntN(4); s.Asset.ID == stack.ETH.ID && at < len(o.Closed) {
+		s.Address = o.Closed[at]
+	}
+}
+
+// urlPath is the path that the request is posted to.
+func (s *Script) urlPath() string {
+	if s.Address != "" {
+		return "/api/v1/payout"
+	}
+	return "/api/v1/internal_transfer"
+}
+
+// body returns the request.
+func (s *Script) body() map[string]any {
+	if s.Address != "" {
+		return map[string]any{"asset": s.Asset.Name, "amount": s.amount(s.Units), "address": s.Address, "cid": s.CID}
+	}
+	return map[string]any{"from": s.From, "to": s.To, "asset": s.Asset.Name, "amount": s.amount(s.Units), "cid": s.CID}
+}
+
+func (s *Script) amount(units uint64) string { return transfer.FormatUnits(units, s.Asset.Precision) }
+
+// conflictingRequest returns another amount under the same cid.
+func (s *Script) conflictingRequest() map[string]any {
+	body := s.body()
+	body["amount"] = s.amount(s.Units + 1)
+	return body
+}
+
+// invalidRequests returns requests that are always refused, by the code of the refusal.
+func (s *Script) invalidRequests() map[string]map[string]any {
+	with := func(name string, value any) map[string]any {
+		body := s.body()
+		body["cid"], body[name] = "wrong-"+s.CID, value
+		return body
+	}
+	all := map[string]map[string]any{
+		"INVALID_ASSET":      with("asset", "DOGE"),
+		"INVALID_AMOUNT":     with("amount", "-1"),
+		"PRECISION_OVERFLOW": with("amount", "1.123456789"),
+		"FORBIDDEN":          with("user_id", s.UserID+1),
+	}
+	if s.Address != "" {
+		all["INVALID_ADDRESS"], all["TRANSFER_NOT_ALLOWED"] = with("address", "0x1"), with("asset", stack.JPY.Name)
+		return all
+	}
+	all["SAME_ACCOUNT"], all["INVALID_ACCOUNT_TYPE"], all["UNSUPPORTED_ACCOUNT_TYPE"] = with("to", s.From), with("to", "SAVINGS"), with("to", "FUTURE")
+	return all
+}
