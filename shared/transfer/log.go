@@ -35,10 +35,10 @@ func (c *Coordinator) logMoved(ctx context.Context, from, t Transfer, own bool) 
 // critical once it is in flight. A payout that waits for its chain is logged as critical only
 // after the rules' PayoutLimit.
 func (c *Coordinator) logUnknown(ctx context.Context, awaits, now Transfer, what string) {
-	level, msg := levelCritical, "funds in flight, and the outcome of a call is unknown: it will be awaits again"
+	level, msg := levelCritical, "funds in flight, and the outcome of a call is unknown: it will be asked again"
 	switch {
 	case awaits.State == SourcePending:
-		level, msg = slog.LevelWarn, "the outcome of a withdrawal is unknown: it will be awaits again"
+		level, msg = slog.LevelWarn, "the outcome of a withdrawal is unknown: it will be asked again"
 	case awaits.Type == FundingToChain && awaits.State == TargetPending && now.InState() < c.rules.PayoutLimit:
 		level, msg = slog.LevelInfo, "a payout waits for its chain"
 	}

@@ -56,10 +56,10 @@ func TestStatesAreTheSpecifications(t *testing.T) {
 func TestEachStateWaitsForItsOperation(t *testing.T) {
 	t.Parallel()
 	exits := map[Op]int{Withdraw: 2, Deposit: 2, Refund: 1}
-	awaits := map[Op]bool{}
+	asked := map[Op]bool{}
 	for _, s := range States() {
 		if op := s.Asks(); op != "" {
-			awaits[op] = true
+			asked[op] = true
 			if got := len(transitions[s]); got != exits[op] {
 				t.Errorf("%s asks for %s: got %d exits, want %d", s, op, got, exits[op])
 			}
@@ -68,8 +68,8 @@ func TestEachStateWaitsForItsOperation(t *testing.T) {
 			t.Errorf("%s: terminal %v with %d exits", s, s.Terminal(), len(transitions[s]))
 		}
 	}
-	if len(awaits) != len(exits) {
-		t.Errorf("operations awaits for: got %v, want %v", awaits, exits)
+	if len(asked) != len(exits) {
+		t.Errorf("operations asked for: got %v, want %v", asked, exits)
 	}
 }
 
