@@ -27,7 +27,7 @@ type Readings interface {
 	GoBack(ctx context.Context, r conservation.ChainReading, start string, evidence json.RawMessage) error
 	Reopen(ctx context.Context) error
 	Unread(ctx context.Context) (map[uint64]time.Duration, error)
-	JudgeChain(ctx context.Context) ([]conservation.Finding, error)
+	EvaluateChain(ctx context.Context) ([]conservation.Finding, error)
 }
 
 // ChainReader reads the payments of all payers from final blocks of their chains, and evaluates
@@ -85,7 +85,7 @@ func (r *ChainReader) Check(ctx context.Context, full bool) ([]conservation.Find
 	if err := r.reportUnread(ctx); err != nil {
 		return nil, err
 	}
-	return r.Book.JudgeChain(ctx)
+	return r.Book.EvaluateChain(ctx)
 }
 
 func (r *ChainReader) reportUnread(ctx context.Context) error {

@@ -218,9 +218,9 @@ select o.req_id, t.user_id, t.asset_id, coalesce(r.block_number, (m.receipt ->> 
 // judgeAtOnce is how many rows one check judges.
 const judgeAtOnce = 5000
 
-// JudgeChain judges the payments that are not settled and the payouts whose payment was
+// EvaluateChain judges the payments that are not settled and the payouts whose payment was
 // not found, and keeps what is settled.
-func (b *Book) JudgeChain(ctx context.Context) (found []conservation.Finding, err error) {
+func (b *Book) EvaluateChain(ctx context.Context) (found []conservation.Finding, err error) {
 	for _, judge := range []func(context.Context) ([]conservation.Finding, error){b.judgePayments, b.judgeOwed, b.wentBack} {
 		some, err := judge(ctx)
 		if err != nil {
@@ -243,7 +243,7 @@ func (b *Book) judgePayments(ctx context.Context) (found []conservation.Finding,
 	batch, paid := new(pgx.Batch), map[string]bool{}
 	for _, p := range all {
 		p.Before = p.Before || paid[p.ReqID]
-		outcome, wrong := p.Judge()
+		outcome, wrong := p.Evaluate()
 		paid[p.ReqID] = paid[p.ReqID] || outcome == conservation.Paid
 		if wrong != nil {
 			found = append(found, *wrong)
@@ -281,9 +281,9 @@ func (b *Book) judgeOwed(ctx context.Context) (found []conservation.Finding, err
 	batch := new(pgx.Batch)
 	var o conservation.Owed
 	var final uint64
-	into := []any{&o.ReqID, &o.Account.UserID, &o.Account.AssetID, &o.Due, &o.Start, &o.Read, &final, &o.Found, &o.Judged}
+	into := []any{&o.ReqID, &o.Account.UserID, &o.Account.AssetID, &o.Due, &o.Start, &o.Read, &final, &o.Found, &o.Evaluated}
 	_, err = pgx.ForEachRow(rows, into, func() error {
-		settled, wrong := o.Judge()
+		settled, wrong := o.Evaluate()
 		switch {
 		case settled:
 			batch.Queue(`update conservation_owed set paid = true where req_id = $1`, o.ReqID)
