@@ -11,7 +11,7 @@ import (
 )
 
 // ErrUnknownSigner reports a registration's signer that this deployment does not have. The error's text
-// lists what is possible.
+// lists the possible values.
 var ErrUnknownSigner = errors.New("not a signer of this deployment")
 
 // LocalName names the signer with keys in the process, in a registration.

@@ -74,7 +74,7 @@ type Postponement struct {
 	RetryCount int           // as read before the call
 	First      time.Duration // delay after the first unknown answer in this state, doubled after each further one
 	Most       time.Duration // the longest delay
-	Unknown    string // the cause, shown to operators
+	Unknown    string        // the cause, shown to operators
 }
 
 // Order is an operator's order about a transfer. By and Reason are never empty. If a second

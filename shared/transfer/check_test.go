@@ -53,9 +53,9 @@ func TestRefusingTargetNeedsRefundingSource(t *testing.T) {
 		want string
 	}{
 		"cannot refund": {pair{"A", "B"}, map[AccountType]account{"A": oneWay, "B": oneWay}, "can refuse a deposit, and A cannot refund it"},
-		"never refuses":    {pair{"A", "B"}, map[AccountType]account{"A": oneWay, "B": {supported: true}}, ""},
-		"not supported":    {pair{"A", "B"}, map[AccountType]account{"A": oneWay}, "not both supported"},
-		"to itself":        {pair{"A", "A"}, map[AccountType]account{"A": oneWay}, "to itself"},
+		"never refuses": {pair{"A", "B"}, map[AccountType]account{"A": oneWay, "B": {supported: true}}, ""},
+		"not supported": {pair{"A", "B"}, map[AccountType]account{"A": oneWay}, "not both supported"},
+		"to itself":     {pair{"A", "A"}, map[AccountType]account{"A": oneWay}, "to itself"},
 	} {
 		err := checkPairs(map[Type]pair{1: c.of}, c.with)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

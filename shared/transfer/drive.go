@@ -91,7 +91,7 @@ func (c *Coordinator) move(ctx context.Context, t *Transfer, m Move) (goOn bool,
 // stops.
 //
 // A write whose COMMIT got no answer may or may not have happened, so no call may depend on it.
-// The row is read again, and the next iteration continues from what is stored. If the commit was
+// The row is read again, and the next iteration continues from the stored state. If the commit was
 // still under way, the next compare-and-set waits for it and fails.
 func (c *Coordinator) write(ctx context.Context, t *Transfer, send func(context.Context) (Moved, error)) (goOn bool, err error) {
 	ctx = context.WithoutCancel(ctx)

@@ -45,7 +45,7 @@ type Outcome struct {
 
 // Word is an operator's statement about a call that a ledger may have forgotten.
 type Word struct {
-	Applied bool // false: not applied, and never applied later. A refund with false is applied now
+	Applied bool   // false: not applied, and never applied later. A refund with false is applied now
 	Line    uint64 // number of the ledger's journal line that proves it; 0: the check of conservation proves it
 }
 

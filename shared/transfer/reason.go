@@ -29,7 +29,7 @@ const (
 // ErrRefused reports a refused request; nothing was stored.
 type ErrRefused struct {
 	Reason     Reason
-	Left       string // for [DailyPayoutExceeded]: the amount of the asset that can still be paid out, as a decimal number
+	Left       string    // for [DailyPayoutExceeded]: the amount of the asset that can still be paid out, as a decimal number
 	UsableFrom time.Time // for [AddressNotYetUsable]: when payouts to the address become possible
 }
 

@@ -26,7 +26,7 @@ type Terms struct {
 
 // AddressTerms define which payout addresses are allowed.
 type AddressTerms struct {
-	Required bool // payouts go only to addresses on the user's list
+	Required bool          // payouts go only to addresses on the user's list
 	Delay    time.Duration // waiting time before an added address can be paid
 }
 

@@ -18,7 +18,7 @@ type Rules struct {
 	PendingLimit time.Duration
 	PayoutLimit  time.Duration
 	PayoutMost   time.Duration // RetryMost of a payout in TARGET_PENDING: its answer takes blocks
-	RefundLimit  int // consecutive unknown refunds before a person is paged
+	RefundLimit  int           // consecutive unknown refunds before a person is paged
 }
 
 // DefaultRules returns the values of the specification.

@@ -13,7 +13,7 @@ const (
 	Init          State = 0   // accepted; funds at the source
 	SourcePending State = 10  // the source is about to be called
 	SourceDone    State = 20  // the source said yes; funds in flight
-	TargetPending State = 30 // the target is about to be called
+	TargetPending State = 30  // the target is about to be called
 	Committed     State = 40  // the target said yes; funds at the target
 	Failed        State = -10 // the source refused, or was never called; funds untouched
 	Compensating  State = -20 // the target refused; the refund is under way

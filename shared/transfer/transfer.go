@@ -16,16 +16,16 @@ type Transfer struct {
 	Payout      *Payout // of a [FundingToChain]
 	State       State
 	Reason      Reason // why it failed or is refunded; empty otherwise
-	RetryCount  int // postponed attempts in total; never decreases
+	RetryCount  int    // postponed attempts in total; never decreases
 	Failures    int    // unknown answers in a row, in this state
 	LastUnknown string // the last of them
 
 	NextAttemptAt *time.Time // nil: no attempt is planned
-	StateAt       time.Time // since when it has this state
+	StateAt       time.Time  // since when it has this state
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
 	Now           time.Time // when the row was read
-	Foreign       bool // the row is in a database that is not the one written last
+	Foreign       bool      // the row is in a database that is not the one written last
 }
 
 // Amount returns the amount as a decimal number.

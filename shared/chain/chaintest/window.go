@@ -223,7 +223,8 @@ func testWindowInManyBlocks(t *testing.T, b *bundle) {
 	b.wantWindow(t, "both", q, 5, 520)
 }
 
-// The account's count shows the pending transactions in the first round trip. Few mined ones are requested singly.
+// The account's count shows the pending transactions in the first round trip. Few mined ones are
+// requested singly.
 func testWindowPending(t *testing.T, b *bundle) {
 	b.mine(t, 1)
 	txs, q := b.window(t, 0, 90)

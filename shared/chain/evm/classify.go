@@ -10,8 +10,9 @@ import (
 // texts; the table of its test names the source of each.
 //
 // A phrase counts only as a whole: from the start of the text or of one of its parts (Nethermind's
-// reasons follow a comma), up to a punctuation mark or the end. So "unknown transaction type" is not a
-// "known transaction". A text without a known phrase is [nonce.SendUnknown], which decides nothing.
+// reasons follow a comma). It reaches up to a punctuation mark or the end. So "unknown transaction
+// type" is not a "known transaction". A text without a known phrase is [nonce.SendUnknown], which
+// decides nothing.
 func classify(text string) nonce.SendClass {
 	if otherChain.MatchString(text) {
 		return nonce.SendUnknown

@@ -46,8 +46,8 @@ type payload struct {
 // as "transfer(address,uint256)". "args" are its arguments: integers as gas, bytes as 0x and hex
 // digits, arrays and tuples as JSON arrays.
 //
-// canonical is the form to store. fingerprint, its SHA-256, is equal for payloads with exactly the same
-// meaning: a function call equals its data, a value of 0 differs from no value. The error is a
+// canonical is the form to store. fingerprint, its SHA-256, is equal for payloads with exactly the
+// same meaning. A function call equals its data, a value of 0 differs from no value. The error is a
 // [*FieldError].
 func ParsePayload(raw json.RawMessage) (canonical []byte, fingerprint [32]byte, err error) {
 	fields, err := readObject(raw, "to", "value", "data", "function", "args", "gas", "maxGas", "maxFeePerGas", "maxPriorityFeePerGas")
@@ -149,10 +149,10 @@ func readPayload(fields map[string]json.RawMessage) (p payload, call nonce.Call,
 	return p, call, nil
 }
 
-// intrinsicGas returns the gas of a transaction before any execution, below which no node accepts it.
-// It is 21,000, plus 32,000 for a deployment and 2 for each word of its code (EIP-3860), plus 16 for
-// each byte of data and 4 for a zero byte (EIP-2028). The minimum is 21,000 and 10 for each token, of
-// which a byte has 4 and a zero byte 1 (EIP-7623).
+// intrinsicGas returns the gas of a transaction before any execution, below which no node accepts
+// it. It is 21,000, plus 32,000 for a deployment and 2 for each word of its code (EIP-3860), plus
+// 16 for each byte of data and 4 for a zero byte (EIP-2028). The minimum is 21,000 and 10 for each
+// token, of which a byte has 4 and a zero byte 1 (EIP-7623).
 func intrinsicGas(call nonce.Call) uint64 {
 	zeros := uint64(bytes.Count(call.Data, []byte{0}))
 	others := uint64(len(call.Data)) - zeros

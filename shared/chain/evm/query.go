@@ -90,9 +90,9 @@ func (c *Connector) runQuery(ctx context.Context, q nonce.Look) (nonce.View, err
 	return l.observation(c.node, c.fees)
 }
 
-// finalHeight returns the block at which an account's count is final, on a chain that is declared to
-// have no tag "finalized": depth blocks below the head. ok is false if the chain has the tag, or has
-// too few blocks.
+// finalHeight returns the block at which an account's count is final, on a chain that is declared
+// to have no tag "finalized". It is depth blocks below the head. ok is false if the chain has the
+// tag, or has too few blocks.
 func finalHeight(head nonce.Header, depth *uint64) (height uint64, ok bool) {
 	if depth == nil || head.Number < *depth {
 		return 0, false
@@ -100,7 +100,7 @@ func finalHeight(head nonce.Header, depth *uint64) (height uint64, ok bool) {
 	return head.Number - *depth, true
 }
 
-// shareHead uses the receipts of the head and its parent that other queries have fetched, and waits for
+// shareHead uses the receipts of the head and its parent that other queries have fetched. It waits for
 // a query that is fetching the head's now. done must be called once this query has fetched them itself.
 func (c *Connector) shareHead(ctx context.Context, l *chainQuery) (done func()) {
 	done = func() {}
@@ -292,7 +292,7 @@ func (l *chainQuery) observation(node string, f Fees) (nonce.View, error) {
 	return v, nil
 }
 
-// sameChain reports whether the earlier head is proved to be in the last head's chain: it is the same
+// sameChain reports whether the earlier head is proved to be in the last head's chain. It is the same
 // block, its parent, among the linked headers, or still the block at its height.
 func (l *chainQuery) sameChain(before, last nonce.Header) bool {
 	if before.Hash == last.Hash || (before.Hash == last.Parent && before.Number+1 == last.Number) {

@@ -22,7 +22,7 @@ const (
 // receipts finds the receipts of one query, in as many round trips as needed.
 //
 // A transaction with a nonce at or above the account's count is in no block of the node's, and is not
-// requested. If many of the others are in one block, they are requested by block: first the blocks
+// requested. If many of the others are in one block, they are requested by block. First come the blocks
 // where they were before, then downwards from the head as long as that finds enough. The rest is
 // requested by transaction, so a receipt that is missing in a block's answer decides nothing.
 type receipts struct {

@@ -87,7 +87,7 @@ type Shape struct {
 	// only confirms, and each enqueues the other when it is due.
 	WholeIteration bool
 	// CreateSkips lets a create enqueue no task if, after its commit, it reads the lease as held
-	// and unexpired, or the window as full: the invocation that releases, or frees the window,
+	// and unexpired, or the window as full. The invocation that releases, or frees the window,
 	// reads the queue again. Otherwise every create enqueues one. With it, an enqueued advance also
 	// replaces the poll that is due.
 	CreateSkips bool

@@ -266,7 +266,8 @@ func TestNotPaidTakesEffectWhenNothingLostCanBeMined(t *testing.T) {
 }
 
 // A payout whose transaction is CONFIRMED without proof ends by an operator's statement, and the
-// check of conservation counts it so: paid by its own transaction, or not paid and refunded.
+// check of conservation counts it so. Either it is paid by its own transaction, or not paid and
+// refunded.
 func TestConfirmedWithoutProofEndsByAStatement(t *testing.T) {
 	t.Parallel()
 	for name, paid := range map[string]bool{"paid": true, "not paid": false} {

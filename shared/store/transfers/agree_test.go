@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost/fencepost/shared/transfer"
 )
 
-// The SQL statement and the domain's functions agree about each request: what the functions accept is
+// The SQL statement and the domain's functions agree about each request. What the functions accept is
 // stored as they counted it, and what they refuse is refused with the same reason.
 func TestStoreAgreesWithTheDomain(t *testing.T) {
 	t.Parallel()

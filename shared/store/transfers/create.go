@@ -72,7 +72,7 @@ select coalesce(sum(d.amount), 0) from transfers_tb d
 // findCreated searches by the cid first. It must be a later statement than the insert: in the same one
 // it would miss a concurrent duplicate that has just committed.
 //
-// It selects the first of the user's rows from the cid on, not the row with the cid: only the right
+// It selects the first of the user's rows from the cid on, not the row with the cid. Only the right
 // index can answer that, whatever number of rows the planner expects for a user.
 const findCreated = transferColumns + `
  where t.transfer_id = coalesce(
@@ -186,8 +186,8 @@ func (s *Store) why(ctx context.Context, r transfer.Request, terms transfer.Term
 	return transfer.ErrMoved
 }
 
-// findPayoutObstacles returns the payouts of asset $2 for user $1 in 24 hours, and the time from which
-// address $4 of chain $3 can be paid; null: it is not listed.
+// findPayoutObstacles returns the payouts of asset $2 for user $1 in 24 hours. It also returns the
+// time from which address $4 of chain $3 can be paid; null: it is not listed.
 const findPayoutObstacles = `
 select (select coalesce(sum(d.units), 0)::text from transfers_tb d join assets_tb a using (asset_id)
          where d.user_id = $1 and a.asset = $2 and d.transfer_type = 3

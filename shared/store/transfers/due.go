@@ -38,10 +38,10 @@ type Due struct {
 	RetryCount int // part of the name of its step's task
 }
 
-// Due takes up to limit transfers that are due now, those first that were not taken for longest, and
-// none that was taken since the sweep began: two sweeps share the work. A zero began is now. After
-// rescueAfter a planned attempt counts as lost, and so does the worker of a transfer without a plan.
-// Due returns the database's clock, which the sweep's next batch uses.
+// Due takes up to limit transfers that are due now, those first that were not taken for longest. It
+// takes none that was taken since the sweep began: two sweeps share the work. A zero began is now.
+// After rescueAfter a planned attempt counts as lost, and so does the worker of a transfer without
+// a plan. Due returns the database's clock, which the sweep's next batch uses.
 func (s *Store) Due(ctx context.Context, rescueAfter time.Duration, limit int, began time.Time) (found []Due, now time.Time, err error) {
 	since := &began
 	if began.IsZero() {
@@ -88,9 +88,9 @@ type Late struct {
 	Newest  []transfer.Transfer // the last ones, newest first
 }
 
-// Alarming returns the transfers that an operator must check, with up to limit of each kind by name:
-// those longer in TARGET_PENDING than the rules allow their type, and those with as many consecutive
-// unknown refunds as the rules allow. It excludes acknowledged ones.
+// Alarming returns the transfers that an operator must check, with up to limit of each kind by
+// name. They are those longer in TARGET_PENDING than the rules allow their type, and those with as
+// many consecutive unknown refunds as the rules allow. It excludes acknowledged ones.
 func (s *Store) Alarming(ctx context.Context, rules transfer.Rules, limit int) (pending, refunds Late, err error) {
 	b := new(pgx.Batch)
 	queueLate(b, &pending, latePending, `$3`, rules.PendingLimit, rules.PayoutLimit, limit)

@@ -50,7 +50,7 @@ const (
 	absent managed = iota
 	queued
 	inFlight
-	mined // its receipt reports success
+	mined    // its receipt reports success
 	reverted // its receipt reports a revert
 	replaced // its placeholder has a receipt
 	confirmed
@@ -74,8 +74,8 @@ type payer struct {
 type payout struct {
 	row      row
 	tx       [2]managed // indexed by submitter
-	sent     [2]uint8 // the payload that each was created with
-	ordered  [2]bool // a cancel was requested after the transaction was sent
+	sent     [2]uint8   // the payload that each was created with
+	ordered  [2]bool    // a cancel was requested after the transaction was sent
 	wire     [2][2]uint8
 	workers  [2]payer
 	protect  bool

@@ -81,9 +81,9 @@ type worker struct {
 // state is one state of the model. It is comparable and requireNone no pointer.
 type state struct {
 	row     row
-	end     row // the first terminal state that was stored; initial: none
+	end     row         // the first terminal state that was stored; initial: none
 	stored  [ops]answer // by the ledgers
-	effects [ops]uint8 // what was applied to the balances
+	effects [ops]uint8  // what was applied to the balances
 	wire    [ops]uint8  // calls on their way
 	workers [2]worker
 	short   bool // the source would refuse a withdrawal now

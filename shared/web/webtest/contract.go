@@ -57,7 +57,7 @@ const resource = "https://fencepost.example/openapi.json"
 // own schema refuses, a dangling reference.
 //
 // An object in an answer must not have a member that the document does not name, although the document
-// allows clients to meet one: a missing member is a defect of the document.
+// allows clients to meet one. A missing member is a defect of the document.
 func Load(text []byte) (*Contract, error) {
 	parsed, err := openapi3.NewLoader().LoadFromData(text)
 	if err != nil {
