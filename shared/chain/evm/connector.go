@@ -42,7 +42,7 @@ var ErrWrongChain = errors.New("wrong chain")
 
 // ErrNoPlace reports a round trip that got no request slot of rpc.maxInFlight in time. No node was
 // called.
-var ErrNoPlace = errors.New("no free place for a round trip")
+var ErrNoPlace = errors.New("no free request slot for a round trip")
 
 // Options define the node.
 type Options struct {
